@@ -1,0 +1,403 @@
+"""The one composition root: where stores, observers, rules and engine are put together."""
+
+import asyncio
+import importlib
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.config import Config, load
+from perdure.engine import control
+from perdure.engine.door import decode
+from perdure.engine.enqueue import enqueue, new_job
+from perdure.engine.ids import Ids
+from perdure.engine.observe import Observers
+from perdure.engine.pump import Seat
+from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.supervisor import Spawn, Supervisor
+from perdure.engine.worker import Worker, WorkerSettings
+from perdure.model.errors import (
+    AppNotFound,
+    ConfigError,
+    JobFailed,
+    JobUnfinished,
+    StoreUnavailable,
+    UnknownName,
+)
+from perdure.model.jobs import Enqueued
+from perdure.model.limits import SUSPECTS_TOGETHER_MAX
+from perdure.model.states import TERMINAL, State
+from perdure.model.views import JobView
+from perdure.model.workers import Role
+from perdure.observers.log import log_event, write_logs
+from perdure.ports import Observer, Reader, Schema, Store
+from perdure.rules.policy import Policy
+from perdure.rules.presets import preset
+from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.reader import SqliteReader
+from perdure.stores.sqlite.schema import SqliteSchema
+from perdure.stores.sqlite.store import SqliteStore
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SUSPECT_IDLE_S = 20.0
+
+
+def configured(**given: Any) -> Config:
+    """The settings in force, for surfaces: what is given beats the environment."""
+    return load(**given)
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> datetime:
+        """The wall clock."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards."""
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store that is open and whose schema fits."""
+
+    store: Store
+    reader: Reader
+
+
+def sqlite_path(url: str) -> str:
+    """The file behind ``sqlite:///relative`` or ``sqlite:////absolute``."""
+    if not url.startswith("sqlite:///") or url == "sqlite:///":
+        raise ConfigError(
+            f"store {url!r} is not a URL of a store; write sqlite:///work.db for a file beside "
+            "you or sqlite:////var/lib/work.db for an absolute path"
+        )
+    return url.removeprefix("sqlite:///")
+
+
+def schema_of(url: str) -> Schema:
+    """The schema behind a URL."""
+    path = sqlite_path(url)
+    return SqliteSchema(Connection(path, SystemClock()), url)
+
+
+def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Opened:
+    """Open a store; a fresh file gets its schema, an outdated one is refused with advice."""
+    path = sqlite_path(url)
+    if not create and not Path(path).exists():
+        raise StoreUnavailable(f"store {url!r} does not exist; check the path, or enqueue first")
+    connection = Connection(path, SystemClock(), wait_s_max=wait_s_max)
+    schema = SqliteSchema(connection, url)
+    if not schema.status().present:
+        schema.upgrade()
+    schema.check()
+    reading = Connection(path, SystemClock(), wait_s_max=wait_s_max)
+    return Opened(SqliteStore(connection), SqliteReader(reading))
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job that was enqueued. ``created`` is False when its key belonged to a job already."""
+
+    id: str
+    created: bool
+    _app: "App"
+
+    def show(self) -> JobView:
+        """The job as it is now."""
+        job = self._app.opened.reader.job(self.id)
+        if job is None:
+            raise UnknownName(f"job {self.id} is no longer in the store")
+        return job
+
+    def result(self, *, wait_s: float = 60.0) -> Any:
+        """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
+        give_up_at = time.monotonic() + wait_s
+        pause_s = 0.005
+        while (job := self.show()).state not in TERMINAL:
+            if time.monotonic() >= give_up_at:
+                raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
+            time.sleep(min(pause_s, max(0.0, give_up_at - time.monotonic())))
+            pause_s = min(pause_s * 1.5, 0.25)
+        return _result_of(job)
+
+    async def result_async(self, *, wait_s: float = 60.0) -> Any:
+        """As `result`, without blocking the event loop."""
+        return await asyncio.to_thread(self.result, wait_s=wait_s)
+
+    def cancel(self, *, reason: str = "") -> None:
+        """Cancel the job; after this returns no new attempt starts."""
+        opened = self._app.opened
+        control.cancel(opened.store, opened.reader, self._app.catalogue, self.id, reason=reason)
+
+
+class Pipeline:
+    """An ordered list of stages that items walk through."""
+
+    def __init__(self, app: "App", line: Line) -> None:
+        self._app = app
+        self._line = line
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._line.name
+
+    def enqueue(
+        self,
+        item: Any,
+        *,
+        owner: str = "",
+        key: str | None = None,
+        priority: int = 0,
+        run_at: datetime | None = None,
+        deadline_s: float | None = None,
+    ) -> JobRef:
+        """Enqueue one item; when this returns, it is on stable storage."""
+        self._app.ready()
+        job = new_job(
+            self._app.ids, self._line, item,
+            owner=owner, key=key, priority=priority, run_at=run_at, deadline_s=deadline_s,
+        )  # fmt: skip
+        return self._refs(enqueue(self._app.opened.store, [job]))[0]
+
+    def enqueue_many(
+        self, items: Iterable[Any], *, owner: str = "", priority: int = 0
+    ) -> list[JobRef]:
+        """Enqueue items in order, in transactions of up to 10,000."""
+        self._app.ready()
+        jobs = (
+            new_job(self._app.ids, self._line, item, owner=owner, priority=priority)
+            for item in items
+        )
+        return self._refs(enqueue(self._app.opened.store, jobs))
+
+    async def enqueue_async(self, item: Any, **options: Any) -> JobRef:
+        """As `enqueue`, without blocking the event loop."""
+        return await asyncio.to_thread(self.enqueue, item, **options)
+
+    async def enqueue_many_async(self, items: Iterable[Any], **options: Any) -> list[JobRef]:
+        """As `enqueue_many`, without blocking the event loop."""
+        return await asyncio.to_thread(self.enqueue_many, list(items), **options)
+
+    def _refs(self, done: list[Enqueued]) -> list[JobRef]:
+        return [JobRef(one.id, one.created, self._app) for one in done]
+
+
+class App:
+    """Stages, pipelines and the store that keeps their jobs.
+
+    ``store`` is a URL; without one it is PERDURE_STORE, else ``perdure.db`` beside you.
+    """
+
+    def __init__(self, store: str | None = None, *, observers: Iterable[Observer] = ()) -> None:
+        self.url = load(store=store).store
+        sqlite_path(self.url)
+        self.ids = Ids(SystemClock(), random.SystemRandom())
+        self.observers = Observers([log_event, *observers])
+        self._stages: dict[Callable[..., Any], Stage] = {}
+        self._lines: dict[str, Line] = {}
+        self._pipelines: dict[str, Pipeline] = {}
+        self._opened: Opened | None = None
+        self._laid: set[str] = set()
+        self._opening = threading.Lock()
+
+    def stage(
+        self,
+        *,
+        name: str | None = None,
+        policy: str | Policy = "standard",
+        timeout_s: float = 60.0,
+        upstream: str | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a function, sync or async, to be a stage. The function itself stays as it is."""
+        chosen = preset(policy) if isinstance(policy, str) else policy
+
+        def declare(call: F) -> F:
+            own_name = name or call.__name__
+            self._stages[call] = Stage(own_name, call, chosen, timeout_s, upstream)
+            return call
+
+        return declare
+
+    def pipeline(
+        self,
+        name: str,
+        *stages: Callable[..., Any],
+        queue: str = "default",
+        category: str = "default",
+    ) -> Pipeline:
+        """Declare a pipeline: items walk through the stages in this order."""
+        if name in self._lines:
+            raise ConfigError(f"pipeline {name!r} is declared twice; names must differ")
+        line = Line(name, queue, category, tuple(self._stage_of(name, call) for call in stages))
+        self._lines[name] = line
+        self._pipelines[name] = Pipeline(self, line)
+        return self._pipelines[name]
+
+    def find(self, name: str) -> Pipeline:
+        """The pipeline of that name."""
+        if name not in self._pipelines:
+            known = ", ".join(sorted(self._pipelines)) or "none"
+            raise UnknownName(f"this app has no pipeline {name!r}; it has: {known}")
+        return self._pipelines[name]
+
+    @property
+    def pipelines(self) -> tuple[str, ...]:
+        """The names of all pipelines."""
+        return tuple(self._pipelines)
+
+    @property
+    def opened(self) -> Opened:
+        """The store, opened on first use."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = open_store(self.url)
+            return self._opened
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """All pipelines on their lanes."""
+        self.ready()
+        return Catalogue(self._lines.values())
+
+    def ready(self) -> None:
+        """Make sure that every declared pipeline has its lanes."""
+        missing = [line for line in self._lines.values() if line.name not in self._laid]
+        if not missing:
+            return
+        wanted = [lane for line in missing for lane in line.lanes()]
+        numbers = self.opened.store.lanes(wanted)
+        for line in missing:
+            line.lane_nos.update({lane.stage: numbers[lane] for lane in line.lanes()})
+            self._laid.add(line.name)
+
+    def close(self) -> None:
+        """Disconnect from the store."""
+        with self._opening:
+            if self._opened is not None:
+                self._opened.store.close()
+                self._opened.reader.close()
+                self._opened = None
+
+    def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:
+        if call not in self._stages:
+            name = getattr(call, "__name__", repr(call))
+            raise ConfigError(
+                f"{name!r} in pipeline {pipeline!r} is not a stage of this app; "
+                "put @app.stage() above it"
+            )
+        return self._stages[call]
+
+
+def load_app(reference: str) -> App:
+    """The App behind ``module:attribute``, looked up from the working directory."""
+    module_name, _, attribute = reference.partition(":")
+    attribute = attribute or "app"
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not module_name.startswith(missing.name):
+            raise
+        raise AppNotFound(
+            f"no module {module_name!r} here; write module:attribute, as in work:app, and run "
+            "the command where the module can be imported"
+        ) from None
+    found = getattr(module, attribute, None)
+    if not isinstance(found, App):
+        raise AppNotFound(
+            f"{module_name}:{attribute} is {type(found).__name__}, not a perdure.App; "
+            "write module:attribute"
+        )
+    return found
+
+
+def work(app: App, *, worker: int, role: Role, config: Config, lifeline: int) -> int:
+    """Be a working process; ``lifeline`` is the pipe that closes when the supervisor is gone."""
+    write_logs(form=config.log_format, level=config.log_level)
+    concurrency = {
+        Role.MAIN: config.concurrency,
+        Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
+        Role.ALONE: 1,
+    }[role]
+    opened = open_store(app.url)
+    process = Worker(
+        opened.store,
+        app.catalogue,
+        Seat(worker, role.isolation, concurrency),
+        WorkerSettings(
+            concurrency=concurrency,
+            grace_s=config.grace_s,
+            poll_s=config.poll_s,
+            tick_s=config.tick_s,
+            idle_s_max=None if role is Role.MAIN else _SUSPECT_IDLE_S,
+        ),
+        clock=SystemClock(),
+        chance=random.SystemRandom(),
+        observers=app.observers,
+    )
+    watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
+    watch.start()
+    return process.main()
+
+
+def _watch(lifeline: int, gone: Callable[[], None]) -> None:
+    os.read(lifeline, 1)  # returns at end of file: the supervisor holds the other end
+    gone()
+
+
+def supervise(url: str, *, config: Config, spawn: Spawn, observers: Sequence[Observer] = ()) -> int:
+    """Be a supervisor until told to stop; the exit status."""
+    write_logs(form=config.log_format, level=config.log_level)
+    store = open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+    supervisor = Supervisor(
+        store=store,
+        spawn=spawn,
+        clock=SystemClock(),
+        observers=Observers([log_event, *observers]),
+        name=f"{socket.gethostname()}:{os.getpid()}",
+        ttl_s=config.lease_ttl_s,
+        grace_s=config.grace_s,
+    )
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: supervisor.drain())
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake us
+    while not supervisor.done:
+        supervisor.once()
+        _rest(wake_read, min(0.25, config.lease_ttl_s / 6))
+    store.close()
+    return supervisor.exit_status or 0
+
+
+def _rest(wake: int, seconds: float) -> None:
+    ready, _, _ = select.select([wake], [], [], seconds)
+    if ready:
+        os.read(wake, 4096)
+
+
+def _result_of(job: JobView) -> Any:
+    if job.state is State.SUCCEEDED:
+        return decode(job.result_json or "null")
+    reason = job.failed_reason.value if job.failed_reason else "cancelled"
+    raise JobFailed(
+        f"job {job.id} {job.state.value} ({reason}): {job.error_message or 'cancelled'}; "
+        f"see: perdure jobs show {job.id}"
+    )

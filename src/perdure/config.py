@@ -1,0 +1,78 @@
+"""One table of settings: name, type, default, unit, help, secret. Environment beats default."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.model.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting; its environment variable is PERDURE_ and its name in capitals."""
+
+    name: str
+    type: type
+    default: Any
+    unit: str
+    help: str
+    least: float | None = None
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return f"PERDURE_{self.name.upper()}"
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("store", str, "sqlite:///perdure.db", "URL", "Where jobs are kept.", secret=True),
+    Setting("concurrency", int, 32, "jobs", "Jobs in flight in one worker.", 1),
+    Setting("lease_ttl_s", float, 15.0, "seconds", "Silence after which a worker is dead.", 0.3),
+    Setting("grace_s", float, 30.0, "seconds", "Time to finish running stages at shutdown.", 0.0),
+    Setting("poll_s", float, 1.0, "seconds", "Longest rest between looks at the store.", 0.01),
+    Setting("tick_s", float, 0.01, "seconds", "How often a resting pump looks for a hint.", 0.001),
+    Setting("log_format", str, "auto", "", "Log lines: text, json, or auto (json off a terminal)."),
+    Setting("log_level", str, "INFO", "", "Least severe log level that is written."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings in force."""
+
+    store: str
+    concurrency: int
+    lease_ttl_s: float
+    grace_s: float
+    poll_s: float
+    tick_s: float
+    log_format: str
+    log_level: str
+
+
+def load(environment: Mapping[str, str] | None = None, **given: Any) -> Config:
+    """The settings in force: what is given beats the environment, which beats the default."""
+    source = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        if given.get(setting.name) is not None:
+            values[setting.name] = _checked(setting, given[setting.name], setting.name)
+        elif setting.variable in source:
+            values[setting.name] = _checked(setting, source[setting.variable], setting.variable)
+        else:
+            values[setting.name] = setting.default
+    return Config(**values)
+
+
+def _checked(setting: Setting, raw: Any, origin: str) -> Any:
+    try:
+        value = setting.type(raw)
+    except ValueError:
+        raise ConfigError(
+            f"{origin} is {raw!r}; it must be of type {setting.type.__name__}"
+        ) from None
+    if setting.least is not None and not setting.least <= value < float("inf"):
+        raise ConfigError(f"{origin} is {raw!r}; it must be at least {setting.least:g}")
+    return value

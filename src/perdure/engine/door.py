@@ -1,0 +1,75 @@
+"""The payload door: the one place that accepts or refuses values, the same on every store.
+
+What comes out is the JSON text of exactly what went in. What JSON or a store would change in
+silence (NaN, a NUL byte, half a surrogate pair, an integer beyond 64 bits, a key that is not text)
+is refused with a message that says where it is.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+
+from perdure.model.errors import PayloadRefused
+from perdure.model.limits import DEPTH_MAX, INTEGER_BITS_MAX
+
+_INTEGER_MAX = 2 ** (INTEGER_BITS_MAX - 1)
+
+
+def admit(value: Any, *, what: str, bytes_max: int) -> str:
+    """The value as JSON text, or `PayloadRefused`."""
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise PayloadRefused(
+            f"{what} cannot be written as JSON: {error}; pass plain data, a dataclass or a Struct"
+        ) from None
+    _inspect(plain, what, 0)
+    text = msgspec.json.encode(plain)
+    if len(text) > bytes_max:
+        raise PayloadRefused(
+            f"{what} is {len(text)} bytes long, at most {bytes_max} are accepted; store it "
+            "elsewhere and pass a reference"
+        )
+    return text.decode()
+
+
+def decode(text: str) -> Any:
+    """The value behind JSON text that has passed the door."""
+    return msgspec.json.decode(text)
+
+
+def _inspect(value: Any, where: str, depth: int) -> None:
+    if depth > DEPTH_MAX:
+        raise PayloadRefused(f"{where} is nested deeper than {DEPTH_MAX} levels; flatten it")
+    match value:
+        case None | bool():
+            return
+        case str():
+            _inspect_text(value, where)
+        case int():
+            if not -_INTEGER_MAX <= value < _INTEGER_MAX:
+                raise PayloadRefused(f"{where} is an integer beyond 64 bits; pass it as text")
+        case float():
+            if not math.isfinite(value):
+                raise PayloadRefused(f"{where} is {value}, which JSON cannot hold; pass null")
+        case list() | tuple():
+            for position, item in enumerate(value):
+                _inspect(item, f"{where}[{position}]", depth + 1)
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise PayloadRefused(f"{where} has the key {key!r}; JSON keys must be text")
+                _inspect_text(key, f"a key of {where}")
+                _inspect(item, f"{where}.{key}", depth + 1)
+        case _:
+            raise PayloadRefused(f"{where} is of type {type(value).__name__}; pass plain data")
+
+
+def _inspect_text(text: str, where: str) -> None:
+    if "\x00" in text:
+        raise PayloadRefused(f"{where} holds a NUL character; remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PayloadRefused(f"{where} holds half of a surrogate pair; replace it") from None

@@ -1,0 +1,70 @@
+"""enqueue: `NewJob` → `Job` on stable storage."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.engine.door import admit
+from perdure.engine.ids import Ids
+from perdure.engine.stages import Line, check_name
+from perdure.model.errors import CallerError
+from perdure.model.jobs import Enqueued, NewJob
+from perdure.model.limits import ENQUEUE_BATCH_MAX, KEY_CHARS_MAX, PAYLOAD_BYTES_MAX
+from perdure.ports import Store
+
+PRIORITY_MAX = 1_000_000
+
+
+def new_job(
+    ids: Ids,
+    line: Line,
+    item: Any,
+    *,
+    owner: str = "",
+    key: str | None = None,
+    priority: int = 0,
+    run_at: datetime | None = None,
+    deadline_s: float | None = None,
+) -> NewJob:
+    """A job for the first stage of a pipeline, checked at the door."""
+    if owner:
+        check_name("owner", owner)
+    if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isprintable()):
+        raise CallerError(
+            f"key {key!r} must have 1 to {KEY_CHARS_MAX} printable characters; hash what is longer"
+        )
+    if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
+        raise CallerError(f"priority {priority} must lie between ±{PRIORITY_MAX}")
+    if run_at is not None and run_at.tzinfo is None:
+        raise CallerError(f"run_at {run_at} has no time zone; pass an aware datetime")
+    if deadline_s is not None and not 0 < deadline_s <= 10 * 366 * 86_400:
+        raise CallerError(f"deadline_s {deadline_s!r} must lie between 0 and ten years")
+    first = line.stages[0]
+    return NewJob(
+        id=ids.next(),
+        pipeline=line.name,
+        lane=line.lane_nos[first.name],
+        stage=first.name,
+        payload_json=admit(item, what="the item", bytes_max=PAYLOAD_BYTES_MAX),
+        owner=owner,
+        key=key,
+        priority=priority,
+        run_at=None if run_at is None else run_at.astimezone(UTC),
+        deadline_s=deadline_s,
+    )
+
+
+def enqueue(store: Store, jobs: Iterable[NewJob]) -> list[Enqueued]:
+    """Accept jobs, in transactions of bounded size, in order."""
+    done: list[Enqueued] = []
+    batch: list[NewJob] = []
+    for job in jobs:
+        batch.append(job)
+        if len(batch) == ENQUEUE_BATCH_MAX:
+            done += _accept(store, batch)
+            batch = []
+    return done + _accept(store, batch)
+
+
+def _accept(store: Store, batch: Sequence[NewJob]) -> list[Enqueued]:
+    return store.enqueue(batch) if batch else []

@@ -1,0 +1,61 @@
+"""observe: `Receipt` → `Event`. We tell only what is durable, and nobody we tell can hurt us."""
+
+import logging
+from collections.abc import Iterable
+
+from perdure.model.events import Event, EventName
+from perdure.model.jobs import Claim, Receipt, Record, Settled
+from perdure.model.states import Move
+from perdure.ports import Observer
+
+log = logging.getLogger("perdure")
+
+_NAMES: dict[Move, EventName] = {
+    Move.ADVANCE: EventName.JOB_ADVANCED,
+    Move.CARRY_ON: EventName.JOB_ADVANCED,
+    Move.RETRY: EventName.JOB_RETRIED,
+    Move.RELEASE: EventName.JOB_RELEASED,
+    Move.SUCCEED: EventName.JOB_SUCCEEDED,
+    Move.FAIL: EventName.JOB_FAILED,
+    Move.CANCEL: EventName.JOB_CANCELLED,
+}
+
+
+class Observers:
+    """Everybody who wants to be told."""
+
+    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        self._observers = tuple(observers)
+
+    def tell(self, name: EventName, **fields: object) -> None:
+        """Tell everybody; one who raises is logged and does not hurt the walk."""
+        event = Event(name, fields)
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                log.exception("an observer failed on %s", name)
+
+    def settled(self, record: Record, answer: Settled) -> None:
+        """Tell what became of a record."""
+        if not isinstance(answer, Receipt):
+            self.tell(EventName.RESULT_REFUSED, job_id=record.id, token=record.token)
+            return
+        attempt = record.attempt
+        self.tell(
+            _NAMES[record.move],
+            job_id=record.id,
+            status=answer.state.value,
+            stage=attempt.stage if attempt else record.stage,
+            attempt=attempt.number if attempt else None,
+            duration_ms=round(attempt.elapsed_s * 1000, 1) if attempt else None,
+            error_code=record.error_kind,
+            delay_ms=None if record.delay_s is None else round(record.delay_s * 1000),
+        )
+
+    def claimed(self, claim: Claim) -> None:
+        """Tell that a job is in our hands."""
+        self.tell(
+            EventName.JOB_CLAIMED,
+            job_id=claim.id, stage=claim.stage, attempt=claim.counters.starts, token=claim.token,
+        )  # fmt: skip

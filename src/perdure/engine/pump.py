@@ -1,0 +1,196 @@
+"""The pump: one turn of a worker's trade with the store.
+
+A turn settles what has finished, records it all and claims as many jobs as there are free slots,
+in one transaction. Batches form by themselves: while one turn is under way, finished work gathers.
+
+Always true:
+
+* The pump's thread alone touches the store connection and ``_in_hand``; the runner only appends to
+  ``finished``, which is a deque for that reason.
+* A slot is taken from the claim until the receipt of its record, so a worker never holds more jobs
+  than its concurrency, carried-on ones included.
+* After an error whose effect is unknown, the same records are sent again, alone, before anything
+  else; then the pump asks what the store says it holds and takes up claims whose news was lost.
+
+If the store declares this worker dead, `WorkerDead` leaves `once` and the process has to end.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from perdure.engine.claim import order_for
+from perdure.engine.observe import Observers
+from perdure.engine.record import Ending
+from perdure.engine.stages import Catalogue
+from perdure.engine.walk import settle
+from perdure.model.errors import BugError, StoreError, WorkerDead
+from perdure.model.events import EventName
+from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
+from perdure.model.kinds import Kind
+from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised
+from perdure.ports import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A claim and how it ended, as the runner hands it over."""
+
+    claim: Claim
+    outcome: Outcome
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Who this pump works for."""
+
+    worker: int
+    isolation: int
+    concurrency: int
+
+
+class Pump:
+    """Carries finished work to the store and claims from it to the runner."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        seat: Seat,
+        *,
+        chance: Random,
+        start: Callable[[Sequence[Claim]], None],
+        stop: Callable[[Sequence[int]], None],
+        observers: Observers,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._seat = seat
+        self._chance = chance
+        self._start = start
+        self._stop = stop
+        self._observers = observers
+        self._in_hand: dict[int, Claim] = {}
+        self._unsent: dict[int, Record] = {}
+        self._unsure = False
+        self.finished: deque[Finished] = deque()
+        self.draining = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in our hands."""
+        return not self._in_hand
+
+    def once(self) -> float | None:
+        """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown."""
+        self._gather()
+        if self._unsure:
+            self._catch_up()
+            return 0.0
+        order = self._order()
+        if not self._unsent:
+            wait_s = None if order is None else self._store.waiting(order)
+            if order is None or wait_s is None or wait_s > 0:
+                return wait_s
+        turn = self._send(order)
+        self._take_up(turn.claims)
+        full = order is not None and len(turn.claims) == order.slots
+        return 0.0 if full or self.finished else turn.next_due_s
+
+    def check_held(self) -> None:
+        """Stop handlers of jobs that the store has taken from us."""
+        held = self._store.held(self._seat.worker)
+        gone = [
+            no
+            for no, claim in self._in_hand.items()
+            if held.get(no) != claim.token and no not in self._unsent
+        ]
+        if gone:
+            self._stop(gone)
+
+    def give_back(self) -> None:
+        """Settle everything still in our hands as interrupted; it counts as nothing."""
+        for claim in self._in_hand.values():
+            if claim.no not in self._unsent:  # what has just finished was appended before this
+                self.finished.append(Finished(claim, Interrupted(), 0.0))
+
+    def _gather(self) -> None:
+        while self.finished:
+            one = self.finished.popleft()
+            no, claim = one.claim.no, self._in_hand.get(one.claim.no)
+            if claim is None or claim.token != one.claim.token or no in self._unsent:
+                continue  # a late word about a claim that was settled without it
+            self._unsent[no] = self._settled(one.claim, one.outcome, one.elapsed_s)
+
+    def _settled(self, claim: Claim, outcome: Outcome, elapsed_s: float) -> Record:
+        line = self._catalogue.line(claim.pipeline)
+        stage = None if line is None else line.stage(claim.stage)
+        if line is None or stage is None:
+            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        ending = Ending(claim, outcome, elapsed_s, self._seat.worker, not self.draining)
+        return settle(ending, line, stage, chance=self._chance.random())
+
+    def _order(self) -> ClaimOrder | None:
+        leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
+        free = self._seat.concurrency - len(self._in_hand) + leaving
+        return order_for(
+            self._catalogue,
+            worker=self._seat.worker,
+            isolation=self._seat.isolation,
+            slots=free,
+            draining=self.draining,
+        )
+
+    def _send(self, order: ClaimOrder | None) -> Turn:
+        records = tuple(self._unsent.values())
+        try:
+            turn = self._store.turn(records, order, by=self._seat.worker)
+        except WorkerDead:
+            raise
+        except StoreError:
+            self._unsure = True
+            raise
+        self._unsent = {}
+        self._deliver(records, turn.settled)
+        return turn
+
+    def _catch_up(self) -> None:
+        """After an unknown commit: record alone, then see what the store says we hold."""
+        self._send(None)
+        held = self._store.claims_held(self._seat.worker)
+        self._unsure = False
+        known = {(claim.no, claim.token) for claim in self._in_hand.values()}
+        self._take_up([one for one in held if (one.no, one.token) not in known])
+
+    def _deliver(self, records: Sequence[Record], answers: Sequence[Settled]) -> None:
+        by_job = {answer.no: answer for answer in answers}
+        for record in records:
+            answer = by_job[record.no]
+            if isinstance(answer, Refused) and self._refused(record, answer):
+                continue
+            claim = self._in_hand.pop(record.no)
+            self._observers.settled(record, answer)
+            if isinstance(answer, Receipt) and answer.claim is not None:
+                self._take_up([answer.claim])
+            elif isinstance(answer, Refused):
+                self._observers.tell(
+                    EventName.RESULT_REFUSED, job_id=claim.id, reason=answer.reason
+                )
+
+    def _refused(self, record: Record, answer: Refused) -> bool:
+        """A result that cannot be stored is a failure of its stage; True when that is being sent."""
+        if record.attempt is not None and record.attempt.kind == "internal":
+            return False  # it was that already
+        evidence = Evidence(("perdure.RecordRefused",), answer.reason, kind=Kind.INTERNAL)
+        claim = self._in_hand[record.no]
+        self._unsent[record.no] = self._settled(claim, Raised(evidence), 0.0)
+        return True
+
+    def _take_up(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self._in_hand[claim.no] = claim
+            self._observers.claimed(claim)
+        if claims:
+            self._start(claims)

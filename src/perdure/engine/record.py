@@ -1,0 +1,188 @@
+"""record: `Decision` → the `Record` that the store has to write.
+
+This is the only place that says what a job's row becomes when an attempt ends. The store guards
+the write by (no, token): if the answer is `Stale`, another hand has taken the job since, and
+the result is dropped. A re-sent record finds its own attempt row and gets its first receipt again.
+"""
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import msgspec
+
+from perdure.engine.stages import Line, Stage
+from perdure.model.decisions import Cancel, Counted, Decision, Fail, Release, Retry, Succeed
+from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Record
+from perdure.model.kinds import KINDS, Kind
+from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised
+from perdure.model.states import AttemptStatus, Move, State
+from perdure.rules.policy import Policy, Scope
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An ended attempt: who ran what, how it ended, how long it took."""
+
+    claim: Claim
+    outcome: Outcome
+    elapsed_s: float
+    worker: int | None
+    carry_on: bool = False
+
+
+def record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> Record:
+    """What the store has to write about this decision."""
+    match decision:
+        case Succeed():
+            return _succeeded(ending, decision, line, stage)
+        case Retry(delay_s, counted, kind, _):
+            status = _retry_status(counted)
+            return _again(ending, decision, stage, status, counted, delay_s, kind)
+        case Release():
+            status = AttemptStatus.INTERRUPTED
+            return _again(ending, decision, stage, status, Counted.RELEASES, 0.0, None)
+        case Fail():
+            return _failed(ending, decision, stage)
+        case Cancel():
+            attempt = _attempt(ending, decision, stage, AttemptStatus.CANCELLED, None, None)
+            plain = _plain(ending.claim, Move.CANCEL, State.CANCELLED)
+            return replace(plain, attempt=attempt)
+        case _:  # pragma: no cover
+            assert_never(decision)
+
+
+def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> Record:
+    claim = ending.claim
+    attempt = _attempt(ending, decision, stage, AttemptStatus.SUCCESS, None, None)
+    following = line.after(claim.stage)
+    if following is None:
+        done = _plain(claim, Move.SUCCEED, State.SUCCEEDED)
+        return replace(done, result_json=decision.value_json, label=decision.label, attempt=attempt)
+    past = claim.past.plus(claim.counters)
+    isolation = _isolation(ZERO, past, following.policy)
+    carry_on = ending.carry_on and isolation == claim.isolation == 0
+    return Record(
+        no=claim.no,
+        id=claim.id,
+        token=claim.token,
+        move=Move.CARRY_ON if carry_on else Move.ADVANCE,
+        state=State.PROCESSING if carry_on else State.QUEUED,
+        stage=following.name,
+        lane=line.lane_nos[following.name],
+        counters=ZERO,
+        past=past,
+        isolation=isolation,
+        delay_s=0.0,
+        checkpoint_stage=claim.stage,
+        checkpoint_json=decision.value_json,
+        reclaim=carry_on,
+        attempt=attempt,
+    )
+
+
+def _again(
+    ending: Ending,
+    decision: Retry | Release,
+    stage: Stage,
+    status: AttemptStatus,
+    counted: Counted,
+    delay_s: float,
+    kind: Kind | None,
+) -> Record:
+    claim = ending.claim
+    counters = _raised(claim.counters, counted, stage.policy, delay_s)
+    move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
+    return replace(
+        _plain(claim, move, State.QUEUED),
+        counters=counters,
+        isolation=_isolation(counters, claim.past, stage.policy),
+        delay_s=delay_s,
+        error_kind=None if kind is None else kind.value,
+        error_message=None if kind is None else KINDS[kind].sentence,
+        attempt=_attempt(ending, decision, stage, status, counted, kind),
+    )
+
+
+def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
+    claim = ending.claim
+    attempt = _attempt(
+        ending, decision, stage, AttemptStatus.FAILED, decision.counted, decision.kind
+    )
+    return replace(
+        _plain(claim, Move.FAIL, State.FAILED),
+        counters=_raised(claim.counters, decision.counted, stage.policy, 0.0),
+        failed_reason=decision.reason,
+        error_kind=decision.kind.value,
+        error_message=KINDS[decision.kind].sentence,
+        attempt=attempt,
+    )
+
+
+def _plain(claim: Claim, move: Move, state: State) -> Record:
+    return Record(
+        no=claim.no, id=claim.id, token=claim.token, move=move, state=state, stage=claim.stage,
+        lane=claim.lane, counters=claim.counters, past=claim.past, isolation=claim.isolation,
+    )  # fmt: skip
+
+
+def _attempt(
+    ending: Ending,
+    decision: Decision,
+    stage: Stage,
+    status: AttemptStatus,
+    counted: Counted | None,
+    kind: Kind | None,
+) -> Attempt:
+    claim = ending.claim
+    seen = _seen(ending.outcome)
+    return Attempt(
+        stage=claim.stage,
+        number=claim.counters.starts,
+        life=claim.life,
+        status=status,
+        worker=ending.worker,
+        claimed_at=claim.claimed_at,
+        elapsed_s=ending.elapsed_s,
+        counted=counted,
+        kind=None if kind is None else kind.value,
+        message=seen.message if isinstance(seen, Evidence) else "",
+        policy=stage.policy.label,
+        why_json=_encode(decision.why).decode(),
+        evidence_json=None if seen is None else _encode(seen).decode(),
+        config_hash=stage.config_hash,
+    )
+
+
+def _seen(outcome: Outcome) -> Evidence | Death | None:
+    match outcome:
+        case Raised(evidence):
+            return evidence
+        case Lost(death):
+            return death
+        case _:
+            return None
+
+
+def _raised(counters: Counters, counted: Counted | None, policy: Policy, wait_s: float) -> Counters:
+    raised = counters.raised(counted, waited_s=wait_s if counted is Counted.WAITS else 0.0)
+    if counted is Counted.CRASHES and policy.crash_is_failure:
+        return raised.raised(Counted.FAILURES)
+    return raised
+
+
+def _retry_status(counted: Counted) -> AttemptStatus:
+    match counted:
+        case Counted.FAILURES:
+            return AttemptStatus.RETRYING
+        case Counted.CRASHES:
+            return AttemptStatus.INTERRUPTED
+        case _:
+            return AttemptStatus.WAITING
+
+
+def _isolation(counters: Counters, past: Counters, policy: Policy) -> int:
+    """Suspects run apart: 1 beside others after one crash, 2 alone after two."""
+    crashes = counters.crashes + (past.crashes if policy.scope is Scope.JOB else 0)
+    return min(crashes, 2)

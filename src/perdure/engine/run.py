@@ -1,0 +1,102 @@
+"""run: `Claim` → `Outcome`. Whatever a stage does, it ends here as data.
+
+A stage may return, raise anything at all, run out of time, or be told to stop because its worker
+shuts down; each has one outcome. A cancellation that we did not order is the stage's own failure.
+An async stage runs on the event loop, a sync one on a thread; a thread cannot be stopped, so
+after its timeout or a shutdown the attempt is settled without it, and whatever it says later is
+refused by the token.
+"""
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Any
+
+from perdure.engine.context import Context
+from perdure.engine.door import admit, decode
+from perdure.engine.stages import Stage
+from perdure.model.jobs import Claim
+from perdure.model.limits import RESULT_BYTES_MAX
+from perdure.model.outcomes import (
+    Interrupted,
+    Outcome,
+    Raised,
+    Returned,
+    Snoozed,
+    TimedOut,
+    Withdrawn as WithdrawnOutcome,
+)
+from perdure.model.signals import Cancel, Snooze, Succeeded
+from perdure.rules.evidence import evidence_of
+
+
+class Stopping:
+    """Tells an ordered cancellation from one that the stage raised itself."""
+
+    def __init__(self) -> None:
+        self.ordered = False
+
+
+async def run(claim: Claim, stage: Stage, threads: Executor, stopping: Stopping) -> Outcome:
+    """Run one stage of one job to an outcome; never raises."""
+    time_s = _time_left_s(claim, stage)
+    if time_s <= 0:
+        return TimedOut(0.0)
+    own_time = asyncio.timeout(time_s)
+    try:
+        async with own_time:
+            value = await _call(claim, stage, threads)
+        return _outcome(value)
+    except asyncio.CancelledError as cancelled:
+        return Interrupted() if stopping.ordered else Raised(evidence_of(cancelled))
+    except BaseException as error:  # a stage may do anything
+        if own_time.expired() and isinstance(error, TimeoutError):
+            return TimedOut(time_s)
+        return Raised(evidence_of(error))
+
+
+async def _call(claim: Claim, stage: Stage, threads: Executor) -> Any:
+    arguments: list[Any] = [decode(claim.input_json)]
+    if stage.wants_context:
+        arguments.append(context_of(claim, stage))
+    if stage.is_async:
+        return await stage.call(*arguments)
+    return await asyncio.get_running_loop().run_in_executor(threads, stage.call, *arguments)
+
+
+def context_of(claim: Claim, stage: Stage) -> Context:
+    """What the stage may know."""
+    failed = claim.counters.failures
+    return Context(
+        job_id=claim.id,
+        pipeline=claim.pipeline,
+        stage=claim.stage,
+        owner=claim.owner,
+        item=decode(claim.payload_json),
+        attempt=failed + 1,
+        attempts_left=max(0, stage.policy.attempts_max - failed - 1),
+        token=claim.token,
+        idempotency_key=f"{claim.id}:{claim.stage}:{claim.life}",
+        deadline_at=claim.deadline_at,
+    )
+
+
+def _outcome(value: Any) -> Outcome:
+    match value:
+        case Snooze(wait_s, reason):
+            return Snoozed(float(wait_s), reason)
+        case Cancel(reason):
+            return WithdrawnOutcome(reason)
+        case Succeeded(result, label):
+            return Returned(_admitted(result), label)
+        case result:
+            return Returned(_admitted(result))
+
+
+def _admitted(result: Any) -> str:
+    return admit(result, what="the result", bytes_max=RESULT_BYTES_MAX)
+
+
+def _time_left_s(claim: Claim, stage: Stage) -> float:
+    if claim.deadline_at is None:
+        return stage.timeout_s
+    return min(stage.timeout_s, (claim.deadline_at - claim.claimed_at).total_seconds())

@@ -1,0 +1,216 @@
+"""The supervisor: a small process that starts working processes, beats for them, and buries them.
+
+It runs no stage, imports no app and has no threads, so it beats whatever its children do. There is
+one child for ordinary jobs; a second for suspects (jobs that were in hand when a child died) and
+a third for jobs that died beside other suspects come and go as the store asks for them. A job that
+kills a process while it is alone in it is poison, and no innocent job is ever failed for it.
+
+What it does when: a child that ends is reported at once with its exit status, and the main one is
+started again under a new row; a child that is stopped is not beaten for; a child whose beat is
+refused is killed, as is one that stays stopped for a whole lease while it keeps the store from
+being written. Told to drain, it passes the order on and goes on beating until the children are
+gone; after the grace it kills them and says that it was our doing, so that no crash is counted.
+
+If it dies itself, its children see their pipe close and give back what they hold.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from perdure.engine.lease import Lease
+from perdure.engine.observe import Observers
+from perdure.model.errors import StoreUnavailable
+from perdure.model.events import EventName
+from perdure.model.outcomes import Death
+from perdure.model.workers import NewWorker, Role
+from perdure.ports import Clock, Store
+
+_LOOK_S = 0.5
+_RESTART_S_MAX = 10.0
+_HEALTHY_S = 30.0
+_KILL_MARGIN_S = 3.0
+_CONFIG_EXIT = 2
+
+Spawn = Callable[[Role, int], subprocess.Popen[bytes]]
+
+
+@dataclass(slots=True)
+class Child:
+    """A working process of ours."""
+
+    role: Role
+    worker: int
+    process: subprocess.Popen[bytes]
+    started_at: float
+    stopped: bool = False
+    killed: bool = False
+
+
+@dataclass(slots=True)
+class Restarts:
+    """How long to wait before the main child is started again."""
+
+    quick: int = 0
+    next_at: float = 0.0
+
+    def after(self, lived_s: float, now: float) -> None:
+        """Another one has ended."""
+        self.quick = 0 if lived_s >= _HEALTHY_S else self.quick + 1
+        wait_s = 0.0 if self.quick <= 1 else min(0.1 * 2.0**self.quick, _RESTART_S_MAX)
+        self.next_at = now + wait_s
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Keeps the working processes of one machine's worker alive."""
+
+    store: Store
+    spawn: Spawn
+    clock: Clock
+    observers: Observers
+    name: str
+    ttl_s: float
+    grace_s: float
+    children: list[Child] = field(default_factory=list)
+    exit_status: int | None = None
+    _orders: int = 0
+    _passed_on: int = 0
+    _kill_at: float = 0.0
+    _looked_at: float = -_LOOK_S
+    _restarts: Restarts = field(default_factory=Restarts)
+    _unreported: list[tuple[int, Death]] = field(default_factory=list)
+    _lease: Lease = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lease = Lease(self.store, self.clock, ttl_s=self.ttl_s)
+
+    def drain(self) -> None:
+        """Pass the order on; safe in a signal handler."""
+        self._orders += 1
+
+    @property
+    def done(self) -> bool:
+        """Whether everything is over and told."""
+        ending = self._orders > 0 or self.exit_status is not None
+        return ending and not self.children and not self._unreported
+
+    def once(self) -> None:
+        """One round: bury, report, start, beat. A store that is away delays only the telling."""
+        self._bury()
+        self._pass_on_orders()
+        try:
+            self._report()
+            self._start_missing()
+            self._beat()
+        except StoreUnavailable as away:
+            self.observers.tell(EventName.STORE_AWAY, reason=str(away))
+            self._unblock()
+
+    # -- children ------------------------------------------------------------------------
+
+    def _bury(self) -> None:
+        for child in list(self.children):
+            status = _waited(child)
+            if status is None:
+                continue
+            self.children.remove(child)
+            self._unreported.append((child.worker, self._death(child, status)))
+            self._take_note(child, status)
+
+    def _death(self, child: Child, status: int) -> Death:
+        if child.killed and self._orders:
+            return Death("stopped", signal="SIGKILL")
+        if status < 0:
+            return Death("exited", signal=signal.Signals(-status).name)
+        return Death("exited", exit_status=status)
+
+    def _take_note(self, child: Child, status: int) -> None:
+        now = self.clock.monotonic()
+        name = EventName.WORKER_STOPPED if status == 0 else EventName.WORKER_LOST
+        self.observers.tell(
+            name, worker=child.worker, role=child.role.value, pid=child.process.pid, exit=status
+        )
+        if child.role is Role.MAIN:
+            self._restarts.after(now - child.started_at, now)
+            if status == _CONFIG_EXIT:
+                self.exit_status = _CONFIG_EXIT
+                self._orders = max(self._orders, 1)
+
+    def _report(self) -> None:
+        while self._unreported:
+            worker, death = self._unreported[0]
+            self.store.end_worker(worker, death)
+            self._unreported.pop(0)
+
+    def _start_missing(self) -> None:
+        now = self.clock.monotonic()
+        if self._orders or now < self._restarts.next_at:
+            return
+        present = {child.role for child in self.children}
+        wanted = {Role.MAIN}
+        if now - self._looked_at >= _LOOK_S:
+            self._looked_at = now
+            levels = self.store.suspects()
+            wanted |= {role for role in (Role.SUSPECTS, Role.ALONE) if role.isolation in levels}
+        for role in sorted(wanted - present, key=lambda one: one.isolation):
+            self._start(role)
+
+    def _start(self, role: Role) -> None:
+        boot = secrets.token_hex(16)
+        worker = self.store.add_worker(NewWorker(boot, self.name, role, self.ttl_s))
+        process = self.spawn(role, worker)
+        self.children.append(Child(role, worker, process, self.clock.monotonic()))
+        self.observers.tell(
+            EventName.WORKER_STARTED, worker=worker, role=role.value, pid=process.pid
+        )
+
+    def _beat(self) -> None:
+        alive = [child.worker for child in self.children if not child.stopped]
+        for worker in self._lease.once(alive):
+            for child in self.children:
+                if child.worker == worker:
+                    self._kill(child)
+
+    def _unblock(self) -> None:
+        """A stopped child may hold the store's write lock; after a whole lease it has to go."""
+        if self._lease.silent_s > self.ttl_s:
+            for child in self.children:
+                if child.stopped:
+                    self._kill(child)
+
+    # -- the end -------------------------------------------------------------------------
+
+    def _pass_on_orders(self) -> None:
+        now = self.clock.monotonic()
+        if self._orders > self._passed_on:
+            self._passed_on = self._orders
+            grace_s = self.grace_s if self._orders == 1 else 0.0
+            self._kill_at = now + grace_s + _KILL_MARGIN_S
+            for child in self.children:
+                os.kill(child.process.pid, signal.SIGTERM)
+        if self._orders and now >= self._kill_at:
+            for child in self.children:
+                self._kill(child)
+
+    def _kill(self, child: Child) -> None:
+        child.killed = True
+        os.kill(child.process.pid, signal.SIGKILL)  # not Popen's, which would reap it
+
+
+def _waited(child: Child) -> int | None:
+    """The child's exit status (negative: a signal) when it has ended; notes stop and go."""
+    while True:
+        pid, status = os.waitpid(child.process.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        if pid == 0:
+            return None
+        if os.WIFSTOPPED(status):
+            child.stopped = True
+        elif os.WIFCONTINUED(status):
+            child.stopped = False
+        else:
+            child.process.returncode = os.waitstatus_to_exitcode(status)
+            return child.process.returncode

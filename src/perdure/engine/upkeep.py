@@ -1,0 +1,68 @@
+"""Upkeep: find workers that have gone silent, and settle what dead workers held.
+
+Two steps, each guarded. First one statement declares dead every worker whose lease has run out,
+if we have ourselves been heard without a gap for as long; from then on the dead one can neither
+beat, claim nor record. Only then are its jobs read and settled as lost, through the same walk as
+every other end of an attempt, guarded by their tokens. Two sweepers may do this at once: the second
+finds the tokens moved on. If we die in between, the next sweep goes on from the tables.
+"""
+
+from random import Random
+
+from perdure.engine.observe import Observers
+from perdure.engine.record import Ending
+from perdure.engine.stages import Catalogue
+from perdure.engine.walk import settle
+from perdure.model.events import EventName
+from perdure.model.jobs import LostClaim, Record
+from perdure.model.limits import LOST_BATCH_MAX
+from perdure.model.outcomes import Interrupted, Lost
+from perdure.ports import Store
+
+
+class Upkeep:
+    """The sweeper's step."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        worker: int,
+        *,
+        chance: Random,
+        observers: Observers,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._worker = worker
+        self._chance = chance
+        self._observers = observers
+
+    def once(self) -> int:
+        """Sweep once; how many lost jobs were settled."""
+        for worker in self._store.mark_dead(by=self._worker):
+            self._observers.tell(EventName.WORKER_LOST, worker=worker, why="silent")
+        found = self._store.lost(limit=LOST_BATCH_MAX)
+        records = [record for lost in found if (record := self._settled(lost)) is not None]
+        if records:
+            turn = self._store.turn(records, None, by=self._worker)
+            answers = {answer.no: answer for answer in turn.settled}
+            for record in records:
+                self._observers.settled(record, answers[record.no])
+        return len(records)
+
+    def _settled(self, lost: LostClaim) -> Record | None:
+        claim = lost.claim
+        line = self._catalogue.line(claim.pipeline)
+        stage = None if line is None else line.stage(claim.stage)
+        if line is None or stage is None:  # left for a worker that knows it
+            self._observers.tell(
+                EventName.STAGE_UNKNOWN,
+                job_id=claim.id, pipeline=claim.pipeline, stage=claim.stage,
+            )  # fmt: skip
+            return None
+        ours = lost.death.why == "stopped"  # we ended it ourselves, at shutdown: not its fault
+        outcome = Interrupted("shutdown") if ours else Lost(lost.death)
+        elapsed_s = max(0.0, (lost.seen_at - claim.claimed_at).total_seconds())
+        ending = Ending(claim, outcome, elapsed_s, lost.worker)
+        return settle(ending, line, stage, chance=self._chance.random(), now=lost.seen_at)

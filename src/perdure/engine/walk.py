@@ -1,0 +1,34 @@
+"""The walk of an ended attempt, classify → decide → record: settling, the one way it ends.
+
+A finished stage, a crashed worker's job, a cancelled job and a job handed back at shutdown all
+come through here; there is no second path.
+"""
+
+from datetime import datetime, timedelta
+
+from perdure.engine.record import Ending, record_of
+from perdure.engine.stages import Line, Stage
+from perdure.model.jobs import Record
+from perdure.rules.classify import classify
+from perdure.rules.decide import FLOWING, GateView, Standing, decide
+
+
+def settle(
+    ending: Ending,
+    line: Line,
+    stage: Stage,
+    *,
+    chance: float,
+    now: datetime | None = None,
+    gate: GateView = FLOWING,
+) -> Record:
+    """What the store has to write about an ended attempt.
+
+    ``now`` is the claim's store time plus the time since, unless the store has just told it.
+    """
+    claim = ending.claim
+    verdict = classify(ending.outcome)
+    standing = Standing(claim.counters, claim.past, claim.deadline_at)
+    moment = now or claim.claimed_at + timedelta(seconds=ending.elapsed_s)
+    decision = decide(standing, verdict, stage.policy, gate, moment, chance)
+    return record_of(ending, decision, line, stage)

@@ -1,0 +1,208 @@
+"""The working process: an event loop that runs stages and a pump thread that trades with the store.
+
+Who owns what: the main thread has the event loop and every async stage; sync stages have threads;
+the pump thread has the store connection, the claims in hand and the drain. The lease is not ours:
+our supervisor beats for us from its own process, so neither a blocked loop nor a held GIL loses it.
+
+How it ends: told to drain, it claims nothing more, lets stages finish within the grace, gives the
+rest back, which counts as nothing, and disconnects after the last write. Told again, it gives back
+at once. Declared dead by the store, it stops without a word, because no word of it counts. A
+thread that will not end cannot keep the process alive: the last act is `os._exit`.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from random import Random
+
+from perdure.engine.loop import Loop
+from perdure.engine.observe import Observers
+from perdure.engine.pump import Finished, Pump, Seat
+from perdure.engine.run import Stopping, run
+from perdure.engine.stages import Catalogue
+from perdure.engine.upkeep import Upkeep
+from perdure.model.errors import BugError, WorkerDead
+from perdure.model.jobs import Claim
+from perdure.model.outcomes import Raised
+from perdure.ports import Clock, Store
+from perdure.rules.evidence import evidence_of
+
+EXIT_DEAD = 17
+_SWEEP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How one working process works. ``idle_s_max`` ends a process that has had nothing to do."""
+
+    concurrency: int
+    grace_s: float
+    poll_s: float
+    tick_s: float
+    idle_s_max: float | None = None
+
+
+class Worker:
+    """One working process."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        seat: Seat,
+        settings: WorkerSettings,
+        *,
+        clock: Clock,
+        chance: Random,
+        observers: Observers,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._settings = settings
+        self._clock = clock
+        self._runs: dict[int, tuple[asyncio.Task[None], Stopping]] = {}
+        self._threads = ThreadPoolExecutor(seat.concurrency, thread_name_prefix="perdure-stage")
+        self._pump = Pump(
+            store, catalogue, seat,
+            chance=chance, start=self._start, stop=self._stop_runs, observers=observers,
+        )  # fmt: skip
+        sweeps = seat.isolation == 0
+        self._upkeep = (
+            Upkeep(store, catalogue, seat.worker, chance=chance, observers=observers)
+            if sweeps else None
+        )  # fmt: skip
+        self._loop = Loop(
+            self._step, changed=store.changed, tick_s=settings.tick_s, ended=self._ended
+        )
+        self._events: asyncio.AbstractEventLoop
+        self._finish = asyncio.Event()
+        self._exit_status = 0
+        self._orders = 0
+        self._give_back_at = 0.0
+        self._swept_at = -_SWEEP_S
+        self._checked_at = 0.0
+        self._busy_at = clock.monotonic()
+
+    def main(self) -> int:
+        """Work until told to stop; the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.drain())
+        asyncio.run(self._main())
+        return self._exit_status
+
+    def drain(self) -> None:
+        """Stop claiming; the second order gives everything back at once. Safe in a signal handler."""
+        self._orders += 1
+        self._loop.wake()
+
+    def drain_now(self) -> None:
+        """As two orders: our supervisor is gone."""
+        self._orders += 2
+        self._loop.wake()
+
+    async def _main(self) -> None:
+        self._events = asyncio.get_running_loop()
+        self._loop.start()
+        await self._finish.wait()
+        for task, _ in self._runs.values():
+            task.cancel()
+
+    # -- the pump thread -----------------------------------------------------------------
+
+    def _step(self) -> float:
+        now = self._clock.monotonic()
+        self._drain_step(now)
+        wait_s = self._pump.once()
+        if self._upkeep is not None and now - self._swept_at >= _SWEEP_S:
+            self._swept_at = now
+            if self._upkeep.once():
+                wait_s = 0.0
+        if now - self._checked_at >= self._settings.poll_s:
+            self._checked_at = now
+            self._pump.check_held()
+        if not self._pump.empty:
+            self._busy_at = now
+        self._finish_when_done(now)
+        most_s = self._settings.poll_s if self._orders == 0 else 0.05
+        return most_s if wait_s is None else min(wait_s, most_s)
+
+    def _drain_step(self, now: float) -> None:
+        if self._orders == 0:
+            return
+        if not self._pump.draining:
+            self._pump.draining = True
+            self._give_back_at = now + self._settings.grace_s
+        if self._orders > 1 or now >= self._give_back_at:
+            self._stop_all_runs()
+            self._pump.give_back()
+
+    def _finish_when_done(self, now: float) -> None:
+        idle_s_max = self._settings.idle_s_max
+        if idle_s_max is not None and now - self._busy_at > idle_s_max:
+            self._pump.draining = True
+            self._orders = max(self._orders, 1)
+        if self._pump.draining and self._pump.empty:
+            self._loop.stop()
+
+    def _ended(self, last: Exception | None) -> None:
+        """The pump's last act, on its own thread: the event loop may be blocked for ever."""
+        if isinstance(last, WorkerDead):
+            self._exit_status = EXIT_DEAD
+        self._store.close()
+        self._on_events(self._finish.set)
+        exit_at_last(self._exit_status)
+
+    # -- the event loop ------------------------------------------------------------------
+
+    def _start(self, claims: Sequence[Claim]) -> None:
+        received_s = self._clock.monotonic()
+        self._on_events(lambda: self._start_all(claims, received_s))
+
+    def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
+        for claim in claims:
+            stopping = Stopping()
+            task = asyncio.create_task(self._run_one(claim, stopping, received_s))
+            self._runs[claim.no] = (task, stopping)
+
+    async def _run_one(self, claim: Claim, stopping: Stopping, received_s: float) -> None:
+        stage = self._catalogue.stage(claim.pipeline, claim.stage)
+        if stage is None:
+            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        try:
+            outcome = await run(claim, stage, self._threads, stopping)
+        except asyncio.CancelledError as early:  # stopped before its first step
+            outcome = Raised(evidence_of(early))
+        elapsed_s = self._clock.monotonic() - received_s
+        held = self._runs.get(claim.no)
+        if held is not None and held[1] is stopping:
+            del self._runs[claim.no]
+        self._pump.finished.append(Finished(claim, outcome, elapsed_s))
+        self._loop.wake()
+
+    def _stop_runs(self, nos: Sequence[int]) -> None:
+        self._on_events(lambda: self._cancel_runs(nos))
+
+    def _stop_all_runs(self) -> None:
+        self._on_events(lambda: self._cancel_runs(list(self._runs)))
+
+    def _cancel_runs(self, nos: Sequence[int]) -> None:
+        for no in nos:
+            found = self._runs.get(no)
+            if found is not None:
+                task, stopping = found
+                stopping.ordered = True
+                task.cancel()
+
+    def _on_events(self, call: Callable[[], None]) -> None:
+        self._events.call_soon_threadsafe(call)
+
+
+def exit_at_last(status: int, *, after_s: float = 1.0) -> None:
+    """Leave for certain: what still runs has been given back, and its words no longer count."""
+    timer = threading.Timer(after_s, os._exit, (status,))
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,1 @@
+"""The nouns of the walk: frozen data, the transition table, limits and the error tree."""

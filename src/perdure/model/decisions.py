@@ -1,0 +1,77 @@
+"""What to do about a verdict, and why: the noun between *decide* and *record*."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perdure.model.kinds import Kind
+from perdure.model.states import FailedReason
+
+
+class Counted(StrEnum):
+    """The counter that an ended attempt raises."""
+
+    FAILURES = "failures"
+    WAITS = "waits"
+    CRASHES = "crashes"
+    SNOOZES = "snoozes"
+    PROBES = "probes"
+    RELEASES = "releases"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A decision explained: stored with the attempt, readable years later."""
+
+    text: str
+    rule: str
+    policy: str
+    base_s: float | None = None
+    jitter_s: float | None = None
+    hint_s: float | None = None
+    gate: str = "flowing"
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """Keep the result and go on."""
+
+    value_json: str
+    label: str | None
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Queue the job again, due after ``delay_s`` by the store's clock."""
+
+    delay_s: float
+    counted: Counted
+    kind: Kind | None
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Dead-letter the job."""
+
+    reason: FailedReason
+    counted: Counted | None
+    kind: Kind
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the job as cancelled."""
+
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Put the job back at once; nothing is counted but the release itself."""
+
+    why: Why
+
+
+Decision = Succeed | Retry | Fail | Cancel | Release

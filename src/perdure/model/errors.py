@@ -1,0 +1,174 @@
+"""Every error that Perdure raises to a caller, branched by whose fault it is.
+
+    PerdureError
+    ├── CallerError                 the call is wrong; calling again unchanged will not help
+    │   ├── PayloadRefused          a value that cannot be stored faithfully
+    │   ├── UnknownName             a pipeline, stage, job or setting that does not exist
+    │   ├── AppNotFound             ``module:attribute`` does not lead to an App
+    │   ├── NotCancellable          the job is already finished
+    │   └── JobUnfinished           the result was asked for, the wait is over, the job is not
+    │       └── JobFailed           the result was asked for and the job failed or was cancelled
+    ├── ConfigError                 a setting or a declaration is wrong
+    ├── StoreError                  the store cannot do it now, or at all
+    │   ├── StoreUnavailable        not reachable; the same call may succeed later
+    │   │   └── StoreBusy           another writer holds the store for too long
+    │   ├── StoreFull               no space is left
+    │   ├── StoreReadOnly           the file or server does not accept writes
+    │   ├── StoreDamaged            not a database of ours, or a damaged one
+    │   ├── SchemaMismatch          the schema is newer or older than this version
+    │   └── WorkerDead              the writing worker was declared dead; it must stop
+    ├── StageError                  raised by a stage to name the kind of its own failure
+    └── BugError                    Perdure broke its own rule; please report it
+
+A message names the thing, the value and what to do. ``code`` and ``exit_code`` are stable.
+"""
+
+from perdure.model.kinds import Kind
+
+
+class PerdureError(Exception):
+    """Something went wrong in Perdure."""
+
+    code = "error"
+    http_status = 500
+    exit_code = 1
+
+
+class CallerError(PerdureError):
+    """The call is wrong."""
+
+    code = "caller_error"
+    http_status = 400
+    exit_code = 2
+
+
+class PayloadRefused(CallerError):
+    """A value cannot be stored faithfully."""
+
+    code = "payload_refused"
+    http_status = 422
+
+
+class UnknownName(CallerError):
+    """No such thing."""
+
+    code = "unknown_name"
+    http_status = 404
+
+
+class AppNotFound(CallerError):
+    """The app reference does not lead to an App."""
+
+    code = "app_not_found"
+    http_status = 404
+
+
+class NotCancellable(CallerError):
+    """The job is already finished."""
+
+    code = "not_cancellable"
+    http_status = 409
+
+
+class JobUnfinished(CallerError):
+    """The job has not finished yet."""
+
+    code = "job_unfinished"
+    http_status = 409
+
+
+class JobFailed(JobUnfinished):
+    """The job ended without a result."""
+
+    code = "job_failed"
+
+
+class ConfigError(PerdureError):
+    """A setting or a declaration is wrong."""
+
+    code = "config_error"
+    exit_code = 2
+
+
+class StoreError(PerdureError):
+    """The store cannot do it."""
+
+    code = "store_error"
+    http_status = 503
+    exit_code = 10
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached now."""
+
+    code = "store_unavailable"
+    exit_code = 11
+
+
+class StoreBusy(StoreUnavailable):
+    """Another writer holds the store."""
+
+    code = "store_busy"
+    exit_code = 12
+
+
+class StoreFull(StoreError):
+    """No space is left for the store."""
+
+    code = "store_full"
+    http_status = 507
+    exit_code = 13
+
+
+class StoreReadOnly(StoreError):
+    """The store does not accept writes."""
+
+    code = "store_read_only"
+    exit_code = 14
+
+
+class StoreDamaged(StoreError):
+    """The store is damaged or not ours."""
+
+    code = "store_damaged"
+    exit_code = 15
+
+
+class SchemaMismatch(StoreError):
+    """The schema and this version of Perdure do not fit together."""
+
+    code = "schema_mismatch"
+    exit_code = 16
+
+
+class WorkerDead(StoreError):
+    """The writing worker was declared dead."""
+
+    code = "worker_dead"
+    http_status = 409
+    exit_code = 17
+
+
+class StageError(PerdureError):
+    """A stage names the kind of its own failure: ``raise StageError("invalid_output", "no total")``.
+
+    ``wait_s`` is a wait hint, as a server would give it.
+    """
+
+    code = "stage_error"
+
+    def __init__(self, kind: str, message: str, *, wait_s: float | None = None) -> None:
+        try:
+            self.kind = Kind(kind)
+        except ValueError:
+            known = ", ".join(sorted(Kind))
+            raise ConfigError(f"unknown failure kind {kind!r}; one of: {known}") from None
+        self.wait_s = wait_s
+        super().__init__(message)
+
+
+class BugError(PerdureError):
+    """Perdure broke one of its own rules; please report it."""
+
+    code = "bug"
+    exit_code = 70

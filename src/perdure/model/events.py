@@ -1,0 +1,32 @@
+"""What we tell the world, always after it is durable: the noun of *observe*."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class EventName(StrEnum):
+    """Everything that can be told."""
+
+    JOB_ENQUEUED = "job_enqueued"
+    JOB_CLAIMED = "job_claimed"
+    JOB_ADVANCED = "job_advanced"
+    JOB_RETRIED = "job_retried"
+    JOB_RELEASED = "job_released"
+    JOB_SUCCEEDED = "job_succeeded"
+    JOB_FAILED = "job_failed"
+    JOB_CANCELLED = "job_cancelled"
+    RESULT_REFUSED = "result_refused"
+    WORKER_STARTED = "worker_started"
+    WORKER_LOST = "worker_lost"
+    WORKER_STOPPED = "worker_stopped"
+    STORE_AWAY = "store_away"
+    STORE_BACK = "store_back"
+    STAGE_UNKNOWN = "stage_unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that is now true, with the fields that describe it."""
+
+    name: EventName
+    fields: dict[str, object] = field(default_factory=dict)

@@ -1,0 +1,221 @@
+"""The job, what is asked of the store about it, and what the store answers."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from perdure.model.decisions import Counted
+from perdure.model.outcomes import Death
+from perdure.model.states import AttemptStatus, FailedReason, Move, State
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What has happened to a job in one stage (or, summed, in all of them) in this life."""
+
+    starts: int = 0
+    failures: int = 0
+    waits: int = 0
+    crashes: int = 0
+    snoozes: int = 0
+    probes: int = 0
+    releases: int = 0
+    waited_s: float = 0.0
+
+    def raised(self, counted: Counted | None, *, waited_s: float = 0.0) -> "Counters":
+        """These counters after one more event of that sort."""
+        if counted is None:
+            return self
+        raised = replace(self, **{counted.value: getattr(self, counted.value) + 1})
+        return replace(raised, waited_s=raised.waited_s + waited_s) if waited_s else raised
+
+    def plus(self, other: "Counters") -> "Counters":
+        """The sums over both."""
+        return Counters(
+            starts=self.starts + other.starts,
+            failures=self.failures + other.failures,
+            waits=self.waits + other.waits,
+            crashes=self.crashes + other.crashes,
+            snoozes=self.snoozes + other.snoozes,
+            probes=self.probes + other.probes,
+            releases=self.releases + other.releases,
+            waited_s=self.waited_s + other.waited_s,
+        )
+
+
+ZERO = Counters()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The line in which jobs of one stage wait."""
+
+    queue: str
+    category: str
+    pipeline: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be enqueued. ``payload_json`` has passed the payload door."""
+
+    id: str
+    pipeline: str
+    lane: int
+    stage: str
+    payload_json: str
+    owner: str = ""
+    key: str | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of a NewJob. ``created`` is False when its key was taken by the same job."""
+
+    id: str
+    no: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job in the hands of one worker for one stage, under a numbered lease (the token)."""
+
+    no: int
+    id: str
+    token: int
+    lane: int
+    pipeline: str
+    stage: str
+    owner: str
+    payload_json: str
+    input_json: str
+    counters: Counters
+    past: Counters
+    life: int
+    isolation: int
+    claimed_at: datetime
+    due_at: datetime
+    deadline_at: datetime | None
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LostClaim:
+    """A claim whose worker is dead, how it died, and the store's time when this was read."""
+
+    claim: Claim
+    worker: int
+    death: Death
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOrder:
+    """What one worker asks of the store in one turn."""
+
+    worker: int
+    slots: int
+    lanes: tuple[int, ...]
+    isolation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The row that an ended attempt leaves behind; written once, never changed."""
+
+    stage: str
+    number: int
+    life: int
+    status: AttemptStatus
+    worker: int | None
+    claimed_at: datetime
+    elapsed_s: float
+    counted: Counted | None
+    kind: str | None
+    message: str
+    policy: str
+    why_json: str
+    evidence_json: str | None
+    config_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One ended attempt, or one cancelled wait, as the store has to write it.
+
+    Guarded by ``(no, token)``: if another hand has raised the token since, nothing is written.
+    ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction.
+    """
+
+    no: int
+    id: str
+    token: int
+    move: Move
+    state: State
+    stage: str
+    lane: int
+    counters: Counters
+    past: Counters
+    isolation: int
+    delay_s: float | None = None
+    failed_reason: FailedReason | None = None
+    error_kind: str | None = None
+    error_message: str | None = None
+    result_json: str | None = None
+    label: str | None = None
+    checkpoint_stage: str | None = None
+    checkpoint_json: str | None = None
+    reclaim: bool = False
+    attempt: Attempt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The record is durable. ``repeated`` when it had been written by an earlier sending."""
+
+    no: int
+    id: str
+    token: int
+    state: State
+    due_at: datetime | None
+    claim: Claim | None = None
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Another hand has taken the job since: nothing was written."""
+
+    no: int
+    id: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The store could not write this record, though its neighbours were written."""
+
+    no: int
+    id: str
+    token: int
+    reason: str
+
+
+Settled = Receipt | Stale | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The store's answer to one turn of a pump.
+
+    ``next_due_s`` is the time until the soonest job of the asked lanes falls due, when fewer
+    were claimed than asked for.
+    """
+
+    settled: tuple[Settled, ...]
+    claims: tuple[Claim, ...]
+    next_due_s: float | None = None

@@ -1,0 +1,159 @@
+"""The failure kinds: what went wrong, who is to blame, and what a pause would have to cover.
+
+What to *do* about a kind is the policy's business (`rules/policy.py`), never this table's.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """A name for what went wrong, finer than any provider's own."""
+
+    RATE_LIMITED = "rate_limited"
+    QUOTA_WINDOW = "quota_window"
+    BILLING = "billing"
+    OVERLOADED = "overloaded"
+    UPSTREAM_ERROR = "upstream_error"
+    UPSTREAM_UNAVAILABLE = "upstream_unavailable"
+    NETWORK = "network"
+    TIMEOUT = "timeout"
+    AMBIGUOUS = "ambiguous"
+    INVALID_OUTPUT = "invalid_output"
+    TRUNCATED_OUTPUT = "truncated_output"
+    CONTENT_REFUSED = "content_refused"
+    INVALID_REQUEST = "invalid_request"
+    TOO_LARGE = "too_large"
+    AUTH = "auth"
+    CONFIG_MISSING = "config_missing"
+    INPUT_INVALID = "input_invalid"
+    NOT_FOUND = "not_found"
+    STORAGE_TRANSIENT = "storage_transient"
+    RESOURCE_EXHAUSTED = "resource_exhausted"
+    WORKER_LOST = "worker_lost"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+    UNKNOWN = "unknown"
+
+
+class Blame(StrEnum):
+    """Whose fault a failure is."""
+
+    OURS = "ours"
+    CALLER = "caller"
+    UPSTREAM = "upstream"
+    MODEL = "model"
+    NOBODY = "nobody"
+
+
+class FailureClass(StrEnum):
+    """The coarse class of a failure."""
+
+    FINAL = "final"
+    RETRYABLE = "retryable"
+    RATE_LIMITED = "rate_limited"
+
+
+class PauseScope(StrEnum):
+    """What a pause after such a failure has to cover."""
+
+    JOB = "job"
+    UPSTREAM = "upstream"
+    CREDENTIAL = "credential"
+
+
+@dataclass(frozen=True, slots=True)
+class KindFacts:
+    """What is always true of a kind. ``sentence`` is also its public message."""
+
+    sentence: str
+    blame: Blame
+    failure_class: FailureClass
+    counts_for_gate: bool
+    scope: PauseScope
+
+
+_FINAL, _RETRY = FailureClass.FINAL, FailureClass.RETRYABLE
+_LIMIT = FailureClass.RATE_LIMITED
+_JOB, _UP, _CRED = PauseScope.JOB, PauseScope.UPSTREAM, PauseScope.CREDENTIAL
+
+KINDS: dict[Kind, KindFacts] = {
+    Kind.RATE_LIMITED: KindFacts(
+        "The upstream asked us to slow down.", Blame.NOBODY, _LIMIT, False, _UP
+    ),
+    Kind.QUOTA_WINDOW: KindFacts(
+        "A daily or monthly quota is used up until its window turns.",
+        Blame.NOBODY, _LIMIT, False, _CRED,
+    ),
+    Kind.BILLING: KindFacts(
+        "The account has no credit or has reached its spending limit.",
+        Blame.CALLER, _FINAL, False, _CRED,
+    ),
+    Kind.OVERLOADED: KindFacts(
+        "The upstream is overloaded for everybody.", Blame.UPSTREAM, _RETRY, True, _UP
+    ),
+    Kind.UPSTREAM_ERROR: KindFacts(
+        "The upstream failed while handling the request.", Blame.UPSTREAM, _RETRY, True, _UP
+    ),
+    Kind.UPSTREAM_UNAVAILABLE: KindFacts(
+        "The upstream cannot be reached or refuses to serve.", Blame.UPSTREAM, _RETRY, True, _UP
+    ),
+    Kind.NETWORK: KindFacts(
+        "The connection failed before an answer came.", Blame.UPSTREAM, _RETRY, True, _UP
+    ),
+    Kind.TIMEOUT: KindFacts(
+        "No answer came within the time allowed.", Blame.UPSTREAM, _RETRY, True, _UP
+    ),
+    Kind.AMBIGUOUS: KindFacts(
+        "The request was sent, and whether it took effect is unknown.",
+        Blame.UPSTREAM, _RETRY, True, _UP,
+    ),
+    Kind.INVALID_OUTPUT: KindFacts(
+        "The answer does not have the form that was asked for.",
+        Blame.MODEL, _RETRY, False, _JOB,
+    ),
+    Kind.TRUNCATED_OUTPUT: KindFacts(
+        "The answer ends too early.", Blame.MODEL, _RETRY, False, _JOB
+    ),
+    Kind.CONTENT_REFUSED: KindFacts(
+        "The model or its guard refused the content.", Blame.CALLER, _FINAL, False, _JOB
+    ),
+    Kind.INVALID_REQUEST: KindFacts(
+        "The upstream says that the request is wrong.", Blame.CALLER, _FINAL, False, _JOB
+    ),
+    Kind.TOO_LARGE: KindFacts(
+        "The request is larger than the upstream accepts.", Blame.CALLER, _FINAL, False, _JOB
+    ),
+    Kind.AUTH: KindFacts(
+        "The credential is missing, wrong or not allowed to do this.",
+        Blame.CALLER, _FINAL, False, _CRED,
+    ),
+    Kind.CONFIG_MISSING: KindFacts(
+        "A setting that the stage needs is missing.", Blame.CALLER, _FINAL, False, _JOB
+    ),
+    Kind.INPUT_INVALID: KindFacts(
+        "The item itself is broken or of the wrong form.", Blame.CALLER, _FINAL, False, _JOB
+    ),
+    Kind.NOT_FOUND: KindFacts(
+        "Something that the item points to does not exist.", Blame.CALLER, _FINAL, False, _JOB
+    ),
+    Kind.STORAGE_TRANSIENT: KindFacts(
+        "A database or object store failed in passing.", Blame.UPSTREAM, _RETRY, True, _UP
+    ),
+    Kind.RESOURCE_EXHAUSTED: KindFacts(
+        "Memory, disk or another local resource ran out.", Blame.OURS, _RETRY, False, _JOB
+    ),
+    Kind.WORKER_LOST: KindFacts(
+        "The worker died or went silent while the item was in its hands.",
+        Blame.NOBODY, _RETRY, False, _JOB,
+    ),
+    Kind.CANCELLED: KindFacts(
+        "The call was cancelled before it finished.", Blame.NOBODY, _FINAL, False, _JOB
+    ),
+    Kind.INTERNAL: KindFacts(
+        "The stage's own code has a defect.", Blame.OURS, _FINAL, False, _JOB
+    ),
+    Kind.UNKNOWN: KindFacts(
+        "The failure is of a kind that nobody has named yet.", Blame.OURS, _RETRY, True, _JOB
+    ),
+}  # fmt: skip

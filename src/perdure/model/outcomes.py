@@ -1,0 +1,101 @@
+"""What happened in one attempt, as data: the noun between *run* and *classify*."""
+
+from dataclasses import dataclass
+
+from perdure.model.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """An exception as data: bounded, one line, storable, with no vendor class inside.
+
+    ``names`` are the qualified class names of the exception's ancestry, nearest first.
+    ``kind`` and ``wait_s`` are set when the stage said itself what went wrong.
+    """
+
+    names: tuple[str, ...]
+    message: str = ""
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    errno: str | None = None
+    kind: Kind | None = None
+    wait_s: float | None = None
+    causes: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a worker's end became known."""
+
+    why: str  # "exited", "stopped" at our own shutdown, or "silent": its lease ran out
+    exit_status: int | None = None
+    signal: str | None = None
+
+    def in_words(self) -> str:
+        """The death as the end of a sentence."""
+        if self.signal is not None:
+            return f"killed by {self.signal}"
+        if self.exit_status is not None:
+            return f"exited with status {self.exit_status}"
+        return "went silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The stage returned; ``value_json`` has passed the payload door."""
+
+    value_json: str
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The stage asked to be called again later."""
+
+    wait_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The stage asked for its job to be cancelled."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The stage raised."""
+
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The stage did not end within its own time."""
+
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The worker died with the attempt in its hands."""
+
+    death: Death
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The worker gave the attempt back unfinished, because it is shutting down."""
+
+    reason: str = "shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A person or the caller cancelled the job."""
+
+    reason: str = ""
+
+
+Outcome = Returned | Snoozed | Withdrawn | Raised | TimedOut | Lost | Interrupted | Revoked

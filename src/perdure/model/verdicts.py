@@ -1,0 +1,48 @@
+"""What an outcome means: the noun between *classify* and *decide*."""
+
+from dataclasses import dataclass
+
+from perdure.model.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The stage is done."""
+
+    value_json: str
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The stage failed. ``rule`` names the matcher that recognised the kind."""
+
+    kind: Kind
+    rule: str
+    detail: str = ""
+    hint_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The stage wants to be called again after ``wait_s``."""
+
+    wait_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The job is no longer wanted."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Handback:
+    """The attempt was given back unfinished and counts as nothing."""
+
+    reason: str = ""
+
+
+Verdict = Success | Failure | Pause | Stop | Handback

@@ -1,0 +1,132 @@
+"""Read models: what screens and reports show."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.model.jobs import Counters
+from perdure.model.states import AttemptStatus, FailedReason, State
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as people see it."""
+
+    no: int
+    id: str
+    owner: str
+    queue: str
+    pipeline: str
+    stage: str
+    state: State
+    key: str | None
+    priority: int
+    life: int
+    token: int
+    lane: int
+    isolation: int
+    worker: int | None
+    counters: Counters
+    past: Counters
+    failed_reason: FailedReason | None
+    error_kind: str | None
+    error_message: str | None
+    label: str | None
+    payload_json: str
+    input_json: str
+    result_json: str | None
+    enqueued_at: datetime
+    due_at: datetime
+    claimed_at: datetime | None
+    deadline_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def shown_state(self) -> str:
+        """The state in the words of screens: *retrying* and *scheduled* are views of queued."""
+        if self.state is not State.QUEUED:
+            return self.state.value
+        if self.error_kind is not None:
+            return "retrying"
+        return "scheduled" if self.due_at > self.enqueued_at else "queued"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """An attempt as people see it."""
+
+    job_no: int
+    token: int
+    stage: str
+    number: int
+    life: int
+    status: AttemptStatus
+    worker: int | None
+    claimed_at: datetime
+    settled_at: datetime
+    elapsed_s: float
+    due_at: datetime | None
+    delay_s: float | None
+    counted: str | None
+    kind: str | None
+    message: str
+    policy: str
+    why_json: str
+    evidence_json: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failed jobs that ended alike."""
+
+    pipeline: str
+    stage: str
+    reason: str
+    kind: str
+    count: int
+    example_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Accepted = queued + processing + succeeded + failed + cancelled + pruned."""
+
+    accepted: int
+    queued: int
+    processing: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    pruned: int
+
+    @property
+    def accounted(self) -> int:
+        """Everything that can be found again."""
+        return (
+            self.queued + self.processing + self.succeeded + self.failed + self.cancelled
+            + self.pruned
+        )  # fmt: skip
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every accepted item is accounted for."""
+        return self.accepted == self.accounted
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something the audit found to be untrue, and of which job or worker."""
+
+    check: str
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """Where the schema of a store stands."""
+
+    url: str
+    present: bool
+    version: int
+    known_version: int
+    pending: tuple[str, ...]

@@ -1,0 +1,44 @@
+"""Workers as the store knows them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Which jobs a working process takes, by how often they have crashed one."""
+
+    MAIN = "main"
+    SUSPECTS = "suspects"
+    ALONE = "alone"
+
+    @property
+    def isolation(self) -> int:
+        """The isolation level of the jobs that this role claims."""
+        return (Role.MAIN, Role.SUSPECTS, Role.ALONE).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorker:
+    """A working process about to start. ``boot`` is random, so no name is ever met twice."""
+
+    boot: str
+    name: str
+    role: Role
+    ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker's row."""
+
+    no: int
+    boot: str
+    name: str
+    role: Role
+    ttl_s: float
+    started_at: datetime
+    beat_at: datetime
+    steady_at: datetime
+    dead_at: datetime | None
+    death_json: str | None

@@ -1,0 +1,1 @@
+"""Those who are told what has become durable."""

@@ -1,0 +1,68 @@
+"""Events as log records through the standard library: text for people, JSON for machines."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from perdure.model.events import Event, EventName
+
+log = logging.getLogger("perdure")
+
+_LEVELS: dict[EventName, int] = {
+    EventName.JOB_CLAIMED: logging.DEBUG,
+    EventName.JOB_ADVANCED: logging.DEBUG,
+    EventName.JOB_SUCCEEDED: logging.DEBUG,
+    EventName.JOB_ENQUEUED: logging.DEBUG,
+    EventName.JOB_FAILED: logging.WARNING,
+    EventName.RESULT_REFUSED: logging.WARNING,
+    EventName.WORKER_LOST: logging.WARNING,
+    EventName.STORE_AWAY: logging.WARNING,
+    EventName.STAGE_UNKNOWN: logging.WARNING,
+}
+
+
+def log_event(event: Event) -> None:
+    """Write one event."""
+    level = _LEVELS.get(event.name, logging.INFO)
+    if log.isEnabledFor(level):
+        fields = {name: value for name, value in event.fields.items() if value is not None}
+        log.log(level, "%s", event.name.value, extra={"perdure": fields})
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people: time, level, event, fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        moment = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
+        fields = getattr(record, "perdure", {})
+        words = " ".join(f"{name}={value}" for name, value in fields.items())
+        line = f"{moment} {record.levelname:<7} {record.getMessage()} {words}".rstrip()
+        return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        fields: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        fields.update(getattr(record, "perdure", {}))
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
+
+
+def write_logs(*, form: str, level: str) -> None:
+    """Send Perdure's log to standard error; for our own commands, never for a library user."""
+    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    output = logging.StreamHandler()
+    output.setFormatter(TextFormatter() if as_text else JsonFormatter())
+    log.handlers[:] = [output]
+    log.setLevel(level.upper())
+    log.propagate = False

@@ -1,0 +1,1 @@
+"""Judgement: what an outcome means and what to do about it. No clock, no chance, no I/O."""

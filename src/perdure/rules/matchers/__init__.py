@@ -1,0 +1,1 @@
+"""Ordered tables that recognise failure kinds, one file per family, by name only."""

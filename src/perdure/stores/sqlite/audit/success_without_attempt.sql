@@ -1,0 +1,6 @@
+SELECT j.id, 'succeeded without an attempt that says so'
+FROM perdure_jobs AS j
+WHERE j.state = 'succeeded' AND NOT EXISTS (
+    SELECT 1 FROM perdure_attempts AS a
+    WHERE a.job = j.no AND a.life = j.life AND a.state = 'succeeded' AND a.status = 'success'
+)

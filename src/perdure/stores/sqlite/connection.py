@@ -1,0 +1,152 @@
+"""One connection to one file: settings, transactions, checkpoints, and every driver error named.
+
+Always true: a write transaction begins with BEGIN IMMEDIATE while we hold the turnstile, reads the
+store's clock once, and is on the disk (synchronous=FULL) before `written` returns. Automatic
+checkpoints are off on every connection; whoever finds more than 16 MB of log after its commit
+checkpoints while it still holds the turnstile, so that no two connections ever write or
+checkpoint at the same instant (SQLite up to 3.51.2 can corrupt a database then).
+
+If we die: before COMMIT nothing has happened, after it everything has. The kernel frees our locks.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from perdure.model.errors import (
+    ConfigError,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from perdure.ports import Clock
+from perdure.stores.sqlite.moments import to_us
+from perdure.stores.sqlite.turnstile import Turnstile
+
+VERSION_MIN = (3, 38, 0)  # the ->> operator
+WAL_BYTES_MAX = 16 * 1024 * 1024
+MEMORY = ":memory:"
+
+
+class Connection:
+    """A connection that any thread may use, one at a time."""
+
+    def __init__(self, path: str, clock: Clock, *, wait_s_max: float = 10.0) -> None:
+        if sqlite3.sqlite_version_info < VERSION_MIN:
+            raise ConfigError(
+                f"SQLite {sqlite3.sqlite_version} is too old; Perdure needs 3.38 or newer"
+            )
+        self.path = path
+        self._clock = clock
+        self._one_at_a_time = threading.Lock()
+        with translated(path):
+            self.raw = sqlite3.connect(
+                path, timeout=wait_s_max, isolation_level=None, check_same_thread=False
+            )
+            self._turnstile = None if path == MEMORY else Turnstile(path, wait_s_max=wait_s_max)
+            with self._turnstile.held() if self._turnstile else nullcontext():
+                self._settings()
+
+    def _settings(self) -> None:
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "wal_autocheckpoint = 0",
+            "mmap_size = 0",
+            "foreign_keys = ON",
+            "trusted_schema = OFF",
+        ):
+            self.raw.execute(f"PRAGMA {pragma}")
+
+    @contextmanager
+    def written(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """A write transaction: the connection and the store's time in microseconds."""
+        turn = self._turnstile.held() if self._turnstile else nullcontext()
+        with translated(self.path), self._one_at_a_time, turn:
+            self.raw.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.raw, self.now()
+                self.raw.execute("COMMIT")
+            finally:
+                if self.raw.in_transaction:
+                    self.raw.execute("ROLLBACK")
+            self._checkpoint_when_long()
+
+    @contextmanager
+    def read(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """A consistent read: the connection and the store's time in microseconds."""
+        with translated(self.path), self._one_at_a_time:
+            self.raw.execute("BEGIN")
+            try:
+                yield self.raw, self.now()
+            finally:
+                if self.raw.in_transaction:
+                    self.raw.execute("COMMIT")
+
+    def data_version(self) -> int:
+        """A number that moves when another connection has written."""
+        with translated(self.path), self._one_at_a_time:
+            (version,) = self.raw.execute("PRAGMA data_version").fetchone()
+            return int(version)
+
+    def now(self) -> int:
+        """The store's time. On one machine that is the machine's."""
+        return to_us(self._clock.now())
+
+    def close(self) -> None:
+        """Disconnect."""
+        with self._one_at_a_time:
+            self.raw.close()
+            if self._turnstile:
+                self._turnstile.close()
+                self._turnstile = None
+
+    def _checkpoint_when_long(self) -> None:
+        try:
+            long = Path(f"{self.path}-wal").stat().st_size > WAL_BYTES_MAX
+        except FileNotFoundError:
+            return
+        if long:
+            self.raw.execute("PRAGMA busy_timeout = 50")  # a long reader must not hold the line
+            self.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.raw.execute("PRAGMA busy_timeout = 10000")
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Every driver error as one of ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _named(error, path) from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot open {path!r}: {error.strerror or error}; check that its folder exists and "
+            "that you may write there"
+        ) from error
+
+
+_BY_CODE: dict[str, tuple[type[StoreError], str]] = {
+    "SQLITE_BUSY": (StoreBusy, "another connection holds it; try again"),
+    "SQLITE_LOCKED": (StoreBusy, "another connection holds it; try again"),
+    "SQLITE_FULL": (StoreFull, "free some space; nothing that was accepted is lost"),
+    "SQLITE_READONLY": (StoreReadOnly, "make the file and its folder writable"),
+    "SQLITE_NOTADB": (StoreDamaged, "it is not an SQLite database; name another file"),
+    "SQLITE_CORRUPT": (StoreDamaged, "it is damaged; restore a backup"),
+    "SQLITE_CANTOPEN": (StoreUnavailable, "check that its folder exists and that you may write"),
+    "SQLITE_IOERR": (StoreUnavailable, "the disk reports an error"),
+    "SQLITE_PERM": (StoreReadOnly, "make the file and its folder writable"),
+}
+
+
+def _named(error: sqlite3.Error, path: str) -> StoreError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    for prefix, (kind, advice) in _BY_CODE.items():
+        if name.startswith(prefix):
+            return kind(f"store {path!r}: {error}; {advice}")
+    return StoreError(f"store {path!r}: {error}")

@@ -1,0 +1,2 @@
+INSERT INTO perdure_lanes (queue, category, pipeline, stage) VALUES (?, ?, ?, ?)
+ON CONFLICT DO NOTHING

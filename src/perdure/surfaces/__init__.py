@@ -1,0 +1,1 @@
+"""What people and programs touch: the command line, later HTTP and pages."""

@@ -1,0 +1,42 @@
+"""perdure db: the schema of a store."""
+
+import click
+
+from perdure.app import configured, schema_of
+from perdure.surfaces.cli.options import echo_json, json_option, store_option
+
+
+@click.group()
+def db() -> None:
+    """Look after the store's schema."""
+
+
+@db.command()
+@store_option
+@json_option
+def status(store: str | None, as_json: bool) -> None:
+    """Say where the schema stands."""
+    found = schema_of(configured(store=store).store).status()
+    if as_json:
+        echo_json(found)
+        return
+    if not found.present:
+        click.echo(f"{found.url}: no schema yet; run: perdure db upgrade --store {found.url}")
+        return
+    state = "up to date" if not found.pending else f"pending: {', '.join(found.pending)}"
+    click.echo(f"{found.url}: schema {found.version} of {found.known_version}, {state}")
+
+
+@db.command()
+@store_option
+@json_option
+def upgrade(store: str | None, as_json: bool) -> None:
+    """Bring the schema up to date; safe to run again."""
+    url = configured(store=store).store
+    done = schema_of(url).upgrade()
+    if as_json:
+        echo_json({"url": url, "applied": done})
+    elif done:
+        click.echo(f"{url}: applied {', '.join(done)}")
+    else:
+        click.echo(f"{url}: nothing to do")

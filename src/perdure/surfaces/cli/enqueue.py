@@ -1,0 +1,84 @@
+"""perdure enqueue: put items into a pipeline."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from perdure.app import load_app
+from perdure.model.errors import CallerError
+from perdure.surfaces.cli.options import echo_json, json_option
+
+
+@click.command()
+@click.argument("target", metavar="APP:PIPELINE")
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@click.option("--from", "source", type=click.File("rb"), help="JSON lines; - is standard input.")
+@click.option("--owner", default="", help="Whose items these are.")
+@click.option("--key", help="Idempotency key; only with a single item.")
+@click.option("--priority", type=int, default=0, help="Higher goes first; low never starves.")
+@click.option("--deadline", "deadline_s", type=float, help="Give up after that many seconds.")
+@json_option
+def enqueue(
+    target: str,
+    items: tuple[str, ...],
+    source: Any,
+    owner: str,
+    key: str | None,
+    priority: int,
+    deadline_s: float | None,
+    as_json: bool,
+) -> None:
+    """Put items into a pipeline; each ITEM is JSON, or taken as plain text when it is not.
+
+    APP:PIPELINE is module:attribute:pipeline, or module:pipeline when the attribute is ``app``.
+    """
+    reference, _, pipeline = target.rpartition(":")
+    if not reference:
+        raise CallerError(f"{target!r} names no pipeline; write module:pipeline")
+    pipe = load_app(reference).find(pipeline)
+    values = [_value(item) for item in items]
+    if (key is not None or deadline_s is not None) and (source or len(values) != 1):
+        raise CallerError("--key and --deadline go with exactly one item")
+    if not source and not values:
+        raise CallerError("no items; pass them as arguments or with --from FILE")
+    if len(values) == 1 and source is None:
+        one = pipe.enqueue(
+            values[0], owner=owner, key=key, priority=priority, deadline_s=deadline_s
+        )
+        done = [one]
+    else:
+        every = _chain(values, _lines(source) if source else ())
+        done = pipe.enqueue_many(every, owner=owner, priority=priority)
+    if as_json:
+        echo_json([{"id": one.id, "created": one.created} for one in done])
+        return
+    for one in done if len(done) <= 20 else ():
+        click.echo(one.id + ("" if one.created else "  (its key was taken: the same job)"))
+    if len(done) > 20:
+        click.echo(f"enqueued {len(done)} items, {done[0].id} to {done[-1].id}")
+
+
+def _chain(values: Iterable[Any], more: Iterable[Any]) -> Iterator[Any]:
+    yield from values
+    yield from more
+
+
+def _lines(source: Iterable[bytes]) -> Iterator[Any]:
+    for number, line in enumerate(source, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield msgspec.json.decode(line)
+        except msgspec.DecodeError as error:
+            raise CallerError(
+                f"line {number} is not JSON ({error}); mend it; nothing of its batch was enqueued"
+            ) from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,118 @@
+"""perdure jobs: look at jobs, and read why each attempt ended as it did."""
+
+from datetime import datetime
+
+import click
+import msgspec
+
+from perdure.app import configured, open_store
+from perdure.model.errors import UnknownName
+from perdure.model.states import AttemptStatus, State
+from perdure.model.views import AttemptView, JobView
+from perdure.surfaces.cli.options import echo_json, json_option, store_option
+
+
+@click.group()
+def jobs() -> None:
+    """Look at jobs."""
+
+
+@jobs.command("list")
+@store_option
+@click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in State]))
+@click.option("--pipeline", help="Only this pipeline.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--before", type=int, help="Continue below this job number.")
+@json_option
+def list_jobs(
+    store: str | None,
+    states: tuple[str, ...],
+    pipeline: str | None,
+    limit: int,
+    before: int | None,
+    as_json: bool,
+) -> None:
+    """List jobs, newest first."""
+    reader = open_store(configured(store=store).store, create=False).reader
+    found = reader.jobs(states=states, pipeline=pipeline, limit=limit, before=before)
+    if as_json:
+        echo_json([_plain(job) for job in found])
+        return
+    for job in found:
+        error = f"  {job.error_kind}" if job.error_kind else ""
+        click.echo(
+            f"{job.no:>8}  {job.id}  {job.shown_state:<10}  {job.pipeline}/{job.stage}  "
+            f"starts {job.counters.starts + job.past.starts}{error}"
+        )
+    if not found:
+        click.echo("no jobs")
+    elif len(found) == limit:
+        click.echo(f"more: --before {found[-1].no}")
+
+
+@jobs.command()
+@click.argument("job_id")
+@store_option
+@json_option
+def show(job_id: str, store: str | None, as_json: bool) -> None:
+    """Show one job and the explained history of its attempts."""
+    reader = open_store(configured(store=store).store, create=False).reader
+    job = reader.job(job_id)
+    if job is None:
+        raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
+    attempts = reader.attempts(job.no)
+    if as_json:
+        echo_json({**_plain(job), "attempts": [_plain_attempt(one) for one in attempts]})
+        return
+    for line in story(job, attempts):
+        click.echo(line)
+
+
+def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
+    """The history of a job in words, a line each."""
+    lines = [
+        f"job {job.id} (number {job.no}) of pipeline {job.pipeline}: {job.shown_state}"
+        + (f" ({job.failed_reason.value})" if job.failed_reason else "")
+        + (f", label {job.label}" if job.label else ""),
+        f"  enqueued {_at(job.enqueued_at)}" + (f" by {job.owner}" if job.owner else ""),
+    ]
+    for one in attempts:
+        why = msgspec.json.decode(one.why_json)["text"]
+        lines.append(
+            f"  {_at(one.claimed_at)}  {one.stage} attempt {one.number}: {one.status.value} "
+            f"after {one.elapsed_s:.2f} s on worker {one.worker}"
+        )
+        if one.message:
+            lines.append(f"      saw: {one.message}")
+        if one.status is not AttemptStatus.SUCCESS:
+            lines.append(f"      {why}  [policy {one.policy}]")
+    if job.state is State.QUEUED:
+        lines.append(f"  waits for stage {job.stage}, due {_at(job.due_at)}")
+    if job.state is State.PROCESSING:
+        lines.append(f"  runs stage {job.stage} on worker {job.worker}")
+    if job.finished_at is not None:
+        lines.append(f"  {job.state.value} {_at(job.finished_at)}")
+    if job.result_json is not None:
+        shown = job.result_json if len(job.result_json) <= 200 else job.result_json[:199] + "…"
+        lines.append(f"  result {shown}")
+    return lines
+
+
+def _at(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def _plain(job: JobView) -> dict[str, object]:
+    plain: dict[str, object] = msgspec.to_builtins(job)
+    for name in ("payload", "input", "result"):
+        text = plain.pop(f"{name}_json")
+        plain[name] = None if text is None else msgspec.Raw(str(text).encode())
+    return {**plain, "shown_state": job.shown_state}
+
+
+def _plain_attempt(attempt: AttemptView) -> dict[str, object]:
+    plain: dict[str, object] = msgspec.to_builtins(attempt)
+    for name in ("why", "evidence"):
+        text = plain.pop(f"{name}_json")
+        plain[name] = None if text is None else msgspec.Raw(str(text).encode())
+    return plain

@@ -1,0 +1,40 @@
+"""The root of the command: sub-commands, and errors as one line with a meaningful exit status."""
+
+import sys
+
+import click
+
+from perdure.model.errors import PerdureError
+from perdure.surfaces.cli.audit import audit
+from perdure.surfaces.cli.db import db
+from perdure.surfaces.cli.demo import demo
+from perdure.surfaces.cli.enqueue import enqueue
+from perdure.surfaces.cli.jobs import jobs
+from perdure.surfaces.cli.worker import describe, worker, worker_child
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="perdure")
+def cli() -> None:
+    """Run unreliable AI work to the end."""
+
+
+for command in (audit, db, demo, describe, enqueue, jobs, worker, worker_child):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The entry point: no stack trace reaches a user."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except PerdureError as error:
+        click.echo(f"perdure: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(0)

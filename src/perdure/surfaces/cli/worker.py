@@ -1,0 +1,103 @@
+"""perdure worker: a supervisor and its working processes."""
+
+import os
+import subprocess
+import sys
+
+import click
+import msgspec
+
+from perdure.app import configured, load_app, supervise, work
+from perdure.model.errors import AppNotFound
+from perdure.model.workers import Role
+from perdure.surfaces.cli.options import Command
+
+_OPTIONS = (
+    click.option("--concurrency", type=int, help="Jobs in flight at once."),
+    click.option("--lease-ttl", "lease_ttl_s", type=float, help="Seconds of silence = dead."),
+    click.option("--grace", "grace_s", type=float, help="Seconds to finish at shutdown."),
+    click.option("--poll", "poll_s", type=float, help="Longest rest between looks, in seconds."),
+    click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="Log lines."),
+    click.option("--log-level", help="Least severe level that is written."),
+)
+
+
+def _tuning(command: Command) -> Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("app", metavar="APP")
+@_tuning
+def worker(app: str, **tuning: object) -> None:
+    """Work on the jobs of APP (module:attribute) until told to stop.
+
+    The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
+    the second gives everything back at once. Nothing is lost either way.
+    """
+    config = configured(**tuning)
+    url = _described(app)
+
+    def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
+        lifeline, ours = os.pipe()  # ours closes when we die, whatever we die of
+        command = [
+            sys.executable, "-m", "perdure.surfaces.cli", "worker-child", app,
+            "--worker", str(number), "--role", role.value, "--lifeline", str(lifeline),
+        ]  # fmt: skip
+        for name, value in tuning.items():
+            if value is not None:
+                command += [_flag(name), str(value)]
+        try:
+            return subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
+                command, pass_fds=(lifeline,), start_new_session=True
+            )
+        finally:
+            os.close(lifeline)
+            _LIFELINES.append(ours)
+
+    sys.exit(supervise(url, config=config, spawn=spawn))
+
+
+_LIFELINES: list[int] = []  # the ends that we keep open for as long as we live
+
+
+@click.command("worker-child", hidden=True)
+@click.argument("app")
+@click.option("--worker", "number", type=int, required=True)
+@click.option("--role", type=click.Choice([role.value for role in Role]), required=True)
+@click.option("--lifeline", type=int, required=True)
+@_tuning
+def worker_child(app: str, number: int, role: str, lifeline: int, **tuning: object) -> None:
+    """Be one working process of a supervisor."""
+    status = work(
+        load_app(app),
+        worker=number, role=Role(role), config=configured(**tuning), lifeline=lifeline,
+    )  # fmt: skip
+    sys.exit(status)
+
+
+@click.command("describe", hidden=True)
+@click.argument("app")
+def describe(app: str) -> None:
+    """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
+    found = load_app(app)
+    click.echo(msgspec.json.encode({"url": found.url, "pipelines": found.pipelines}).decode())
+
+
+def _described(app: str) -> str:
+    """The store of an app, without importing the app into the supervisor."""
+    command = [sys.executable, "-m", "perdure.surfaces.cli", "describe", app]
+    asked = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 - as above
+    if asked.returncode != 0:
+        sys.exit(asked.returncode)  # it has said why
+    answer = msgspec.json.decode(asked.stdout.splitlines()[-1])
+    if not answer["pipelines"]:
+        raise AppNotFound(f"{app} declares no pipeline; there is nothing to work on")
+    url: str = answer["url"]
+    return url
+
+
+def _flag(name: str) -> str:
+    return "--" + name.removesuffix("_s").replace("_", "-")

@@ -1,0 +1,77 @@
+"""The public API is exactly `perdure.__all__` and `perdure.testing.__all__`."""
+
+import __future__
+
+import importlib
+import importlib.util
+import types
+
+import pytest
+
+
+def export_faults(module: types.ModuleType) -> list[str]:
+    if not hasattr(module, "__all__"):
+        return [f"{module.__name__} has no __all__"]
+    exported = list(module.__all__)
+    return [
+        *(
+            []
+            if exported == sorted(set(exported))
+            else [f"{module.__name__}.__all__ is not sorted"]
+        ),
+        *(f"{name} is in __all__ but not there" for name in exported if not hasattr(module, name)),
+        *(f"{name} is public but not in __all__" for name in stray_names(module)),
+    ]
+
+
+def stray_names(module: types.ModuleType) -> list[str]:
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and name not in module.__all__
+        and not is_submodule(module, name, value)
+        and not isinstance(value, __future__._Feature)
+    )
+
+
+def is_submodule(module: types.ModuleType, name: str, value: object) -> bool:
+    return isinstance(value, types.ModuleType) and value.__name__ == f"{module.__name__}.{name}"
+
+
+def test_the_package_exports_exactly_what_it_lists():
+    assert export_faults(importlib.import_module("perdure")) == []
+
+
+def test_the_testing_kit_exports_exactly_what_it_lists(missing):
+    spec = importlib.util.find_spec("perdure.testing")
+    if spec is None or spec.origin is None:
+        missing("perdure.testing")
+    assert export_faults(importlib.import_module("perdure.testing")) == []
+
+
+def module_with(**attributes: object) -> types.ModuleType:
+    module = types.ModuleType("planted")
+    vars(module).update(attributes)
+    return module
+
+
+BROKEN = [
+    ({}, "no __all__"),
+    ({"__all__": ["b", "a"], "a": 1, "b": 2}, "not sorted"),
+    ({"__all__": ["a", "a"], "a": 1}, "not sorted"),
+    ({"__all__": ["a", "b"], "a": 1}, "b is in __all__ but not there"),
+    ({"__all__": ["a"], "a": 1, "b": 2}, "b is public but not in __all__"),
+    ({"__all__": [], "sys": types.ModuleType("sys")}, "sys is public"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "fault"), BROKEN)
+def test_a_wrong_list_of_exports_is_caught(attributes, fault):
+    (only,) = export_faults(module_with(**attributes))
+    assert fault in only
+
+
+def test_submodules_and_private_names_need_no_export():
+    module = module_with(__all__=["a"], a=1, _b=2, c=types.ModuleType("planted.c"))
+    assert export_faults(module) == []
