@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from perdure.config import Config, load
 from perdure.engine import control
+from perdure.engine.clock import SystemClock
 from perdure.engine.door import decode
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
@@ -31,7 +32,6 @@ from perdure.model.errors import (
     ConfigError,
     JobFailed,
     JobUnfinished,
-    StoreUnavailable,
     UnknownName,
 )
 from perdure.model.jobs import Enqueued
@@ -40,13 +40,11 @@ from perdure.model.states import TERMINAL, State
 from perdure.model.views import JobView
 from perdure.model.workers import Role
 from perdure.observers.log import log_event, write_logs
-from perdure.ports import Observer, Reader, Schema, Store
+from perdure.ports import Observer, Schema
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
-from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.reader import SqliteReader
-from perdure.stores.sqlite.schema import SqliteSchema
-from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores import opening
+from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,54 +56,14 @@ def configured(**given: Any) -> Config:
     return load(**given)
 
 
-class SystemClock:
-    """The machine's clocks."""
-
-    def now(self) -> datetime:
-        """The wall clock."""
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        """Seconds that never go backwards."""
-        return time.monotonic()
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A store that is open and whose schema fits."""
-
-    store: Store
-    reader: Reader
-
-
-def sqlite_path(url: str) -> str:
-    """The file behind ``sqlite:///relative`` or ``sqlite:////absolute``."""
-    if not url.startswith("sqlite:///") or url == "sqlite:///":
-        raise ConfigError(
-            f"store {url!r} is not a URL of a store; write sqlite:///work.db for a file beside "
-            "you or sqlite:////var/lib/work.db for an absolute path"
-        )
-    return url.removeprefix("sqlite:///")
-
-
 def schema_of(url: str) -> Schema:
     """The schema behind a URL."""
-    path = sqlite_path(url)
-    return SqliteSchema(Connection(path, SystemClock()), url)
+    return opening.schema_of(url, SystemClock())
 
 
 def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Opened:
     """Open a store; a fresh file gets its schema, an outdated one is refused with advice."""
-    path = sqlite_path(url)
-    if not create and not Path(path).exists():
-        raise StoreUnavailable(f"store {url!r} does not exist; check the path, or enqueue first")
-    connection = Connection(path, SystemClock(), wait_s_max=wait_s_max)
-    schema = SqliteSchema(connection, url)
-    if not schema.status().present:
-        schema.upgrade()
-    schema.check()
-    reading = Connection(path, SystemClock(), wait_s_max=wait_s_max)
-    return Opened(SqliteStore(connection), SqliteReader(reading))
+    return opening.open_store(url, SystemClock(), create=create, wait_s_max=wait_s_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +152,7 @@ class Pipeline:
         return await asyncio.to_thread(self.enqueue_many, list(items), **options)
 
     def _refs(self, done: list[Enqueued]) -> list[JobRef]:
+        self._app.observers.enqueued(self.name, done)
         return [JobRef(one.id, one.created, self._app) for one in done]
 
 
@@ -205,7 +164,7 @@ class App:
 
     def __init__(self, store: str | None = None, *, observers: Iterable[Observer] = ()) -> None:
         self.url = load(store=store).store
-        sqlite_path(self.url)
+        opening.check_url(self.url)
         self.ids = Ids(SystemClock(), random.SystemRandom())
         self.observers = Observers([log_event, *observers])
         self._stages: dict[Callable[..., Any], Stage] = {}
@@ -215,6 +174,10 @@ class App:
         self._laid: set[str] = set()
         self._opening = threading.Lock()
 
+    @overload
+    def stage(self, call: F) -> F: ...
+
+    @overload
     def stage(
         self,
         *,
@@ -222,8 +185,21 @@ class App:
         policy: str | Policy = "standard",
         timeout_s: float = 60.0,
         upstream: str | None = None,
-    ) -> Callable[[F], F]:
-        """Declare a function, sync or async, to be a stage. The function itself stays as it is."""
+    ) -> Callable[[F], F]: ...
+
+    def stage(
+        self,
+        call: Any = None,
+        *,
+        name: str | None = None,
+        policy: str | Policy = "standard",
+        timeout_s: float = 60.0,
+        upstream: str | None = None,
+    ) -> Any:
+        """Declare a function, sync or async, to be a stage; the function itself stays as it is.
+
+        Use it bare, ``@app.stage``, or with options, ``@app.stage(timeout_s=20)``.
+        """
         chosen = preset(policy) if isinstance(policy, str) else policy
 
         def declare(call: F) -> F:
@@ -231,7 +207,7 @@ class App:
             self._stages[call] = Stage(own_name, call, chosen, timeout_s, upstream)
             return call
 
-        return declare
+        return declare if call is None else declare(call)
 
     def pipeline(
         self,
@@ -298,7 +274,7 @@ class App:
             name = getattr(call, "__name__", repr(call))
             raise ConfigError(
                 f"{name!r} in pipeline {pipeline!r} is not a stage of this app; "
-                "put @app.stage() above it"
+                "put @app.stage above it"
             )
         return self._stages[call]
 

@@ -19,8 +19,8 @@ ALLOWED: dict[str, set[str]] = {
     "stores": {"model", "ports"},
     "observers": {"model", "ports"},
     "simulate": {"model", "rules"},
-    "app": {"model", "rules", "engine", "stores", "observers", "config"},
-    "perdure": {"model", "app"},  # the package root: re-exports only
+    "app": {"model", "rules", "ports", "engine", "stores", "observers", "config"},
+    "perdure": {"model", "rules", "engine", "app"},  # the package root: re-exports only
     "demo": {"model", "app", "perdure"},
     "surfaces": {"model", "app", "simulate", "demo"},
     "testing": {"model", "rules", "ports", "engine", "stores", "app", "perdure"},
@@ -123,7 +123,7 @@ UPWARD = [
     ("surfaces/cli/__init__.py", "from perdure.config import SETTINGS"),
     ("surfaces/cli/__main__.py", "from perdure.stores import sqlite"),
     ("surfaces/view.py", "from perdure.rules import decide"),
-    ("__init__.py", "from perdure.engine.run import run"),
+    ("__init__.py", "from perdure.stores.sqlite.store import SqliteStore"),
 ]
 
 

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable, WorkerDead
 
 log = logging.getLogger("perdure")
@@ -26,11 +27,13 @@ class Loop:
         changed: Callable[[], bool],
         tick_s: float,
         ended: Callable[[Exception | None], None],
+        observers: Observers,
     ) -> None:
         self._step = step
         self._changed = changed
         self._tick_s = tick_s
         self._ended = ended
+        self._observers = observers
         self._wake = threading.Event()
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="perdure-pump", daemon=True)
@@ -53,11 +56,12 @@ class Loop:
         while not self._stop:
             try:
                 wait_s = self._step()
+                self._observers.store_answers()
             except WorkerDead as dead:
                 last = dead
                 break
             except StoreUnavailable as away:
-                log.warning("the store is away: %s", away)
+                self._observers.store_is_away(away)
                 wait_s = _BAD_TURN_S
             except Exception:
                 log.exception("a turn failed; it will be tried again")

@@ -1,10 +1,11 @@
 """observe: `Receipt` → `Event`. We tell only what is durable, and nobody we tell can hurt us."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from perdure.model.errors import StoreUnavailable
 from perdure.model.events import Event, EventName
-from perdure.model.jobs import Claim, Receipt, Record, Settled
+from perdure.model.jobs import Claim, Enqueued, Receipt, Record, Settled
 from perdure.model.states import Move
 from perdure.ports import Observer
 
@@ -26,6 +27,7 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = tuple(observers)
+        self._store_away = False
 
     def tell(self, name: EventName, **fields: object) -> None:
         """Tell everybody; one who raises is logged and does not hurt the walk."""
@@ -35,6 +37,24 @@ class Observers:
                 observer(event)
             except Exception:
                 log.exception("an observer failed on %s", name)
+
+    def store_is_away(self, why: StoreUnavailable) -> None:
+        """Tell it once, however often it is found."""
+        if not self._store_away:
+            self._store_away = True
+            self.tell(EventName.STORE_AWAY, reason=str(why))
+
+    def store_answers(self) -> None:
+        """Tell that the store is back, if it was away."""
+        if self._store_away:
+            self._store_away = False
+            self.tell(EventName.STORE_BACK)
+
+    def enqueued(self, pipeline: str, done: Sequence[Enqueued]) -> None:
+        """Tell that items were accepted; those whose key was taken are not news."""
+        made = [one for one in done if one.created]
+        if made:
+            self.tell(EventName.JOB_ENQUEUED, job_id=made[0].id, pipeline=pipeline, count=len(made))
 
     def settled(self, record: Record, answer: Settled) -> None:
         """Tell what became of a record."""

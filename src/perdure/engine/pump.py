@@ -64,6 +64,7 @@ class Pump:
         start: Callable[[Sequence[Claim]], None],
         stop: Callable[[Sequence[int]], None],
         observers: Observers,
+        lost_slots: Callable[[], int] = lambda: 0,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -72,6 +73,7 @@ class Pump:
         self._start = start
         self._stop = stop
         self._observers = observers
+        self._lost_slots = lost_slots
         self._in_hand: dict[int, Claim] = {}
         self._unsent: dict[int, Record] = {}
         self._unsure = False
@@ -134,7 +136,8 @@ class Pump:
 
     def _order(self) -> ClaimOrder | None:
         leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
-        free = self._seat.concurrency - len(self._in_hand) + leaving
+        taken = len(self._in_hand) - leaving + self._lost_slots()
+        free = self._seat.concurrency - taken
         return order_for(
             self._catalogue,
             worker=self._seat.worker,

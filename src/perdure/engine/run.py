@@ -8,7 +8,8 @@ refused by the token.
 """
 
 import asyncio
-from concurrent.futures import Executor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from perdure.engine.context import Context
@@ -29,6 +30,33 @@ from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.rules.evidence import evidence_of
 
 
+class Threads:
+    """Threads for sync stages. One that is given up on keeps its thread until it ends by itself.
+
+    ``lost`` is how many such there are: slots that the worker must not fill again.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._executor = ThreadPoolExecutor(count, thread_name_prefix="perdure-stage")
+        self._given_up: set[Future[Any]] = set()
+
+    @property
+    def lost(self) -> int:
+        """Threads still busy with calls that nobody waits for."""
+        return len(self._given_up)
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function on a thread and wait for it."""
+        future = self._executor.submit(function, *arguments)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if not future.cancel():
+                self._given_up.add(future)
+                future.add_done_callback(self._given_up.discard)
+            raise
+
+
 class Stopping:
     """Tells an ordered cancellation from one that the stage raised itself."""
 
@@ -36,7 +64,7 @@ class Stopping:
         self.ordered = False
 
 
-async def run(claim: Claim, stage: Stage, threads: Executor, stopping: Stopping) -> Outcome:
+async def run(claim: Claim, stage: Stage, threads: Threads, stopping: Stopping) -> Outcome:
     """Run one stage of one job to an outcome; never raises."""
     time_s = _time_left_s(claim, stage)
     if time_s <= 0:
@@ -54,13 +82,13 @@ async def run(claim: Claim, stage: Stage, threads: Executor, stopping: Stopping)
         return Raised(evidence_of(error))
 
 
-async def _call(claim: Claim, stage: Stage, threads: Executor) -> Any:
+async def _call(claim: Claim, stage: Stage, threads: Threads) -> Any:
     arguments: list[Any] = [decode(claim.input_json)]
     if stage.wants_context:
         arguments.append(context_of(claim, stage))
     if stage.is_async:
         return await stage.call(*arguments)
-    return await asyncio.get_running_loop().run_in_executor(threads, stage.call, *arguments)
+    return await threads.call(stage.call, *arguments)
 
 
 def context_of(claim: Claim, stage: Stage) -> Context:

@@ -106,8 +106,9 @@ class Supervisor:
             self._report()
             self._start_missing()
             self._beat()
+            self.observers.store_answers()
         except StoreUnavailable as away:
-            self.observers.tell(EventName.STORE_AWAY, reason=str(away))
+            self.observers.store_is_away(away)
             self._unblock()
 
     # -- children ------------------------------------------------------------------------

@@ -15,14 +15,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 
 from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Finished, Pump, Seat
-from perdure.engine.run import Stopping, run
+from perdure.engine.run import Stopping, Threads, run
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep import Upkeep
 from perdure.model.errors import BugError, WorkerDead
@@ -65,10 +64,11 @@ class Worker:
         self._settings = settings
         self._clock = clock
         self._runs: dict[int, tuple[asyncio.Task[None], Stopping]] = {}
-        self._threads = ThreadPoolExecutor(seat.concurrency, thread_name_prefix="perdure-stage")
+        self._threads = Threads(seat.concurrency)
         self._pump = Pump(
             store, catalogue, seat,
             chance=chance, start=self._start, stop=self._stop_runs, observers=observers,
+            lost_slots=lambda: self._threads.lost,
         )  # fmt: skip
         sweeps = seat.isolation == 0
         self._upkeep = (
@@ -76,7 +76,11 @@ class Worker:
             if sweeps else None
         )  # fmt: skip
         self._loop = Loop(
-            self._step, changed=store.changed, tick_s=settings.tick_s, ended=self._ended
+            self._step,
+            changed=store.changed,
+            tick_s=settings.tick_s,
+            ended=self._ended,
+            observers=observers,
         )
         self._events: asyncio.AbstractEventLoop
         self._finish = asyncio.Event()

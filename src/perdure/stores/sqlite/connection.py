@@ -49,12 +49,14 @@ class Connection:
                 path, timeout=wait_s_max, isolation_level=None, check_same_thread=False
             )
             self._turnstile = None if path == MEMORY else Turnstile(path, wait_s_max=wait_s_max)
-            with self._turnstile.held() if self._turnstile else nullcontext():
-                self._settings()
+            self._settings()
 
     def _settings(self) -> None:
+        (journal,) = self.raw.execute("PRAGMA journal_mode").fetchone()
+        if journal != "wal" and self._turnstile:  # a fresh file; readers never wait in line
+            with self._turnstile.held():
+                self.raw.execute("PRAGMA journal_mode = WAL")
         for pragma in (
-            "journal_mode = WAL",
             "synchronous = FULL",
             "wal_autocheckpoint = 0",
             "mmap_size = 0",
@@ -88,7 +90,7 @@ class Connection:
                 if self.raw.in_transaction:
                     self.raw.execute("COMMIT")
 
-    def data_version(self) -> int:
+    def write_mark(self) -> int:
         """A number that moves when another connection has written."""
         with translated(self.path), self._one_at_a_time:
             (version,) = self.raw.execute("PRAGMA data_version").fetchone()

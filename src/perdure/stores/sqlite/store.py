@@ -111,7 +111,7 @@ class SqliteStore:
 
     def changed(self) -> bool:
         """Whether another connection has written since the last call."""
-        version = self._connection.data_version()
+        version = self._connection.write_mark()
         changed = version != self._data_version
         self._data_version = version
         return changed
