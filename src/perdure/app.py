@@ -99,7 +99,14 @@ class JobRef:
     def cancel(self, *, reason: str = "") -> None:
         """Cancel the job; after this returns no new attempt starts."""
         opened = self._app.opened
-        control.cancel(opened.store, opened.reader, self._app.catalogue, self.id, reason=reason)
+        control.cancel(
+            opened.store,
+            opened.reader,
+            self._app.catalogue,
+            self.id,
+            reason=reason,
+            observers=self._app.observers,
+        )
 
 
 class Pipeline:

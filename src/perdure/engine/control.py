@@ -7,6 +7,7 @@ running one still says is refused.
 
 from dataclasses import replace
 
+from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, record_of
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.model.decisions import Cancel, Why
@@ -21,7 +22,13 @@ _TRIES_MAX = 100  # each lost race means that the job has moved on, which it can
 
 
 def cancel(
-    store: Store, reader: Reader, catalogue: Catalogue, job_id: str, *, reason: str = ""
+    store: Store,
+    reader: Reader,
+    catalogue: Catalogue,
+    job_id: str,
+    *,
+    reason: str = "",
+    observers: Observers,
 ) -> Receipt:
     """Cancel a queued or running job."""
     for _ in range(_TRIES_MAX):
@@ -30,8 +37,10 @@ def cancel(
             raise UnknownName(f"no job {job_id!r}")
         if job.state in TERMINAL:
             raise NotCancellable(f"job {job_id} is already {job.state.value}")
-        answer = store.turn([_record(job, catalogue, reason)], None, by=None).settled[0]
+        record = _record(job, catalogue, reason)
+        answer = store.turn([record], None, by=None).settled[0]
         if isinstance(answer, Receipt):
+            observers.settled(record, answer)
             return answer
     raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being cancelled")
 

@@ -6,6 +6,7 @@ is refused with a message that says where it is.
 """
 
 import math
+from dataclasses import is_dataclass
 from typing import Any
 
 import msgspec
@@ -18,14 +19,8 @@ _INTEGER_MAX = 2 ** (INTEGER_BITS_MAX - 1)
 
 def admit(value: Any, *, what: str, bytes_max: int) -> str:
     """The value as JSON text, or `PayloadRefused`."""
-    try:
-        plain = msgspec.to_builtins(value, str_keys=True)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise PayloadRefused(
-            f"{what} cannot be written as JSON: {error}; pass plain data, a dataclass or a Struct"
-        ) from None
-    _inspect(plain, what, 0)
-    text = msgspec.json.encode(plain)
+    _inspect(value, what, 0)
+    text = msgspec.json.encode(value)
     if len(text) > bytes_max:
         raise PayloadRefused(
             f"{what} is {len(text)} bytes long, at most {bytes_max} are accepted; store it "
@@ -62,8 +57,15 @@ def _inspect(value: Any, where: str, depth: int) -> None:
                     raise PayloadRefused(f"{where} has the key {key!r}; JSON keys must be text")
                 _inspect_text(key, f"a key of {where}")
                 _inspect(item, f"{where}.{key}", depth + 1)
+        case msgspec.Struct():
+            _inspect(msgspec.to_builtins(value), where, depth)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            _inspect(msgspec.to_builtins(value), where, depth)
         case _:
-            raise PayloadRefused(f"{where} is of type {type(value).__name__}; pass plain data")
+            raise PayloadRefused(
+                f"{where} is of type {type(value).__name__}, which JSON cannot hold unchanged; "
+                "pass plain values, a dataclass or a Struct"
+            )
 
 
 def _inspect_text(text: str, where: str) -> None:

@@ -145,7 +145,7 @@ def _attempt(
         worker=ending.worker,
         claimed_at=claim.claimed_at,
         elapsed_s=ending.elapsed_s,
-        counted=counted,
+        counted=_counted(counted, stage.policy),
         kind=None if kind is None else kind.value,
         message=seen.message if isinstance(seen, Evidence) else "",
         policy=stage.policy.label,
@@ -170,6 +170,12 @@ def _raised(counters: Counters, counted: Counted | None, policy: Policy, wait_s:
     if counted is Counted.CRASHES and policy.crash_is_failure:
         return raised.raised(Counted.FAILURES)
     return raised
+
+
+def _counted(counted: Counted | None, policy: Policy) -> str | None:
+    if counted is Counted.CRASHES and policy.crash_is_failure:
+        return f"{Counted.CRASHES},{Counted.FAILURES}"
+    return None if counted is None else counted.value
 
 
 def _retry_status(counted: Counted) -> AttemptStatus:

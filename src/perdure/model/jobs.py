@@ -134,7 +134,7 @@ class Attempt:
     worker: int | None
     claimed_at: datetime
     elapsed_s: float
-    counted: Counted | None
+    counted: str | None
     kind: str | None
     message: str
     policy: str

@@ -1,7 +1,10 @@
-"""Values a stage may return instead of a plain result."""
+"""Values a stage may return instead of a plain result; checked where the stage writes them."""
 
 from dataclasses import dataclass
 from typing import Any
+
+from perdure.model.errors import CallerError
+from perdure.model.limits import DELAY_S_MAX, NAME_CHARS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,12 +14,24 @@ class Snooze:
     wait_s: float
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        number = isinstance(self.wait_s, int | float) and not isinstance(self.wait_s, bool)
+        if not number or not 0 <= self.wait_s <= DELAY_S_MAX:
+            raise CallerError(
+                f"Snooze.wait_s is {_shown(self.wait_s)}; it must be a number of seconds between "
+                f"0 and {DELAY_S_MAX:.0f}"
+            )
+        _check_reason("Snooze", self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
     """End this job as cancelled."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_reason("Cancel", self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +40,30 @@ class Succeeded:
 
     value: Any
     label: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.label is not None and not is_name(self.label):
+            raise CallerError(
+                f"Succeeded.label is {_shown(self.label)}; it must have 1 to {NAME_CHARS_MAX} "
+                "printable characters and no space at its ends"
+            )
+
+
+def is_name(value: object) -> bool:
+    """Whether a value is text that can be stored, indexed and typed as a name."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= NAME_CHARS_MAX
+        and value.isprintable()
+        and value == value.strip()
+    )
+
+
+def _check_reason(signal: str, reason: object) -> None:
+    if not isinstance(reason, str):
+        raise CallerError(f"{signal}.reason is {_shown(reason)}; it must be text")
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -24,6 +24,7 @@ class JobView:
     token: int
     lane: int
     isolation: int
+    ready: bool
     worker: int | None
     counters: Counters
     past: Counters
@@ -47,7 +48,7 @@ class JobView:
             return self.state.value
         if self.error_kind is not None:
             return "retrying"
-        return "scheduled" if self.due_at > self.enqueued_at else "queued"
+        return "queued" if self.ready else "scheduled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ def _message(error: BaseException) -> str:
 
 
 def _status(error: BaseException) -> int | None:
+    if not isinstance(error, Exception):  # SystemExit has a code, too
+        return None
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "status", "code"):
             value = getattr(holder, name, None)

@@ -40,6 +40,7 @@ CLASSES: dict[str, Kind] = {
     "urllib.error.URLError": Kind.NETWORK,
     "builtins.ConnectionError": Kind.NETWORK,
     "builtins.FileNotFoundError": Kind.NOT_FOUND,
+    "perdure.model.errors.ConfigError": Kind.INTERNAL,
     "builtins.AssertionError": Kind.INTERNAL,
     "builtins.AttributeError": Kind.INTERNAL,
     "builtins.ImportError": Kind.INTERNAL,

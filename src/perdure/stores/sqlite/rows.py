@@ -118,14 +118,14 @@ def job_out(row: Row) -> JobView:
     return JobView(
         no=row[0], id=row[1], owner=row[2], queue=row[3], pipeline=row[4], stage=row[5],
         state=State(row[6]), key=row[7], priority=row[8], life=row[9], token=row[10],
-        lane=row[11], isolation=row[12], worker=row[13],
-        counters=Counters(*row[14:22]),
-        past=past_of(row[22]),
-        failed_reason=None if row[23] is None else FailedReason(row[23]),
-        error_kind=row[24], error_message=row[25], label=row[26],
-        payload_json=row[27], input_json=row[28], result_json=row[29],
-        enqueued_at=from_us(row[30]), due_at=from_us(row[31]), claimed_at=maybe_us(row[32]),
-        deadline_at=maybe_us(row[33]), finished_at=maybe_us(row[34]),
+        lane=row[11], isolation=row[12], ready=row[13] == 1, worker=row[14],
+        counters=Counters(*row[15:23]),
+        past=past_of(row[23]),
+        failed_reason=None if row[24] is None else FailedReason(row[24]),
+        error_kind=row[25], error_message=row[26], label=row[27],
+        payload_json=row[28], input_json=row[29], result_json=row[30],
+        enqueued_at=from_us(row[31]), due_at=from_us(row[32]), claimed_at=maybe_us(row[33]),
+        deadline_at=maybe_us(row[34]), finished_at=maybe_us(row[35]),
     )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ from perdure.stores.sqlite.rows import AGEING_US, claim_out, death_of, encoded, 
 from perdure.stores.sqlite.statements import SQL
 
 SILENT = encoded(Death("silent"))
+UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
 
 _Recorder = Callable[[sqlite3.Connection, Sequence[Record], int | None, int], tuple[Settled, ...]]
 
@@ -76,7 +77,7 @@ class SqliteStore:
             rows = cx.execute(
                 SQL.enqueue,
                 {
-                    "jobs": encoded([job_in(job, now) for job in jobs]),
+                    "jobs": encoded([job_in(job, now) for job in _apart(jobs)]),
                     "now": now,
                     "ageing_us": AGEING_US,
                 },
@@ -211,7 +212,7 @@ def _record_all(
 ) -> tuple[Settled, ...]:
     try:
         return _write(cx, sorted(records, key=lambda one: one.no), by, now)
-    except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+    except UNWRITABLE as error:
         raise _RowRefused from error
 
 
@@ -224,7 +225,7 @@ def _record_each(
         cx.execute("SAVEPOINT one")
         try:
             settled.extend(_write(cx, [one], by, now))
-        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+        except UNWRITABLE as error:
             cx.execute("ROLLBACK TO one")
             settled.append(Refused(one.no, one.id, one.token, str(error)))
         cx.execute("RELEASE one")
@@ -240,7 +241,7 @@ def _write(
     accepted = {no for (no,) in done}
     if len(accepted) < len(rows):
         text = encoded([row for row in rows if row["no"] in accepted])
-    cx.execute(SQL.attempts_add, {"records": text, "now": now})
+    cx.execute(SQL.attempts_add, {"records": text, "by": by, "now": now})
     cx.execute(SQL.checkpoints_add, {"records": text, "now": now})
     again = {one.no: one for one in _claims(cx, [r.no for r in records if r.reclaim])}
     return tuple(
@@ -258,10 +259,11 @@ def _receipt(record: Record, now: int, claim: Claim | None) -> Receipt:
 
 
 def _settled_before(cx: sqlite3.Connection, record: Record, by: int | None) -> Receipt | Stale:
-    row = cx.execute(SQL.settled_before, (record.no, record.token)).fetchone()
+    where = {"job": record.no, "token": record.token, "by": by}
+    row = cx.execute(SQL.settled_before, where).fetchone()
     if row is None or record.attempt is None:
         return Stale(record.no, record.id, record.token)
-    state, due_at, token, worker, _ = row
+    state, due_at, token, worker = row
     ours = record.reclaim and worker == by and token == record.token + 2
     claim = _claims(cx, [record.no])[0] if ours else None
     receipt = Receipt(record.no, record.id, record.token, State(state), maybe_us(due_at), claim)
@@ -308,6 +310,20 @@ def _next_due_s(cx: sqlite3.Connection, order: ClaimOrder, now: int) -> float | 
 def _lane_no(cx: sqlite3.Connection, lane: Lane) -> int | None:
     row = cx.execute(SQL.lane_no, (lane.queue, lane.category, lane.pipeline, lane.stage)).fetchone()
     return None if row is None else int(row[0])
+
+
+def _apart(jobs: Sequence[NewJob]) -> list[NewJob]:
+    """The jobs, without those that repeat the key of an earlier one."""
+    seen: set[tuple[str, str, str]] = set()
+    apart = []
+    for job in jobs:
+        if job.key is not None:
+            name = (job.owner, job.pipeline, job.key)
+            if name in seen:
+                continue
+            seen.add(name)
+        apart.append(job)
+    return apart
 
 
 def _found(cx: sqlite3.Connection, job: NewJob) -> Enqueued:

@@ -1,12 +1,12 @@
 -- What the job says of its present stage is what its attempts add up to.
 SELECT j.id, 'counts ' || j.failures || ' failures, ' || j.waits || ' waits and ' || j.crashes
     || ' crashes in stage ' || j.stage || ', its attempts show ' || count(a.no) FILTER (
-        WHERE a.counted = 'failures') || ', ' || count(a.no) FILTER (WHERE a.counted = 'waits')
-    || ' and ' || count(a.no) FILTER (WHERE a.counted = 'crashes')
+        WHERE a.counted LIKE '%failures%') || ', ' || count(a.no) FILTER (WHERE a.counted LIKE '%waits%')
+    || ' and ' || count(a.no) FILTER (WHERE a.counted LIKE '%crashes%')
 FROM perdure_jobs AS j LEFT JOIN perdure_attempts AS a
     ON a.job = j.no AND a.stage = j.stage AND a.life = j.life
 GROUP BY j.no
-HAVING j.failures <> count(a.no) FILTER (WHERE a.counted = 'failures')
-OR j.waits <> count(a.no) FILTER (WHERE a.counted = 'waits')
-OR j.crashes <> count(a.no) FILTER (WHERE a.counted = 'crashes')
+HAVING j.failures <> count(a.no) FILTER (WHERE a.counted LIKE '%failures%')
+OR j.waits <> count(a.no) FILTER (WHERE a.counted LIKE '%waits%')
+OR j.crashes <> count(a.no) FILTER (WHERE a.counted LIKE '%crashes%')
 OR j.starts <> count(a.no) + (j.state = 'processing')

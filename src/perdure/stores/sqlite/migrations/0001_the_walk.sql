@@ -111,6 +111,7 @@ CREATE TABLE perdure_attempts (
     why          TEXT NOT NULL,
     evidence     TEXT,
     config_hash  TEXT NOT NULL,
+    settled_by   INTEGER,
     UNIQUE (job, token)
 );
 

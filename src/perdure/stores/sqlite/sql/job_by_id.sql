@@ -1,6 +1,6 @@
 SELECT
     j.no, j.id, j.owner, l.queue, j.pipeline, j.stage, j.state, j.key, j.priority, j.life, j.token,
-    j.lane, j.isolation, j.worker,
+    j.lane, j.isolation, j.ready, j.worker,
     j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s, j.past,
     j.failed_reason, j.error_kind, j.error_message, j.label, j.payload,
     CASE WHEN j.input_from IS NULL THEN j.payload ELSE c.value END, j.result,
