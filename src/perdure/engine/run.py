@@ -15,9 +15,8 @@ from typing import Any
 from perdure.engine.context import Context
 from perdure.engine.door import admit, decode
 from perdure.engine.stages import Stage
-from perdure.model.errors import ConfigError
 from perdure.model.jobs import Claim
-from perdure.model.limits import DELAY_S_MAX, RESULT_BYTES_MAX
+from perdure.model.limits import RESULT_BYTES_MAX
 from perdure.model.outcomes import (
     Interrupted,
     Outcome,
@@ -112,8 +111,6 @@ def context_of(claim: Claim, stage: Stage) -> Context:
 def _outcome(value: Any) -> Outcome:
     match value:
         case Snooze(wait_s, reason):
-            if not 0 <= wait_s <= DELAY_S_MAX:
-                raise ConfigError(f"Snooze.wait_s is {wait_s!r}; it must lie between 0 and a year")
             return Snoozed(float(wait_s), reason)
         case Cancel(reason):
             return WithdrawnOutcome(reason)

@@ -41,6 +41,7 @@ CLASSES: dict[str, Kind] = {
     "builtins.ConnectionError": Kind.NETWORK,
     "builtins.FileNotFoundError": Kind.NOT_FOUND,
     "perdure.model.errors.ConfigError": Kind.INTERNAL,
+    "perdure.model.errors.CallerError": Kind.INTERNAL,
     "builtins.AssertionError": Kind.INTERNAL,
     "builtins.AttributeError": Kind.INTERNAL,
     "builtins.ImportError": Kind.INTERNAL,
