@@ -290,13 +290,17 @@ def load_app(reference: str) -> App:
     """The App behind ``module:attribute``, looked up from the working directory."""
     module_name, _, attribute = reference.partition(":")
     attribute = attribute or "app"
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise AppNotFound(
+            f"{reference!r} names no module; write module:attribute, as in work:app, without .py"
+        )
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as missing:
-        if missing.name is None or not module_name.startswith(missing.name):
-            raise
+        if not f"{module_name}.".startswith(f"{missing.name}."):
+            raise  # a module that the app's module wants
         raise AppNotFound(
             f"no module {module_name!r} here; write module:attribute, as in work:app, and run "
             "the command where the module can be imported"
@@ -379,8 +383,8 @@ def _rest(wake: int, seconds: float) -> None:
 def _result_of(job: JobView) -> Any:
     if job.state is State.SUCCEEDED:
         return decode(job.result_json or "null")
-    reason = job.failed_reason.value if job.failed_reason else "cancelled"
+    reason = f" ({job.failed_reason.value})" if job.failed_reason else ""
+    what = f": {job.error_message}" if job.error_message else ""
     raise JobFailed(
-        f"job {job.id} {job.state.value} ({reason}): {job.error_message or 'cancelled'}; "
-        f"see: perdure jobs show {job.id}"
+        f"job {job.id} {job.state.value}{reason}{what}; see: perdure jobs show {job.id}"
     )

@@ -19,6 +19,7 @@ class Setting:
     help: str
     least: float | None = None
     secret: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def variable(self) -> str:
@@ -33,8 +34,22 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("grace_s", float, 30.0, "seconds", "Time to finish running stages at shutdown.", 0.0),
     Setting("poll_s", float, 1.0, "seconds", "Longest rest between looks at the store.", 0.01),
     Setting("tick_s", float, 0.01, "seconds", "How often a resting pump looks for a hint.", 0.001),
-    Setting("log_format", str, "auto", "", "Log lines: text, json, or auto (json off a terminal)."),
-    Setting("log_level", str, "INFO", "", "Least severe log level that is written."),
+    Setting(
+        "log_format",
+        str,
+        "auto",
+        "",
+        "Log lines: text, json, or auto (json off a terminal).",
+        choices=("auto", "text", "json"),
+    ),
+    Setting(
+        "log_level",
+        str,
+        "INFO",
+        "",
+        "Least severe log level that is written.",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+    ),
 )
 
 
@@ -73,6 +88,10 @@ def _checked(setting: Setting, raw: Any, origin: str) -> Any:
         raise ConfigError(
             f"{origin} is {raw!r}; it must be of type {setting.type.__name__}"
         ) from None
+    if setting.choices:
+        value = next((one for one in setting.choices if one.lower() == str(value).lower()), None)
+        if value is None:
+            raise ConfigError(f"{origin} is {raw!r}; one of: {', '.join(setting.choices)}")
     if setting.least is not None and not setting.least <= value < float("inf"):
         raise ConfigError(f"{origin} is {raw!r}; it must be at least {setting.least:g}")
     return value

@@ -21,8 +21,9 @@ def broad_excepts(modules: tuple[Module, ...]) -> list[str]:
         f"{module.at(node)} catches everything: name what it expects"
         for module in modules
         if module.file not in BROAD
+        for known in [aliases(module)]
         for node in ast.walk(module.tree)
-        if is_broad(node, aliases(module))
+        if is_broad(node, known)
     ]
 
 

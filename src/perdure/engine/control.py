@@ -13,10 +13,12 @@ from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.model.decisions import Cancel, Why
 from perdure.model.errors import BugError, NotCancellable, UnknownName
 from perdure.model.jobs import Claim, Receipt, Record
+from perdure.model.limits import MESSAGE_CHARS_MAX
 from perdure.model.outcomes import Revoked
 from perdure.model.states import TERMINAL, Move, State
 from perdure.model.views import JobView
 from perdure.ports import Reader, Store
+from perdure.rules.evidence import one_line
 
 _TRIES_MAX = 100  # each lost race means that the job has moved on, which it cannot do for ever
 
@@ -37,7 +39,7 @@ def cancel(
             raise UnknownName(f"no job {job_id!r}")
         if job.state in TERMINAL:
             raise NotCancellable(f"job {job_id} is already {job.state.value}")
-        record = _record(job, catalogue, reason)
+        record = _record(job, catalogue, one_line(reason, MESSAGE_CHARS_MAX // 4))
         answer = store.turn([record], None, by=None).settled[0]
         if isinstance(answer, Receipt):
             observers.settled(record, answer)
@@ -47,7 +49,7 @@ def cancel(
 
 def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     if job.state is State.QUEUED:
-        return _waiting(job)
+        return _waiting(job, reason)
     line = catalogue.line(job.pipeline)
     stage = None if line is None else line.stage(job.stage)
     if line is None or stage is None:
@@ -58,11 +60,11 @@ def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     return _running(job, line, stage, reason)
 
 
-def _waiting(job: JobView) -> Record:
+def _waiting(job: JobView, reason: str) -> Record:
     return Record(
         no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
         stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
-        isolation=job.isolation, error_kind=job.error_kind, error_message=job.error_message,
+        isolation=job.isolation, error_kind=job.error_kind, error_message=_words(reason),
     )  # fmt: skip
 
 
@@ -75,7 +77,10 @@ def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:
         isolation=job.isolation, claimed_at=job.claimed_at, due_at=job.due_at,
         deadline_at=job.deadline_at, key=job.key,
     )  # fmt: skip
-    words = f"cancelled by the caller ({reason})" if reason else "cancelled by the caller"
     ending = Ending(claim, Revoked(reason), 0.0, job.worker)
-    decision = Cancel(Why(words, "cancel", stage.policy.label))
-    return replace(record_of(ending, decision, line, stage), isolation=job.isolation)
+    decision = Cancel(Why(_words(reason), "cancel", stage.policy.label))
+    return replace(record_of(ending, decision, line, stage), error_message=_words(reason))
+
+
+def _words(reason: str) -> str:
+    return f"cancelled by the caller ({reason})" if reason else "cancelled by the caller"

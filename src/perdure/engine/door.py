@@ -14,13 +14,17 @@ import msgspec
 from perdure.model.errors import PayloadRefused
 from perdure.model.limits import DEPTH_MAX, INTEGER_BITS_MAX
 
+_ADVICE = "pass plain values, a dataclass or a Struct"
 _INTEGER_MAX = 2 ** (INTEGER_BITS_MAX - 1)
 
 
 def admit(value: Any, *, what: str, bytes_max: int) -> str:
     """The value as JSON text, or `PayloadRefused`."""
     _inspect(value, what, 0)
-    text = msgspec.json.encode(value)
+    try:
+        text = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:  # a text or number type of one's own
+        raise PayloadRefused(f"{what} cannot be written as JSON: {error}; {_ADVICE}") from None
     if len(text) > bytes_max:
         raise PayloadRefused(
             f"{what} is {len(text)} bytes long, at most {bytes_max} are accepted; store it "
@@ -54,18 +58,31 @@ def _inspect(value: Any, where: str, depth: int) -> None:
         case dict():
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise PayloadRefused(f"{where} has the key {key!r}; JSON keys must be text")
+                    raise PayloadRefused(
+                        f"{where} has a key of type {type(key).__name__}; JSON keys must be text"
+                    )
                 _inspect_text(key, f"a key of {where}")
-                _inspect(item, f"{where}.{key}", depth + 1)
+                _inspect(item, f"{where}.{_shown(key)}", depth + 1)
         case msgspec.Struct():
-            _inspect(msgspec.to_builtins(value), where, depth)
+            _inspect(_builtins(value, where), where, depth)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            _inspect(msgspec.to_builtins(value), where, depth)
+            _inspect(_builtins(value, where), where, depth)
         case _:
             raise PayloadRefused(
                 f"{where} is of type {type(value).__name__}, which JSON cannot hold unchanged; "
-                "pass plain values, a dataclass or a Struct"
+                f"{_ADVICE}"
             )
+
+
+def _builtins(value: Any, where: str) -> Any:
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PayloadRefused(f"{where} cannot be written as JSON: {error}; {_ADVICE}") from None
+
+
+def _shown(key: str) -> str:
+    return key if key.isprintable() and len(key) <= 40 else ascii(key)[:40]
 
 
 def _inspect_text(text: str, where: str) -> None:

@@ -4,6 +4,9 @@ Always true: a lease belongs to a working process, not to a job, so 5,000 jobs i
 update. The supervisor beats every third of the lease for as long as the process runs, and not at
 all while it is stopped or gone. Who is dead is the store's word: a refused beat means that the
 process has been declared dead and has to be killed. A beat that cannot be sent means nothing.
+
+A stopped process may stand in the line of the store's writers and keep everybody from writing.
+While there is one, we beat even for nobody: that is how its supervisor notices.
 """
 
 from collections.abc import Sequence
@@ -37,12 +40,15 @@ class Lease:
         """How long no beat has been accepted."""
         return self._clock.monotonic() - self._pulse.accepted_at
 
-    def once(self, workers: Sequence[int]) -> frozenset[int]:
+    def once(
+        self, workers: Sequence[int], *, at_once: bool = False, for_nobody: bool = False
+    ) -> frozenset[int]:
         """Beat when it is time; the workers that were refused."""
         now = self._clock.monotonic()
-        if not workers:
+        if not workers and not for_nobody:
             self._pulse.accepted_at = now
-        if now < self._pulse.next_at or not workers:
+            return frozenset()
+        if now < self._pulse.next_at and not at_once:
             return frozenset()
         self._pulse.next_at = now + min(_AGAIN_S, self._ttl_s / 3)  # unless the store answers
         accepted = self._store.beat(workers)

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-from perdure.model.errors import StoreUnavailable
+from perdure.model.errors import StoreError
 from perdure.model.events import Event, EventName
-from perdure.model.jobs import Claim, Enqueued, Receipt, Record, Settled
+from perdure.model.jobs import Claim, Enqueued, Receipt, Record, Refused, Settled
 from perdure.model.states import Move
 from perdure.ports import Observer
 
@@ -38,7 +38,7 @@ class Observers:
             except Exception:
                 log.exception("an observer failed on %s", name)
 
-    def store_is_away(self, why: StoreUnavailable) -> None:
+    def store_is_away(self, why: StoreError) -> None:
         """Tell it once, however often it is found."""
         if not self._store_away:
             self._store_away = True
@@ -59,7 +59,8 @@ class Observers:
     def settled(self, record: Record, answer: Settled) -> None:
         """Tell what became of a record."""
         if not isinstance(answer, Receipt):
-            self.tell(EventName.RESULT_REFUSED, job_id=record.id, token=record.token)
+            reason = answer.reason if isinstance(answer, Refused) else None
+            self.tell(EventName.RESULT_REFUSED, job_id=record.id, token=record.token, reason=reason)
             return
         attempt = record.attempt
         self.tell(

@@ -26,7 +26,6 @@ from perdure.engine.record import Ending
 from perdure.engine.stages import Catalogue
 from perdure.engine.walk import settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
-from perdure.model.events import EventName
 from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised
@@ -82,8 +81,8 @@ class Pump:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in our hands."""
-        return not self._in_hand
+        """Whether nothing is in our hands, and nothing may be of which the news was lost."""
+        return not self._in_hand and not self._unsure
 
     def once(self) -> float | None:
         """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown."""
@@ -173,14 +172,10 @@ class Pump:
             answer = by_job[record.no]
             if isinstance(answer, Refused) and self._refused(record, answer):
                 continue
-            claim = self._in_hand.pop(record.no)
+            del self._in_hand[record.no]
             self._observers.settled(record, answer)
             if isinstance(answer, Receipt) and answer.claim is not None:
                 self._take_up([answer.claim])
-            elif isinstance(answer, Refused):
-                self._observers.tell(
-                    EventName.RESULT_REFUSED, job_id=claim.id, reason=answer.reason
-                )
 
     def _refused(self, record: Record, answer: Refused) -> bool:
         """A result that cannot be stored is a failure of its stage; True when that is being sent."""

@@ -62,6 +62,7 @@ class Stopping:
 
     def __init__(self) -> None:
         self.ordered = False
+        self.begun = False
 
 
 async def run(claim: Claim, stage: Stage, threads: Threads, stopping: Stopping) -> Outcome:

@@ -6,10 +6,13 @@ a third for jobs that died beside other suspects come and go as the store asks f
 kills a process while it is alone in it is poison, and no innocent job is ever failed for it.
 
 What it does when: a child that ends is reported at once with its exit status, and the main one is
-started again under a new row; a child that is stopped is not beaten for; a child whose beat is
-refused is killed, as is one that stays stopped for a whole lease while it keeps the store from
-being written. Told to drain, it passes the order on and goes on beating until the children are
-gone; after the grace it kills them and says that it was our doing, so that no crash is counted.
+started again under a new row; a child that has stopped is beaten for once more, because it ran
+until then, and then no longer; a child whose beat is refused is killed, as is one that stays
+stopped for a whole lease while it keeps the store from being written. A child that ended with a job
+in its hands was ended by its work; one that ended without may be unable to start, so the next one
+is started after a growing wait. Told to drain, it passes the order on and goes on beating until the
+children are gone; after the grace it kills them and says that it was our doing, so that no crash is
+counted.
 
 If it dies itself, its children see their pipe close and give back what they hold.
 """
@@ -23,7 +26,7 @@ from dataclasses import dataclass, field
 
 from perdure.engine.lease import Lease
 from perdure.engine.observe import Observers
-from perdure.model.errors import StoreUnavailable
+from perdure.model.errors import StoreError
 from perdure.model.events import EventName
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
@@ -47,19 +50,30 @@ class Child:
     process: subprocess.Popen[bytes]
     started_at: float
     stopped: bool = False
+    turned: bool = False  # stopped, or gone on, since the last beat
     killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child that is no more, and of which the store does not know yet."""
+
+    child: Child
+    status: int
+    death: Death
+    lived_s: float
 
 
 @dataclass(slots=True)
 class Restarts:
-    """How long to wait before the main child is started again."""
+    """How long to wait before a child of one role is started again."""
 
     quick: int = 0
     next_at: float = 0.0
 
-    def after(self, lived_s: float, now: float) -> None:
+    def after(self, lived_s: float, now: float, *, well: bool) -> None:
         """Another one has ended."""
-        self.quick = 0 if lived_s >= _HEALTHY_S else self.quick + 1
+        self.quick = 0 if well or lived_s >= _HEALTHY_S else self.quick + 1
         wait_s = 0.0 if self.quick <= 1 else min(0.1 * 2.0**self.quick, _RESTART_S_MAX)
         self.next_at = now + wait_s
 
@@ -81,8 +95,10 @@ class Supervisor:
     _passed_on: int = 0
     _kill_at: float = 0.0
     _looked_at: float = -_LOOK_S
-    _restarts: Restarts = field(default_factory=Restarts)
-    _unreported: list[tuple[int, Death]] = field(default_factory=list)
+    _restarts: dict[Role, Restarts] = field(
+        default_factory=lambda: {role: Restarts() for role in Role}
+    )
+    _unreported: list[Ended] = field(default_factory=list)
     _lease: Lease = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +123,7 @@ class Supervisor:
             self._start_missing()
             self._beat()
             self.observers.store_answers()
-        except StoreUnavailable as away:
+        except StoreError as away:  # a full disk may have room again tomorrow
             self.observers.store_is_away(away)
             self._unblock()
 
@@ -115,12 +131,18 @@ class Supervisor:
 
     def _bury(self) -> None:
         for child in list(self.children):
+            stopped = child.stopped
             status = _waited(child)
+            child.turned = child.turned or child.stopped != stopped
             if status is None:
                 continue
             self.children.remove(child)
-            self._unreported.append((child.worker, self._death(child, status)))
-            self._take_note(child, status)
+            lived_s = self.clock.monotonic() - child.started_at
+            self._unreported.append(Ended(child, status, self._death(child, status), lived_s))
+            self.observers.tell(
+                EventName.WORKER_STOPPED if status == 0 or self._orders else EventName.WORKER_LOST,
+                worker=child.worker, role=child.role.value, pid=child.process.pid, exit=status,
+            )  # fmt: skip
 
     def _death(self, child: Child, status: int) -> Death:
         if child.killed and self._orders:
@@ -129,36 +151,32 @@ class Supervisor:
             return Death("exited", signal=signal.Signals(-status).name)
         return Death("exited", exit_status=status)
 
-    def _take_note(self, child: Child, status: int) -> None:
-        now = self.clock.monotonic()
-        name = EventName.WORKER_STOPPED if status == 0 else EventName.WORKER_LOST
-        self.observers.tell(
-            name, worker=child.worker, role=child.role.value, pid=child.process.pid, exit=status
-        )
-        if child.role is Role.MAIN:
-            self._restarts.after(now - child.started_at, now)
-            if status == _CONFIG_EXIT:
+    def _report(self) -> None:
+        while self._unreported:
+            ended = self._unreported[0]
+            at_work = bool(self.store.held(ended.child.worker))
+            self.store.end_worker(ended.child.worker, ended.death)
+            self._unreported.pop(0)
+            self._restarts[ended.child.role].after(
+                ended.lived_s, self.clock.monotonic(), well=at_work or ended.status == 0
+            )
+            if ended.status == _CONFIG_EXIT and ended.child.role is Role.MAIN and not at_work:
                 self.exit_status = _CONFIG_EXIT
                 self._orders = max(self._orders, 1)
 
-    def _report(self) -> None:
-        while self._unreported:
-            worker, death = self._unreported[0]
-            self.store.end_worker(worker, death)
-            self._unreported.pop(0)
-
     def _start_missing(self) -> None:
-        now = self.clock.monotonic()
-        if self._orders or now < self._restarts.next_at:
+        if self._orders:
             return
-        present = {child.role for child in self.children}
+        now = self.clock.monotonic()
         wanted = {Role.MAIN}
         if now - self._looked_at >= _LOOK_S:
             self._looked_at = now
             levels = self.store.suspects()
             wanted |= {role for role in (Role.SUSPECTS, Role.ALONE) if role.isolation in levels}
-        for role in sorted(wanted - present, key=lambda one: one.isolation):
-            self._start(role)
+        missing = wanted - {child.role for child in self.children}
+        for role in sorted(missing, key=lambda one: one.isolation):
+            if now >= self._restarts[role].next_at:
+                self._start(role)
 
     def _start(self, role: Role) -> None:
         boot = secrets.token_hex(16)
@@ -170,11 +188,16 @@ class Supervisor:
         )
 
     def _beat(self) -> None:
-        alive = [child.worker for child in self.children if not child.stopped]
-        for worker in self._lease.once(alive):
-            for child in self.children:
-                if child.worker == worker:
-                    self._kill(child)
+        heard = [child for child in self.children if child.turned or not child.stopped]
+        refused = self._lease.once(
+            [child.worker for child in heard],
+            at_once=any(child.turned for child in heard),
+            for_nobody=any(child.stopped for child in self.children),
+        )
+        for child in heard:
+            child.turned = False
+            if child.worker in refused:
+                self._kill(child)
 
     def _unblock(self) -> None:
         """A stopped child may hold the store's write lock; after a whole lease it has to go."""
@@ -193,6 +216,8 @@ class Supervisor:
             self._kill_at = now + grace_s + _KILL_MARGIN_S
             for child in self.children:
                 os.kill(child.process.pid, signal.SIGTERM)
+                if self._orders > 1:  # two equal signals may arrive as one
+                    os.kill(child.process.pid, signal.SIGINT)
         if self._orders and now >= self._kill_at:
             for child in self.children:
                 self._kill(child)

@@ -11,6 +11,7 @@ thread that will not end cannot keep the process alive: the last act is `os._exi
 """
 
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -26,9 +27,8 @@ from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep import Upkeep
 from perdure.model.errors import BugError, WorkerDead
 from perdure.model.jobs import Claim
-from perdure.model.outcomes import Raised
+from perdure.model.outcomes import Interrupted, Outcome
 from perdure.ports import Clock, Store
-from perdure.rules.evidence import evidence_of
 
 EXIT_DEAD = 17
 _SWEEP_S = 1.0
@@ -77,7 +77,7 @@ class Worker:
         )  # fmt: skip
         self._loop = Loop(
             self._step,
-            changed=store.changed,
+            changed=self._news,
             tick_s=settings.tick_s,
             ended=self._ended,
             observers=observers,
@@ -86,6 +86,7 @@ class Worker:
         self._finish = asyncio.Event()
         self._exit_status = 0
         self._orders = 0
+        self._orders_seen = 0
         self._give_back_at = 0.0
         self._swept_at = -_SWEEP_S
         self._checked_at = 0.0
@@ -99,14 +100,15 @@ class Worker:
         return self._exit_status
 
     def drain(self) -> None:
-        """Stop claiming; the second order gives everything back at once. Safe in a signal handler."""
+        """Stop claiming; the second order gives everything back at once. Safe in a signal handler.
+
+        It takes no lock, so it wakes nobody: the resting pump looks for orders at every tick.
+        """
         self._orders += 1
-        self._loop.wake()
 
     def drain_now(self) -> None:
         """As two orders: our supervisor is gone."""
         self._orders += 2
-        self._loop.wake()
 
     async def _main(self) -> None:
         self._events = asyncio.get_running_loop()
@@ -131,10 +133,19 @@ class Worker:
         if not self._pump.empty:
             self._busy_at = now
         self._finish_when_done(now)
+        return min(self._rest_s_max(now), math.inf if wait_s is None else wait_s)
+
+    def _rest_s_max(self, now: float) -> float:
         most_s = self._settings.poll_s if self._orders == 0 else 0.05
-        return most_s if wait_s is None else min(wait_s, most_s)
+        if self._upkeep is None:
+            return most_s
+        return min(most_s, max(0.0, self._swept_at + _SWEEP_S - now))
+
+    def _news(self) -> bool:
+        return self._orders > self._orders_seen or self._store.changed()
 
     def _drain_step(self, now: float) -> None:
+        self._orders_seen = self._orders
         if self._orders == 0:
             return
         if not self._pump.draining:
@@ -176,10 +187,11 @@ class Worker:
         stage = self._catalogue.stage(claim.pipeline, claim.stage)
         if stage is None:
             raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
-        try:
+        stopping.begun = True
+        if stopping.ordered:
+            outcome: Outcome = Interrupted()
+        else:
             outcome = await run(claim, stage, self._threads, stopping)
-        except asyncio.CancelledError as early:  # stopped before its first step
-            outcome = Raised(evidence_of(early))
         elapsed_s = self._clock.monotonic() - received_s
         held = self._runs.get(claim.no)
         if held is not None and held[1] is stopping:
@@ -199,7 +211,8 @@ class Worker:
             if found is not None:
                 task, stopping = found
                 stopping.ordered = True
-                task.cancel()
+                if stopping.begun:  # else it would end without its first step, and without a word
+                    task.cancel()
 
     def _on_events(self, call: Callable[[], None]) -> None:
         self._events.call_soon_threadsafe(call)

@@ -34,7 +34,7 @@ class Death:
     def in_words(self) -> str:
         """The death as the end of a sentence."""
         if self.signal is not None:
-            return f"killed by {self.signal}"
+            return f"was killed by {self.signal}"
         if self.exit_status is not None:
             return f"exited with status {self.exit_status}"
         return "went silent"

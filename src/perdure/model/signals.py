@@ -15,8 +15,7 @@ class Snooze:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        number = isinstance(self.wait_s, int | float) and not isinstance(self.wait_s, bool)
-        if not number or not 0 <= self.wait_s <= DELAY_S_MAX:
+        if not _is_length(self.wait_s):
             raise CallerError(
                 f"Snooze.wait_s is {_shown(self.wait_s)}; it must be a number of seconds between "
                 f"0 and {DELAY_S_MAX:.0f}"
@@ -42,14 +41,14 @@ class Succeeded:
     label: str | None = None
 
     def __post_init__(self) -> None:
-        if self.label is not None and not is_name(self.label):
+        if self.label is not None and not _is_name(self.label):
             raise CallerError(
                 f"Succeeded.label is {_shown(self.label)}; it must have 1 to {NAME_CHARS_MAX} "
                 "printable characters and no space at its ends"
             )
 
 
-def is_name(value: object) -> bool:
+def _is_name(value: object) -> bool:
     """Whether a value is text that can be stored, indexed and typed as a name."""
     return (
         isinstance(value, str)
@@ -57,6 +56,12 @@ def is_name(value: object) -> bool:
         and value.isprintable()
         and value == value.strip()
     )
+
+
+def _is_length(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= DELAY_S_MAX
 
 
 def _check_reason(signal: str, reason: object) -> None:

@@ -5,6 +5,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from perdure.model.errors import ConfigError
 from perdure.model.events import Event, EventName
 
 log = logging.getLogger("perdure")
@@ -60,6 +61,8 @@ class JsonFormatter(logging.Formatter):
 
 def write_logs(*, form: str, level: str) -> None:
     """Send Perdure's log to standard error; for our own commands, never for a library user."""
+    if level.upper() not in logging.getLevelNamesMapping():
+        raise ConfigError(f"log_level is {level!r}; write DEBUG, INFO, WARNING or ERROR")
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     output = logging.StreamHandler()
     output.setFormatter(TextFormatter() if as_text else JsonFormatter())

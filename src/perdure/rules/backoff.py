@@ -7,12 +7,14 @@ jitter's own share.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from perdure.model.errors import ConfigError
 from perdure.model.limits import DELAY_S_MAX
 
 E = TypeVar("E", bound=StrEnum)
+
+_N_MAX = 2**62  # far above every counter, and still a number that a float can hold
 
 
 class Curve(StrEnum):
@@ -49,12 +51,12 @@ class Backoff:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "curve", one_of("backoff.curve", Curve, self.curve))
-        _within("backoff.base_s", self.base_s, 0.0, DELAY_S_MAX)
-        _within("backoff.factor", self.factor, 1.0, 100.0)
+        within("backoff.base_s", self.base_s, 0.0, DELAY_S_MAX)
+        within("backoff.factor", self.factor, 1.0, 100.0)
         if self.cap_s is not None:
-            _within("backoff.cap_s", self.cap_s, 0.0, DELAY_S_MAX)
+            within("backoff.cap_s", self.cap_s, 0.0, DELAY_S_MAX)
         for step_s in self.steps_s:
-            _within("backoff.steps_s", step_s, 0.0, DELAY_S_MAX)
+            within("backoff.steps_s", step_s, 0.0, DELAY_S_MAX)
         if (self.curve is Curve.SCHEDULE) != bool(self.steps_s):
             raise ConfigError(
                 f"backoff.steps_s is {self.steps_s!r} with curve {self.curve.value!r}; "
@@ -76,14 +78,14 @@ class Jitter:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spread", one_of("jitter.spread", Spread, self.spread))
-        _within("jitter.ratio", self.ratio, 0.0, 1.0)
-        _within("jitter.add_s_max", self.add_s_max, 0.0, DELAY_S_MAX)
+        within("jitter.ratio", self.ratio, 0.0, 1.0)
+        within("jitter.add_s_max", self.add_s_max, 0.0, DELAY_S_MAX)
 
 
 def base_delay_s(backoff: Backoff, failures: int) -> float:
     """The clamped delay after the ``failures``-th failure, counted from 1."""
     cap_s = DELAY_S_MAX if backoff.cap_s is None else min(backoff.cap_s, DELAY_S_MAX)
-    return min(_unclamped_s(backoff, max(failures, 1)), cap_s)
+    return min(_unclamped_s(backoff, min(max(failures, 1), _N_MAX)), cap_s)
 
 
 def jittered_s(jitter: Jitter, base_s: float, chance: float) -> float:
@@ -97,6 +99,8 @@ def jittered_s(jitter: Jitter, base_s: float, chance: float) -> float:
             return base_s + jitter.add_s_max * chance
         case Spread.FULL:
             return base_s * chance
+        case _:  # pragma: no cover
+            assert_never(jitter.spread)
 
 
 def _unclamped_s(backoff: Backoff, n: int) -> float:
@@ -109,6 +113,8 @@ def _unclamped_s(backoff: Backoff, n: int) -> float:
             return backoff.base_s
         case Curve.SCHEDULE:
             return backoff.steps_s[min(n, len(backoff.steps_s)) - 1]
+        case _:  # pragma: no cover
+            assert_never(backoff.curve)
 
 
 def _exponential_s(base_s: float, factor: float, n: int) -> float:
@@ -127,6 +133,7 @@ def one_of(field: str, names: type[E], value: str) -> E:
         raise ConfigError(f"{field} is {value!r}; one of: {known}") from None
 
 
-def _within(field: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # also catches NaN
+def within(field: str, value: object, low: float, high: float) -> None:
+    """Refuse a number outside its range, and what is no number."""
+    if not isinstance(value, int | float) or not low <= value <= high:  # also catches NaN
         raise ConfigError(f"{field} is {value!r}; it must lie between {low:g} and {high:g}")

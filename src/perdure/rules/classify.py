@@ -22,6 +22,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success, Verdict
+from perdure.rules.evidence import one_line
 from perdure.rules.hints import wait_hint_s
 from perdure.rules.matchers.http import http_status
 from perdure.rules.matchers.python import python_class, python_errno
@@ -54,11 +55,11 @@ def classify(outcome: Outcome) -> Verdict:
         case Lost(death):
             return Failure(Kind.WORKER_LOST, "worker lost", f"the worker {death.in_words()}")
         case Snoozed(wait_s, reason):
-            return Pause(wait_s, reason)
+            return Pause(wait_s, one_line(reason))
         case Withdrawn(reason) | Revoked(reason):
-            return Stop(reason)
+            return Stop(one_line(reason))
         case Interrupted(reason):
-            return Handback(reason)
+            return Handback(one_line(reason))
         case _:  # pragma: no cover
             assert_never(outcome)
 

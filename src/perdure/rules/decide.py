@@ -82,7 +82,8 @@ def _failed(
         words = f"fail: {_words(failure)}; this kind is not retried"
         why = Why(words, failure.rule, policy.label, hint_s=failure.hint_s, gate=gate.state)
         return Fail(FailedReason.FATAL, Counted.FAILURES, failure.kind, why)
-    if failure.hint_s is not None and failure.hint_s > policy.hint_s_max:
+    heeded = (rule.hint or policy.hint) is not HintMode.IGNORE
+    if heeded and failure.hint_s is not None and failure.hint_s > policy.hint_s_max:
         return _hint_too_long(failure, policy)
     if rule.action is Action.WAIT:
         return _waiting(standing, failure, policy, rule, chance)
@@ -95,7 +96,7 @@ def _retrying(
     failures = _seen(standing, policy).failures + 1
     attempts_max = rule.attempts_max or policy.attempts_max
     if failures >= attempts_max:
-        words = f"fail: {_words(failure)}; attempt {failures} of {attempts_max} was the last"
+        words = f"fail: {_words(failure)}; {_last(failures, attempts_max)}"
         why = Why(words, failure.rule, policy.label, hint_s=failure.hint_s)
         return Fail(FailedReason.EXHAUSTED, Counted.FAILURES, failure.kind, why)
     delay = _delay(policy, rule, failures, failure.hint_s, chance)
@@ -128,11 +129,19 @@ def _waiting(
 
 
 def _crashed(standing: Standing, failure: Failure, policy: Policy) -> Retry | Fail:
-    crashes = _seen(standing, policy).crashes + 1
+    seen = _seen(standing, policy)
+    crashes = seen.crashes + 1
     if crashes >= policy.crashes_max:
         words = f"fail: {failure.detail}, crash {crashes} of {policy.crashes_max} was the last"
         why = Why(words, failure.rule, policy.label)
         return Fail(FailedReason.CRASHED, Counted.CRASHES, failure.kind, why)
+    if policy.crash_is_failure and seen.failures + 1 >= policy.attempts_max:
+        words = (
+            f"fail: {failure.detail}; a crash is a failure here, and "
+            f"attempt {seen.failures + 1} of {policy.attempts_max} was the last"
+        )
+        why = Why(words, failure.rule, policy.label)
+        return Fail(FailedReason.EXHAUSTED, Counted.CRASHES, failure.kind, why)
     where = "beside other suspects" if crashes == 1 else "alone in a process of its own"
     words = (
         f"retry at once: {failure.detail}, crash {crashes} of {policy.crashes_max}; "
@@ -147,7 +156,7 @@ def _paused(standing: Standing, wait_s: float, reason: str, policy: Policy) -> R
         words = f"fail: the stage snoozed more than {policy.snoozes_max} times"
         why = Why(words, "snooze", policy.label)
         return Fail(FailedReason.EXHAUSTED, Counted.SNOOZES, Kind.INTERNAL, why)
-    delay_s = min(max(wait_s, 0.0), DELAY_S_MAX)
+    delay_s = min(wait_s, DELAY_S_MAX) if wait_s > 0 else 0.0  # NaN is not greater
     words = _because(f"again in {_seconds(delay_s)}: the stage asked for it", reason)
     return Retry(delay_s, Counted.SNOOZES, None, Why(words, "snooze", policy.label))
 
@@ -197,6 +206,12 @@ def _why(words: str, failure: Failure, policy: Policy, delay: _Delay) -> Why:
 def _words(failure: Failure) -> str:
     sentence = KINDS[failure.kind].sentence.rstrip(".")
     return f"{failure.kind.value} ({sentence[0].lower()}{sentence[1:]})"
+
+
+def _last(failures: int, attempts_max: int) -> str:
+    if failures == attempts_max:
+        return f"attempt {failures} of {attempts_max} was the last"
+    return f"attempt {failures} failed, and {attempts_max} are allowed when it fails like this"
 
 
 def _asked(delay: _Delay) -> str:

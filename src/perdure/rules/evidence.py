@@ -1,10 +1,15 @@
-"""From any exception to frozen evidence: bounded, one line, by name, importing no vendor library."""
+"""From any exception to frozen evidence: bounded, one line, by name, importing no vendor library.
+
+An exception's text and attributes are somebody else's code: reading them may itself raise.
+"""
 
 import errno
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from perdure.model.errors import StageError
+from perdure.model.kinds import Kind
 from perdure.model.limits import (
     CAUSES_MAX,
     HEADER_CHARS_MAX,
@@ -16,29 +21,37 @@ from perdure.model.outcomes import Evidence
 
 _KEPT_HEADERS = ("retry-after", "retry-after-ms", "date", "x-should-retry", "x-request-id")
 _KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # a terminal would obey them, a store chokes on NUL
+_WAIT_S_MAX = 1e12  # as much as a header may say; how much is honoured is the policy's business
+_UNREADABLE = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
+    TypeError, ValueError,
+)  # fmt: skip
 
 
 def evidence_of(error: BaseException) -> Evidence:
     """What an exception says, as data."""
-    stage_error = error if isinstance(error, StageError) else None
+    stated = error if isinstance(error, StageError) else None
     return Evidence(
         names=_names(error),
         message=_message(error),
         status=_status(error),
         headers=tuple(_headers(error)),
         errno=_errno(error),
-        kind=stage_error.kind if stage_error else None,
-        wait_s=stage_error.wait_s if stage_error else None,
+        kind=_kind(_read(stated, "kind")),
+        wait_s=_wait_s(_read(stated, "wait_s")),
         causes=tuple(_causes(error)),
     )
 
 
 def one_line(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
-    """Text on one line, without NUL or lone surrogates, cut with a mark where it is too long."""
+    """Text on one line, without control characters or lone surrogates, cut with a mark."""
     head = text[: chars_max * 2]
-    clean = " ".join(head.replace("\x00", " ").split())
+    clean = " ".join(_CONTROLS.sub(" ", head).split())
     clean = clean.encode("utf-8", "replace").decode("utf-8")
-    return clean if len(clean) <= chars_max else clean[: chars_max - 1] + "…"
+    if len(clean) <= chars_max and len(head) == len(text):
+        return clean
+    return clean[: chars_max - 1] + "…"
 
 
 def _names(error: BaseException) -> tuple[str, ...]:
@@ -50,37 +63,58 @@ def _names(error: BaseException) -> tuple[str, ...]:
 def _message(error: BaseException) -> str:
     try:
         return one_line(str(error))
-    except (ValueError, TypeError, AttributeError, KeyError, LookupError, RuntimeError) as broken:
+    except _UNREADABLE as broken:
         return f"(its text raises {type(broken).__name__})"
+
+
+def _read(holder: object, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except _UNREADABLE:
+        return None
+
+
+def _kind(stated: object) -> Kind | None:
+    return stated if isinstance(stated, Kind) else None
+
+
+def _wait_s(stated: object) -> float | None:
+    if isinstance(stated, bool) or not isinstance(stated, int | float):
+        return None
+    return float(stated) if 0 <= stated <= _WAIT_S_MAX else None
 
 
 def _status(error: BaseException) -> int | None:
     if not isinstance(error, Exception):  # SystemExit has a code, too
         return None
-    for holder in (error, getattr(error, "response", None)):
+    for holder in (error, _read(error, "response")):
         for name in ("status_code", "status", "code"):
-            value = getattr(holder, name, None)
+            value = _read(holder, name)
             if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 999:
                 return value
     return None
 
 
 def _headers(error: BaseException) -> Iterable[tuple[str, str]]:
-    found = getattr(getattr(error, "response", None), "headers", None)
+    found = _read(_read(error, "response"), "headers")
     if found is None:
-        found = getattr(error, "headers", None)
+        found = _read(error, "headers")
     kept = 0
     for name, value in _pairs(found):
         lower = name.lower()
         if (lower in _KEPT_HEADERS or lower.startswith(_KEPT_PREFIXES)) and kept < HEADERS_MAX:
             kept += 1
-            yield lower, one_line(value, HEADER_CHARS_MAX)
+            yield one_line(lower, HEADER_CHARS_MAX), one_line(value, HEADER_CHARS_MAX)
 
 
-def _pairs(headers: Any) -> list[tuple[str, str]]:
-    if not (isinstance(headers, Mapping) or hasattr(headers, "items")):
+def _pairs(headers: object) -> list[tuple[str, str]]:
+    items = _read(headers, "items")
+    if not callable(items):
         return []
-    return [(str(name), str(value)) for name, value in headers.items()]
+    try:
+        return [(str(name), str(value)) for name, value in items()]
+    except _UNREADABLE:
+        return []
 
 
 def _errno(error: BaseException) -> str | None:

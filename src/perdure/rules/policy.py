@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
-from perdure.model.limits import HINT_S_MAX
-from perdure.rules.backoff import Backoff, Jitter, one_of
+from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
+from perdure.rules.backoff import Backoff, Jitter, one_of, within
 
 
 class Action(StrEnum):
@@ -85,9 +85,8 @@ class Policy:
         _count("waits_max", self.waits_max, 0)
         _count("crashes_max", self.crashes_max, 1)
         _count("snoozes_max", self.snoozes_max, 0)
-        for name in ("wait_s_max", "hint_s_max"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must not be negative")
+        within("wait_s_max", self.wait_s_max, 0.0, 100 * DELAY_S_MAX)
+        within("hint_s_max", self.hint_s_max, 0.0, DELAY_S_MAX)
         object.__setattr__(self, "hint", one_of("hint", HintMode, self.hint))
         object.__setattr__(self, "scope", one_of("scope", Scope, self.scope))
         rules = {one_of("rules", Kind, kind): rule for kind, rule in self.rules.items()}
@@ -103,6 +102,6 @@ class Policy:
         return f"{self.name}/{self.version}"
 
 
-def _count(field_name: str, value: int, least: int) -> None:
-    if not least <= value <= 1_000_000:
+def _count(field_name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or not least <= value <= 1_000_000:
         raise ConfigError(f"{field_name} is {value!r}; it must lie between {least} and 1000000")

@@ -9,10 +9,11 @@ checkpoint at the same instant (SQLite up to 3.51.2 can corrupt a database then)
 If we die: before COMMIT nothing has happened, after it everything has. The kernel frees our locks.
 """
 
+import errno
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from perdure.model.errors import (
@@ -44,12 +45,18 @@ class Connection:
         self.path = path
         self._clock = clock
         self._one_at_a_time = threading.Lock()
-        with translated(path):
+        self._wait_ms_max = round(wait_s_max * 1000)
+        self._turnstile: Turnstile | None = None
+        with translated(path), ExitStack() as undo:
             self.raw = sqlite3.connect(
                 path, timeout=wait_s_max, isolation_level=None, check_same_thread=False
             )
-            self._turnstile = None if path == MEMORY else Turnstile(path, wait_s_max=wait_s_max)
+            undo.callback(self.raw.close)
+            if path != MEMORY:
+                self._turnstile = Turnstile(path, wait_s_max=wait_s_max)
+                undo.callback(self._turnstile.close)
             self._settings()
+            undo.pop_all()
 
     def _settings(self) -> None:
         (journal,) = self.raw.execute("PRAGMA journal_mode").fetchone()
@@ -115,8 +122,9 @@ class Connection:
             return
         if long:
             self.raw.execute("PRAGMA busy_timeout = 50")  # a long reader must not hold the line
-            self.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self.raw.execute("PRAGMA busy_timeout = 10000")
+            with suppress(sqlite3.OperationalError):  # the commit stands; the next one tries again
+                self.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.raw.execute(f"PRAGMA busy_timeout = {self._wait_ms_max}")
 
 
 @contextmanager
@@ -127,10 +135,14 @@ def translated(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _named(error, path) from error
     except OSError as error:
-        raise StoreUnavailable(
+        kind = StoreReadOnly if error.errno in _READ_ONLY else StoreUnavailable
+        raise kind(
             f"cannot open {path!r}: {error.strerror or error}; check that its folder exists and "
             "that you may write there"
         ) from error
+
+
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 _BY_CODE: dict[str, tuple[type[StoreError], str]] = {

@@ -73,18 +73,19 @@ class SqliteStore:
         """Accept jobs, all or none; the same key gives the same job."""
         if not jobs:
             return []
+        apart = _apart(jobs)
         with self._connection.written() as (cx, now):
             rows = cx.execute(
                 SQL.enqueue,
                 {
-                    "jobs": encoded([job_in(job, now) for job in _apart(jobs)]),
+                    "jobs": encoded([job_in(job, now) for job in apart]),
                     "now": now,
                     "ageing_us": AGEING_US,
                 },
             ).fetchall()
             made = {id: no for no, id in rows}
             accepted: dict[str, int] = {}
-            for job in jobs:
+            for job in apart:
                 if job.id in made:
                     accepted[job.pipeline] = accepted.get(job.pipeline, 0) + 1
             for pipeline, count in accepted.items():
@@ -313,16 +314,16 @@ def _lane_no(cx: sqlite3.Connection, lane: Lane) -> int | None:
 
 
 def _apart(jobs: Sequence[NewJob]) -> list[NewJob]:
-    """The jobs, without those that repeat the key of an earlier one."""
-    seen: set[tuple[str, str, str]] = set()
+    """The jobs, without those that repeat the id or the key of an earlier one."""
+    seen: set[tuple[str, ...]] = set()
     apart = []
     for job in jobs:
+        names: set[tuple[str, ...]] = {(job.id,)}
         if job.key is not None:
-            name = (job.owner, job.pipeline, job.key)
-            if name in seen:
-                continue
-            seen.add(name)
-        apart.append(job)
+            names.add((job.owner, job.pipeline, job.key))
+        if seen.isdisjoint(names):
+            apart.append(job)
+        seen |= names
     return apart
 
 

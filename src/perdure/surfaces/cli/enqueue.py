@@ -80,5 +80,10 @@ def _lines(source: Iterable[bytes]) -> Iterator[Any]:
 def _value(text: str) -> Any:
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
-    except msgspec.DecodeError:
+    except msgspec.DecodeError as error:
+        if text.lstrip()[:1] in ("{", "[", '"'):
+            raise CallerError(
+                f"the item {text[:60]!r} begins like JSON and is none ({error}); mend it, or pass "
+                "it as a JSON text in quotation marks"
+            ) from None
         return text

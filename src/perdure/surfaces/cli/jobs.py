@@ -19,9 +19,14 @@ def jobs() -> None:
 
 @jobs.command("list")
 @store_option
-@click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in State]))
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice([s.value for s in State]),
+    help="Only jobs in this state; may be repeated.",
+)  # fmt: skip
 @click.option("--pipeline", help="Only this pipeline.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many."
+)
 @click.option("--before", type=int, help="Continue below this job number.")
 @json_option
 def list_jobs(
@@ -55,9 +60,12 @@ def list_jobs(
 @store_option
 @json_option
 def show(job_id: str, store: str | None, as_json: bool) -> None:
-    """Show one job and the explained history of its attempts."""
+    """Show one job, by id or number, and the explained history of its attempts."""
     reader = open_store(configured(store=store).store, create=False).reader
     job = reader.job(job_id)
+    if job is None and job_id.isdecimal():
+        below = reader.jobs(limit=1, before=int(job_id) + 1)
+        job = below[0] if below and below[0].no == int(job_id) else None
     if job is None:
         raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
     attempts = reader.attempts(job.no)

@@ -7,19 +7,36 @@ import click
 from perdure.model.errors import PerdureError
 from perdure.surfaces.cli.audit import audit
 from perdure.surfaces.cli.db import db
-from perdure.surfaces.cli.demo import demo
 from perdure.surfaces.cli.enqueue import enqueue
 from perdure.surfaces.cli.jobs import jobs
 from perdure.surfaces.cli.worker import describe, worker, worker_child
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Root(click.Group):
+    """Loads the tour, which draws, only when it is asked for: it is a third of our start-up."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, the tour among them."""
+        return sorted([*super().list_commands(ctx), "demo"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by name."""
+        if cmd_name == "demo":
+            from perdure.surfaces.cli.demo import demo
+
+            return demo
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(
+    cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="perdure")
 def cli() -> None:
     """Run unreliable AI work to the end."""
 
 
-for command in (audit, db, demo, describe, enqueue, jobs, worker, worker_child):
+for command in (audit, db, describe, enqueue, jobs, worker, worker_child):
     cli.add_command(command)
 
 

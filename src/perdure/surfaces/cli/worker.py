@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from perdure.app import configured, load_app, supervise, work
-from perdure.model.errors import AppNotFound
+from perdure.model.errors import AppNotFound, CallerError
 from perdure.model.workers import Role
 from perdure.surfaces.cli.options import Command
 
@@ -41,6 +41,7 @@ def worker(app: str, **tuning: object) -> None:
     url = _described(app)
 
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
+        _let_go_of_the_dead()
         lifeline, ours = os.pipe()  # ours closes when we die, whatever we die of
         command = [
             sys.executable, "-m", "perdure.surfaces.cli", "worker-child", app,
@@ -50,17 +51,25 @@ def worker(app: str, **tuning: object) -> None:
             if value is not None:
                 command += [_flag(name), str(value)]
         try:
-            return subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
                 command, pass_fds=(lifeline,), start_new_session=True
             )
         finally:
             os.close(lifeline)
-            _LIFELINES.append(ours)
+        _LIFELINES[ours] = process
+        return process
 
     sys.exit(supervise(url, config=config, spawn=spawn))
 
 
-_LIFELINES: list[int] = []  # the ends that we keep open for as long as we live
+_LIFELINES: dict[int, subprocess.Popen[bytes]] = {}  # our ends, open for as long as we both live
+
+
+def _let_go_of_the_dead() -> None:
+    for ours, process in list(_LIFELINES.items()):
+        if process.returncode is not None:
+            del _LIFELINES[ours]
+            os.close(ours)
 
 
 @click.command("worker-child", hidden=True)
@@ -83,15 +92,23 @@ def worker_child(app: str, number: int, role: str, lifeline: int, **tuning: obje
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
     found = load_app(app)
-    click.echo(msgspec.json.encode({"url": found.url, "pipelines": found.pipelines}).decode())
+    answer = msgspec.json.encode({"url": found.url, "pipelines": found.pipelines}).decode()
+    click.echo(f"\n{answer}")  # on a line of its own, whatever the module has printed
+    sys.stdout.flush()
+    os._exit(0)  # what the app's module may have started must not keep the answer waiting
 
 
 def _described(app: str) -> str:
     """The store of an app, without importing the app into the supervisor."""
     command = [sys.executable, "-m", "perdure.surfaces.cli", "describe", app]
     asked = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 - as above
-    if asked.returncode != 0:
+    if asked.returncode >= CallerError.exit_code:
         sys.exit(asked.returncode)  # it has said why
+    if asked.returncode != 0 or not asked.stdout:
+        raise AppNotFound(
+            f"{app} cannot be loaded: its module failed or ended the process while it was "
+            "imported; what it said stands above"
+        )
     answer = msgspec.json.decode(asked.stdout.splitlines()[-1])
     if not answer["pipelines"]:
         raise AppNotFound(f"{app} declares no pipeline; there is nothing to work on")

@@ -1,4 +1,5 @@
+-- From the few dead workers to what they hold, never over all jobs.
 SELECT j.no, j.worker, w.death
-FROM perdure_workers AS w JOIN perdure_jobs AS j ON j.worker = w.no
+FROM perdure_workers AS w CROSS JOIN perdure_jobs AS j ON j.worker = w.no
 WHERE w.dead_at IS NOT NULL AND w.settled_at IS NULL
-ORDER BY j.no LIMIT ?
+ORDER BY w.no, j.no LIMIT ?

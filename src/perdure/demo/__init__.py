@@ -1,0 +1,1 @@
+"""The tour that ``perdure demo`` gives: a misbehaving upstream, and work that outlives it."""

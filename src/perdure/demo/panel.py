@@ -1,0 +1,139 @@
+"""The tour on a screen: a panel that is drawn anew on a terminal, plain lines elsewhere."""
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from perdure.demo.crew import Hand
+from perdure.demo.script import Fault
+from perdure.demo.tour import Happening, Snapshot
+from perdure.demo.watch import belongs
+
+_HAPPENINGS_SHOWN = 6
+_HANDS_SHOWN = 3
+
+
+def progress_line(shot: Snapshot) -> str:
+    """The tour at one moment, in one line."""
+    books, look = shot.look.books, shot.look
+    stages = ", ".join(f"{stage.name} {stage.passed:,}" for stage in look.stages)
+    struck = ", ".join(f"{fault.value} {n:,}" for fault in Fault if (n := shot.faults.get(fault)))
+    alive = sum(1 for hand in shot.crew if hand.running)
+    return (
+        f"{shot.elapsed_s:5.1f} s  {look.settled:,} of {shot.order.items:,} done, "
+        f"{shot.rate_per_s:.0f}/s | succeeded {books.succeeded:,}, failed {books.failed:,}, "
+        f"processing {books.processing:,}, retrying {look.retrying:,}, "
+        f"queued {books.queued - look.retrying:,} | passed {stages} | "
+        f"workers {alive} | faults: {struck or 'none yet'}"
+    )
+
+
+def happening_line(one: Happening) -> str:
+    """Something that happened, in one line."""
+    return f"{one.at_s:5.1f} s  {one.text}"
+
+
+def panel(shot: Snapshot) -> RenderableType:
+    """The tour at one moment, for a terminal."""
+    look, items = shot.look, shot.order.items
+    title = f"[bold]perdure demo[/]  {items:,} items, seed {shot.order.seed}"
+    parts: list[RenderableType] = [
+        _counts(shot),
+        ProgressBar(total=max(items, 1), completed=look.settled, width=None),
+        Text(),
+        _tables(shot),
+        Text(),
+        *_happenings(shot),
+    ]
+    return Panel(
+        Group(*parts), title=title, title_align="left", padding=(0, 2),
+        subtitle=f"{shot.elapsed_s:.0f} s", subtitle_align="right",
+    )  # fmt: skip
+
+
+def _tables(shot: Snapshot) -> Table:
+    """Stages above workers on the left, faults on the right: 80 columns and 24 rows suffice."""
+    grid = Table.grid(padding=(0, 4, 0, 0))
+    grid.add_row(Group(_stages(shot), Text(), _crew(shot)), _faults(shot))
+    return grid
+
+
+def _counts(shot: Snapshot) -> Text:
+    books, look = shot.look.books, shot.look
+    pieces: list[tuple[int, str, str]] = [
+        (books.succeeded, "succeeded", "green"),
+        (books.failed, "failed", "red"),
+        (books.processing, "processing", "cyan"),
+        (look.retrying, "retrying", "yellow"),
+        (books.queued - look.retrying, "queued", ""),
+    ]
+    line = Text(no_wrap=True)
+    for count, name, style in pieces:
+        line.append(f"{count:,}", f"bold {style}".strip()).append(f" {name}  ", style)
+    return line.append(f"{shot.rate_per_s:.0f}/s", "dim")
+
+
+def _stages(shot: Snapshot) -> Table:
+    table = _table("stage", "passed", "processing", "retrying", "queued")
+    for stage in shot.look.stages:
+        table.add_row(
+            stage.name,
+            Text(f"{stage.passed:,}", "green"),
+            Text(f"{stage.running:,}", "cyan"),
+            Text(f"{stage.retrying:,}", "yellow"),
+            f"{stage.waiting:,}",
+        )
+    return table
+
+
+def _crew(shot: Snapshot) -> Table:
+    table = _table("worker", "items", "processes")
+    table.columns[2].justify = "left"
+    for hand in shot.crew[-_HANDS_SHOWN:]:
+        held = len(shot.look.held_by(hand))
+        table.add_row(hand.name.removeprefix("worker "), str(held), _processes(shot, hand))
+    for _ in range(_HANDS_SHOWN - len(shot.crew)):
+        table.add_row()
+    return table
+
+
+def _processes(shot: Snapshot, hand: Hand) -> Text:
+    if hand.killed:
+        return Text("killed with SIGKILL", "red")
+    alive = [
+        worker.role.value
+        for worker in sorted(shot.look.workers, key=lambda one: one.role.isolation)
+        if worker.dead_at is None and belongs(worker, hand)
+    ]
+    if not hand.running:
+        return Text("ended", "red")
+    return Text(", ".join(alive)) if alive else Text("starting", "dim")
+
+
+def _faults(shot: Snapshot) -> Table:
+    table = _table("faults struck", "")
+    table.columns[1].min_width = 6
+    for fault in Fault:
+        count = shot.faults.get(fault, 0)
+        table.add_row(fault.value, Text(f"{count:,}", "magenta" if count else "dim"))
+    return table
+
+
+def _happenings(shot: Snapshot) -> list[Text]:
+    last = shot.happenings[-_HAPPENINGS_SHOWN:]
+    lines = [
+        Text(
+            happening_line(one), "" if one is last[-1] else "dim", no_wrap=True, overflow="ellipsis"
+        )
+        for one in last
+    ]
+    return lines + [Text()] * (_HAPPENINGS_SHOWN - len(lines))
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
+    return table

@@ -1,0 +1,5 @@
+"""The public test kit: what your own tests of code that runs on Perdure may want."""
+
+from perdure.testing.clock import VirtualClock
+
+__all__ = ["VirtualClock"]

@@ -1,0 +1,241 @@
+"""Walks through a document as its reader would: writes its files, types its commands, compares.
+
+A ```python block is written to the file that its first line names (``# work.py``) and imported; a
+block without such a line is run as a script. In a ```console block, lines after ``$`` are typed and
+the lines below them are what the terminal has to show; in a ```sh block every line is typed.
+
+What differs between two runs may differ: moments, durations, worker numbers. Job ids and process
+ids in the document stand for those of this run, so that a later command can name them. A line that
+is only ``…`` stands for any number of lines, and ``…`` inside a line for any text.
+
+A command that only reads is typed again until it shows what the document shows, as a reader would
+wait; everything has a deadline. A line that nobody knows how to check is a failure.
+"""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.house.markdown import Fence, fences
+
+FILE_NAME = re.compile(r"^# ([\w/]+\.py)$")
+READING = ("jobs", "audit", "db status")
+BIN = Path(sys.executable).parent
+
+# What may differ: first what has a name of its own in every run, then what is only a measure.
+NAMED = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=pid=)\d+"
+MEASURED = (
+    (re.compile(r"\d{4}-\d\d-\d\d "), r"\d{4}-\d\d-\d\d "),
+    (re.compile(r"\d\d:\d\d:\d\d\.\d{3}"), r"\d\d:\d\d:\d\d\.\d{3}"),
+    (re.compile(r"(?<=after )\d+\.\d+(?= s)"), r"\d+\.\d+"),
+    (re.compile(r"(?<=retry in )\d+(?:\.\d+)?(?= s)"), r"\d+(?:\.\d+)?"),
+    (re.compile(r"(?<=worker )\d+|(?<=worker=)\d+"), r"\d+"),
+    (re.compile("…"), r".*"),
+)
+
+
+class Untrue(AssertionError):
+    """The document says something that is not so."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a document, where it stands, and what it has to show; None if nothing is shown."""
+
+    line: int
+    command: str
+    shown: tuple[str, ...] | None
+
+
+def steps(block: Fence) -> list[Step]:
+    """The commands of a console or sh block."""
+    if block.language == "sh":
+        return [
+            Step(block.line + at, line.strip(), None)
+            for at, line in enumerate(block.lines)
+            if line.strip() and not line.startswith("#")
+        ]
+    found: list[Step] = []
+    for at, line in enumerate(block.lines):
+        if line.startswith("$ "):
+            found.append(Step(block.line + at, line[2:].strip(), None))
+        elif not found:
+            raise Untrue(f"line {block.line + at} shows output before any command")
+        else:
+            last = found[-1]
+            found[-1] = Step(last.line, last.command, (*(last.shown or ()), line))
+    return found
+
+
+def shown_pattern(
+    shown: Sequence[str], names: Mapping[str, str]
+) -> tuple[re.Pattern[str], list[str]]:
+    """What the terminal has to show, as a pattern, and the names that a match binds, in order."""
+    unbound: list[str] = []
+
+    def piece(text: str, measures: Sequence[tuple[re.Pattern[str], str]]) -> str:
+        if not measures:
+            return re.escape(text)
+        (found, replacement), *others = measures
+        return replacement.join(piece(part, others) for part in found.split(text))
+
+    def name(text: str) -> str:
+        if text in names:
+            return re.escape(names[text])
+        if text in unbound:
+            return f"(?P=n{unbound.index(text)})"
+        unbound.append(text)
+        return f"(?P<n{len(unbound) - 1}>{NAMED})"
+
+    def line_pattern(line: str) -> str:
+        parts = re.split(f"({NAMED})", line)
+        return "".join(
+            name(part) if at % 2 else piece(part, MEASURED) for at, part in enumerate(parts)
+        )
+
+    lines = [r"(?:.*\n)*?" if line.strip() == "…" else line_pattern(line) + r"\n" for line in shown]
+    return re.compile("".join(lines)), unbound
+
+
+@dataclass
+class Walk:
+    """One reading of one document, in a folder of its own."""
+
+    folder: Path
+    targets: frozenset[str]
+    deadline_s: float = 30.0  # for one command to end
+    patience_s: float = 30.0  # for what is shown to come true
+    names: dict[str, str] = field(default_factory=dict)
+    worker: subprocess.Popen[bytes] | None = None
+    typed: list[str] = field(default_factory=list)
+
+    def through(self, text: str) -> None:
+        """Walk through all blocks in order; the worker, if there is one, ends with the walk."""
+        try:
+            for block in fences(text):
+                if block.language == "python":
+                    self._python(block)
+                elif block.language in {"console", "sh"}:
+                    for step in steps(block):
+                        self._type(step)
+        finally:
+            self._end_worker(gently=False)
+
+    def _python(self, block: Fence) -> None:
+        named = FILE_NAME.match(block.lines[0])
+        path = self.folder / (named[1] if named else "block.py")
+        path.write_text("\n".join(block.lines) + "\n", encoding="utf-8")
+        command = ["-c", f"import {path.stem}"] if named else [path.name]
+        self._run(f"line {block.line}: the python block", [str(BIN / "python"), *command])
+
+    def _type(self, step: Step) -> None:
+        words = shlex.split(step.command)
+        where = f"line {step.line}: {step.command}"
+        self.typed.append(step.command)
+        match words:
+            case ["perdure", *arguments] if arguments and arguments[-1] == "&":
+                self._start(where, arguments[:-1], step.shown)
+            case ["perdure", *arguments]:
+                command = [str(BIN / "perdure"), *self._renamed(arguments)]
+                again = " ".join(arguments).startswith(READING) and step.shown is not None
+                self._compare(where, step.shown, lambda: self._run(where, command), again=again)
+            case ["python", *arguments]:
+                command = [str(BIN / "python"), *arguments]
+                self._compare(where, step.shown, lambda: self._run(where, command))
+            case ["kill", "%1"]:
+                self._end_worker(gently=True)
+            case ["kill", "-9", pid] if pid in self.names:
+                os.kill(int(self.names[pid]), signal.SIGKILL)
+            case ["touch", name] if "/" not in name:
+                (self.folder / name).touch()
+            case ["make", *targets] if targets and self.targets.issuperset(targets):
+                pass
+            case [".", ".venv/bin/activate"]:  # what `make setup` makes, and what BIN stands for
+                pass
+            case _:
+                raise Untrue(f"{where}: nobody knows how to check this")
+
+    def _renamed(self, arguments: Sequence[str]) -> list[str]:
+        return [self.names.get(one, one) for one in arguments]
+
+    def _run(self, where: str, command: Sequence[str]) -> str:
+        try:
+            done = subprocess.run(
+                command, cwd=self.folder, env=self._environment(), timeout=self.deadline_s,
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise Untrue(f"{where}\ndid not end within {self.deadline_s:g} s") from None
+        if done.returncode != 0:
+            raise Untrue(f"{where}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _compare(
+        self,
+        where: str,
+        shown: Sequence[str] | None,
+        look: Callable[[], str],
+        *,
+        again: bool = False,
+        from_start: bool = True,
+    ) -> None:
+        seen = look()
+        if shown is None:
+            return
+        pattern, unbound = shown_pattern(shown, self.names)
+        matches = pattern.fullmatch if from_start else pattern.search
+        give_up_at = time.monotonic() + self.patience_s
+        while (match := matches(seen)) is None:
+            if not again or time.monotonic() > give_up_at:
+                wanted = "\n".join(shown)
+                raise Untrue(f"{where}\nshould show\n{wanted}\n\nbut shows\n{seen}")
+            time.sleep(0.1)  # between two looks, each of which is a condition of its own
+            seen = look()
+        self.names.update({name: match[f"n{at}"] for at, name in enumerate(unbound)})
+
+    # -- the worker ------------------------------------------------------------------------
+
+    def _start(self, where: str, arguments: Sequence[str], shown: Sequence[str] | None) -> None:
+        if self.worker is not None:
+            raise Untrue(f"{where}: the worker before it was not stopped")
+        log = self.folder / "worker.log"
+        with log.open("wb") as output:
+            self.worker = subprocess.Popen(
+                [str(BIN / "perdure"), *arguments], cwd=self.folder, env=self._environment(),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            )  # fmt: skip
+        self._compare(where, shown, lambda: log.read_text("utf-8"), again=True, from_start=False)
+
+    def _end_worker(self, *, gently: bool) -> None:
+        worker, self.worker = self.worker, None
+        if worker is None:
+            if gently:
+                raise Untrue("kill %1: there is no worker in the background")
+            return
+        worker.send_signal(signal.SIGTERM)
+        try:
+            status = worker.wait(self.deadline_s)
+        except subprocess.TimeoutExpired:
+            worker.kill()  # its children see their pipe close
+            status = worker.wait(self.deadline_s)
+        if gently and status != 0:
+            raise Untrue(f"the worker ended with {status} after SIGTERM")
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: text for name, text in os.environ.items() if "PERDURE" not in name}
+        kept["PATH"] = f"{BIN}{os.pathsep}{kept.get('PATH', '')}"
+        return {**kept, "PERDURE_LOG_FORMAT": "text"}  # as on a terminal
+
+
+def make_targets(makefile: str) -> Iterator[str]:
+    """The names that `make` may be followed by."""
+    for line in makefile.splitlines():
+        if found := re.match(r"^([a-z][\w-]*):(?!=)", line):
+            yield found[1]

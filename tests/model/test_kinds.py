@@ -1,0 +1,44 @@
+"""The failure kinds: one row of facts each, and sentences that may be shown to anybody."""
+
+import pytest
+
+from perdure.model.kinds import KINDS, Blame, FailureClass, Kind, PauseScope
+
+
+def test_every_kind_has_facts():
+    assert set(KINDS) == set(Kind)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_kind_has_one_plain_public_sentence(kind):
+    sentence = KINDS[kind].sentence
+    assert sentence.endswith(".")
+    assert sentence[0].isupper()
+    assert sentence.isprintable()
+    assert len(sentence) <= 100
+
+
+def test_no_two_kinds_say_the_same():
+    assert len({facts.sentence for facts in KINDS.values()}) == len(KINDS)
+
+
+def test_only_the_upstream_and_the_unknown_count_for_a_gate():
+    counting = {kind for kind, facts in KINDS.items() if facts.counts_for_gate}
+    assert {KINDS[kind].blame for kind in counting - {Kind.UNKNOWN}} == {Blame.UPSTREAM}
+
+
+def test_a_limit_is_never_somebodys_failure():
+    limits = [f for f in KINDS.values() if f.failure_class is FailureClass.RATE_LIMITED]
+    assert len(limits) == 2
+    assert {facts.blame for facts in limits} == {Blame.NOBODY}
+    assert not any(facts.counts_for_gate for facts in limits)
+
+
+def test_what_the_caller_has_to_mend_is_final():
+    mended = [facts for facts in KINDS.values() if facts.blame is Blame.CALLER]
+    assert {facts.failure_class for facts in mended} == {FailureClass.FINAL}
+
+
+def test_what_holds_a_credential_is_about_a_credential():
+    scoped = {kind for kind, facts in KINDS.items() if facts.scope is PauseScope.CREDENTIAL}
+    assert scoped == {Kind.QUOTA_WINDOW, Kind.BILLING, Kind.AUTH}

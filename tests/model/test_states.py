@@ -1,0 +1,122 @@
+"""The transition table: complete, closed, and the same as what the schema allows."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from perdure.model.states import (
+    TERMINAL,
+    TRANSITIONS,
+    AttemptStatus,
+    FailedReason,
+    Move,
+    State,
+    target,
+)
+from perdure.model.workers import Role
+
+MIGRATIONS = [
+    entry.read_text(encoding="utf-8")
+    for entry in (files("perdure.stores.sqlite") / "migrations").iterdir()
+    if entry.name.endswith(".sql")
+]
+
+
+def checked(column: str, schema: str) -> list[set[str]]:
+    """The values that the CHECK of a column allows, for each column of that name that has one."""
+    pattern = rf"^ *{column} +TEXT[^,]*?CHECK \({column} IN\s*\(([^)]*)\)\)"
+    return [set(re.findall(r"'([^']*)'", one)) for one in re.findall(pattern, schema, re.MULTILINE)]
+
+
+def reachable(arrows: tuple[tuple[State | None, Move, State], ...]) -> set[State | None]:
+    found: set[State | None] = {None}
+    while more := {to for source, _, to in arrows if source in found} - found:
+        found |= more
+    return found
+
+
+def leaving_terminal(arrows: tuple[tuple[State | None, Move, State], ...]) -> set[Move]:
+    return {move for source, move, _ in arrows if source in TERMINAL}
+
+
+def test_every_state_can_be_reached():
+    assert reachable(TRANSITIONS) - {None} == set(State)
+
+
+def test_a_table_without_the_claim_would_be_caught():
+    broken = tuple(arrow for arrow in TRANSITIONS if arrow[1] is not Move.CLAIM)
+    assert State.SUCCEEDED not in reachable(broken)
+
+
+def test_every_move_is_used():
+    assert {move for _, move, _ in TRANSITIONS} == set(Move)
+
+
+def test_a_move_from_a_state_leads_to_one_place():
+    pairs = [(source, move) for source, move, _ in TRANSITIONS]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_terminal_states_are_left_only_by_a_redrive():
+    assert leaving_terminal(TRANSITIONS) == {Move.REDRIVE}
+    assert {source for source, move, _ in TRANSITIONS if move is Move.REDRIVE} == {State.FAILED}
+
+
+def test_a_way_back_from_success_would_be_caught():
+    assert leaving_terminal((*TRANSITIONS, (State.SUCCEEDED, Move.RETRY, State.QUEUED))) != {
+        Move.REDRIVE
+    }
+
+
+def test_every_live_state_can_still_end():
+    for state in set(State) - TERMINAL:
+        assert target(state, Move.CANCEL) is State.CANCELLED
+        assert target(state, Move.FAIL) is State.FAILED
+
+
+def test_processing_is_entered_only_by_a_claim():
+    assert {
+        move
+        for source, move, to in TRANSITIONS
+        if to is State.PROCESSING and source is not State.PROCESSING
+    } == {Move.CLAIM}
+
+
+@pytest.mark.parametrize(("source", "move", "to"), TRANSITIONS)
+def test_target_reads_the_table(source, move, to):
+    assert target(source, move) is to
+
+
+@pytest.mark.parametrize("state", [None, *State])
+def test_target_knows_no_arrow_that_is_not_in_the_table(state):
+    known = {move for source, move, _ in TRANSITIONS if source is state}
+    assert {move for move in Move if target(state, move) is not None} == known
+
+
+@pytest.mark.parametrize(
+    ("column", "members"),
+    [
+        ("state", set(State)),
+        ("failed_reason", set(FailedReason)),
+        ("status", set(AttemptStatus)),
+        ("role", set(Role)),
+    ],
+)
+def test_the_schema_allows_exactly_the_members(column, members):
+    found = [values for schema in MIGRATIONS for values in checked(column, schema)]
+    assert found == [{member.value for member in members}]
+
+
+def test_a_schema_that_forgets_a_state_would_be_caught():
+    schema = "    state TEXT NOT NULL\n        CHECK (state IN ('queued', 'failed')),"
+    assert checked("state", schema) == [{"queued", "failed"}]
+
+
+def test_the_schema_calls_the_same_states_finished_as_the_table():
+    (finished,) = {
+        frozenset(re.findall(r"'([^']*)'", one))
+        for schema in MIGRATIONS
+        for one in re.findall(r"\(finished_at IS NOT NULL\) = \(state IN \(([^)]*)\)", schema)
+    }
+    assert finished == {state.value for state in TERMINAL}

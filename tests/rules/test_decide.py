@@ -1,0 +1,531 @@
+"""What to do about a verdict: the table, the exact limits, the words, and that it is total."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, strategies as st
+
+from perdure.model.decisions import Cancel, Counted, Fail, Release, Retry, Succeed
+from perdure.model.jobs import ZERO, Counters
+from perdure.model.kinds import Kind
+from perdure.model.limits import DELAY_S_MAX
+from perdure.model.states import FailedReason
+from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success
+from perdure.rules.backoff import Backoff, Jitter
+from perdure.rules.decide import FLOWING, GateView, Standing, decide
+from perdure.rules.policy import Action, Policy, Rule
+from perdure.rules.presets import STANDARD
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+MIDDLE = 0.5  # the chance at which proportional jitter adds nothing
+
+PLAIN = Policy(
+    "plain", version=2, attempts_max=3, waits_max=2, wait_s_max=100.0, crashes_max=3,
+    snoozes_max=2, hint_s_max=60.0,
+    backoff=Backoff("exponential", base_s=1.0, factor=2.0, cap_s=30.0),
+    jitter=Jitter("proportional", ratio=0.5),
+    rules={
+        Kind.NETWORK: Rule("retry"),
+        Kind.RATE_LIMITED: Rule("wait"),
+        Kind.UNKNOWN: Rule("retry", attempts_max=2),
+        Kind.TIMEOUT: Rule(
+            "retry", attempts_max=9, backoff=Backoff("fixed", base_s=7.0), jitter=Jitter("none")
+        ),
+        Kind.OVERLOADED: Rule("wait", hint="exact"),
+    },
+)  # fmt: skip
+
+NETWORK = Failure(Kind.NETWORK, "python class", "reset")
+LIMITED = Failure(Kind.RATE_LIMITED, "http status", "HTTP 429")
+BAD = Failure(Kind.INPUT_INVALID, "stated by the stage", "no pages")
+LOST = Failure(Kind.WORKER_LOST, "worker lost", "the worker was killed by SIGKILL")
+
+
+def decided(
+    verdict,
+    *,
+    policy=PLAIN,
+    past=ZERO,
+    deadline_s=None,
+    gate=FLOWING,
+    now=NOW,
+    chance=MIDDLE,
+    **counters,
+):
+    deadline_at = None if deadline_s is None else NOW + timedelta(seconds=deadline_s)
+    standing = Standing(Counters(**counters), past, deadline_at)
+    return decide(standing, verdict, policy, gate, now, chance)
+
+
+def hinted(failure, hint_s):
+    return Failure(failure.kind, failure.rule, failure.detail, hint_s)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Counters before the event, the verdict, and what comes of it."""
+
+    verdict: object
+    counters: dict
+    expected: tuple
+    text: str
+
+
+F, W, C, S = Counted.FAILURES, Counted.WAITS, Counted.CRASHES, Counted.SNOOZES
+CASES = {
+    "first failure": Case(
+        NETWORK, {}, (1.0, F),
+        "retry in 1 s: network (the connection failed before an answer came); attempt 1 of 3 failed",
+    ),
+    "second failure": Case(
+        NETWORK, {"failures": 1}, (2.0, F),
+        "retry in 2 s: network (the connection failed before an answer came); attempt 2 of 3 failed",
+    ),
+    "failure at the limit": Case(
+        NETWORK, {"failures": 2}, (FailedReason.EXHAUSTED, F),
+        "fail: network (the connection failed before an answer came); attempt 3 of 3 was the last",
+    ),
+    "failure beyond the limit": Case(
+        NETWORK, {"failures": 7}, (FailedReason.EXHAUSTED, F),
+        "fail: network (the connection failed before an answer came); attempt 8 failed, and 3 are allowed when it fails like this",
+    ),
+    "other counters do not count": Case(
+        NETWORK, {"waits": 9, "crashes": 2, "snoozes": 9, "releases": 9, "starts": 30}, (1.0, F),
+        "retry in 1 s: network (the connection failed before an answer came); attempt 1 of 3 failed",
+    ),
+    "not retried": Case(
+        BAD, {}, (FailedReason.FATAL, F),
+        "fail: input_invalid (the item itself is broken or of the wrong form); "
+        "this kind is not retried",
+    ),
+    "a kind's own limit": Case(
+        Failure(Kind.UNKNOWN, "nobody knew"), {"failures": 1}, (FailedReason.EXHAUSTED, F),
+        "fail: unknown (the failure is of a kind that nobody has named yet); "
+        "attempt 2 of 2 was the last",
+    ),
+    "a kind's own curve and limit": Case(
+        Failure(Kind.TIMEOUT, "stage timeout"), {"failures": 5}, (7.0, F),
+        "retry in 7 s: timeout (no answer came within the time allowed); attempt 6 of 9 failed",
+    ),
+    "first wait": Case(
+        LIMITED, {}, (1.0, W),
+        "retry in 1 s: rate_limited (the upstream asked us to slow down); "
+        "attempt not counted, wait 1 of 2",
+    ),
+    "a wait after failures": Case(
+        LIMITED, {"failures": 2}, (1.0, W),
+        "retry in 1 s: rate_limited (the upstream asked us to slow down); "
+        "attempt not counted, wait 1 of 2",
+    ),
+    "a hint above the backoff": Case(
+        hinted(LIMITED, 17.25), {"waits": 1}, (17.25, W),
+        "retry in 17.2 s: rate_limited (the upstream asked us to slow down), the server asked for "
+        "17.2 s; attempt not counted, wait 2 of 2",
+    ),
+    "a hint below the backoff": Case(
+        hinted(NETWORK, 0.5), {"failures": 1}, (2.0, F),
+        "retry in 2 s: network (the connection failed before an answer came), the server asked for 0.5 s; "
+        "attempt 2 of 3 failed",
+    ),
+    "an exact hint below the backoff": Case(
+        hinted(Failure(Kind.OVERLOADED, "http status"), 0.5), {"waits": 1}, (0.5, W),
+        "retry in 0.5 s: overloaded (the upstream is overloaded for everybody), the server asked "
+        "for 0.5 s; attempt not counted, wait 2 of 2",
+    ),
+    "one wait too many": Case(
+        LIMITED, {"waits": 2, "waited_s": 31.5}, (FailedReason.EXHAUSTED, W),
+        "fail: rate_limited (the upstream asked us to slow down); waited 2 times and 31.5 s in all, "
+        "the policy allows 2 times and 100 s",
+    ),
+    "waited too long in all": Case(
+        hinted(LIMITED, 60.0), {"waits": 1, "waited_s": 40.5}, (FailedReason.EXHAUSTED, W),
+        "fail: rate_limited (the upstream asked us to slow down); waited 1 times and 40.5 s in all, "
+        "the policy allows 2 times and 100 s",
+    ),
+    "a hint over its cap": Case(
+        hinted(LIMITED, 60.5), {}, (FailedReason.EXHAUSTED, F),
+        "fail: rate_limited (the upstream asked us to slow down); the server asked for 60.5 s, "
+        "more than the 60 s that the policy allows",
+    ),
+    "first crash": Case(
+        LOST, {}, (0.0, C),
+        "retry at once: the worker was killed by SIGKILL, crash 1 of 3; it will run beside other suspects",
+    ),
+    "second crash": Case(
+        LOST, {"crashes": 1}, (0.0, C),
+        "retry at once: the worker was killed by SIGKILL, crash 2 of 3; "
+        "it will run alone in a process of its own",
+    ),
+    "crash at the limit": Case(
+        LOST, {"crashes": 2}, (FailedReason.CRASHED, C),
+        "fail: the worker was killed by SIGKILL, crash 3 of 3 was the last",
+    ),
+    "failures do not make a crash worse": Case(
+        LOST, {"failures": 2}, (0.0, C),
+        "retry at once: the worker was killed by SIGKILL, crash 1 of 3; it will run beside other suspects",
+    ),
+    "a snooze": Case(
+        Pause(12.0, "the batch runs"), {}, (12.0, S),
+        "again in 12 s: the stage asked for it (the batch runs)",
+    ),
+    "the last snooze": Case(
+        Pause(0.0), {"snoozes": 1}, (0.0, S), "again in 0 s: the stage asked for it",
+    ),
+    "one snooze too many": Case(
+        Pause(1.0), {"snoozes": 2}, (FailedReason.EXHAUSTED, S),
+        "fail: the stage snoozed more than 2 times",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_standing_and_a_verdict_give_this_decision(name):
+    case = CASES[name]
+    decision = decided(case.verdict, **case.counters)
+    if isinstance(decision, Retry):
+        assert (decision.delay_s, decision.counted) == case.expected
+    else:
+        assert isinstance(decision, Fail)
+        assert (decision.reason, decision.counted) == case.expected
+    assert decision.why.text == case.text
+    assert decision.why.policy == "plain/2"
+
+
+def test_success_keeps_value_and_label():
+    decision = decided(Success('{"a":1}', "passed"), failures=2)
+    assert isinstance(decision, Succeed)
+    assert (decision.value_json, decision.label) == ('{"a":1}', "passed")
+    assert decision.why.text == "done"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind", "text"),
+    [
+        (Stop("obsolete"), Cancel, "cancelled (obsolete)"),
+        (Stop(), Cancel, "cancelled"),
+        (
+            Handback("shutdown"),
+            Release,
+            "given back unfinished (shutdown); nothing counted",
+        ),
+        (Handback(), Release, "given back unfinished; nothing counted"),
+    ],
+)
+def test_cancel_and_release_say_why(verdict, kind, text):
+    decision = decided(verdict, failures=99, crashes=99, deadline_s=-1)
+    assert isinstance(decision, kind)
+    assert decision.why.text == text
+
+
+# -- limits ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 8])
+def test_the_attempts_of_a_job_are_exactly_the_limit(limit):
+    policy = Policy("p", attempts_max=limit, otherwise=Rule("retry"))
+    counters, tries = ZERO, 0
+    while True:
+        tries += 1
+        decision = decide(Standing(counters), NETWORK, policy, FLOWING, NOW, MIDDLE)
+        counters = counters.raised(decision.counted)
+        if isinstance(decision, Fail):
+            break
+    assert tries == limit
+    assert counters.failures == limit
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_the_crashes_of_a_job_are_exactly_the_limit(limit):
+    policy = Policy("p", crashes_max=limit)
+    ends = [isinstance(decided(LOST, policy=policy, crashes=n), Fail) for n in range(limit + 1)]
+    assert ends == [False] * (limit - 1) + [True, True]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5])
+def test_a_job_waits_as_often_as_the_limit_and_not_once_more(limit):
+    policy = Policy("p", waits_max=limit, otherwise=Rule("wait"))
+    ends = [isinstance(decided(LIMITED, policy=policy, waits=n), Fail) for n in range(limit + 2)]
+    assert ends == [False] * limit + [True, True]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5])
+def test_a_job_snoozes_as_often_as_the_limit_and_not_once_more(limit):
+    policy = Policy("p", snoozes_max=limit)
+    ends = [isinstance(decided(Pause(1), policy=policy, snoozes=n), Fail) for n in range(limit + 2)]
+    assert ends == [False] * limit + [True, True]
+
+
+def test_the_total_wait_may_reach_its_bound_but_not_pass_it():
+    assert isinstance(decided(hinted(LIMITED, 60.0), waited_s=40.0), Retry)
+    assert isinstance(decided(hinted(LIMITED, 60.0), waited_s=40.001), Fail)
+
+
+def test_a_crash_that_is_a_failure_too_ends_the_job_at_either_limit():
+    policy = Policy("reports", attempts_max=4, crashes_max=3, crash_is_failure=True)
+    fine = decided(LOST, policy=policy, failures=2)
+    last = decided(LOST, policy=policy, failures=3)
+    poison = decided(LOST, policy=policy, crashes=2, failures=2)
+    assert isinstance(fine, Retry)
+    assert (last.reason, last.counted) == (FailedReason.EXHAUSTED, Counted.CRASHES)
+    assert last.why.text == (
+        "fail: the worker was killed by SIGKILL; a crash is a failure here, and attempt 4 of 4 was the last"
+    )
+    assert poison.reason is FailedReason.CRASHED
+
+
+SUMS = [
+    (NETWORK, {"failures": 1}, {"failures": 1}),
+    (LIMITED, {"waits": 1}, {"waits": 1}),
+    (hinted(LIMITED, 60.0), {"waited_s": 20.0}, {"waited_s": 21.0}),
+    (LOST, {"crashes": 1}, {"crashes": 1}),
+]
+
+
+@pytest.mark.parametrize(("verdict", "now", "past"), SUMS)
+def test_the_scope_says_whose_counters_the_limits_look_at(verdict, now, past):
+    by_stage = PLAIN
+    by_job = Policy(
+        "j", attempts_max=3, waits_max=2, wait_s_max=100.0, crashes_max=3, hint_s_max=60.0,
+        scope="job", rules=PLAIN.rules,
+    )  # fmt: skip
+    earlier = Counters(**past)
+    assert isinstance(decided(verdict, policy=by_stage, past=earlier, **now), Retry)
+    assert isinstance(decided(verdict, policy=by_job, past=earlier, **now), Fail)
+
+
+def test_a_snooze_is_counted_by_stage_in_either_scope():
+    policy = Policy("j", snoozes_max=2, scope="job")
+    assert isinstance(decided(Pause(1), policy=policy, past=Counters(snoozes=9)), Retry)
+
+
+# -- hints -------------------------------------------------------------------------------
+
+
+def with_hints(mode, jitter=None):
+    return Policy(
+        "h", hint=mode, hint_s_max=60.0, backoff=Backoff("fixed", base_s=10.0),
+        jitter=jitter or Jitter("proportional", ratio=1.0), otherwise=Rule("retry"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mode", "hint_s", "chance", "delay_s"),
+    [
+        ("floor", 30.0, 0.0, 30.0),
+        ("floor", 30.0, 0.99, 30.0),
+        ("floor", 5.0, 0.0, 5.0),
+        ("floor", 5.0, 0.5, 10.0),
+        ("floor", 0.0, 0.5, 10.0),
+        ("exact", 30.0, 0.0, 30.0),
+        ("exact", 5.0, 0.99, 5.0),
+        ("exact", 0.0, 0.5, 0.0),
+        ("ignore", 30.0, 0.5, 10.0),
+        ("ignore", 5.0, 0.0, 0.0),
+        ("floor", 60.0, 0.5, 60.0),
+    ],
+)
+def test_the_mode_says_what_a_hint_does(mode, hint_s, chance, delay_s):
+    decision = decided(hinted(NETWORK, hint_s), policy=with_hints(mode), chance=chance)
+    assert decision.delay_s == delay_s
+    assert decision.why.hint_s == hint_s
+
+
+def test_without_a_hint_every_mode_backs_off():
+    for mode in ("floor", "exact", "ignore"):
+        assert decided(NETWORK, policy=with_hints(mode)).delay_s == 10.0
+
+
+@pytest.mark.parametrize("mode", ["floor", "exact"])
+def test_a_hint_over_the_cap_ends_the_job_as_exhausted(mode):
+    decision = decided(hinted(NETWORK, 60.001), policy=with_hints(mode))
+    assert (decision.reason, decision.kind) == (FailedReason.EXHAUSTED, Kind.NETWORK)
+    assert decision.why.hint_s == 60.001
+
+
+def test_a_hint_that_is_ignored_cannot_end_the_job():
+    assert decided(hinted(NETWORK, 1e9), policy=with_hints("ignore")).delay_s == 10.0
+
+
+def test_a_hint_does_not_save_what_is_not_retried():
+    assert decided(hinted(BAD, 5.0)).reason is FailedReason.FATAL
+
+
+def test_the_decision_shows_how_its_delay_came_about():
+    why = decided(hinted(NETWORK, 0.25), failures=1, chance=0.75).why
+    assert (why.base_s, why.jitter_s, why.hint_s, why.rule) == (2.0, 0.5, 0.25, "python class")
+
+
+def test_a_fatal_decision_shows_the_gate():
+    assert decided(BAD, gate=GateView("held")).why.gate == "held"
+
+
+# -- deadlines ---------------------------------------------------------------------------
+
+
+def test_a_retry_that_would_start_exactly_at_the_deadline_is_made():
+    assert isinstance(decided(NETWORK, deadline_s=1.0), Retry)
+
+
+@pytest.mark.parametrize("verdict", [NETWORK, LIMITED, Pause(1.0)])
+def test_a_retry_that_would_start_after_the_deadline_expires_the_job(verdict):
+    decision = decided(verdict, deadline_s=0.999)
+    assert isinstance(decision, Fail)
+    assert decision.reason is FailedReason.EXPIRED
+    assert decision.why.text.startswith(
+        "fail: the deadline would pass before the next try; otherwise: "
+    )
+
+
+def test_what_expires_keeps_its_kind_and_counter():
+    decision = decided(LIMITED, deadline_s=0)
+    assert (decision.kind, decision.counted) == (Kind.RATE_LIMITED, Counted.WAITS)
+    assert decided(Pause(5), deadline_s=0).kind is Kind.TIMEOUT
+
+
+def test_a_crash_past_the_deadline_expires_the_job():
+    assert decided(LOST, deadline_s=-1).reason is FailedReason.EXPIRED
+    assert isinstance(decided(LOST, deadline_s=0), Retry)
+
+
+def test_what_fails_anyway_does_not_expire():
+    assert decided(BAD, deadline_s=-1).reason is FailedReason.FATAL
+    assert decided(NETWORK, deadline_s=-1, failures=2).reason is FailedReason.EXHAUSTED
+
+
+def test_a_success_after_the_deadline_is_a_success():
+    assert isinstance(decided(Success("1"), deadline_s=-1), Succeed)
+
+
+# -- everything --------------------------------------------------------------------------
+
+lengths = st.floats(0.0, DELAY_S_MAX)
+counts = st.integers(0, 2**40)
+counters = st.builds(
+    Counters, starts=counts, failures=counts, waits=counts, crashes=counts, snoozes=counts,
+    probes=counts, releases=counts, waited_s=st.floats(0, 1e12),
+)  # fmt: skip
+backoffs = st.builds(
+    Backoff, st.sampled_from(["exponential", "linear", "fixed"]), base_s=lengths,
+    factor=st.floats(1.0, 100.0), cap_s=st.none() | lengths,
+)  # fmt: skip
+jitters = st.builds(
+    Jitter, st.sampled_from(["none", "proportional", "additive", "full"]),
+    ratio=st.floats(0, 1), add_s_max=lengths,
+)  # fmt: skip
+modes = st.sampled_from(["floor", "exact", "ignore"])
+rules = st.builds(
+    Rule, st.sampled_from(Action), attempts_max=st.none() | st.integers(1, 100),
+    backoff=st.none() | backoffs, jitter=st.none() | jitters, hint=st.none() | modes,
+)  # fmt: skip
+limits = st.integers(1, 1_000_000)
+policies = st.builds(
+    Policy, name=st.just("any"), attempts_max=limits, waits_max=limits,
+    wait_s_max=lengths, crashes_max=limits, snoozes_max=limits, backoff=backoffs, jitter=jitters,
+    hint=modes, hint_s_max=lengths, rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=5),
+    otherwise=rules, scope=st.sampled_from(["stage", "job"]), crash_is_failure=st.booleans(),
+)  # fmt: skip
+standings = st.builds(
+    Standing, counters, counters,
+    st.none() | st.floats(-1e6, 1e9).map(lambda s: NOW + timedelta(seconds=s)),
+)  # fmt: skip
+failures = st.builds(
+    Failure, st.sampled_from(Kind), st.just("a rule"), st.text(max_size=20),
+    st.none() | st.floats(0, 1e12),
+)  # fmt: skip
+verdicts = st.one_of(
+    failures,
+    st.builds(Success, st.just("1")),
+    st.builds(Pause, st.floats(), st.text(max_size=20)),
+    st.builds(Stop, st.text(max_size=20)),
+    st.builds(Handback, st.text(max_size=20)),
+)
+chances = st.floats(0.0, 1.0, exclude_max=True)
+
+
+@given(standings, verdicts, policies, st.sampled_from(["flowing", "held"]), chances)
+def test_every_verdict_of_every_job_under_every_policy_has_a_decision(
+    standing, verdict, policy, gate, chance
+):
+    decision = decide(standing, verdict, policy, GateView(gate), NOW, chance)
+    assert isinstance(decision, Succeed | Retry | Fail | Cancel | Release)
+    assert decision.why.text
+    assert decision.why.policy == "any/1"
+    if isinstance(decision, Retry):
+        assert 0.0 <= decision.delay_s <= 2 * DELAY_S_MAX
+        at = NOW + timedelta(seconds=decision.delay_s)
+        assert standing.deadline_at is None or at <= standing.deadline_at
+
+
+def asked(mode: str, action: str, backoff: Backoff, jitter: Jitter, hint_s: float, chance: float):
+    """The delay under a policy that allows everything."""
+    policy = Policy(
+        "h", hint=mode, hint_s_max=DELAY_S_MAX, attempts_max=9, wait_s_max=10 * DELAY_S_MAX,
+        backoff=backoff, jitter=jitter, otherwise=Rule(action),
+    )  # fmt: skip
+    return decided(hinted(NETWORK, hint_s), policy=policy, chance=chance).delay_s
+
+
+actions = st.sampled_from(["retry", "wait"])
+
+
+@given(actions, backoffs, jitters, lengths, chances)
+def test_a_retry_is_never_earlier_than_its_hint_nor_than_its_backoff(
+    action, backoff, jitter, hint_s, chance
+):
+    delay_s = asked("floor", action, backoff, jitter, hint_s, chance)
+    assert delay_s >= hint_s
+    assert delay_s >= asked("ignore", action, backoff, jitter, hint_s, chance)
+
+
+@given(actions, backoffs, jitters, lengths, chances)
+def test_an_exact_hint_is_the_delay(action, backoff, jitter, hint_s, chance):
+    assert asked("exact", action, backoff, jitter, hint_s, chance) == hint_s
+
+
+def ends_late(decision, counters: Counters, policy: Policy, rule: Rule) -> bool:
+    """Whether a retry breaks one of the limits."""
+    after = counters.raised(decision.counted, waited_s=decision.delay_s)
+    return (
+        after.failures >= (rule.attempts_max or policy.attempts_max)
+        if decision.counted is Counted.FAILURES
+        else after.waits > policy.waits_max or after.waited_s > policy.wait_s_max * (1 + 1e-9)
+        if decision.counted is Counted.WAITS
+        else after.crashes >= policy.crashes_max
+    )
+
+
+small = st.integers(0, 6)
+
+
+@given(
+    st.builds(Counters, failures=small, waits=small, crashes=small, waited_s=st.floats(0, 500)),
+    failures, chances,
+)  # fmt: skip
+def test_no_retry_is_given_beyond_a_limit(counters, failure, chance):
+    decision = decide(Standing(counters), failure, PLAIN, FLOWING, NOW, chance)
+    assert isinstance(decision, Fail) or not ends_late(
+        decision, counters, PLAIN, PLAIN.rule(failure.kind)
+    )
+
+
+def test_one_retry_too_many_would_be_caught():
+    lenient = Policy("lenient", attempts_max=4, otherwise=Rule("retry"))
+    decision = decided(NETWORK, policy=lenient, failures=2)
+    assert isinstance(decision, Retry)
+    assert ends_late(decision, Counters(failures=2), PLAIN, PLAIN.rule(Kind.NETWORK))
+
+
+@given(standings, verdicts, policies, chances)
+def test_the_same_question_always_has_the_same_answer(standing, verdict, policy, chance):
+    once, again = (decide(standing, verdict, policy, FLOWING, NOW, chance) for _ in range(2))
+    assert repr(once) == repr(again)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_standard_preset_has_an_answer_for_each_kind(kind):
+    decision = decided(Failure(kind, "a rule", "the worker went silent"), policy=STANDARD)
+    if isinstance(decision, Retry):
+        assert decision.delay_s == (0.0 if kind is Kind.WORKER_LOST else 2.0)
+    else:
+        assert decision.reason is FailedReason.FATAL

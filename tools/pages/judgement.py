@@ -1,0 +1,141 @@
+"""Failure kinds and policy presets: what may go wrong, and what is done about it."""
+
+from collections.abc import Iterator
+
+from tools.pages.text import Missing, facts, number, prose, seconds, table, yes
+
+from perdure.model.kinds import KINDS, Kind
+from perdure.rules import presets
+from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
+from perdure.rules.policy import Action, Policy, Rule
+from perdure.rules.presets import PRESETS
+
+
+def kinds_page() -> list[str]:
+    lines = [
+        "# Failure kinds",
+        "",
+        "What went wrong and whose fault it is.",
+        "What is done about it is said by the stage's policy; see [presets](presets.md).",
+        "A stage names a kind itself with `StageError(kind, message)`.",
+        "",
+    ]
+    for kind in Kind:
+        known = KINDS[kind]
+        lines += [f"## {kind.value}", "", known.sentence, ""]
+        lines += facts(
+            {
+                "blame": known.blame.value,
+                "class": known.failure_class.value,
+                "counts for a gate": yes(known.counts_for_gate),
+                "a pause covers": f"the {known.scope.value}",
+            }
+        )
+    return lines
+
+
+def presets_page() -> list[str]:
+    lines = [
+        "# Policy presets",
+        "",
+        'Policies with a name, as in `@app.stage(policy="standard")`.',
+        "A policy of your own is a `perdure.Policy`; its fields are those of the tables.",
+        "",
+    ]
+    reasons = preset_reasons(presets.__doc__ or "", tuple(PRESETS))
+    for name, policy in PRESETS.items():
+        lines += [f"## {name}", "", *reasons[name]]
+        lines += table(("field", "value"), _numbers(policy))
+        lines += ["What it does about each kind:", ""]
+        lines += table(("kind", "action", "at most", "class"), _rules(policy))
+        lines += [f"The schedule it gives, jitter being {_spread(policy.jitter)}:", ""]
+        lines += table(("after failure", "base", "with jitter", "all so far"), _schedule(policy))
+    return lines
+
+
+def preset_reasons(essay: str, names: tuple[str, ...]) -> dict[str, list[str]]:
+    """The paragraphs of the essay that belong to each preset: from the one that names it on."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    current = ""
+    for paragraph in essay.split("\n\n"):
+        named = [name for name in names if f"``{name}``" in paragraph]
+        current = named[0] if named else current
+        if current:
+            begin = paragraph.index(f"``{current}``") if named else 0
+            found[current] += [prose(paragraph[begin:]), ""]
+    missing = [name for name, lines in found.items() if not lines]
+    if missing:
+        raise Missing(f"the docstring of rules/presets.py gives no reason for {', '.join(missing)}")
+    return found
+
+
+def _numbers(policy: Policy) -> list[tuple[str, str]]:
+    return [
+        ("version", str(policy.version)),
+        ("attempts_max", f"{policy.attempts_max}, the first included"),
+        ("waits_max", number(policy.waits_max)),
+        ("wait_s_max", f"{seconds(policy.wait_s_max)} in all"),
+        ("crashes_max", number(policy.crashes_max)),
+        ("snoozes_max", number(policy.snoozes_max)),
+        ("backoff", _curve(policy.backoff)),
+        ("jitter", _spread(policy.jitter)),
+        ("hint", f"{policy.hint.value}; the job fails if asked for over {_hint(policy)}"),
+        ("scope", f"limits count per {policy.scope.value}"),
+        ("crash_is_failure", yes(policy.crash_is_failure)),
+    ]
+
+
+def _hint(policy: Policy) -> str:
+    return seconds(policy.hint_s_max)
+
+
+def _curve(backoff: Backoff) -> str:
+    if backoff.curve is Curve.SCHEDULE:
+        return "schedule: " + ", ".join(seconds(step_s) for step_s in backoff.steps_s)
+    factor = f", factor {backoff.factor:g}" if backoff.curve is Curve.EXPONENTIAL else ""
+    cap = "no cap" if backoff.cap_s is None else f"at most {seconds(backoff.cap_s)} before jitter"
+    return f"{backoff.curve.value} from {seconds(backoff.base_s)}{factor}, {cap}"
+
+
+def _spread(jitter: Jitter) -> str:
+    match jitter.spread:
+        case Spread.PROPORTIONAL:
+            return f"proportional, ± {jitter.ratio:.0%}"
+        case Spread.ADDITIVE:
+            return f"additive, up to {seconds(jitter.add_s_max)} more"
+        case Spread.NONE | Spread.FULL:
+            return jitter.spread.value
+
+
+def _rules(policy: Policy) -> Iterator[tuple[str, str, str, str]]:
+    for kind in Kind:
+        rule = policy.rule(kind)
+        link = f"[{kind.value}](kinds.md#{kind.value})"
+        limit = _limit(policy, kind, rule)
+        yield link, rule.action.value, limit, KINDS[kind].failure_class.value
+
+
+def _limit(policy: Policy, kind: Kind, rule: Rule) -> str:
+    if kind is Kind.WORKER_LOST:  # decided by the crashes alone, whatever its rule says
+        return f"{policy.crashes_max} crashes"
+    match rule.action:
+        case Action.FAIL:
+            return "1 attempt"
+        case Action.WAIT:
+            return f"{policy.waits_max} waits"
+        case Action.RETRY:
+            return f"{rule.attempts_max or policy.attempts_max} attempts"
+
+
+def _schedule(policy: Policy) -> Iterator[tuple[str, ...]]:
+    low_s = high_s = 0.0
+    for failure in range(1, policy.attempts_max):
+        base_s = base_delay_s(policy.backoff, failure)
+        least_s, most_s = (jittered_s(policy.jitter, base_s, chance) for chance in (0.0, 1.0))
+        low_s, high_s = low_s + least_s, high_s + most_s
+        yield str(failure), seconds(base_s), _span(least_s, most_s), _span(low_s, high_s)
+    yield str(policy.attempts_max), "the job fails", "", ""
+
+
+def _span(low_s: float, high_s: float) -> str:
+    return seconds(low_s) if low_s == high_s else f"{number(low_s)} to {seconds(high_s)}"
