@@ -56,9 +56,9 @@ def configured(**given: Any) -> Config:
     return load(**given)
 
 
-def schema_of(url: str) -> Schema:
+def schema_of(url: str, *, create: bool = True) -> Schema:
     """The schema behind a URL."""
-    return opening.schema_of(url, SystemClock())
+    return opening.schema_of(url, SystemClock(), create=create)
 
 
 def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Opened:
@@ -369,7 +369,7 @@ def supervise(url: str, *, config: Config, spawn: Spawn, observers: Sequence[Obs
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake us
     while not supervisor.done:
         supervisor.once()
-        _rest(wake_read, min(0.25, config.lease_ttl_s / 6))
+        _rest(wake_read, min(0.25, config.lease_ttl_s / 20))  # so that beats are punctual
     store.close()
     return supervisor.exit_status or 0
 

@@ -96,8 +96,8 @@ class Store(Protocol):
         """Declare dead every worker whose lease has run out, if ``by`` is in a position to say so."""
         ...
 
-    def lost(self, *, limit: int) -> list[LostClaim]:
-        """Claims still held by dead workers."""
+    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+        """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
         ...
 
     def held(self, worker: int) -> dict[int, int]:

@@ -86,8 +86,13 @@ def test_every_class_says_what_it_means(one):
     assert (one.__doc__ or "").strip().endswith((".", ":", "report it."))
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_stage_can_name_each_kind_as_text(kind):
+def test_a_stage_cannot_say_that_its_worker_is_lost():
+    with pytest.raises(ConfigError, match="worker is lost"):
+        StageError("worker_lost", "goodbye")
+
+
+@pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.WORKER_LOST}))
+def test_a_stage_can_name_each_other_kind_as_text(kind):
     error = StageError(kind.value, "no total", wait_s=2.5)
     assert (error.kind, str(error), error.wait_s) == (kind, "no total", 2.5)
 

@@ -1,10 +1,12 @@
 """The writers' line: two processes take turns, and a stopped one costs a bounded wait."""
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
 import time
-from itertools import groupby
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,35 +15,19 @@ from perdure.model.errors import StoreBusy
 from perdure.stores.sqlite.turnstile import Turnstile
 from tests.stores.kit import Place, file_in
 
-TURNS = 60
+ROUNDS = 20
 
-# Takes turns and signs each in a common book; with "plain", by the lock alone, without the line.
-SIGNER = """
-import fcntl, os, sys, time
-from contextlib import contextmanager
+# Takes one turn for every line it reads, and signs it in a book.
+WAITER = """
+import sys
 from perdure.stores.sqlite.turnstile import Turnstile
 
-path, name, turns, how = sys.argv[1:]
-line = Turnstile(path, wait_s_max=60)
-
-@contextmanager
-def plain():
-    give_up_at = time.monotonic() + 60
-    line._take(line._main, give_up_at)
-    try:
-        yield
-    finally:
-        fcntl.flock(line._main, fcntl.LOCK_UN)
-
-turn = line.held if how == "fair" else plain
-print("ready", flush=True)
-sys.stdin.readline()
-with open(path + "-book", "a", buffering=1) as book:
-    for _ in range(int(turns)):
-        with turn():
-            book.write(name)
+line = Turnstile(sys.argv[1], wait_s_max=60)
+with open(sys.argv[1] + "-book", "a") as book:
+    for _ in sys.stdin:
+        with line.held():
+            book.write("x")
             book.flush()
-            time.sleep(0.002)
 """
 
 # Takes its turn and keeps it until it is told to end.
@@ -80,33 +66,63 @@ def said(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout.readline() == f"{word}\n"
 
 
-def signed(start, path: str, how: str) -> str:
-    """The signatures of two processes that take as many turns each as they can."""
-    signers = [start(SIGNER, path, name, str(TURNS), how) for name in "ab"]
-    for signer in signers:
-        said(signer, "ready")
-    for signer in signers:
-        signer.stdin.write("go\n")
-        signer.stdin.flush()
-    assert [signer.wait(60) for signer in signers] == [0, 0]
-    return Path(f"{path}-book").read_text()
+def passed_over(start, path: str, again) -> int:
+    """How often a waiting process was passed over by one that came back for a second turn.
+
+    ``again`` takes the second turn. The first is taken here; the other process is in line before
+    it ends.
+    """
+    line, book = Turnstile(path, wait_s_max=60), Path(f"{path}-book")
+    waiter = start(WAITER, path)
+    over = 0
+    for done in range(ROUNDS):
+        with line.held():
+            waiter.stdin.write("go\n")
+            waiter.stdin.flush()
+            until(lambda: in_line(path), "the other process is in line")
+        with again(line):
+            over += book.stat().st_size == done
+        until(lambda signed=done + 1: book.stat().st_size == signed, "the other has had its turn")
+    line.close()
+    return over
 
 
-def longest_run(book: str) -> int:
-    return max(len(list(run)) for _, run in groupby(book))
+def in_line(path: str) -> bool:
+    """Whether somebody waits for the turn that is being had."""
+    place = os.open(f"{path}-next", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(place)
 
 
-def test_two_processes_take_turns(tmp_path, start):
-    book = signed(start, file_in(tmp_path), "fair")
-    assert sorted(book) == ["a"] * TURNS + ["b"] * TURNS
-    turns = [len(list(run)) for _, run in groupby(book)]
-    # Each may sign alone before the other has begun and after it has ended.
-    assert max(turns[1:-1], default=0) <= 5, book
+def until(condition, what: str) -> None:
+    give_up_at = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < give_up_at, f"not within 30 s: {what}"
+        time.sleep(0.0005)
 
 
-def test_a_lock_without_a_line_would_let_one_starve_the_other(tmp_path, start):
-    book = signed(start, file_in(tmp_path), "plain")
-    assert longest_run(book) > 5, book
+@contextmanager
+def without_the_line(line: Turnstile):
+    """The lock alone, as it would be without a turnstile before it."""
+    line._take(line._main, time.monotonic() + 30)
+    try:
+        yield
+    finally:
+        fcntl.flock(line._main, fcntl.LOCK_UN)
+
+
+def test_a_process_that_comes_back_at_once_does_not_pass_one_that_waits(tmp_path, start):
+    assert passed_over(start, file_in(tmp_path), Turnstile.held) == 0
+
+
+def test_a_lock_without_a_line_would_let_one_pass_the_other(tmp_path, start):
+    assert passed_over(start, file_in(tmp_path), without_the_line) > 0
 
 
 def test_a_stopped_holder_costs_the_other_a_bounded_wait(tmp_path, start):
@@ -149,6 +165,17 @@ def test_one_who_waits_in_vain_leaves_the_line_for_others(tmp_path, start):
         pass
     with hasty.held():
         pass
+
+
+def test_a_line_that_is_left_in_the_middle_of_a_turn_is_left_quietly(tmp_path):
+    line, other = (Turnstile(file_in(tmp_path), wait_s_max=0.2) for _ in range(2))
+    turn = line.held()
+    turn.__enter__()
+    line.close()
+    turn.__exit__(None, None, None)
+    with other.held():
+        pass
+    other.close()
 
 
 def test_what_is_raised_in_a_turn_ends_the_turn(tmp_path):

@@ -9,7 +9,12 @@ from perdure.engine.ids import Ids
 from perdure.engine.stages import Line, check_name
 from perdure.model.errors import CallerError
 from perdure.model.jobs import Enqueued, NewJob
-from perdure.model.limits import ENQUEUE_BATCH_MAX, KEY_CHARS_MAX, PAYLOAD_BYTES_MAX
+from perdure.model.limits import (
+    ENQUEUE_BATCH_MAX,
+    ENQUEUE_BYTES_MAX,
+    KEY_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+)
 from perdure.ports import Store
 
 PRIORITY_MAX = 1_000_000
@@ -58,11 +63,13 @@ def enqueue(store: Store, jobs: Iterable[NewJob]) -> list[Enqueued]:
     """Accept jobs, in transactions of bounded size, in order."""
     done: list[Enqueued] = []
     batch: list[NewJob] = []
+    size_bytes = 0
     for job in jobs:
         batch.append(job)
-        if len(batch) == ENQUEUE_BATCH_MAX:
+        size_bytes += len(job.payload_json)
+        if len(batch) == ENQUEUE_BATCH_MAX or size_bytes >= ENQUEUE_BYTES_MAX:
             done += _accept(store, batch)
-            batch = []
+            batch, size_bytes = [], 0
     return done + _accept(store, batch)
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from perdure.engine.observe import Observers
-from perdure.model.errors import StoreUnavailable, WorkerDead
+from perdure.model.errors import StoreError, WorkerDead
 
 log = logging.getLogger("perdure")
 
@@ -53,21 +53,29 @@ class Loop:
 
     def _run(self) -> None:
         last: Exception | None = None
-        while not self._stop:
-            try:
-                wait_s = self._step()
+        try:
+            while not self._stop:
+                self._rest(self._turn())
+        except WorkerDead as dead:
+            last = dead
+        finally:
+            self._ended(last)
+
+    def _turn(self) -> float:
+        try:
+            wait_s = self._step()
+            if self._observers.store_away:
+                self._changed()  # a turn need not have asked the store anything
                 self._observers.store_answers()
-            except WorkerDead as dead:
-                last = dead
-                break
-            except StoreUnavailable as away:
-                self._observers.store_is_away(away)
-                wait_s = _BAD_TURN_S
-            except Exception:
-                log.exception("a turn failed; it will be tried again")
-                wait_s = _BAD_TURN_S
-            self._rest(wait_s)
-        self._ended(last)
+        except WorkerDead:
+            raise
+        except StoreError as away:
+            self._observers.store_is_away(away)
+            return _BAD_TURN_S
+        except Exception:
+            log.exception("a turn failed; it will be tried again")
+            return _BAD_TURN_S
+        return wait_s
 
     def _rest(self, wait_s: float) -> None:
         left_s = wait_s
@@ -81,5 +89,5 @@ class Loop:
     def _changed_quietly(self) -> bool:
         try:
             return self._changed()
-        except StoreUnavailable:
+        except StoreError:
             return False

@@ -27,7 +27,7 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = tuple(observers)
-        self._store_away = False
+        self.store_away = False
 
     def tell(self, name: EventName, **fields: object) -> None:
         """Tell everybody; one who raises is logged and does not hurt the walk."""
@@ -40,14 +40,14 @@ class Observers:
 
     def store_is_away(self, why: StoreError) -> None:
         """Tell it once, however often it is found."""
-        if not self._store_away:
-            self._store_away = True
+        if not self.store_away:
+            self.store_away = True
             self.tell(EventName.STORE_AWAY, reason=str(why))
 
     def store_answers(self) -> None:
         """Tell that the store is back, if it was away."""
-        if self._store_away:
-            self._store_away = False
+        if self.store_away:
+            self.store_away = False
             self.tell(EventName.STORE_BACK)
 
     def enqueued(self, pipeline: str, done: Sequence[Enqueued]) -> None:

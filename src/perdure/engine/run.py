@@ -18,6 +18,7 @@ from perdure.engine.stages import Stage
 from perdure.model.jobs import Claim
 from perdure.model.limits import RESULT_BYTES_MAX
 from perdure.model.outcomes import (
+    Evidence,
     Interrupted,
     Outcome,
     Raised,
@@ -47,7 +48,7 @@ class Threads:
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call the function on a thread and wait for it."""
-        future = self._executor.submit(function, *arguments)
+        future = self._executor.submit(_called, function, *arguments)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -55,6 +56,13 @@ class Threads:
                 self._given_up.add(future)
                 future.add_done_callback(self._given_up.discard)
             raise
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except StopIteration as ended:  # asyncio cannot carry it, as of 3.11
+        raise RuntimeError("the stage raised StopIteration") from ended
 
 
 class Stopping:
@@ -76,11 +84,19 @@ async def run(claim: Claim, stage: Stage, threads: Threads, stopping: Stopping) 
             value = await _call(claim, stage, threads)
         return _outcome(value)
     except asyncio.CancelledError as cancelled:
-        return Interrupted() if stopping.ordered else Raised(evidence_of(cancelled))
+        return Interrupted() if stopping.ordered else _raised(cancelled)
     except BaseException as error:  # a stage may do anything
         if own_time.expired() and isinstance(error, TimeoutError):
             return TimedOut(time_s)
+        return _raised(error)
+
+
+def _raised(error: BaseException) -> Raised:
+    try:
         return Raised(evidence_of(error))
+    except Exception:  # an exception's own text and attributes are somebody's code, too
+        kind = type(error)
+        return Raised(Evidence((f"{kind.__module__}.{kind.__qualname__}",), "(cannot be read)"))
 
 
 async def _call(claim: Claim, stage: Stage, threads: Threads) -> Any:

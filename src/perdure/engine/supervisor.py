@@ -122,7 +122,9 @@ class Supervisor:
             self._report()
             self._start_missing()
             self._beat()
-            self.observers.store_answers()
+            if self.observers.store_away:
+                self.store.changed()  # a round need not have asked the store anything
+                self.observers.store_answers()
         except StoreError as away:  # a full disk may have room again tomorrow
             self.observers.store_is_away(away)
             self._unblock()
@@ -148,7 +150,7 @@ class Supervisor:
         if child.killed and self._orders:
             return Death("stopped", signal="SIGKILL")
         if status < 0:
-            return Death("exited", signal=signal.Signals(-status).name)
+            return Death("exited", signal=_signal_name(-status))
         return Death("exited", exit_status=status)
 
     def _report(self) -> None:
@@ -225,6 +227,13 @@ class Supervisor:
     def _kill(self, child: Child) -> None:
         child.killed = True
         os.kill(child.process.pid, signal.SIGKILL)  # not Popen's, which would reap it
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
 
 
 def _waited(child: Child) -> int | None:

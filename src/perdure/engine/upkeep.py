@@ -42,7 +42,7 @@ class Upkeep:
         """Sweep once; how many lost jobs were settled."""
         for worker in self._store.mark_dead(by=self._worker):
             self._observers.tell(EventName.WORKER_LOST, worker=worker, why="silent")
-        found = self._store.lost(limit=LOST_BATCH_MAX)
+        found = self._store.lost(limit=LOST_BATCH_MAX, lanes=self._catalogue.lane_nos())
         records = [record for lost in found if (record := self._settled(lost)) is not None]
         if records:
             turn = self._store.turn(records, None, by=self._worker)

@@ -163,6 +163,8 @@ class StageError(PerdureError):
         except ValueError:
             known = ", ".join(sorted(Kind))
             raise ConfigError(f"unknown failure kind {kind!r}; one of: {known}") from None
+        if self.kind is Kind.WORKER_LOST:
+            raise ConfigError("a stage cannot say of itself that its worker is lost")
         self.wait_s = wait_s
         super().__init__(message)
 

@@ -7,6 +7,7 @@ INTEGER_BITS_MAX = 64  # JSON readers disagree about larger integers
 KEY_CHARS_MAX = 200  # idempotency keys are indexed
 NAME_CHARS_MAX = 100  # owner, queue, category, pipeline, stage and label names are indexed
 PIPELINE_STAGES_MAX = 50  # a pipeline is a list a person can read
+ENQUEUE_BYTES_MAX = 33_554_432  # payloads in one transaction; more is split, too
 ENQUEUE_BATCH_MAX = 10_000  # jobs in one transaction; callers may pass more, it is split
 CLAIM_BATCH_MAX = 1_000  # beyond 500 nothing is gained, and a crash strands more
 PROMOTE_BATCH_MAX = 1_000  # due retries made ready in one turn, so that a herd cannot hold the lock

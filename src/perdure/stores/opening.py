@@ -24,16 +24,18 @@ def check_url(url: str) -> None:
     _sqlite_path(url)
 
 
-def schema_of(url: str, clock: Clock) -> Schema:
+def schema_of(url: str, clock: Clock, *, create: bool) -> Schema:
     """The schema behind a URL."""
+    if not create:
+        _check_exists(url)
     return SqliteSchema(Connection(_sqlite_path(url), clock), url)
 
 
 def open_store(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Opened:
     """Open a store; a fresh file gets its schema, an outdated one is refused with advice."""
     path = _sqlite_path(url)
-    if not create and not Path(path).exists():
-        raise StoreUnavailable(f"store {url!r} does not exist; check the path, or enqueue first")
+    if not create:
+        _check_exists(url)
     connection = Connection(path, clock, wait_s_max=wait_s_max)
     schema = SqliteSchema(connection, url)
     if not schema.status().present:
@@ -41,6 +43,11 @@ def open_store(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Op
     schema.check()
     reading = Connection(path, clock, wait_s_max=wait_s_max)
     return Opened(SqliteStore(connection), SqliteReader(reading))
+
+
+def _check_exists(url: str) -> None:
+    if not Path(_sqlite_path(url)).exists():
+        raise StoreUnavailable(f"store {url!r} does not exist; check the path, or enqueue first")
 
 
 def _sqlite_path(url: str) -> str:

@@ -12,6 +12,7 @@ If we die: before COMMIT nothing has happened, after it everything has. The kern
 import errno
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -46,6 +47,7 @@ class Connection:
         self._clock = clock
         self._one_at_a_time = threading.Lock()
         self._wait_ms_max = round(wait_s_max * 1000)
+        self._checkpoint_again_at = 0.0
         self._turnstile: Turnstile | None = None
         with translated(path), ExitStack() as undo:
             self.raw = sqlite3.connect(
@@ -120,10 +122,12 @@ class Connection:
             long = Path(f"{self.path}-wal").stat().st_size > WAL_BYTES_MAX
         except FileNotFoundError:
             return
-        if long:
+        if long and time.monotonic() >= self._checkpoint_again_at:
             self.raw.execute("PRAGMA busy_timeout = 50")  # a long reader must not hold the line
             with suppress(sqlite3.OperationalError):  # the commit stands; the next one tries again
-                self.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                (blocked, *_) = self.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if blocked:  # by a reader, who may stay long
+                    self._checkpoint_again_at = time.monotonic() + 1.0
             self.raw.execute(f"PRAGMA busy_timeout = {self._wait_ms_max}")
 
 

@@ -158,10 +158,11 @@ class SqliteStore:
             cx.execute(SQL.settle_workers, {"now": now})
             return tuple(no for (no,) in rows)
 
-    def lost(self, *, limit: int) -> list[LostClaim]:
-        """Claims still held by dead workers."""
+    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+        """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
         with self._connection.read() as (cx, now):
-            rows = cx.execute(SQL.lost, (limit,)).fetchall()
+            known = None if lanes is None else encoded(list(lanes))
+            rows = cx.execute(SQL.lost, {"lanes": known, "limit": limit}).fetchall()
             found = {no: (worker, death_of(death)) for no, worker, death in rows}
             claims = _claims(cx, list(found))
             return [LostClaim(claim, *found[claim.no], from_us(now)) for claim in claims]

@@ -15,10 +15,22 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from weakref import WeakSet
 
-from perdure.model.errors import StoreBusy
+from perdure.model.errors import StoreBusy, StoreUnavailable
 
 _PAUSE_S_MAX = 0.002
+
+_ALL: "WeakSet[Turnstile]" = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """A fork shares its parent's locks: let go of them, or they would outlive the parent."""
+    for turnstile in list(_ALL):
+        turnstile.close()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class Turnstile:
@@ -27,8 +39,10 @@ class Turnstile:
     def __init__(self, path: str, *, wait_s_max: float) -> None:
         self._path = path
         self._wait_s_max = wait_s_max
+        self._closed = False
         self._next = os.open(f"{path}-next", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._main = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        _ALL.add(self)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -38,18 +52,29 @@ class Turnstile:
         try:
             self._take(self._main, give_up_at)
         finally:
-            fcntl.flock(self._next, fcntl.LOCK_UN)
+            self._let_go(self._next)
         try:
             yield
         finally:
-            fcntl.flock(self._main, fcntl.LOCK_UN)
+            self._let_go(self._main)
 
     def close(self) -> None:
         """Leave the line for good."""
-        os.close(self._next)
-        os.close(self._main)
+        if not self._closed:
+            self._closed = True
+            os.close(self._next)
+            os.close(self._main)
+
+    def _let_go(self, lock: int) -> None:
+        if not self._closed:  # an interrupt may have closed us in the middle of a turn
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
     def _take(self, lock: int, give_up_at: float) -> None:
+        if self._closed:
+            raise StoreUnavailable(
+                f"the connection to {self._path!r} is closed, or was opened before a fork; a "
+                "forked process has to open its own"
+            )
         pause_s = 0.0001
         while True:
             try:

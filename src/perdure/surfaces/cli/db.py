@@ -16,7 +16,7 @@ def db() -> None:
 @json_option
 def status(store: str | None, as_json: bool) -> None:
     """Say where the schema stands."""
-    found = schema_of(configured(store=store).store).status()
+    found = schema_of(configured(store=store).store, create=False).status()
     if as_json:
         echo_json(found)
         return

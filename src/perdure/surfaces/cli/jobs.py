@@ -11,6 +11,8 @@ from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
 
+_NUMBER_MAX = 2**63 - 1
+
 
 @click.group()
 def jobs() -> None:
@@ -27,7 +29,9 @@ def jobs() -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many."
 )
-@click.option("--before", type=int, help="Continue below this job number.")
+@click.option(
+    "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
+)
 @json_option
 def list_jobs(
     store: str | None,
@@ -63,7 +67,7 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
     """Show one job, by id or number, and the explained history of its attempts."""
     reader = open_store(configured(store=store).store, create=False).reader
     job = reader.job(job_id)
-    if job is None and job_id.isdecimal():
+    if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
         below = reader.jobs(limit=1, before=int(job_id) + 1)
         job = below[0] if below and below[0].no == int(job_id) else None
     if job is None:

@@ -1,5 +1,6 @@
 """The root of the command: sub-commands, and errors as one line with a meaningful exit status."""
 
+import os
 import sys
 
 import click
@@ -27,6 +28,14 @@ class _Root(click.Group):
             return demo
         return super().get_command(ctx, cmd_name)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; a reader who has seen enough is no error, as click would have it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is unwritten
+            sys.exit(0)
+
 
 @click.group(
     cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -43,7 +52,7 @@ for command in (audit, db, describe, enqueue, jobs, worker, worker_child):
 def main() -> None:
     """The entry point: no stack trace reaches a user."""
     try:
-        cli(standalone_mode=False)
+        cli(prog_name="perdure", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
@@ -53,5 +62,3 @@ def main() -> None:
     except PerdureError as error:
         click.echo(f"perdure: {error}", err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(0)

@@ -1,0 +1,191 @@
+"""enqueue, stages and orders: what is checked before anything is stored or claimed."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from random import Random
+
+import pytest
+
+from perdure.engine import enqueue as enqueue_module
+from perdure.engine.claim import order_for
+from perdure.engine.enqueue import enqueue, new_job
+from perdure.engine.ids import Ids
+from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.model.errors import CallerError, ConfigError, PayloadRefused
+from perdure.model.jobs import ClaimOrder, Lane
+from perdure.model.limits import CLAIM_BATCH_MAX, PAYLOAD_BYTES_MAX, PIPELINE_STAGES_MAX
+from perdure.testing import VirtualClock
+from tests.engine.kit import PLAIN, echo, line_on, stage
+
+
+@pytest.fixture
+def ids():
+    return Ids(VirtualClock(), Random(1))
+
+
+LINE = Line("p", "q", "c", (stage("one"), stage("two")), {"one": 11, "two": 22})
+
+
+def test_a_new_job_begins_at_the_first_stage(ids):
+    job = new_job(ids, LINE, {"n": 1}, owner="ann", key="k", priority=2, deadline_s=60)
+    assert (job.pipeline, job.stage, job.lane) == ("p", "one", 11)
+    assert (job.payload_json, job.owner, job.key) == ('{"n":1}', "ann", "k")
+    assert (job.priority, job.deadline_s, job.run_at) == (2, 60, None)
+
+
+def test_a_time_of_any_zone_is_kept_in_utc(ids):
+    here = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
+    job = new_job(ids, LINE, 1, run_at=here)
+    assert job.run_at == here
+    assert job.run_at.tzinfo is UTC
+
+
+WRONG = [
+    ({"owner": " ann"}, "owner name ' ann' must have 1 to 100 printable characters"),
+    ({"owner": "a\x00"}, "owner name"),
+    ({"owner": "x" * 101}, "owner name"),
+    ({"key": ""}, "key '' must have 1 to 200 printable characters"),
+    ({"key": "x" * 201}, "hash what is longer"),
+    ({"key": "a\nb"}, "key"),
+    ({"key": "\ud800"}, "key"),
+    ({"priority": 1_000_001}, "priority 1000001 must lie between"),
+    ({"priority": -1_000_001}, "priority -1000001"),
+    ({"run_at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+    ({"deadline_s": 0}, "deadline_s 0 must lie between 0 and ten years"),
+    ({"deadline_s": -1}, "deadline_s -1"),
+    ({"deadline_s": float("nan")}, "deadline_s nan"),
+    ({"deadline_s": 1e12}, "deadline_s"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+def test_a_wrong_option_is_refused_with_its_value(ids, options, words):
+    with pytest.raises((CallerError, ConfigError)) as caught:
+        new_job(ids, LINE, 1, **options)
+    assert words in str(caught.value)
+
+
+def test_an_item_passes_the_door(ids):
+    with pytest.raises(PayloadRefused, match="the item is nan"):
+        new_job(ids, LINE, float("nan"))
+    with pytest.raises(PayloadRefused, match="pass a reference"):
+        new_job(ids, LINE, "x" * PAYLOAD_BYTES_MAX)
+
+
+def test_many_jobs_are_accepted_in_order_in_bounded_transactions(place, ids, monkeypatch):
+    monkeypatch.setattr(enqueue_module, "ENQUEUE_BATCH_MAX", 10)
+    line = line_on(place)
+    batches: list[int] = []
+
+    class Counting:
+        def enqueue(self, jobs):
+            batches.append(len(jobs))
+            return place.store.enqueue(jobs)
+
+    done = enqueue(Counting(), (new_job(ids, line, n) for n in range(25)))
+    assert batches == [10, 10, 5]
+    assert [one.no for one in done] == list(range(1, 26))
+    assert [job.payload_json for job in place.reader.jobs()] == [str(n) for n in range(24, -1, -1)]
+
+
+def test_a_bad_item_keeps_its_batch_out_and_not_those_before(place, ids, monkeypatch):
+    monkeypatch.setattr(enqueue_module, "ENQUEUE_BATCH_MAX", 2)
+    line = line_on(place)
+    items = [1, 2, 3, float("nan"), 5]
+    with pytest.raises(PayloadRefused):
+        enqueue(place.store, (new_job(ids, line, item) for item in items))
+    assert place.reader.books().accepted == 2
+    place.clean()
+
+
+def test_nothing_to_enqueue_is_nothing(place):
+    assert enqueue(place.store, []) == []
+
+
+# -- stages and lines --------------------------------------------------------------------
+
+
+async def slow(item):
+    return item
+
+
+def with_context(item, context):
+    return item
+
+
+def test_a_stage_knows_how_it_is_to_be_called():
+    assert (stage(call=echo).is_async, stage(call=echo).wants_context) == (False, False)
+    assert (stage(call=slow).is_async, stage(call=with_context).wants_context) == (True, True)
+    assert not stage(call=lambda item, extra=1: item).wants_context
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: stage(call=lambda: 1), "must take the item, or the item and a Context"),
+        (lambda: stage(call=lambda a, b, c: 1), "must take the item"),
+        (lambda: stage(timeout_s=0), "timeout_s of stage 'one' is 0; it must lie between 0 and 86400"),
+        (lambda: stage(timeout_s=float("nan")), "timeout_s"),
+        (lambda: stage(timeout_s=90_000), "timeout_s"),
+        (lambda: stage(""), "stage name ''"),
+        (lambda: stage("a\nb"), "stage name"),
+        (lambda: Line("p", "q", "c", ()), "pipeline 'p' has 0 stages; it must have 1 to 50"),
+        (
+            lambda: Line("p", "q", "c", tuple(stage(f"s{n}") for n in range(PIPELINE_STAGES_MAX + 1))),
+            "has 51 stages",
+        ),
+        (lambda: Line("p", "q", "c", (stage(), stage())), "has the stage 'one' twice"),
+        (lambda: Line(" p", "q", "c", (stage(),)), "pipeline name ' p'"),
+        (lambda: Line("p", "", "c", (stage(),)), "queue name ''"),
+        (lambda: Line("p", "q", "x" * 101, (stage(),)), "category name"),
+    ],
+)  # fmt: skip
+def test_a_wrong_declaration_is_refused_with_its_name(make, words):
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+def test_a_line_knows_its_stages_in_order():
+    assert LINE.stage("two") is LINE.stages[1]
+    assert LINE.stage("three") is None
+    assert LINE.after("one") is LINE.stages[1]
+    assert LINE.after("two") is None
+    assert LINE.lanes() == [Lane("q", "c", "p", "one"), Lane("q", "c", "p", "two")]
+
+
+def test_a_catalogue_finds_what_it_has():
+    catalogue = Catalogue([LINE])
+    assert catalogue.line("p") is LINE
+    assert catalogue.line("x") is None
+    assert catalogue.stage("p", "one") is LINE.stages[0]
+    assert catalogue.stage("p", "x") is None
+    assert catalogue.stage("x", "one") is None
+    assert catalogue.lane_nos() == (11, 22)
+
+
+def test_the_fingerprint_of_a_stage_changes_with_what_it_is():
+    plain = Stage("one", echo, PLAIN, 60.0)
+    others = [
+        Stage("two", echo, PLAIN, 60.0), Stage("one", echo, PLAIN, 61.0),
+        Stage("one", echo, PLAIN, 60.0, "openai"),
+    ]  # fmt: skip
+    assert plain.config_hash == Stage("one", echo, PLAIN, 60.0).config_hash
+    assert len({plain.config_hash, *(one.config_hash for one in others)}) == 4
+
+
+# -- orders ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slots", "draining", "catalogue", "order"),
+    [
+        (4, False, Catalogue([LINE]), ClaimOrder(7, 4, (11, 22), 1)),
+        (10**6, False, Catalogue([LINE]), ClaimOrder(7, CLAIM_BATCH_MAX, (11, 22), 1)),
+        (0, False, Catalogue([LINE]), None),
+        (-2, False, Catalogue([LINE]), None),
+        (4, True, Catalogue([LINE]), None),
+        (4, False, Catalogue([]), None),
+    ],
+)
+def test_an_order_is_for_free_slots_in_known_lanes(slots, draining, catalogue, order):
+    assert order_for(catalogue, worker=7, isolation=1, slots=slots, draining=draining) == order

@@ -1,0 +1,137 @@
+"""The loop: a bad turn is told and tried again; only an order or a death ends it."""
+
+import logging
+import threading
+
+import pytest
+
+from perdure.engine.loop import Loop
+from perdure.engine.observe import Observers
+from perdure.model.errors import StoreDamaged, StoreUnavailable, WorkerDead
+from perdure.model.events import EventName
+from tests.engine.kit import Notes, until
+
+
+class Turns:
+    """A step that does what the test says, turn by turn, and then rests."""
+
+    def __init__(self, *turns):
+        self._turns = list(turns)
+        self.count = 0
+        self.last: list[Exception | None] = []
+        self.ended = threading.Event()
+        self.notes = Notes()
+        self.hint = lambda: False
+        self.rest_s = 60.0
+        self.loop = Loop(
+            self.step, changed=self.changed, tick_s=0.001, ended=self.end,
+            observers=Observers([self.notes]),
+        )  # fmt: skip
+
+    def step(self) -> float:
+        self.count += 1
+        turn = self._turns.pop(0) if self._turns else self.rest_s
+        if isinstance(turn, Exception):
+            raise turn
+        return turn
+
+    def changed(self) -> bool:
+        return self.hint()
+
+    def end(self, last: Exception | None) -> None:
+        self.last.append(last)
+        self.ended.set()
+
+
+@pytest.fixture
+def turning():
+    """Start loops; stop them all at the end."""
+    started: list[Turns] = []
+
+    def start(*turns, **options) -> Turns:
+        made = Turns(*turns)
+        for name, value in options.items():
+            setattr(made, name, value)
+        made.loop.start()
+        started.append(made)
+        return made
+
+    yield start
+    for made in started:
+        made.loop.stop()
+        made.ended.wait(1)
+
+
+def test_a_step_that_has_more_to_do_is_called_again_at_once(turning):
+    turns = turning(0.0, 0.0, 0.0)
+    until(lambda: turns.count == 4, "four turns")
+
+
+def test_a_resting_loop_can_be_woken(turning):
+    turns = turning()
+    until(lambda: turns.count == 1, "the first turn")
+    turns.loop.wake()
+    until(lambda: turns.count == 2, "the second turn")
+
+
+def test_a_resting_loop_notices_a_change(turning):
+    hints = iter([False] * 5 + [True])
+    turns = turning(hint=lambda: next(hints, False))
+    until(lambda: turns.count == 2, "the turn after the change")
+
+
+def test_a_resting_loop_goes_on_when_the_time_is_over(turning):
+    turns = turning(0.005)
+    until(lambda: turns.count == 2, "the turn after the rest")
+
+
+def test_a_step_that_raises_does_not_end_the_loop(turning, caplog):
+    with caplog.at_level(logging.ERROR, logger="perdure"):
+        turns = turning(ValueError("odd"), KeyError("odd"))
+        until(lambda: turns.count == 3, "the turn after two bad ones")
+    assert not turns.ended.is_set()
+    assert [record.exc_info[0] for record in caplog.records] == [ValueError, KeyError]
+
+
+def test_a_store_that_is_away_is_told_once_and_so_is_its_return(turning):
+    turns = turning(*(StoreUnavailable("gone") for _ in range(3)), 0.0)
+    until(lambda: turns.count == 5, "the turns after the store was away")
+    assert turns.notes.names() == [EventName.STORE_AWAY, EventName.STORE_BACK]
+    assert turns.notes.events[0].fields == {"reason": "gone"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailable("gone"),
+        StoreDamaged("a page is broken"),
+    ],
+)
+def test_looking_for_a_change_in_a_store_that_fails_does_not_end_the_loop(turning, error):
+    looked = threading.Event()
+
+    def failing() -> bool:
+        looked.set()
+        raise error
+
+    turns = turning(hint=failing)
+    assert looked.wait(20)
+    turns.loop.wake()
+    until(lambda: turns.count == 2, "the second turn", within_s=2)
+    assert not turns.ended.is_set()
+
+
+def test_a_worker_that_is_dead_ends_the_loop_with_the_reason(turning):
+    dead = WorkerDead("worker 7 was declared dead")
+    turns = turning(0.0, dead, 0.0)
+    assert turns.ended.wait(20)
+    assert turns.last == [dead]
+    assert turns.count == 2
+
+
+def test_told_to_stop_the_loop_ends_without_a_reason(turning):
+    turns = turning()
+    until(lambda: turns.count == 1, "the first turn")
+    turns.loop.stop()
+    assert turns.ended.wait(20)
+    assert turns.last == [None]

@@ -1,0 +1,118 @@
+"""observe: everybody is told what is durable, and nobody can hurt us."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from perdure.engine.observe import Observers
+from perdure.engine.record import Ending
+from perdure.engine.walk import settle
+from perdure.model.errors import StoreBusy
+from perdure.model.events import EventName
+from perdure.model.jobs import Enqueued, Receipt, Refused, Stale
+from perdure.model.outcomes import Evidence, Interrupted, Raised, Returned, Withdrawn
+from perdure.model.states import State
+from tests.engine.kit import Notes, claim_of, line_on
+
+
+def record_for(place, outcome, **options):
+    line = line_on(place)
+    return settle(Ending(claim_of(), outcome, 1.25, 7, **options), line, line.stages[0], chance=0.5)
+
+
+def receipt_of(record) -> Receipt:
+    return Receipt(record.no, record.id, record.token, record.state, None)
+
+
+def test_an_observer_that_raises_hurts_neither_us_nor_the_others(caplog):
+    notes = Notes()
+
+    def broken(_event):
+        raise ZeroDivisionError
+
+    with caplog.at_level(logging.ERROR, logger="perdure"):
+        Observers([broken, notes, broken]).tell(EventName.WORKER_STARTED, worker=1)
+    assert notes.names() == [EventName.WORKER_STARTED]
+    assert notes.events[0].fields == {"worker": 1}
+    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError] * 2
+
+
+FAILED = Raised(Evidence(("builtins.ConnectionError",), "secret text"))
+NAMES = [
+    (Returned("1"), {}, EventName.JOB_ADVANCED),
+    (Returned("1"), {"carry_on": True}, EventName.JOB_ADVANCED),
+    (FAILED, {}, EventName.JOB_RETRIED),
+    (Interrupted(), {}, EventName.JOB_RELEASED),
+    (Withdrawn(), {}, EventName.JOB_CANCELLED),
+]
+
+
+@pytest.mark.parametrize(("outcome", "options", "name"), NAMES)
+def test_a_settled_record_is_told_under_its_name(place, outcome, options, name):
+    notes = Notes()
+    record = record_for(place, outcome, **options)
+    Observers([notes]).settled(record, receipt_of(record))
+    assert notes.names() == [name]
+
+
+def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
+    notes = Notes()
+    record = record_for(place, FAILED)
+    Observers([notes]).settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_RETRIED)
+    assert fields == {
+        "job_id": "job-00001", "status": "queued", "stage": "one", "attempt": 1,
+        "duration_ms": 1250.0, "error_code": "network", "delay_ms": 10_000,
+    }  # fmt: skip
+    assert "secret" not in str(fields)
+
+
+def test_a_cancelled_wait_has_no_attempt_to_tell_of(place):
+    notes = Notes()
+    record = replace(record_for(place, Withdrawn()), attempt=None)
+    Observers([notes]).settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_CANCELLED)
+    assert (fields["stage"], fields["attempt"], fields["duration_ms"]) == ("one", None, None)
+
+
+@pytest.mark.parametrize("answer", [Stale(1, "a", 1), Refused(1, "a", 1, "bad row")])
+def test_a_word_that_did_not_count_is_told_as_refused(place, answer):
+    notes = Notes()
+    Observers([notes]).settled(record_for(place, Returned("1")), answer)
+    assert notes.names() == [EventName.RESULT_REFUSED]
+
+
+def test_a_claim_is_told():
+    notes = Notes()
+    Observers([notes]).claimed(claim_of())
+    assert notes.of(EventName.JOB_CLAIMED) == [
+        {"job_id": "job-00001", "stage": "one", "attempt": 1, "token": 1}
+    ]
+
+
+def test_a_batch_is_told_by_its_new_jobs_alone():
+    notes = Notes()
+    observers = Observers([notes])
+    done = [Enqueued("a", 1, created=False), Enqueued("b", 2, created=True)]
+    observers.enqueued("p", done)
+    observers.enqueued("p", done[:1])
+    observers.enqueued("p", [])
+    assert notes.of(EventName.JOB_ENQUEUED) == [{"job_id": "b", "pipeline": "p", "count": 1}]
+
+
+def test_a_store_that_is_away_is_told_once_each_time():
+    notes = Notes()
+    observers = Observers([notes])
+    for _ in range(2):
+        observers.store_answers()
+        observers.store_is_away(StoreBusy("held"))
+        observers.store_is_away(StoreBusy("held"))
+        observers.store_answers()
+    assert notes.names() == [EventName.STORE_AWAY, EventName.STORE_BACK] * 2
+
+
+def test_every_end_of_an_attempt_has_a_name(place):
+    assert {record_for(place, outcome).state for outcome, _, _ in NAMES} == {
+        State.QUEUED, State.CANCELLED,
+    }  # fmt: skip

@@ -1,0 +1,323 @@
+"""run: whatever a stage does, it ends as data."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from perdure.engine.run import Stopping, Threads, context_of, run
+from perdure.model.errors import StageError
+from perdure.model.jobs import Counters
+from perdure.model.kinds import Kind
+from perdure.model.limits import RESULT_BYTES_MAX
+from perdure.model.outcomes import Interrupted, Raised, Returned, Snoozed, TimedOut, Withdrawn
+from perdure.model.signals import Cancel, Snooze, Succeeded
+from perdure.rules.classify import judge
+from tests.engine.kit import PLAIN, claim_of, stage, until
+
+
+def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None):
+    """The outcome of one stage, run on a loop of its own."""
+    own = threads or Threads(2)
+    return asyncio.run(
+        run(claim or claim_of(), stage(call=call, timeout_s=timeout_s), own, stopping or Stopping())
+    )
+
+
+def as_sync(answer):
+    def call(item):
+        return answer(item)
+
+    return call
+
+
+def as_async(answer):
+    async def call(item):
+        await asyncio.sleep(0)
+        return answer(item)
+
+    return call
+
+
+both_ways = pytest.mark.parametrize("way", [as_sync, as_async])
+
+
+# -- returning ---------------------------------------------------------------------------
+
+ANSWERS = [
+    (lambda item: {"got": item}, Returned('{"got":{"n":1}}')),
+    (lambda _: None, Returned("null")),
+    (lambda _: 0, Returned("0")),
+    (lambda _: Succeeded([1], label="needs_review"), Returned("[1]", "needs_review")),
+    (lambda _: Succeeded(None), Returned("null")),
+    (lambda _: Snooze(5, "not ready"), Snoozed(5.0, "not ready")),
+    (lambda _: Snooze(0.25), Snoozed(0.25)),
+    (lambda _: Cancel("obsolete"), Withdrawn("obsolete")),
+    (lambda _: Cancel(), Withdrawn()),
+]
+
+
+@both_ways
+@pytest.mark.parametrize(("answer", "outcome"), ANSWERS)
+def test_what_a_stage_returns_becomes_its_outcome(way, answer, outcome):
+    assert ran(way(answer)) == outcome
+
+
+def test_a_stage_gets_its_input_and_a_context_when_it_wants_one():
+    async def call(item, context):
+        return [item, context.job_id, context.attempt]
+
+    outcome = ran(call, claim=claim_of(input_json='"checkpoint"'))
+    assert outcome == Returned('["checkpoint","job-00001",1]')
+
+
+def test_the_context_says_what_the_attempt_is():
+    claim = claim_of(counters=Counters(starts=5, failures=1, waits=3), deadline_s=60, token=9)
+    context = context_of(claim, stage())
+    assert (context.attempt, context.attempts_left) == (2, PLAIN.attempts_max - 2)
+    assert (context.token, context.owner, context.item) == (9, "ann", {"n": 1})
+    assert context.deadline_at == claim.deadline_at
+    again = context_of(claim_of(token=11, counters=Counters(starts=6, failures=2)), stage())
+    assert again.idempotency_key == context.idempotency_key == "job-00001:one:1"
+    assert again.attempts_left == 0
+
+
+# -- raising -----------------------------------------------------------------------------
+
+
+def raising(error):
+    def answer(_):
+        raise error
+
+    return answer
+
+
+RAISED = [
+    (ValueError("no total"), "builtins.ValueError", Kind.UNKNOWN),
+    (KeyError("total"), "builtins.KeyError", Kind.UNKNOWN),
+    (MemoryError(), "builtins.MemoryError", Kind.RESOURCE_EXHAUSTED),
+    (TimeoutError("its own"), "builtins.TimeoutError", Kind.TIMEOUT),
+    (SystemExit(1), "builtins.SystemExit", Kind.INTERNAL),
+    (SystemExit(404), "builtins.SystemExit", Kind.INTERNAL),
+    (KeyboardInterrupt(), "builtins.KeyboardInterrupt", Kind.INTERNAL),
+    (GeneratorExit(), "builtins.GeneratorExit", Kind.INTERNAL),
+    (asyncio.CancelledError(), "asyncio.exceptions.CancelledError", Kind.CANCELLED),
+    (StageError("billing", "no credit"), "perdure.model.errors.StageError", Kind.BILLING),
+    (BaseException("odd"), "builtins.BaseException", Kind.UNKNOWN),
+    (ExceptionGroup("both", [ValueError()]), "builtins.ExceptionGroup", Kind.UNKNOWN),
+]
+
+
+@both_ways
+@pytest.mark.parametrize(("error", "name", "kind"), RAISED, ids=[row[1] for row in RAISED])
+def test_whatever_a_stage_raises_is_kept_as_evidence(way, error, name, kind):
+    outcome = ran(way(raising(error)))
+    assert isinstance(outcome, Raised)
+    assert outcome.evidence.names[0] == name
+    assert judge(outcome.evidence).kind is kind
+
+
+def test_an_async_stage_that_runs_out_of_items_has_raised():
+    outcome = ran(as_async(raising(StopIteration())))
+    assert isinstance(outcome, Raised)
+    assert outcome.evidence.names[0] == "builtins.RuntimeError"
+
+
+def test_a_sync_stage_that_runs_out_of_items_has_raised():
+    outcome = ran(as_sync(lambda _: next(iter(()))), timeout_s=0.5)
+    assert isinstance(outcome, Raised)
+    assert "StopIteration" in json.dumps([outcome.evidence.names, outcome.evidence.message])
+
+
+class Cursed(Exception):
+    """An exception whose own text raises something that nobody has heard of."""
+
+    class Unheard(Exception):
+        pass
+
+    def __str__(self):
+        raise self.Unheard
+
+
+@both_ways
+def test_an_exception_that_cannot_be_read_is_still_an_outcome(way):
+    outcome = ran(way(raising(Cursed())))
+    assert isinstance(outcome, Raised)
+    assert outcome.evidence.names[0].endswith("Cursed")
+
+
+@both_ways
+@pytest.mark.parametrize("value", [object(), float("nan"), {1: 2}, b"x", "x" * RESULT_BYTES_MAX])
+def test_a_result_that_cannot_be_stored_is_a_failure_of_the_stage(way, value):
+    outcome = ran(way(lambda _: value))
+    assert isinstance(outcome, Raised)
+    assert judge(outcome.evidence).kind is Kind.INVALID_OUTPUT
+    assert "the result" in outcome.evidence.message
+
+
+@both_ways
+def test_a_signal_that_makes_no_sense_is_a_defect_of_the_stage(way):
+    outcome = ran(way(lambda _: Snooze(float("nan"))))
+    assert judge(outcome.evidence).kind is Kind.INTERNAL
+
+
+# -- time --------------------------------------------------------------------------------
+
+
+def test_an_async_stage_ends_at_its_timeout():
+    ended = []
+
+    async def call(_):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    assert ran(call, timeout_s=0.02) == TimedOut(0.02)
+    assert ended == [True]
+
+
+def test_a_timeout_that_the_stage_raises_itself_is_its_own():
+    async def call(_):
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
+
+    outcome = ran(call, timeout_s=30.0)
+    assert isinstance(outcome, Raised)
+    assert outcome.evidence.names[0] == "builtins.TimeoutError"
+
+
+def test_a_stage_that_tidies_up_after_its_timeout_has_still_timed_out():
+    async def call(_):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise TimeoutError("my own words") from None
+
+    assert ran(call, timeout_s=0.02) == TimedOut(0.02)
+
+
+def test_a_sync_stage_is_given_up_at_its_timeout_and_keeps_its_thread():
+    let_go, threads = threading.Event(), Threads(2)
+
+    def call(_):
+        let_go.wait(30)
+
+    try:
+        assert ran(call, timeout_s=0.02, threads=threads) == TimedOut(0.02)
+        assert threads.lost == 1
+    finally:
+        let_go.set()
+    until(lambda: threads.lost == 0, "the thread has ended by itself")
+
+
+def test_a_sync_call_that_never_began_takes_no_thread_with_it():
+    let_go, threads = threading.Event(), Threads(1)
+
+    async def crowded():
+        busy = asyncio.create_task(
+            run(claim_of(), stage(call=lambda _: let_go.wait(30)), threads, Stopping())
+        )
+        await asyncio.sleep(0)
+        late = await run(claim_of(), stage(call=lambda _: 1, timeout_s=0.02), threads, Stopping())
+        lost = threads.lost
+        let_go.set()
+        return late, lost, await busy
+
+    late, lost, busy = asyncio.run(crowded())
+    assert (late, lost, busy) == (TimedOut(0.02), 0, Returned("true"))
+
+
+def test_a_sync_stage_has_a_thread_and_an_async_one_the_loop():
+    async def on_the_loop(_):
+        return threading.current_thread() is threading.main_thread()
+
+    assert ran(on_the_loop) == Returned("true")
+    name = json.loads(ran(lambda _: threading.current_thread().name).value_json)
+    assert name.startswith("perdure-stage")
+
+
+def test_a_sync_stage_does_not_hold_up_the_loop():
+    begun, let_go = threading.Event(), threading.Event()
+
+    def slow(_):
+        begun.set()
+        return let_go.wait(30)
+
+    async def release(_):
+        await asyncio.to_thread(begun.wait, 20)
+        let_go.set()
+
+    async def side_by_side():
+        threads = Threads(2)
+        return await asyncio.gather(
+            run(claim_of(), stage(call=slow), threads, Stopping()),
+            run(claim_of(), stage(call=release), threads, Stopping()),
+        )
+
+    assert asyncio.run(side_by_side()) == [Returned("true"), Returned("null")]
+
+
+@both_ways
+@pytest.mark.parametrize("deadline_s", [0, -5])
+def test_a_job_whose_deadline_has_passed_is_not_begun(way, deadline_s):
+    called = []
+    outcome = ran(way(called.append), claim=claim_of(deadline_s=deadline_s))
+    assert outcome == TimedOut(0.0)
+    assert called == []
+
+
+def test_a_deadline_that_is_near_shortens_the_timeout():
+    async def call(_):
+        await asyncio.Event().wait()
+
+    assert ran(call, claim=claim_of(deadline_s=0.02), timeout_s=30.0) == TimedOut(0.02)
+
+
+# -- stopping ----------------------------------------------------------------------------
+
+
+async def stopped_midway(call, *, ordered: bool):
+    stopping, threads = Stopping(), Threads(1)
+    task = asyncio.create_task(run(claim_of(), stage(call=call), threads, stopping))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    stopping.ordered = ordered
+    task.cancel()
+    return await task
+
+
+def test_a_stage_that_was_told_to_stop_is_interrupted():
+    async def call(_):
+        await asyncio.Event().wait()
+
+    assert asyncio.run(stopped_midway(call, ordered=True)) == Interrupted()
+
+
+def test_a_cancellation_that_nobody_ordered_is_a_failure():
+    async def call(_):
+        await asyncio.Event().wait()
+
+    outcome = asyncio.run(stopped_midway(call, ordered=False))
+    assert isinstance(outcome, Raised)
+    assert judge(outcome.evidence).kind is Kind.CANCELLED
+
+
+def test_a_stage_that_finishes_in_spite_of_the_order_has_finished():
+    async def call(_):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "saved"
+
+    assert asyncio.run(stopped_midway(call, ordered=True)) == Returned('"saved"')
+
+
+def test_a_sync_stage_that_was_told_to_stop_is_given_up():
+    let_go = threading.Event()
+    try:
+        outcome = asyncio.run(stopped_midway(lambda _: let_go.wait(30), ordered=True))
+    finally:
+        let_go.set()
+    assert outcome == Interrupted()

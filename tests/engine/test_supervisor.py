@@ -1,0 +1,387 @@
+"""The supervisor, step by step, with real small processes: it starts, beats, buries and drains."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from perdure.engine.observe import Observers
+from perdure.engine.supervisor import Restarts, Supervisor
+from perdure.model.events import EventName
+from perdure.model.outcomes import Death
+from perdure.model.workers import Role
+from tests.engine.kit import Notes, Unreliable, until
+from tests.stores.kit import TTL_S, crash, retry
+
+SLEEP = ["sleep", "600"]
+IGNORE_ORDERS = """
+import signal, time
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+print("deaf", flush=True)
+time.sleep(600)
+"""
+DEAF = [sys.executable, "-c", IGNORE_ORDERS]
+GRACE_S = 30.0
+
+
+class Watch:
+    """A supervisor on a pushed clock, whose children are whatever the test says."""
+
+    def __init__(self, place) -> None:
+        self.place = place
+        self.clock = place.clock
+        self.notes = Notes()
+        self.store = Unreliable(place.store)
+        self.commands = dict.fromkeys(Role, SLEEP)
+        self.spawned: list[subprocess.Popen[bytes]] = []
+        self.supervisor = Supervisor(
+            store=self.store, spawn=self._spawn, clock=self.clock,
+            observers=Observers([self.notes]), name="host:1", ttl_s=TTL_S, grace_s=GRACE_S,
+        )  # fmt: skip
+
+    def _spawn(self, role: Role, worker: int) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            self.commands[role], stdout=subprocess.PIPE, start_new_session=True
+        )
+        self.spawned.append(process)
+        return process
+
+    def once(self) -> None:
+        self.supervisor.once()
+
+    @property
+    def main(self):
+        (child,) = [one for one in self.supervisor.children if one.role is Role.MAIN]
+        return child
+
+    def until(self, condition, what: str) -> None:
+        """Rounds without time passing, until the condition holds."""
+
+        def round_and_look() -> bool:
+            self.once()
+            return condition()
+
+        until(round_and_look, what)
+
+    def row(self, worker: int):
+        (seen,) = [one for one in self.place.reader.workers() if one.no == worker]
+        return seen
+
+    def death(self, worker: int) -> Death | None:
+        text = self.row(worker).death_json
+        return None if text is None else msgspec.json.decode(text, type=Death)
+
+    def buried(self, worker: int) -> Death:
+        self.until(lambda: self.death(worker) is not None, f"worker {worker} is reported dead")
+        return self.death(worker)
+
+    def pass_time(self, seconds: float, *, step: float = 1.0) -> None:
+        for _ in range(round(seconds / step)):
+            self.clock.push(step)
+            self.once()
+
+    def close(self) -> None:
+        for process in self.spawned:
+            if process.returncode is None:
+                os.kill(process.pid, signal.SIGKILL)
+                os.waitpid(process.pid, 0)
+                process.returncode = -9
+            process.stdout.close()
+
+
+@pytest.fixture
+def watch(place):
+    watch = Watch(place)
+    yield watch
+    watch.close()
+
+
+# -- starting and beating ----------------------------------------------------------------
+
+
+def test_it_starts_one_main_child_with_a_row_of_its_own(watch):
+    watch.once()
+    watch.once()
+    (child,) = watch.supervisor.children
+    assert (child.role, len(watch.spawned)) == (Role.MAIN, 1)
+    assert (watch.row(child.worker).role, watch.row(child.worker).ttl_s) == (Role.MAIN, TTL_S)
+    assert watch.notes.of(EventName.WORKER_STARTED)[0]["pid"] == watch.spawned[0].pid
+    assert not watch.supervisor.done
+
+
+def test_it_beats_for_a_running_child_so_that_nobody_can_declare_it_dead(watch):
+    judge = watch.place.hire()
+    watch.once()
+    for _ in range(60):
+        watch.clock.push(1)
+        watch.place.store.beat([judge])
+        watch.once()
+        assert watch.place.store.mark_dead(by=judge) == ()
+    steady = watch.row(watch.main.worker)
+    assert steady.steady_at == steady.started_at
+
+
+def test_children_for_suspects_come_when_the_store_asks_for_them(watch):
+    watch.once()
+    held = watch.place.hire()
+    watch.place.put_many(2)
+    first, second = watch.place.take(held, 2)
+    watch.place.settle(crash(first, held), by=held)
+    watch.pass_time(1)
+    assert {child.role for child in watch.supervisor.children} == {Role.MAIN, Role.SUSPECTS}
+    (again,) = watch.place.take(held, isolation=1)
+    watch.place.settle(crash(again, held), crash(second, held), by=held)
+    watch.pass_time(2)
+    assert {child.role for child in watch.supervisor.children} == set(Role)
+    assert len(watch.spawned) == 3
+
+
+def test_a_suspect_that_is_not_due_asks_for_no_child(watch):
+    watch.once()
+    held = watch.place.hire()
+    watch.place.put()
+    (claim,) = watch.place.take(held)
+    watch.place.settle(crash(claim, held), by=held)
+    (claim,) = watch.place.take(held, isolation=1)
+    watch.place.settle(retry(claim, held, delay_s=60.0), by=held)
+    watch.pass_time(5)
+    assert len(watch.spawned) == 1
+
+
+# -- deaths ------------------------------------------------------------------------------
+
+
+def test_a_child_that_exits_is_reported_with_its_status_and_started_again(watch):
+    watch.commands[Role.MAIN] = ["sh", "-c", "exit 3"]
+    watch.once()
+    first = watch.main.worker
+    watch.commands[Role.MAIN] = SLEEP
+    assert watch.buried(first) == Death("exited", exit_status=3)
+    watch.until(lambda: len(watch.spawned) == 2, "the next child")
+    assert watch.main.worker != first
+    assert watch.notes.of(EventName.WORKER_LOST)[0]["exit"] == 3
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        signal.SIGSEGV,
+        40,
+    ],
+)  # fmt: skip
+def test_a_child_that_is_killed_is_reported_with_the_signal(watch, number):
+    watch.once()
+    first = watch.main
+    os.kill(first.process.pid, number)
+    death = watch.buried(first.worker)
+    assert death.why == "exited"
+    assert death.signal in {"SIGKILL", "SIGSEGV", "SIG40", "signal 40"}
+    assert death.exit_status is None
+
+
+def test_a_dead_childs_jobs_are_lost_at_once(watch):
+    watch.once()
+    watch.place.put()
+    watch.place.take(watch.main.worker)
+    worker = watch.main.worker
+    os.kill(watch.main.process.pid, signal.SIGKILL)
+    watch.buried(worker)
+    (lost,) = watch.place.store.lost(limit=9)
+    assert (lost.worker, lost.death.signal) == (worker, "SIGKILL")
+
+
+def test_a_child_that_cannot_start_is_started_again_after_growing_waits(watch):
+    watch.commands[Role.MAIN] = ["sh", "-c", "exit 3"]
+    waits = []
+    for n in range(1, 7):
+        began = watch.clock.monotonic()
+        while len(watch.spawned) < n:
+            watch.once()
+            if len(watch.spawned) < n:
+                watch.clock.push(0.05)
+        waits.append(round(watch.clock.monotonic() - began, 2))
+        watch.buried(max(one.no for one in watch.place.reader.workers()))
+    assert waits[:2] == [0.0, 0.0]
+    assert waits[2:] == sorted(waits[2:])
+    assert waits[2] >= 0.35
+    assert waits[-1] >= 4 * waits[2]
+
+
+def test_a_child_that_died_at_work_is_started_again_at_once(watch):
+    for n in range(1, 6):
+        watch.until(lambda n=n: len(watch.spawned) == n, "a child")
+        watch.place.put()
+        watch.place.take(watch.main.worker)
+        os.kill(watch.main.process.pid, signal.SIGKILL)
+        watch.buried(watch.main.worker if watch.supervisor.children else n)
+    watch.until(lambda: len(watch.spawned) == 6, "the sixth child, without any time passing")
+
+
+@pytest.mark.parametrize(
+    ("lives", "waits"),
+    [
+        ([(0.1, False)] * 4, [0.0, 0.4, 0.8, 1.6]),
+        ([(0.1, False)] * 12, [0.0, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0]),
+        ([(0.1, False), (40.0, False), (0.1, False)], [0.0, 0.0, 0.0]),
+        ([(0.1, False), (0.1, True), (0.1, False)], [0.0, 0.0, 0.0]),
+    ],
+)
+def test_only_quick_deaths_in_a_row_make_the_wait_grow(lives, waits):
+    restarts = Restarts()
+    seen = []
+    for lived_s, well in lives:
+        restarts.after(lived_s, 100.0, well=well)
+        seen.append(round(restarts.next_at - 100.0, 6))
+    assert seen == waits
+
+
+def test_a_main_child_that_refuses_its_configuration_ends_the_supervisor(watch):
+    watch.commands[Role.MAIN] = ["sh", "-c", "exit 2"]
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.supervisor.exit_status == 2
+    assert len(watch.spawned) == 1
+
+
+def test_a_stage_that_exits_with_the_same_status_does_not(watch):
+    watch.commands[Role.MAIN] = ["sh", "-c", "read line; exit 2"]
+    watch.once()
+    worker = watch.main.worker
+    watch.place.put()
+    watch.place.take(worker)
+    watch.commands[Role.MAIN] = SLEEP
+    assert watch.buried(worker).exit_status == 2
+    watch.until(lambda: len(watch.spawned) == 2, "the next child")
+    assert not watch.supervisor.done
+
+
+def test_a_child_whose_beat_is_refused_is_killed(watch):
+    watch.once()
+    child = watch.main
+    watch.place.store.end_worker(child.worker, Death("silent"))
+    watch.pass_time(TTL_S / 3 + 1)
+    watch.until(lambda: child.process.returncode is not None, "the end of the refused child")
+    assert child.process.returncode == -signal.SIGKILL
+    assert watch.death(child.worker) == Death("silent")
+    watch.until(lambda: len(watch.spawned) == 2, "the next child")
+
+
+# -- stopped children --------------------------------------------------------------------
+
+
+def test_a_stopped_child_is_not_beaten_for_and_one_that_goes_on_is(watch):
+    watch.once()
+    child = watch.main
+    os.kill(child.process.pid, signal.SIGSTOP)
+    watch.until(lambda: child.stopped, "the stop is noticed")
+    stopped_at = watch.row(child.worker).beat_at
+    watch.pass_time(TTL_S)
+    assert watch.row(child.worker).beat_at == stopped_at
+    os.kill(child.process.pid, signal.SIGCONT)
+    watch.until(lambda: not child.stopped, "the child goes on")
+    watch.pass_time(TTL_S / 3)
+    assert watch.row(child.worker).beat_at > stopped_at
+
+
+def test_a_stopped_child_is_killed_only_when_it_keeps_the_store_from_being_written(watch):
+    watch.once()
+    child = watch.main
+    os.kill(child.process.pid, signal.SIGSTOP)
+    watch.until(lambda: child.stopped, "the stop is noticed")
+    watch.pass_time(2 * TTL_S)
+    assert child.process.returncode is None
+    watch.store.away = True
+    watch.pass_time(TTL_S - 1)
+    assert not child.killed
+    watch.pass_time(TTL_S)
+    watch.until(lambda: child.process.returncode is not None, "the end of the stopped child")
+    watch.store.away = False
+    assert watch.buried(child.worker).signal == "SIGKILL"
+
+
+# -- a store that is away ----------------------------------------------------------------
+
+
+def test_a_store_that_is_away_delays_only_the_telling(watch):
+    watch.once()
+    child = watch.main
+    watch.store.away = True
+    watch.pass_time(3 * TTL_S)
+    assert child.process.poll() is None
+    os.kill(child.process.pid, signal.SIGKILL)
+    watch.until(lambda: watch.supervisor.children == [], "the child is buried")
+    assert watch.death(child.worker) is None
+    assert not watch.supervisor.done
+    watch.store.away = False
+    assert watch.buried(child.worker).signal == "SIGKILL"
+    assert EventName.STORE_BACK in watch.notes.names()
+
+
+def test_the_return_of_a_store_is_told_only_when_it_has_answered(watch):
+    watch.once()
+    watch.store.away = True
+    watch.pass_time(TTL_S)
+    assert watch.notes.names()[-1] is EventName.STORE_AWAY
+    for _ in range(3):  # no time passes: nothing is due, so nothing is asked
+        watch.once()
+    assert EventName.STORE_BACK not in watch.notes.names()
+
+
+# -- the end -----------------------------------------------------------------------------
+
+
+def test_told_to_drain_it_passes_the_order_on_and_starts_nobody(watch):
+    watch.once()
+    worker = watch.main.worker
+    watch.supervisor.drain()
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.death(worker) == Death("exited", signal="SIGTERM")
+    assert len(watch.spawned) == 1
+    assert watch.supervisor.exit_status is None
+
+
+def deaf(watch: Watch):
+    """A child that hears no order, once it says so."""
+    watch.commands[Role.MAIN] = DEAF
+    watch.once()
+    assert watch.main.process.stdout.readline() == b"deaf\n"
+    return watch.main
+
+
+def test_after_the_grace_it_kills_and_says_that_it_was_our_doing(watch):
+    child = deaf(watch)
+    watch.supervisor.drain()
+    watch.pass_time(GRACE_S + 2)
+    assert not child.killed
+    assert watch.row(child.worker).beat_at > watch.row(child.worker).started_at
+    watch.pass_time(2)
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.death(child.worker) == Death("stopped", signal="SIGKILL")
+
+
+def test_the_second_order_shortens_the_grace(watch):
+    child = deaf(watch)
+    watch.supervisor.drain()
+    watch.once()
+    watch.supervisor.drain()
+    watch.pass_time(2)
+    assert not child.killed
+    watch.pass_time(2)
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.death(child.worker) == Death("stopped", signal="SIGKILL")
+
+
+def test_it_is_done_only_when_every_death_is_told(watch):
+    watch.once()
+    worker = watch.main.worker
+    watch.store.away = True
+    watch.supervisor.drain()
+    watch.until(lambda: watch.supervisor.children == [], "the child is buried")
+    assert not watch.supervisor.done
+    watch.store.away = False
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.death(worker) is not None

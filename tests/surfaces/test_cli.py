@@ -1,0 +1,560 @@
+"""The command line: every form of every command, one-line errors, exit codes that tell them apart."""
+
+import io
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import pytest
+
+from perdure.engine.clock import SystemClock
+from perdure.surfaces.cli.root import cli, main
+from tests.stores.kit import Place, attempt_of, failure, retry, success
+
+APP = """
+import perdure
+
+app = perdure.App("sqlite:///work.db")
+
+
+@app.stage
+def one(item):
+    return item
+
+
+app.pipeline("p", one, queue="q", category="c")
+nothing = perdure.App("sqlite:///work.db")
+not_an_app = 5
+"""
+
+_modules = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command has said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class Shell:
+    """The command, called as its entry point is, in a folder of its own."""
+
+    def __init__(self, folder: Path, monkeypatch, capsys) -> None:
+        self.folder = folder
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+        self.module = f"work_{next(_modules)}"
+        (folder / f"{self.module}.py").write_text(APP)
+
+    def __call__(self, *arguments: str, stdin: bytes = b"") -> Said:
+        self._monkeypatch.setattr(sys, "argv", ["perdure", *arguments])
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in out + err
+        return Said(code, out, err)
+
+    def enqueue(self, *arguments: str, stdin: bytes = b"") -> Said:
+        return self("enqueue", f"{self.module}:p", *arguments, stdin=stdin)
+
+    def worked(self) -> Place:
+        """The same store, for a worker played by the test."""
+        return Place(str(self.folder / "work.db"), clock=SystemClock(), stages=("one",))
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PERDURE_STORE", "sqlite:///work.db")
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    yield shell
+    loaded = sys.modules.pop(shell.module, None)
+    if loaded is not None:
+        loaded.app.close()
+
+
+def complains(said: Said, code: int, *words: str) -> None:
+    """One line on standard error, nothing on standard output, and this exit code."""
+    assert said.code == code, said
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1, said.err
+    assert said.err.startswith("perdure: ")
+    assert all(word in said.err for word in words), said.err
+
+
+# -- help --------------------------------------------------------------------------------
+
+
+def paths(group: click.Group, *before: str):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield (*before, name), command
+        if isinstance(command, click.Group):
+            yield from paths(command, *before, name)
+
+
+COMMANDS = {" ".join(path): command for path, command in paths(cli)}
+
+
+def test_the_commands_are_these():
+    shown = {name for name, command in COMMANDS.items() if not command.hidden}
+    assert shown == {
+        "audit", "db", "db status", "db upgrade", "demo", "enqueue", "jobs", "jobs list",
+        "jobs show", "worker",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(shell, name):
+    said = shell(*name.split(), "--help")
+    assert said.code == 0
+    assert said.out.startswith(f"Usage: perdure {name} ")
+    words = (COMMANDS[name].help or "").split()[:6]
+    assert " ".join(words) in " ".join(said.out.split())
+
+
+@pytest.mark.parametrize("name", [name for name, one in COMMANDS.items() if not one.hidden])
+def test_every_option_is_explained(name):
+    options = [one for one in COMMANDS[name].params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not (one.help or one.hidden)] == []
+
+
+def test_the_version_is_told(shell):
+    assert shell("--version").out.startswith("perdure, version ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["jobs", "list", "--state", "limbo"], "'limbo' is not one of"),
+        (["jobs", "list", "--limit", "0"], "0 is not in the range"),
+        (["jobs", "list", "--limit", "x"], "'x' is not a valid integer"),
+        (["jobs", "list", "--before", "9" * 30], "is not in the range"),
+        (["jobs", "show"], "Missing argument 'JOB_ID'"),
+        (["enqueue"], "Missing argument"),
+        (["audit", "--what"], "No such option"),
+    ],
+)
+def test_a_wrong_call_is_explained_with_exit_code_two(shell, arguments, words):
+    said = shell(*arguments)
+    assert (said.code, said.out) == (2, "")
+    assert words in said.err
+
+
+# -- db ----------------------------------------------------------------------------------
+
+
+def test_the_schema_is_upgraded_once(shell):
+    assert shell("db", "upgrade").out == "sqlite:///work.db: applied 0001_the_walk\n"
+    assert shell("db", "upgrade").out == "sqlite:///work.db: nothing to do\n"
+    assert shell("db", "status").out == "sqlite:///work.db: schema 1 of 1, up to date\n"
+
+
+def test_asking_for_the_schema_of_a_mistyped_path_makes_no_file(shell):
+    complains(shell("db", "status"), 11, "does not exist")
+    assert not Path("work.db").exists()
+
+
+def test_the_schema_is_told_in_json(shell):
+    Path("work.db").touch()
+    assert "no schema yet; run: perdure db upgrade" in shell("db", "status").out
+    before = shell("db", "status", "--json").json
+    assert (before["present"], before["version"], before["pending"]) == (
+        False,
+        0,
+        ["0001_the_walk"],
+    )
+    assert shell("db", "upgrade", "--json").json == {
+        "url": "sqlite:///work.db", "applied": ["0001_the_walk"],
+    }  # fmt: skip
+    assert shell("db", "upgrade", "--json").json["applied"] == []
+    assert shell("db", "status", "--json").json["present"] is True
+
+
+def test_a_store_is_named_by_option_before_the_environment(shell):
+    shell("db", "upgrade", "--store", "sqlite:///other.db")
+    assert (shell.folder / "other.db").exists()
+    assert not (shell.folder / "work.db").exists()
+
+
+# -- enqueue -----------------------------------------------------------------------------
+
+FORMS = [
+    ('{"n": 1}', {"n": 1}),
+    ("[1, 2]", [1, 2]),
+    ("5", 5),
+    ("-0.5", -0.5),
+    ('"quoted"', "quoted"),
+    ("null", None),
+    ("true", True),
+    ("plain text", "plain text"),
+    ("naïve 🎉", "naïve 🎉"),
+    ("report.pdf", "report.pdf"),
+    ("NaN", "NaN"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), FORMS)
+def test_an_item_is_json_or_plain_text(shell, text, value):
+    said = shell.enqueue("--", text)
+    assert said.code == 0
+    assert shell("jobs", "show", said.out.strip(), "--json").json["payload"] == value
+
+
+def test_several_items_become_several_jobs_in_order(shell):
+    said = shell.enqueue("1", "two", "[3]")
+    assert len(said.lines) == 3
+    listed = shell("jobs", "list", "--json").json
+    assert [job["payload"] for job in listed] == [[3], "two", 1]
+    assert [job["id"] for job in listed] == said.lines[::-1]
+
+
+def test_items_may_be_given_by_the_name_of_the_app_too(shell):
+    assert shell("enqueue", f"{shell.module}:app:p", "1").code == 0
+
+
+def test_items_come_from_a_file_and_blank_lines_are_none(shell):
+    (shell.folder / "items.jsonl").write_text('{"n":1}\n\n{"n":2}\n   \n3')
+    assert len(shell.enqueue("--from", "items.jsonl").lines) == 3
+    assert [job["payload"] for job in shell("jobs", "list", "--json").json] == [
+        3,
+        {"n": 2},
+        {"n": 1},
+    ]
+
+
+def test_items_come_from_standard_input(shell):
+    assert len(shell.enqueue("--from", "-", stdin=b"1\n2\n").lines) == 2
+
+
+def test_many_items_are_told_in_one_line(shell):
+    said = shell.enqueue("--from", "-", stdin=b"1\n" * 30)
+    (line,) = said.lines
+    assert line.startswith("enqueued 30 items, ")
+
+
+def test_a_bad_line_is_named_and_keeps_everything_out(shell):
+    said = shell.enqueue("0", "--from", "-", stdin=b'{"n":1}\n{"n":\n{"n":3}\n')
+    complains(said, 2, "line 2 is not JSON", "nothing of its batch was enqueued")
+    assert shell("jobs", "list").out == "no jobs\n"
+
+
+def test_the_same_key_twice_is_the_same_job(shell):
+    first = shell.enqueue("1", "--key", "k").lines[0]
+    again = shell.enqueue("2", "--key", "k")
+    assert again.lines == [f"{first}  (its key was taken: the same job)"]
+    assert shell.enqueue("3", "--key", "k", "--json").json == [{"id": first, "created": False}]
+    assert shell("jobs", "show", first, "--json").json["payload"] == 1
+
+
+def test_options_of_a_job_are_kept(shell):
+    (made,) = shell.enqueue(
+        "1", "--owner", "ann", "--priority", "7", "--deadline", "60", "--key", "k", "--json"
+    ).json
+    job = shell("jobs", "show", made["id"], "--json").json
+    assert (job["owner"], job["priority"], job["key"]) == ("ann", 7, "k")
+    assert made["created"] is True
+    assert job["deadline_at"] > job["enqueued_at"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "no items; pass them as arguments or with --from FILE"),
+        (["1", "2", "--key", "k"], "--key and --deadline go with exactly one item"),
+        (["1", "2", "--deadline", "5"], "--key and --deadline go with exactly one item"),
+        (['{"n": 1'], "begins like JSON and is none"),
+        (["[1,"], "mend it"),
+        (['"a\\u0000b"'], "holds a NUL character"),
+        (["123456789012345678901234567890"], "beyond 64 bits"),
+        (["1", "--owner", " ann"], "owner name"),
+        (["1", "--key", ""], "key ''"),
+        (["1", "--priority", "9999999"], "priority"),
+        (["1", "--deadline", "-1"], "deadline_s"),
+        (["\udcff"], "half of a surrogate pair"),
+    ],
+)
+def test_an_item_that_cannot_be_accepted_is_refused_in_one_line(shell, arguments, words):
+    complains(shell.enqueue(*arguments), 2, words)
+    assert shell("jobs", "list").out == "no jobs\n" or not (shell.folder / "work.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("{module}:x", "has no pipeline 'x'; it has: p"),
+        ("{module}:nothing:x", "has no pipeline 'x'; it has: none"),
+        ("nowhere:p", "no module 'nowhere' here"),
+        ("nowhere.at.all:p", "no module 'nowhere.at.all' here"),
+        ("{module}:not_an_app:p", "is int, not a perdure.App"),
+        ("{module}:missing:p", "is NoneType, not a perdure.App"),
+        ("p", "names no pipeline; write module:pipeline"),
+        (":p", "names no pipeline"),
+        ("::p", "names no module"),
+        (".x:p", "names no module"),
+        ("work.py:p", "work.py"),
+    ],
+)
+def test_an_app_or_pipeline_that_is_not_there_is_named(shell, target, words):
+    said = shell("enqueue", target.format(module=shell.module), "1")
+    complains(said, 2, words)
+
+
+# -- jobs --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def history(shell):
+    """Jobs 1 done, 2 failed, 3 waiting for a retry, 4 new; their ids by number."""
+    ids = dict(enumerate(shell.enqueue('{"n":1}', "2", "3", "4").lines, start=1))
+    place = shell.worked()
+    worker = place.hire()
+    one, two, three = place.take(worker, 3)
+    again = replace(
+        retry(three, worker, delay_s=30.0),
+        attempt=attempt_of(
+            three, "retrying", worker, counted="failures", kind="network",
+            message="connection reset", why_json='{"text":"retry in 30 s: network"}',
+            evidence_json='{"names":["builtins.ConnectionResetError"]}',
+        ),
+    )  # fmt: skip
+    place.settle(
+        replace(success(one, worker, result_json='{"total":3}'), label="passed"),
+        failure(two, worker), again, by=worker,
+    )  # fmt: skip
+    place.close()
+    return ids
+
+
+def test_jobs_are_listed_newest_first(shell, history):
+    lines = shell("jobs", "list").lines
+    assert [line.split()[:3] for line in lines] == [
+        ["4", history[4], "queued"], ["3", history[3], "retrying"],
+        ["2", history[2], "failed"], ["1", history[1], "succeeded"],
+    ]  # fmt: skip
+    assert lines[1].endswith("p/one  starts 1  network")
+
+
+def test_jobs_are_listed_by_state_and_pipeline_and_page(shell, history):
+    def numbers(*arguments: str) -> list[int]:
+        return [job["no"] for job in shell("jobs", "list", "--json", *arguments).json]
+
+    assert numbers("--state", "failed", "--state", "succeeded") == [2, 1]
+    assert numbers("--pipeline", "p") == [4, 3, 2, 1]
+    assert numbers("--pipeline", "x") == []
+    assert numbers("--limit", "2") == [4, 3]
+    assert numbers("--limit", "2", "--before", "3") == [2, 1]
+    assert shell("jobs", "list", "--limit", "2").lines[-1] == "more: --before 3"
+
+
+def test_a_listing_in_json_holds_real_values(shell, history):
+    (job,) = shell("jobs", "list", "--json", "--state", "succeeded").json
+    assert (job["payload"], job["result"], job["label"]) == ({"n": 1}, {"total": 3}, "passed")
+    assert (job["state"], job["shown_state"]) == ("succeeded", "succeeded")
+    assert not [name for name in job if name.endswith("_json")]
+
+
+def test_the_history_of_a_job_is_told_in_words(shell, history):
+    lines = shell("jobs", "show", history[3]).lines
+    assert lines[0] == f"job {history[3]} (number 3) of pipeline p: retrying"
+    assert "one attempt 1: retrying after 0.50 s on worker 1" in lines[2]
+    assert lines[3:5] == [
+        "      saw: connection reset", "      retry in 30 s: network  [policy plain/1]",
+    ]  # fmt: skip
+    assert lines[5].startswith("  waits for stage one, due ")
+
+
+def test_the_end_of_a_job_is_told_in_words(shell, history):
+    done = shell("jobs", "show", history[1]).out
+    assert "succeeded, label passed" in done
+    assert '  result {"total":3}' in done
+    assert "failed (fatal)" in shell("jobs", "show", history[2]).lines[0]
+
+
+def test_a_job_that_runs_is_told_with_its_worker(shell, history):
+    place = shell.worked()
+    (claim,) = place.take(place.hire())
+    place.close()
+    lines = shell("jobs", "show", claim.id).lines
+    assert lines[0].endswith("of pipeline p: processing")
+    assert lines[-1] == "  runs stage one on worker 2"
+
+
+def test_a_job_is_found_by_its_number_too(shell, history):
+    assert shell("jobs", "show", "2", "--json").json["id"] == history[2]
+
+
+def test_a_history_in_json_holds_real_values(shell, history):
+    job = shell("jobs", "show", history[3], "--json").json
+    (attempt,) = job["attempts"]
+    assert attempt["why"] == {"text": "retry in 30 s: network"}
+    assert attempt["evidence"] == {"names": ["builtins.ConnectionResetError"]}
+    assert (attempt["status"], attempt["kind"]) == ("retrying", "network")
+
+
+@pytest.mark.parametrize("id", ["nobody", "99", "0", "9" * 30, "9" * 5000, "٣"])
+def test_a_job_that_is_not_there_is_named(shell, history, id):
+    complains(shell("jobs", "show", id), 2, f"no job {id!r} in this store; see: perdure jobs list")
+
+
+# -- audit -------------------------------------------------------------------------------
+
+
+def test_an_audit_of_a_sound_store_is_clean(shell, history):
+    said = shell("audit")
+    assert said.code == 0
+    assert said.lines == [
+        "accepted 4 = queued 2 + processing 0 + succeeded 1 + failed 1 + cancelled 0 + pruned 0",
+        "clean",
+    ]
+    found = shell("audit", "--json").json
+    assert (found["clean"], found["findings"], found["books"]["accepted"]) == (True, [], 4)
+
+
+def test_an_audit_of_a_damaged_store_names_the_damage_and_exits_one(shell, history):
+    place = shell.worked()
+    place.damage("DELETE FROM perdure_attempts WHERE job = 1")
+    place.close()
+    said = shell("audit")
+    assert said.code == 1
+    assert f"success_without_attempt: {history[1]} succeeded without" in said.out
+    assert said.lines[-1].endswith("findings")
+    assert shell("audit", "--json").json["clean"] is False
+
+
+def test_books_that_do_not_balance_are_no_clean_audit(shell, history):
+    place = shell.worked()
+    place.damage("UPDATE perdure_books SET accepted = 5")
+    place.close()
+    said = shell("audit")
+    assert said.code == 1
+    assert "DOES NOT BALANCE" in said.out
+
+
+# -- stores that are not as they should be -----------------------------------------------
+
+READING = [["jobs", "list"], ["jobs", "show", "x"], ["audit"]]
+EVERY = [*READING, ["db", "status"], ["db", "upgrade"]]
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_store_that_does_not_exist_is_not_made_by_looking(shell, command):
+    complains(shell(*command), 11, "store 'sqlite:///work.db' does not exist")
+    assert not (shell.folder / "work.db").exists()
+
+
+@pytest.mark.parametrize("command", EVERY)
+def test_a_file_that_is_no_store_is_refused(shell, command):
+    (shell.folder / "work.db").write_bytes(b"not a database, not at all" * 1000)
+    complains(shell(*command), 15, "it is not an SQLite database")
+
+
+@pytest.mark.parametrize("command", EVERY)
+def test_a_url_of_no_store_is_refused(shell, command):
+    complains(shell(*command, "--store", "redis://x"), 2, "is not a URL of a store")
+
+
+@pytest.mark.parametrize("command", [*READING, ["db", "upgrade"]])
+def test_a_store_of_a_newer_version_is_refused(shell, command):
+    place = shell.worked()
+    place.damage("INSERT INTO perdure_migrations VALUES (99, 'future', 'x', 99, 0)")
+    place.close()
+    complains(shell(*command), 16, "upgrade the package")
+
+
+def test_a_folder_that_does_not_exist_is_named(shell):
+    said = shell("db", "upgrade", "--store", "sqlite:////nowhere/at/all/work.db")
+    complains(said, 11, "/nowhere/at/all/work.db")
+
+
+# -- worker ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--concurrency", "0"], "concurrency is 0; it must be at least 1"),
+        (["--lease-ttl", "0.1"], "lease_ttl_s is 0.1"),
+        (["--lease-ttl", "nan"], "lease_ttl_s is nan"),
+        (["--grace", "-1"], "grace_s is -1"),
+        (["--log-level", "chatty"], "log_level is 'chatty'; one of: DEBUG, INFO"),
+    ],
+)
+def test_a_worker_with_a_wrong_setting_does_not_start(shell, options, words):
+    complains(shell("worker", shell.module, *options), 2, words)
+
+
+# -- the real thing ----------------------------------------------------------------------
+
+
+def started(folder: Path, *arguments: str, **options) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "perdure.surfaces.cli", *arguments], cwd=folder, text=True,
+        stderr=subprocess.PIPE, **{"stdin": subprocess.DEVNULL, **options},
+    )  # fmt: skip
+
+
+def test_the_installed_command_says_the_same(shell):
+    with started(shell.folder, "jobs", "list", stdout=subprocess.PIPE) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (11, "")
+    assert err.startswith("perdure: store 'sqlite:///work.db' does not exist")
+
+
+def test_help_may_be_asked_for_in_short(shell):
+    with started(shell.folder, "jobs", "list", "-h", stdout=subprocess.PIPE) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("Usage: perdure jobs list [OPTIONS]")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(shell):
+    shell.enqueue("--from", "-", stdin=b"1\n" * 500)
+    with started(shell.folder, "jobs", "list", "--limit", "500", stdout=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 0
+
+
+def test_an_interrupted_command_says_so(shell):
+    (shell.folder / "slow.py").write_text(APP + "print('loaded', flush=True)\n")
+    with started(
+        shell.folder, "enqueue", "slow:p", "--from", "-",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "loaded\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read().split() == ["interrupted"]
+        assert process.wait(60) == 130
+
+
+def test_an_app_that_fails_while_it_is_loaded_is_the_apps_own_failure(shell):
+    (shell.folder / "broken.py").write_text("import nowhere_at_all\n")
+    with started(shell.folder, "enqueue", "broken:p", "1", stdout=subprocess.PIPE) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode != 0, out) == (True, "")
+    assert "nowhere_at_all" in err
