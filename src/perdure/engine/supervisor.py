@@ -141,10 +141,6 @@ class Supervisor:
             self.children.remove(child)
             lived_s = self.clock.monotonic() - child.started_at
             self._unreported.append(Ended(child, status, self._death(child, status), lived_s))
-            self.observers.tell(
-                EventName.WORKER_STOPPED if status == 0 or self._orders else EventName.WORKER_LOST,
-                worker=child.worker, role=child.role.value, pid=child.process.pid, exit=status,
-            )  # fmt: skip
 
     def _death(self, child: Child, status: int) -> Death:
         if child.killed and self._orders:
@@ -159,12 +155,21 @@ class Supervisor:
             at_work = bool(self.store.held(ended.child.worker))
             self.store.end_worker(ended.child.worker, ended.death)
             self._unreported.pop(0)
+            self._tell_end(ended, at_work=at_work)
             self._restarts[ended.child.role].after(
                 ended.lived_s, self.clock.monotonic(), well=at_work or ended.status == 0
             )
             if ended.status == _CONFIG_EXIT and ended.child.role is Role.MAIN and not at_work:
                 self.exit_status = _CONFIG_EXIT
                 self._orders = max(self._orders, 1)
+
+    def _tell_end(self, ended: Ended, *, at_work: bool) -> None:
+        well = self._orders > 0 or (ended.status == 0 and not at_work)
+        self.observers.tell(
+            EventName.WORKER_STOPPED if well else EventName.WORKER_LOST,
+            worker=ended.child.worker, role=ended.child.role.value,
+            pid=ended.child.process.pid, exit=ended.status,
+        )  # fmt: skip
 
     def _start_missing(self) -> None:
         if self._orders:

@@ -14,7 +14,7 @@ from perdure.engine.record import Ending
 from perdure.engine.stages import Catalogue
 from perdure.engine.walk import settle
 from perdure.model.events import EventName
-from perdure.model.jobs import LostClaim, Record
+from perdure.model.jobs import LostClaim, Record, Stale
 from perdure.model.limits import LOST_BATCH_MAX
 from perdure.model.outcomes import Interrupted, Lost
 from perdure.ports import Store
@@ -48,7 +48,9 @@ class Upkeep:
             turn = self._store.turn(records, None, by=self._worker)
             answers = {answer.no: answer for answer in turn.settled}
             for record in records:
-                self._observers.settled(record, answers[record.no])
+                answer = answers[record.no]
+                if not isinstance(answer, Stale):  # another sweeper was faster
+                    self._observers.settled(record, answer)
         return len(records)
 
     def _settled(self, lost: LostClaim) -> Record | None:

@@ -1,0 +1,293 @@
+"""What the stories are played with: real workers, real signals, a real file, and a way to look on.
+
+Every process carries a mark in its environment, so that whatever a story leaves behind, orphans
+of a killed supervisor included, is found by that mark and ended by its id.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.stories.ledger import Ledger
+
+T = TypeVar("T")
+
+CLI = (sys.executable, "-m", "perdure.surfaces.cli")
+APP = Path(__file__).parent / "app"
+_MARK = "PERDURE_STORY_MARK"
+_POLL_S = 0.02
+_LOG_LINES_SHOWN = 150
+
+
+def until(what: str, question: Callable[[], T], *, within_s: float) -> T:
+    """Ask until the answer is true; fail, naming the question, when the time is over."""
+    give_up_at = time.monotonic() + within_s
+    while True:
+        answer = question()
+        if answer:
+            return answer
+        if time.monotonic() > give_up_at:
+            raise AssertionError(f"not within {within_s:g} s: {what}; last answer {answer!r}")
+        time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A process as /proc shows it."""
+
+    pid: int
+    parent: int
+    state: str
+    command: tuple[str, ...]
+
+    def option(self, name: str) -> str:
+        """The word after ``--name``."""
+        return self.command[self.command.index(f"--{name}") + 1]
+
+    @property
+    def role(self) -> str:
+        return self.option("role")
+
+    @property
+    def worker(self) -> int:
+        return int(self.option("worker"))
+
+
+def process(pid: int) -> Seen | None:
+    """The process of that id, unless it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return None if state in "ZX" else Seen(pid, int(parent), state, tuple(command))
+
+
+def processes() -> list[Seen]:
+    """Everything that runs."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [seen for pid in pids if (seen := process(pid)) is not None]
+
+
+class WorkerProcess:
+    """One ``perdure worker``: a supervisor, and the children that it has at the moment."""
+
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self.popen = popen
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def children(self, role: str | None = None) -> list[Seen]:
+        """Working processes of this supervisor, found by their parent's id."""
+        found = [
+            one for one in processes() if one.parent == self.pid and "worker-child" in one.command
+        ]
+        return [one for one in found if role is None or one.role == role]
+
+    def child(self, role: str = "main", *, within_s: float = 30.0) -> Seen:
+        """The child of that role, as soon as there is one."""
+        what = f"worker {self.name} has a child for {role}"
+        return until(what, lambda: self.children(role), within_s=within_s)[0]
+
+    def open_files(self) -> int:
+        """How many files the supervisor has open."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def kill(self, number: signal.Signals) -> None:
+        """Signal the supervisor alone."""
+        self.popen.send_signal(number)
+
+    def exit_status(self, *, within_s: float) -> int:
+        """The supervisor's exit status, once it has ended by itself."""
+        until(f"worker {self.name} ends", lambda: self.popen.poll() is not None, within_s=within_s)
+        return self.popen.returncode
+
+
+class Story:
+    """A folder with an app, a store and a ledger, and the processes that share them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "story.db"
+        self.url = f"sqlite:///{self.file}"
+        self.mark = secrets.token_hex(8)
+        self.workers: list[WorkerProcess] = []
+        self._reading: sqlite3.Connection | None = None
+        shutil.copytree(APP, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
+
+    # -- processes -----------------------------------------------------------------------
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Ours without settings of Perdure, plus the store and the mark."""
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("PERDURE_")}
+        return {**kept, "PERDURE_STORE": self.url, _MARK: self.mark, **more}
+
+    def worker(
+        self,
+        name: str,
+        *,
+        lease_s: float = 2.0,
+        grace_s: float = 10.0,
+        poll_s: float = 0.2,
+        concurrency: int = 32,
+    ) -> WorkerProcess:
+        """Start a worker; it is ended with the story."""
+        tuning = {
+            "lease-ttl": lease_s, "grace": grace_s, "poll": poll_s, "concurrency": concurrency,
+        }  # fmt: skip
+        flags = [word for flag, value in tuning.items() for word in (f"--{flag}", str(value))]
+        log = self.folder / f"worker-{name}-{len(self.workers)}.log"
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [*CLI, "worker", "work:app", *flags, "--log-format", "text"],
+                cwd=self.folder, env=self.environment(), start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self.workers.append(WorkerProcess(name, popen, log))
+        return self.workers[-1]
+
+    def perdure(
+        self, *words: str, timeout_s: float = 60.0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [*CLI, *words],
+            cwd=self.folder, env=self.environment(**environment), timeout=timeout_s,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def end(self) -> None:
+        """End every process of this story, and show the logs (pytest keeps them for failures)."""
+        if self._reading is not None:
+            self._reading.close()
+        for worker in self.workers:
+            with suppress(ProcessLookupError):
+                worker.popen.kill()
+            worker.popen.wait(10)
+        until("no process of the story is left", self._all_ended, within_s=20)
+        for worker in self.workers:
+            lines = worker.log.read_text(errors="replace").splitlines()
+            print(f"--- log of worker {worker.name}, pid {worker.pid}, {len(lines)} lines")
+            print("\n".join(lines[-_LOG_LINES_SHOWN:]))
+
+    def _all_ended(self) -> bool:
+        left = [one for one in processes() if self.is_ours(one.pid)]
+        for one in left:
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, signal.SIGKILL)
+        return not left
+
+    def is_ours(self, pid: int) -> bool:
+        """Whether this process was started for this story."""
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return False
+        return f"{_MARK}={self.mark}".encode() in environment.split(b"\0")
+
+    # -- jobs ----------------------------------------------------------------------------
+
+    def enqueue(self, pipeline: str, items: Sequence[Any]) -> list[str]:
+        """Enqueue through the command; the ids in order."""
+        lines = self.folder / f"items-{secrets.token_hex(4)}.jsonl"
+        lines.write_text("".join(json.dumps(item) + "\n" for item in items))
+        done = self.perdure("enqueue", f"work:{pipeline}", "--from", str(lines), "--json")
+        assert done.returncode == 0, done.stderr
+        return [one["id"] for one in json.loads(done.stdout)]
+
+    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+        """Look at the tables; changes nothing."""
+        if self._reading is None:
+            self._reading = sqlite3.connect(self.file, isolation_level=None, timeout=20)
+            self._reading.row_factory = sqlite3.Row
+            self._reading.execute("PRAGMA query_only = ON")
+        return self._reading.execute(sql, values).fetchall()
+
+    def job(self, id: str) -> sqlite3.Row:
+        """One job's row."""
+        return self.rows("SELECT * FROM perdure_jobs WHERE id = ?", id)[0]
+
+    def attempts(self, id: str) -> list[sqlite3.Row]:
+        """One job's attempts, oldest first."""
+        return self.rows(
+            "SELECT a.* FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job "
+            "WHERE j.id = ? ORDER BY a.token",
+            id,
+        )
+
+    def states(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        rows = self.rows("SELECT state, count(*) FROM perdure_jobs GROUP BY state")
+        return {row[0]: row[1] for row in rows}
+
+    def ledger(self) -> Ledger:
+        """What the stages themselves have written down so far."""
+        return Ledger.read(self.folder / "ledger.txt")
+
+    def open_gate(self, name: str) -> None:
+        """Let stages that wait for this file go on."""
+        (self.folder / name).touch()
+
+    # -- waiting -------------------------------------------------------------------------
+
+    def started(self, id: str, stage: str, *, times: int = 1, within_s: float = 30.0) -> Ledger:
+        """Wait until a stage of a job has begun, by its own word."""
+        until(
+            f"stage {stage} of job {id} has begun {times} times",
+            lambda: len(self.ledger().of(id, stage, "start")) >= times,
+            within_s=within_s,
+        )
+        return self.ledger()
+
+    def all_ended(self, *, within_s: float) -> dict[str, int]:
+        """Wait until every job is in a terminal state."""
+        until(
+            "every job has ended",
+            lambda: self.states().keys() <= {"succeeded", "failed", "cancelled"},
+            within_s=within_s,
+        )
+        return self.states()
+
+    def judging(self, worker: WorkerProcess) -> None:
+        """Wait until a worker has been heard for a whole lease, so that it may judge others."""
+        number = worker.child().worker
+        until(
+            f"worker {worker.name} may declare others dead",
+            lambda: self.rows(
+                "SELECT 1 FROM perdure_workers WHERE no = ? AND beat_at - steady_at > ttl_us",
+                number,
+            ),
+            within_s=60,
+        )
+
+    def assert_audit_is_clean(self) -> None:
+        """The real command finds nothing."""
+        done = self.perdure("audit")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.endswith("clean\n")
+
+
+@contextmanager
+def played(folder: Path) -> Iterator[Story]:
+    """A story that cleans up after itself, however it ends."""
+    story = Story(folder)
+    try:
+        yield story
+    finally:
+        story.end()

@@ -1,0 +1,152 @@
+"""The audit names what is wrong and whose it is; each damage is planted in a copy of a sound store."""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from perdure.stores.sqlite.reader import AUDIT
+from tests.stories.kit import Story, played
+
+pytestmark = pytest.mark.story
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing that must never be, as SQL on the job that it happens to.
+
+    The subject that the audit must name is the job's id, except where that is gone with its row.
+    """
+
+    check: str
+    sql: str
+    subject: str = "{id}"
+
+
+DAMAGES = {
+    "a job row is deleted": Damage(
+        "job_vanished", "DELETE FROM perdure_jobs WHERE no = :no", subject="job number {no} "
+    ),
+    "a processing job is held by a worker that is not there": Damage(
+        "held_by_nobody",
+        "UPDATE perdure_jobs SET state = 'processing', worker = 999, finished_at = NULL "
+        "WHERE no = :no",
+    ),
+    "a processing job is held by a worker whose jobs were all settled": Damage(
+        "held_by_nobody",
+        "UPDATE perdure_jobs SET state = 'processing', finished_at = NULL, worker = 1 "
+        "WHERE no = :no; UPDATE perdure_workers SET settled_at = dead_at WHERE no = 1",
+    ),
+    "a counter differs from the attempts": Damage(
+        "counters_differ", "UPDATE perdure_jobs SET failures = failures + 1 WHERE no = :no"
+    ),
+    "an attempt began before it was due": Damage(
+        "too_early",
+        "UPDATE perdure_attempts SET claimed_at = claimed_at - 150000 WHERE job = :no AND number = 2",
+    ),
+    "a stage was finished twice": Damage(
+        "stage_done_twice",
+        "UPDATE perdure_attempts SET status = 'success', counted = NULL "
+        "WHERE job = :no AND status = 'retrying'",
+    ),
+    "an attempt has no job": Damage(
+        "attempt_without_job",
+        "UPDATE perdure_attempts SET job = 777 WHERE job = :no",
+        subject="job number 777 ",
+    ),
+    "a checkpoint has no job": Damage(
+        "checkpoint_without_job",
+        "UPDATE perdure_checkpoints SET job = 777 WHERE job = :no",
+        subject="job number 777 ",
+    ),
+    "a job succeeded without an attempt": Damage(
+        "success_without_attempt",
+        "DELETE FROM perdure_attempts WHERE job = :no AND state = 'succeeded'",
+    ),
+    "a job failed without an attempt": Damage(
+        "failure_without_attempt",
+        "UPDATE perdure_jobs SET state = 'failed', failed_reason = 'fatal' WHERE no = :no",
+    ),
+    "a job ended twice": Damage(
+        "ended_twice",
+        "UPDATE perdure_attempts SET state = 'failed' WHERE job = :no AND status = 'retrying'",
+    ),
+    "a token went backwards": Damage(
+        "token_behind", "UPDATE perdure_jobs SET token = 1 WHERE no = :no"
+    ),
+    "a checkpoint is missing": Damage(
+        "checkpoint_missing", "DELETE FROM perdure_checkpoints WHERE job = :no"
+    ),
+    "a job is in a state that does not exist": Damage(
+        "state_of_no_table", "UPDATE perdure_jobs SET state = 'asleep' WHERE no = :no"
+    ),
+    "more was accepted than can be found": Damage(
+        "books_balance", "UPDATE perdure_books SET accepted = accepted + 1", subject="walk"
+    ),
+    "a finished job still waits": Damage(
+        "state_and_fields", "UPDATE perdure_jobs SET ready = 1 WHERE no = :no"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Iterator[Story]:
+    """Eight finished jobs, of which the fourth needed a second try."""
+    with played(tmp_path_factory.mktemp("sound")) as story:
+        plots = [{"fail_times": 1} if place == 3 else {} for place in range(8)]
+        story.enqueue("walk", [{"work": plot} for plot in plots])
+        worker = story.worker("a", lease_s=2.0)
+        assert story.all_ended(within_s=60) == {"succeeded": 8}
+        worker.kill(15)
+        assert worker.exit_status(within_s=30) == 0
+        yield story
+
+
+def copied(sound: Story, folder: Path) -> Path:
+    """A copy that can be damaged; the log is in the file, for nobody has it open."""
+    copy = folder / "copy.db"
+    writing = sqlite3.connect(sound.file)
+    with sqlite3.connect(copy) as target:
+        writing.backup(target)
+    writing.close()
+    target.close()
+    return copy
+
+
+def plant(file: Path, sql: str, no: int) -> None:
+    """Do it behind the store's back; every statement must change something."""
+    raw = sqlite3.connect(file)
+    raw.execute("PRAGMA ignore_check_constraints = ON")
+    raw.execute("PRAGMA foreign_keys = OFF")
+    for statement in sql.split(";"):
+        assert raw.execute(statement, {"no": no} if ":no" in statement else {}).rowcount > 0
+    raw.commit()
+    raw.close()
+
+
+def test_a_sound_store_passes(sound, tmp_path):
+    copy = copied(sound, tmp_path)
+    done = sound.perdure("audit", "--store", f"sqlite:///{copy}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "accepted 8 = queued 0 + processing 0 + succeeded 8 + failed 0 + cancelled 0 + pruned 0",
+        "clean",
+    ]
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_the_audit_names_the_check_and_the_job_when(sound, tmp_path, name):
+    damage = DAMAGES[name]
+    copy = copied(sound, tmp_path)
+    no, id = sound.rows("SELECT no, id FROM perdure_jobs ORDER BY no LIMIT 1 OFFSET 3")[0]
+    plant(copy, damage.sql, no)
+    done = sound.perdure("audit", "--store", f"sqlite:///{copy}")
+    assert done.returncode == 1, done.stdout
+    beginning = f"{damage.check}: {damage.subject.format(id=id, no=no)}"
+    assert [line for line in done.stdout.splitlines() if line.startswith(beginning)], done.stdout
+
+
+def test_every_check_of_the_audit_has_a_damage_that_it_finds():
+    assert {damage.check for damage in DAMAGES.values()} == set(AUDIT)

@@ -1,0 +1,161 @@
+"""SIGTERM: what can be finished is finished, the rest is given back, and nothing is counted for it."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from perdure import App
+from perdure.app import SystemClock
+from perdure.engine.observe import Observers
+from perdure.engine.pump import Seat
+from perdure.engine.worker import Worker, WorkerSettings
+from tests.stories.kit import Story, until
+
+pytestmark = pytest.mark.story
+
+LEASE_S = 1.5
+
+
+def beaten_again(story: Story, worker: int) -> None:
+    """Wait for two more beats; whatever a signal sets off has long arrived by then."""
+    (before,) = story.rows("SELECT beat_at FROM perdure_workers WHERE no = ?", worker)[0]
+    until(
+        f"worker {worker} is still beaten for",
+        lambda: story.rows(
+            "SELECT 1 FROM perdure_workers WHERE no = ? AND beat_at > ? + ttl_us / 2",
+            worker,
+            before,
+        ),
+        within_s=30,
+    )
+
+
+def given_back(story: Story, job: str) -> None:
+    """The job is as good as new, and its history says why."""
+    row = story.job(job)
+    assert (row["state"], row["releases"], row["failures"], row["crashes"]) == ("queued", 1, 0, 0)
+    last = story.attempts(job)[-1]
+    assert (last["stage"], last["status"], last["counted"]) == ("work", "interrupted", "releases")
+
+
+def finished_by_another(story: Story, jobs: list[str]) -> None:
+    story.open_gate("go")
+    story.worker("b", lease_s=LEASE_S)
+    assert story.all_ended(within_s=60) == {"succeeded": len(jobs)}
+    ledger = story.ledger()
+    assert all(len(ledger.pids(job, "prepare")) == 1 for job in jobs)
+    story.assert_audit_is_clean()
+
+
+def test_a_stage_shorter_than_the_grace_is_finished_and_nothing_new_is_begun(story):
+    worker = story.worker("a", lease_s=LEASE_S, grace_s=60, concurrency=1)
+    jobs = story.enqueue("walk", [{"work": {"until": "go"}}] * 2)
+    story.started(jobs[0], "work")
+    child = worker.child("main")
+    worker.kill(signal.SIGTERM)
+    beaten_again(story, child.worker)
+    story.open_gate("go")
+    assert worker.exit_status(within_s=30) == 0
+    first, second = story.job(jobs[0]), story.job(jobs[1])
+    assert (first["state"], first["stage"], first["releases"]) == ("queued", "finish", 0)
+    assert [one["status"] for one in story.attempts(jobs[0])] == ["success", "success"]
+    assert (second["state"], second["starts"]) == ("queued", 0)
+    assert {one.job for one in story.ledger().entries} == {jobs[0]}
+    finished_by_another(story, jobs)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "work"),
+    [
+        ("walk", {"until": "go"}),
+        ("walk_sync", {"until": "go"}),
+        ("walk", {"block_until": "go"}),
+        ("walk_sync", {"hold_gil_s": 60.0}),
+    ],
+    ids=["async", "sync", "blocking the event loop", "holding the GIL"],
+)
+def test_a_stage_longer_than_the_grace_is_given_back_and_counts_nothing(story, pipeline, work):
+    worker = story.worker("a", lease_s=LEASE_S, grace_s=0.5)
+    [job] = story.enqueue(pipeline, [{"work": work}])
+    story.started(job, "work")
+    told_at = time.monotonic()
+    worker.kill(signal.SIGTERM)
+    assert worker.exit_status(within_s=20) == 0
+    print(f"FIGURE SIGTERM to exit with a grace of 0.5 s: {time.monotonic() - told_at:.2f} s")
+    if "hold_gil_s" in work:  # it could not say a word; its supervisor said that it was our doing
+        other = story.worker("b", lease_s=LEASE_S)
+        until(
+            "the job is run again", lambda: len(story.ledger().pids(job, "work")) == 2, within_s=30
+        )
+        row = story.job(job)
+        assert (row["releases"], row["failures"], row["crashes"]) == (1, 0, 0)
+        other.kill(signal.SIGKILL)
+        story.assert_audit_is_clean()
+        return
+    given_back(story, job)
+    finished_by_another(story, [job])
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_worker_fast_and_counts_nothing(story, second):
+    worker = story.worker("a", lease_s=LEASE_S, grace_s=600)
+    jobs = story.enqueue("walk", [{"work": {"until": "go"}}] * 5)
+    for job in jobs:
+        story.started(job, "work")
+    child = worker.child("main")
+    worker.kill(signal.SIGTERM)
+    if second is signal.SIGTERM:  # two equal signals at once may arrive as one
+        beaten_again(story, child.worker)
+    worker.kill(second)
+    assert worker.exit_status(within_s=30) == 0
+    for job in jobs:
+        given_back(story, job)
+    finished_by_another(story, jobs)
+
+
+def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'story.db'}")
+    worker = Worker(
+        app.opened.store, app.catalogue, Seat(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
+        clock=SystemClock(), chance=None, observers=Observers(),
+    )  # fmt: skip
+    with worker._loop._wake._cond:  # where the main thread may be when a signal interrupts it
+        order = threading.Thread(target=worker.drain, daemon=True)
+        order.start()
+        order.join(10)
+        assert not order.is_alive()
+    app.close()
+
+
+def cancel(story: Story, job: str) -> None:
+    script = (
+        f"from perdure.app import JobRef; import work; JobRef({job!r}, True, work.app).cancel()"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=story.folder, env=story.environment(), check=True,
+        timeout=60,
+    )  # fmt: skip
+
+
+def test_a_job_cancelled_before_its_first_step_leaves_its_slot_free(story):
+    worker = story.worker("a", lease_s=LEASE_S, concurrency=2)
+    [blocking] = story.enqueue("walk", [{"work": {"block_until": "free"}}])
+    story.started(blocking, "work")
+    [late] = story.enqueue("walk", [{"work": {}}])
+    until("it is claimed", lambda: story.job(late)["state"] == "processing", within_s=30)
+    cancel(story, late)
+    beaten_again(story, worker.child("main").worker)  # its pump has looked by now
+    assert not story.ledger().pids(late, "prepare")
+    story.open_gate("free")
+    until("the event loop is free", lambda: story.job(blocking)["finished_at"], within_s=30)
+    jobs = story.enqueue("walk", [{"work": {"until": "go"}}] * 2)
+    for job in jobs:
+        story.started(job, "work")  # both at once: both slots are free
+    story.open_gate("go")
+    assert story.all_ended(within_s=30) == {"succeeded": 3, "cancelled": 1}
+    assert worker.popen.poll() is None
+    story.assert_audit_is_clean()
