@@ -1,0 +1,83 @@
+"""The history: every call at the instant of its commit, who made it, and what was answered."""
+
+import hashlib
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.model.jobs import Claim, Enqueued, LostClaim, Receipt, Record, Settled, Turn
+
+_KEPT = 400
+
+
+class History:
+    """A running hash over all entries, and the last of them for people."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._last: deque[str] = deque(maxlen=_KEPT)
+
+    def note(self, now_us: int, who: str, what: str, *seen: object) -> None:
+        """One thing that happened."""
+        self.entries += 1
+        line = f"{now_us / 1e6:12.6f}  {who:<16} {what:<12} {' '.join(str(one) for one in seen)}"
+        self._hash.update(line.encode())
+        self._last.append(line)
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal histories."""
+        return self._hash.hexdigest()
+
+    def tail(self, lines: int) -> list[str]:
+        """The last entries."""
+        return list(self._last)[-lines:]
+
+    def about(self, text: str) -> list[str]:
+        """The last entries that mention the job of which a text speaks."""
+        job = re.search(r"#\d+", text)
+        return [] if job is None else [line for line in self._last if f"{job[0]}/" in line][-20:]
+
+
+def asked(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """The arguments of a store call, in short."""
+    return " ".join([*(_short(one) for one in args), *(f"{k}={v}" for k, v in kwargs.items())])
+
+
+def answered(answer: Any) -> str:
+    """The answer of a store call, in short."""
+    return f"→ {_short(answer)}"
+
+
+def _short(value: Any) -> str:
+    match value:
+        case Record():
+            return f"#{value.no}/{value.token}:{value.move.value}>{value.stage}"
+        case Claim():
+            return f"#{value.no}/{value.token}@{value.stage}"
+        case LostClaim():
+            return f"lost{_short(value.claim)}"
+        case Turn():
+            return f"{_short(value.settled)} {_short(value.claims)}"
+        case Enqueued():
+            return f"#{value.no}{'+' if value.created else '='}"
+        case list() | tuple():
+            return "[" + " ".join(_short(one) for one in value) + "]"
+        case frozenset():
+            return str(sorted(value))
+        case None | bool() | int() | float() | str() | dict():
+            return str(value)
+        case _:
+            return _settled(value) or type(value).__name__
+
+
+def _settled(answer: Settled) -> str:
+    match answer:
+        case Receipt():
+            word = "again" if answer.repeated else "ok"
+            return f"#{answer.no}/{answer.token}:{word}"
+        case _ if hasattr(answer, "token"):
+            return f"#{answer.no}/{answer.token}:{type(answer).__name__.lower()}"
+    return ""

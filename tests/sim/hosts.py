@@ -1,0 +1,163 @@
+"""Hosts: a real supervisor and its real working processes, on the simulated kernel.
+
+What is real: `Supervisor`, `Lease`, `Worker` with its `Loop`, `Pump` and `Upkeep`, and `engine.run`.
+What stands in: the kernel for `os`, a strand for each thread, a virtual event loop, and, for the last
+act of a worker (`os._exit`), the end of its simulated process.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from perdure.engine.observe import Observers
+from perdure.engine.pump import Seat
+from perdure.engine.stages import Catalogue
+from perdure.engine.supervisor import Supervisor
+from perdure.engine.worker import EXIT_DEAD, Worker, WorkerSettings
+from perdure.model.errors import WorkerDead
+from perdure.model.workers import Role
+from perdure.stores.sqlite.store import SqliteStore
+from tests.sim.loop import VirtualLoop
+from tests.sim.process import Kernel, Process
+from tests.sim.remote import Remote, Wire
+from tests.sim.strand import Bell, Strand
+from tests.sim.swarm import Setup
+from tests.sim.world import World
+
+SUSPECT_IDLE_S = 20.0  # as app.work sets it
+
+
+class SimWorker(Worker):
+    """A worker whose last act ends a simulated process, not ours."""
+
+    leave: Callable[[int], None]
+    strand: Strand
+
+    def _step(self) -> float:
+        """No turn takes no time at all."""
+        before = self._clock.monotonic()
+        wait_s = super()._step()
+        if self._clock.monotonic() == before:
+            self.strand.sleep(0.0001)
+        return wait_s
+
+    def _ended(self, last: Exception | None) -> None:
+        self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else 0)
+
+
+@dataclass(slots=True)
+class Machine:
+    """Everything that hosts share."""
+
+    world: World
+    setup: Setup
+    kernel: Kernel
+    wire: Wire
+    store: SqliteStore
+    catalogue_in: Callable[[Process, bool], Catalogue]
+    observers: Observers
+    concurrency: dict[Role, int]
+
+
+class Host:
+    """One machine's `perdure worker`, started again whenever it has ended."""
+
+    def __init__(self, machine: Machine, name: str, ttl_s: float, *, narrow: bool = False) -> None:
+        self.name = name
+        self.ttl_s = ttl_s
+        self.narrow = narrow
+        self.stays_down = False
+        self._machine = machine
+        self.process: Process
+        self.supervisor: Supervisor | None = None
+        self.start()
+
+    @property
+    def children(self) -> list[Process]:
+        """Its living working processes."""
+        return [child for child in self.process.children if not child.dead]
+
+    def start(self) -> None:
+        """Start a supervisor."""
+        if self.stays_down:
+            return
+        machine = self._machine
+        self.supervisor = None
+        self.process = machine.kernel.process(self.name)
+        self.process.on_death = self._restart
+        strand = machine.world.strand(self.process.name, self._supervise, self.process)
+        self._bell = Bell(strand)
+        self._strand = strand
+
+    def _restart(self) -> None:
+        world = self._machine.world
+        pause_s = world.rng.uniform(0.0, self._machine.setup.ttl_s * 1.5) if world.chaos else 0.1
+        world.after(pause_s, self.start)
+
+    def _supervise(self) -> None:
+        machine, process, bell = self._machine, self.process, self._bell
+        ttl_s = self.ttl_s
+        remote = Remote(
+            machine.wire, machine.store, self._strand, slow_s_max=ttl_s / 3, process=process,
+            excuse=lambda: self._excuse(process),
+        )  # fmt: skip
+        supervisor = Supervisor(
+            store=remote,
+            spawn=lambda role, worker: self._spawn(process, role, worker),
+            clock=machine.world.clock,
+            observers=machine.observers,
+            name=process.name,
+            ttl_s=ttl_s,
+            grace_s=machine.setup.grace_s,
+        )
+        self.supervisor = supervisor
+        process.on_terminate = supervisor.drain
+        process.on_child = bell.set
+        while not supervisor.done:
+            supervisor.once()
+            bell.wait(min(0.25, ttl_s / 6))
+            bell.clear()
+        machine.kernel.exit(process, supervisor.exit_status or 0)
+
+    def _excuse(self, supervisor: Process) -> None:
+        for child in supervisor.children:
+            if child.worker is not None:
+                self._machine.wire.checker.ledger.workers[child.worker].excused = True
+
+    def _spawn(self, supervisor: Process, role: Role, worker: int) -> Process:
+        child = self._machine.kernel.process(f"{self.name}.{role.value}", supervisor)
+        child.worker = worker
+        strand: Strand
+        strand = self._machine.world.strand(
+            child.name, lambda: self._work(child, strand, role, worker), child
+        )
+        return child
+
+    def _work(self, child: Process, strand: Strand, role: Role, number: int) -> None:
+        machine = self._machine
+        strand.sleep(machine.world.rng.uniform(0.0, 0.5))  # a process has to start
+        child.loop = VirtualLoop(machine.world, child)
+        setup, concurrency = machine.setup, machine.concurrency[role]
+        worker = SimWorker(
+            Remote(machine.wire, machine.store, strand, process=child, freezes=True),
+            machine.catalogue_in(child, self.narrow),
+            Seat(number, role.isolation, concurrency),
+            WorkerSettings(
+                concurrency=concurrency, grace_s=setup.grace_s, poll_s=setup.poll_s,
+                tick_s=setup.poll_s / 2,
+                idle_s_max=None if role is Role.MAIN else SUSPECT_IDLE_S,
+            ),
+            clock=machine.world.clock,
+            chance=Random(machine.world.rng.getrandbits(32)),
+            observers=machine.observers,
+        )  # fmt: skip
+        worker.leave = lambda status: machine.kernel.exit(child, status)
+        worker.strand = strand
+        child.idle = lambda: worker._pump.empty
+        worker._events = child.loop
+        worker._loop._wake = Bell(strand)
+        child.on_terminate = worker.drain
+        child.on_orphaned = worker.drain_now
+        if child.parent is None or child.parent.dead:  # its pipe is closed already
+            worker.drain_now()
+        worker._loop._run()

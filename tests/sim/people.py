@@ -1,0 +1,148 @@
+"""Clients that enqueue and an operator who cancels, each unsure of what the store has heard."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+
+from perdure.engine.control import cancel
+from perdure.engine.enqueue import enqueue, new_job
+from perdure.engine.ids import Ids
+from perdure.engine.observe import Observers
+from perdure.engine.stages import Catalogue
+from perdure.model.errors import NotCancellable, StoreFull, StoreUnavailable
+from perdure.model.jobs import Enqueued, NewJob
+from perdure.ports import Reader, Store
+from tests.sim.checker import Checker
+from tests.sim.stages import LONG, LONG_STAGES, SHORT, SHORT_STAGES
+from tests.sim.strand import Strand
+from tests.sim.swarm import Setup
+from tests.sim.world import World
+
+
+class Client:
+    """Enqueues its share of the items during the first half of the chaos."""
+
+    def __init__(
+        self, world: World, setup: Setup, catalogue: Catalogue, checker: Checker, items: int
+    ) -> None:
+        self._world = world
+        self._setup = setup
+        self._catalogue = catalogue
+        self._checker = checker
+        self._left = items
+        self._keys: list[tuple[str, str]] = []
+        self._ids = Ids(world.clock, Random(world.rng.getrandbits(32)))
+        self.over = False
+
+    def body(self, store: Store, strand: Strand) -> None:
+        """Enqueue in small batches until all is acknowledged."""
+        rng = self._world.rng
+        pause_s = self._setup.chaos_s / 2 / max(self._left, 1)
+        while self._left > 0:
+            strand.sleep(min(rng.expovariate(1 / pause_s), self._setup.chaos_s / 8))
+            batch = [self._job() for _ in range(min(self._left, rng.randint(1, 4)))]
+            self._left -= len(batch)
+            for job, answer in zip(batch, self._sent(store, strand, batch), strict=True):
+                self._checker.acknowledged(job, answer)
+        self.over = True
+
+    def _sent(self, store: Store, strand: Strand, batch: list[NewJob]) -> list[Enqueued]:
+        """Send until answered; a client that forgot its jobs makes them anew under their keys."""
+        rng = self._world.rng
+        while True:
+            try:
+                return enqueue(store, batch)
+            except (StoreUnavailable, StoreFull):
+                strand.sleep(rng.uniform(0.05, 1.0))
+                if all(job.key is not None for job in batch) and rng.random() < 0.5:
+                    self._world.seen["batches enqueued anew under their keys"] += 1
+                    batch[:] = [self._again(job) for job in batch]
+
+    def _again(self, job: NewJob) -> NewJob:
+        line = self._catalogue.line(job.pipeline)
+        assert line is not None
+        return new_job(self._ids, line, {"again": job.id}, key=job.key, owner=job.owner)
+
+    def _job(self) -> NewJob:
+        rng = self._world.rng
+        pipeline, stages = rng.choice(((LONG, LONG_STAGES), (SHORT, SHORT_STAGES)))
+        key, owner = self._key(pipeline)
+        line = self._catalogue.line(pipeline)
+        assert line is not None
+        poison = rng.choice(stages) if rng.random() < self._setup.poison else None
+        late = rng.random() < 0.1
+        return new_job(
+            self._ids, line, {"n": self._left, "poison": poison},
+            owner=owner, key=key, priority=rng.choice((0, 0, 0, 5)),
+            run_at=self._world.clock.now() + timedelta(seconds=rng.uniform(0, 20)) if late else None,
+            deadline_s=self._setup.ttl_s * rng.uniform(0.5, 5) if rng.random() < 0.1 else None,
+        )  # fmt: skip
+
+    def _key(self, pipeline: str) -> tuple[str | None, str]:
+        """None, a new key, or one that was used before, perhaps by somebody else."""
+        rng = self._world.rng
+        if rng.random() < 0.5:
+            return None, ""
+        if rng.random() < 0.3:
+            return f"{pipeline}{rng.randint(1, 5)}", rng.choice(("", "ann"))
+        return f"{pipeline}:{rng.getrandbits(40)}", ""
+
+
+class Operator:
+    """Cancels a job now and then."""
+
+    def __init__(self, world: World, catalogue: Catalogue, checker: Checker) -> None:
+        self._world = world
+        self._catalogue = catalogue
+        self._checker = checker
+        self._observers = Observers([checker.told])
+
+    def body(self, store: Store, reader: Reader, strand: Strand, rate: float) -> None:
+        """Until the chaos is over."""
+        rng = self._world.rng
+        while self._world.chaos:
+            strand.sleep(rng.expovariate(rate))
+            jobs = self._checker.ledger.open
+            if jobs and self._world.chaos:
+                self._cancel(store, reader, rng.choice(jobs).id)
+
+    def _cancel(self, store: Store, reader: Reader, job_id: str) -> None:
+        self._world.struck["cancel"] += 1
+        try:
+            cancel(
+                store, reader, self._catalogue, job_id,
+                reason="no longer wanted", observers=self._observers,
+            )  # fmt: skip
+        except (StoreUnavailable, StoreFull):
+            self._world.seen["cancels of unknown effect"] += 1
+        except NotCancellable:
+            self._world.seen["cancels too late"] += 1
+        else:
+            self._world.seen["cancels acknowledged"] += 1
+            self._checker.cancelled(job_id)
+
+
+def people(
+    world: World, setup: Setup, catalogue: Catalogue, checker: Checker,
+    connect: Callable[[Strand], tuple[Store, Reader]],
+) -> list[Client]:  # fmt: skip
+    """Start them all."""
+    clients = []
+    for number in range(setup.clients):
+        client = Client(world, setup, catalogue, checker, -(-setup.items // setup.clients))
+        clients.append(client)
+        _start(world, f"client{number}", client.body, connect)
+    rate = setup.strikes.get("cancel")
+    if rate:
+        operator = Operator(world, catalogue, checker)
+        strand: Strand
+        strand = world.strand("operator", lambda: operator.body(*connect(strand), strand, rate))
+    return clients
+
+
+def _start(
+    world: World, name: str, body: Callable[[Store, Strand], None],
+    connect: Callable[[Strand], tuple[Store, Reader]],
+) -> None:  # fmt: skip
+    strand: Strand
+    strand = world.strand(name, lambda: body(connect(strand)[0], strand))

@@ -1,0 +1,140 @@
+"""A store at the other end of a wire: requests travel, are applied at one instant, answers travel.
+
+Between the caller and the instant of the commit, and between the commit and the answer, other
+actors act: that is where races live. A request or an answer may be lost, the store may be away, and
+the calling process may die or be frozen at either side of the commit. What the real store says at
+that instant goes to the history and to the checker, whether or not the caller ever hears of it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from perdure.model.errors import StoreFull, StoreUnavailable, WorkerDead
+from tests.sim.checker import Checker
+from tests.sim.history import answered, asked
+from tests.sim.process import Kernel, Process
+from tests.sim.strand import Strand
+from tests.sim.swarm import Setup
+from tests.sim.world import World
+
+WRITES = ("add_worker", "beat", "end_worker", "enqueue", "mark_dead", "turn")
+
+
+class Wire:
+    """What can happen to a call: drawn per call, by the chances of this seed."""
+
+    def __init__(self, world: World, setup: Setup, kernel: Kernel, checker: Checker) -> None:
+        self.world = world
+        self.kernel = kernel
+        self.checker = checker
+        self.away_until_us = 0
+        self.full_until_us = 0  # reads are answered, writes are refused
+        self.writes = 0
+        self._setup = setup
+
+    def strikes(self, kind: str) -> bool:
+        """Whether a fault of this kind hits this call."""
+        chance = self._setup.chances.get(kind, 0.0)
+        if not self.world.chaos or not chance or self.world.rng.random() >= chance:
+            return False
+        self.world.struck[kind] += 1
+        return True
+
+    def latency_s(self, slow_s_max: float) -> float:
+        """How long one way takes."""
+        if self.strikes("slow_store"):
+            return self.world.rng.uniform(0.0, slow_s_max)
+        return self.world.rng.uniform(0.0, 0.004)
+
+    def freeze(self, process: Process | None) -> None:
+        """Stop a process on its way into a call, for some leases."""
+        assert process is not None
+        self.kernel.freeze(process)
+        leases = self.world.rng.choice((0.5, 1.5, 3.0))
+        thaw = partial(self.kernel.thaw, process)
+        self.world.after(self._setup.ttl_s * leases, thaw)
+
+    @property
+    def away(self) -> bool:
+        """Whether nobody can reach the store now."""
+        return self.world.now_us < self.away_until_us
+
+
+class Remote:
+    """The `Store` or `Reader` port as one actor sees it."""
+
+    def __init__(
+        self, wire: Wire, target: Any, strand: Strand, *, slow_s_max: float = 3.0,
+        process: Process | None = None, freezes: bool = False,
+        excuse: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._wire = wire
+        self._target = target
+        self._strand = strand
+        self._slow_s_max = slow_s_max
+        self._process = process
+        self._freezes = freezes
+        self._excuse = excuse  # an answerable reason why a beat may be late
+        self._seen_writes = 0
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return partial(self._call, method)
+
+    def changed(self) -> bool:
+        """A hint, so it may be missed."""
+        chance = self._wire.world.rng.random()
+        if self._wire.away:  # only busy, perhaps: then it is told
+            if chance < 0.5:
+                raise StoreUnavailable("the store is away")
+            return True
+        seen, self._seen_writes = self._seen_writes, self._wire.writes
+        return seen != self._wire.writes and chance < 0.5
+
+    def close(self) -> None:
+        """The real connection is shared."""
+
+    def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        wire, world = self._wire, self._wire.world
+        if self._freezes and method == "turn" and wire.strikes("freeze_at_call"):
+            wire.freeze(self._process)
+        self._travel()
+        if wire.away:
+            world.seen["calls while the store was away"] += 1
+            raise StoreUnavailable("the store is away")
+        if wire.strikes("lost_request"):
+            self._excuse()
+            raise StoreUnavailable("the request was lost")
+        if method in WRITES and world.now_us < wire.full_until_us:
+            world.seen["writes refused by a full store"] += 1
+            raise StoreFull("no space is left")
+        answer = self._commit(method, args, kwargs)
+        if self._process is not None and method in WRITES and wire.strikes("kill_at_commit"):
+            wire.kernel.die(self._process, 9)
+        if wire.strikes("lost_reply"):
+            self._excuse()
+            self._travel()
+            raise StoreUnavailable("the answer was lost")
+        if world.rng.random() < 0.5:
+            self._travel()
+        if isinstance(answer, WorkerDead):
+            raise answer
+        return answer
+
+    def _travel(self) -> None:
+        delay_s = self._wire.latency_s(self._slow_s_max)
+        if delay_s > 0.01:
+            self._excuse()
+        self._strand.sleep(delay_s)
+
+    def _commit(self, method: str, args: Any, kwargs: Any) -> Any:
+        wire, world = self._wire, self._wire.world
+        wire.writes += method in WRITES
+        try:
+            answer = getattr(self._target, method)(*args, **kwargs)
+        except WorkerDead as dead:
+            answer = dead
+        said = asked(args, kwargs)
+        world.history.note(world.now_us, self._strand.name, method, said, answered(answer))
+        wire.checker.committed(method, args, kwargs, answer)
+        return answer

@@ -1,0 +1,238 @@
+"""One seed from beginning to end: chaos, healing, liveness, a clean stop, the last audit."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.engine import (
+    claim as claim_module,
+    enqueue as enqueue_module,
+    supervisor as supervisor_module,
+    upkeep as upkeep_module,
+)
+from perdure.engine.observe import Observers
+from perdure.model.limits import SUSPECTS_TOGETHER_MAX
+from perdure.model.workers import Role
+from perdure.stores.sqlite import store as store_module
+from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.reader import SqliteReader
+from perdure.stores.sqlite.schema import SqliteSchema
+from perdure.stores.sqlite.store import SqliteStore
+from tests.sim.checker import Checker
+from tests.sim.hosts import Host, Machine
+from tests.sim.invariants import Violation
+from tests.sim.nemesis import Nemesis
+from tests.sim.people import Client, people
+from tests.sim.process import Kernel, Process
+from tests.sim.remote import Remote, Wire
+from tests.sim.stages import Script, catalogue_of, lay
+from tests.sim.strand import Strand
+from tests.sim.swarm import Setting, as_drawn, setup_of
+from tests.sim.tables import check_tables
+from tests.sim.world import World
+
+_LOOKS = 8  # comparisons of the tables with the history during the chaos
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    digest: str = ""
+    entries: int = 0
+    simulated_s: float = 0.0
+    jobs: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
+    violation: Violation | None = None
+    tail: list[str] = field(default_factory=list)
+    about: list[str] = field(default_factory=list)
+
+
+class Simulation:
+    """The parts of one world, put together."""
+
+    def __init__(self, seed: int, setting: Setting) -> None:
+        self.world = World(seed)
+        self.setup = setting(setup_of(self.world.rng))
+        self.kernel = Kernel(self.world)
+        self.connection = Connection(":memory:", self.world.clock)
+        SqliteSchema(self.connection, "sqlite:///:memory:").upgrade()
+        self.store = SqliteStore(self.connection)
+        self.reader = SqliteReader(self.connection)
+        self.concurrency = {
+            Role.MAIN: self.setup.concurrency,
+            Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, self.setup.concurrency),
+            Role.ALONE: 1,
+        }
+        self.clients: list[Client] = []
+        self._healed_us = 0
+        self.hosts: list[Host] = []
+
+    def begin(self) -> None:
+        """Lay out the pipelines and start everybody."""
+        world, setup = self.world, self.setup
+        lane_nos = lay(self.store, catalogue_of(setup, _never, {}))
+        plain = catalogue_of(setup, _never, lane_nos)
+        self.checker = Checker(world, plain, self.concurrency, self.kernel.troubled)
+        self.wire = Wire(world, setup, self.kernel, self.checker)
+        self.kernel.on_trouble = self._excuse
+        script = Script(world, setup, self.kernel, self.checker.began)
+        machine = Machine(
+            world, setup, self.kernel, self.wire, self.store,
+            lambda process, narrow: catalogue_of(
+                setup, script.stage_in(process), lane_nos, narrow=narrow
+            ),
+            Observers([self.checker.told]), self.concurrency,
+        )  # fmt: skip
+        for number, ttl_s in enumerate(setup.leases_s):
+            narrow = setup.narrow and number == len(setup.leases_s) - 1
+            self.hosts.append(Host(machine, f"host{number}", ttl_s, narrow=narrow))
+        self.clients += people(world, setup, plain, self.checker, self._connect)
+        self.nemesis = Nemesis(world, setup, self.kernel, self.wire, self.hosts)
+
+    def _excuse(self, process: Process) -> None:
+        for one in (process, *process.children):
+            if one.worker is not None:
+                self.checker.ledger.workers[one.worker].excused = True
+
+    def _connect(self, strand: Strand) -> tuple[Any, Any]:
+        return Remote(self.wire, self.store, strand), Remote(self.wire, self.reader, strand)
+
+    # -- phases --------------------------------------------------------------------------
+
+    def chaos(self) -> None:
+        """Faults strike."""
+        for look in range(1, _LOOKS + 1):
+            self.world.run(round(self.setup.chaos_s * look / _LOOKS * 1e6))
+            check_tables(self.checker, self.connection, self.reader)
+
+    def settle(self) -> None:
+        """Faults end, and everything has to come to its end in time."""
+        self.nemesis.heal()
+        self._healed_us = self.world.now_us
+        while not self._all_over():
+            self.world.run(self._stuck_us(), self._all_over_or_moved())
+            if self.world.now_us >= self._stuck_us():
+                left = [
+                    f"#{one.no} {one.state.value}@{one.stage}" for one in self.checker.ledger.open
+                ]
+                self.checker.broken(
+                    "L1", f"nothing has moved for {self.patience_s:g} s: {left[:5]}"
+                )
+        if not self.world.run(self._stuck_us(), self._all_idle):
+            busy = [process.name for process in self.kernel.alive() if not process.idle()]
+            self.checker.broken("E4", f"{busy} have something in their hands, and no job is open")
+        check_tables(self.checker, self.connection, self.reader)
+
+    def _all_idle(self) -> bool:
+        return all(process.idle() for process in self.kernel.alive())
+
+    @property
+    def patience_s(self) -> float:
+        """The longest that nothing may move once the faults are over.
+
+        A host may still be down for a lease and a half; its successor has to be steady for a lease
+        before it may judge, and what it judges must have been silent for one. A stage may be
+        stubborn until its timeout, and the supervisor may wait before it starts a child again.
+        """
+        return 4 * self.setup.ttl_s + self.setup.timeout_s + 5 * self.setup.work_s + 20.0
+
+    def _stuck_us(self) -> int:
+        """When to give up, unless something moves before."""
+        due_us = [job.due_us for job in self.checker.ledger.open if job.holder is None]
+        latest_us = max([self._healed_us, self.checker.moved_us, *due_us])
+        return latest_us + round(self.patience_s * 1e6)
+
+    def _all_over_or_moved(self) -> Callable[[], bool]:
+        moved_us = self.checker.moved_us
+        return lambda: self.checker.moved_us != moved_us or self._all_over()
+
+    def _all_over(self) -> bool:
+        return all(client.over for client in self.clients) and not self.checker.ledger.open
+
+    def stop(self) -> None:
+        """Everybody is told to go, and goes in time, holding nothing."""
+        for host in self.hosts:
+            host.stays_down = True
+            if not host.process.dead:
+                self.kernel.kill(host.process.pid, 15)
+        grace_s = self.setup.grace_s + 10
+        if not self.world.run(self.world.now_us + round(grace_s * 1e6), self._all_gone):
+            left = [process.name for process in self.kernel.alive()]
+            self.checker.broken("L6", f"{left} are still there {grace_s:g} s after the order")
+        check_tables(self.checker, self.connection, self.reader)
+
+    def _all_gone(self) -> bool:
+        return not self.kernel.alive()
+
+
+def run_seed(seed: int, setting: Setting = as_drawn) -> Outcome:
+    """Live through one seed."""
+    simulation = Simulation(seed, setting)
+    world, outcome = simulation.world, Outcome(seed)
+    with installed(simulation):
+        try:
+            simulation.begin()
+            simulation.chaos()
+            simulation.settle()
+            simulation.stop()
+        except Violation as violation:
+            outcome.violation = violation
+            outcome.tail = world.history.tail(40)
+            outcome.about = world.history.about(violation.text)
+        finally:
+            world.close()
+            simulation.connection.close()
+    outcome.digest, outcome.entries = world.history.digest, world.history.entries
+    outcome.simulated_s, outcome.jobs = world.clock.monotonic(), len(simulation.checker.ledger.jobs)
+    outcome.struck, outcome.seen = world.struck, world.seen
+    return outcome
+
+
+@contextmanager
+def installed(simulation: Simulation) -> Iterator[None]:
+    """The simulated kernel and the seed's batch sizes, where the engine looks for them."""
+    batches = simulation.setup.batches
+    places: list[tuple[Any, str, Any]] = [
+        (supervisor_module, "os", simulation.kernel),
+        (claim_module, "CLAIM_BATCH_MAX", batches["claim"]),
+        (store_module, "PROMOTE_BATCH_MAX", batches["promote"]),
+        (upkeep_module, "LOST_BATCH_MAX", batches["lost"]),
+        (enqueue_module, "ENQUEUE_BATCH_MAX", batches["enqueue"]),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in places]
+    log = logging.getLogger("perdure")
+    listener, kept = _Listener(simulation.world), (log.level, log.propagate)
+    for module, name, value in places:
+        setattr(module, name, value)
+    log.addHandler(listener)
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(listener)
+        log.level, log.propagate = kept
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+class _Listener(logging.Handler):
+    """A logged error is a turn that failed for a reason nobody foresaw."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._world.broken("E1", f"{record.getMessage()}: {error!r}")
+
+
+async def _never(item: Any, context: Any) -> None:
+    raise AssertionError("the plain catalogue runs nothing")

@@ -1,0 +1,138 @@
+"""Pipelines of scripted stages: what a stage does in one attempt is drawn when it runs.
+
+They are real async stages under the real `engine.run`. A poison item kills the process that runs
+it, every time; everything else is drawn from the acts of the seed, and after the chaos they all work.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from perdure.engine.context import Context
+from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.model.errors import StageError
+from perdure.model.signals import Cancel, Snooze, Succeeded
+from perdure.ports import Store
+from tests.sim.process import Kernel, Process
+from tests.sim.swarm import Setup
+from tests.sim.world import World
+
+LONG, SHORT = "long", "short"
+LONG_STAGES = ("one", "two", "three")
+SHORT_STAGES = ("only",)
+
+Began = Callable[[str, int, int], None]
+
+
+class TooManyRequests(Exception):
+    """As an HTTP client raises it."""
+
+    status_code = 429
+
+    def __init__(self, retry_after_s: int) -> None:
+        self.headers = {"Retry-After": str(retry_after_s)}
+        super().__init__("slow down")
+
+
+class Script:
+    """Draws what stages do."""
+
+    def __init__(self, world: World, setup: Setup, kernel: Kernel, began: Began) -> None:
+        self._world = world
+        self._setup = setup
+        self._kernel = kernel
+        self._began = began
+
+    def stage_in(self, process: Process) -> Callable[[Any, Context], Any]:
+        """A stage as the given process runs it."""
+
+        async def play(item: Any, context: Context) -> Any:
+            assert process.worker is not None
+            self._began(context.job_id, context.token, process.worker)
+            world, work_s = self._world, self._setup.work_s
+            act = self._act()
+            await asyncio.sleep(world.rng.expovariate(1 / work_s))
+            if context.item.get("poison") == context.stage:
+                await self._die(process)
+            if act is not None:
+                world.struck[act] += 1
+                return await self._play(act, process)
+            return {"of": context.stage, "token": context.token}
+
+        return play
+
+    def _act(self) -> str | None:
+        if self._world.chaos:
+            for act, chance in self._setup.acts.items():
+                if self._world.rng.random() < chance:
+                    return act
+        return None
+
+    async def _die(self, process: Process) -> None:
+        self._world.struck["poison"] += 1
+        if self._world.rng.random() < 0.5:
+            self._kernel.exit(process, 3)
+        else:
+            self._kernel.die(process, 11)
+        await asyncio.get_running_loop().create_future()
+
+    async def _play(self, act: str, process: Process) -> Any:
+        rng = self._world.rng
+        match act:
+            case "rate_limited" if rng.random() < 0.5:
+                raise TooManyRequests(rng.choice((0, 1, 4, 20, 100)))
+            case "rate_limited":
+                raise StageError("rate_limited", "slow down", wait_s=rng.uniform(0.0, 20.0))
+            case "network":
+                raise ConnectionResetError("gone")
+            case "invalid_output":
+                raise StageError("invalid_output", "no total")
+            case "refused_value":
+                return {"total": float("nan")}
+            case "fatal":
+                raise StageError("invalid_request", "cannot ever work")
+            case "timeout":
+                await asyncio.sleep(self._setup.timeout_s * 3)
+            case "stubborn":
+                return await self._stubborn()
+            case "block_loop":
+                assert process.loop is not None
+                process.loop.block(self._setup.ttl_s * rng.choice((0.1, 0.5, 3.0)))
+                await asyncio.sleep(0)
+            case "snooze":
+                return Snooze(rng.uniform(0.0, self._setup.ttl_s))
+            case "withdraw":
+                return Cancel("not wanted")
+        return Succeeded({"after": act}, label="late")
+
+    async def _stubborn(self) -> Any:
+        """Does not let itself be cancelled, once."""
+        try:
+            await asyncio.sleep(self._setup.timeout_s * 0.8)
+        except asyncio.CancelledError:
+            await asyncio.sleep(self._setup.work_s)
+        return {"stubborn": True}
+
+
+def catalogue_of(
+    setup: Setup, call: Callable[[Any, Context], Any], lane_nos: dict[str, dict[str, int]],
+    *, narrow: bool = False,
+) -> Catalogue:  # fmt: skip
+    """The two pipelines, or the first of them, with ``call`` behind every stage."""
+    lines = []
+    policies = iter(setup.policies)
+    for name, stages in ((LONG, LONG_STAGES), (SHORT, SHORT_STAGES)):
+        made = tuple(Stage(one, call, next(policies), setup.timeout_s) for one in stages)
+        lines.append(Line(name, "q", "c", made, lane_nos.get(name, {})))
+    return Catalogue(lines[:1] if narrow else lines)
+
+
+def lay(store: Store, catalogue: Catalogue) -> dict[str, dict[str, int]]:
+    """The lane numbers of both pipelines, by pipeline and stage."""
+    numbers: dict[str, dict[str, int]] = {}
+    for name in (LONG, SHORT):
+        line = catalogue.line(name)
+        assert line is not None
+        found = store.lanes(line.lanes())
+        numbers[name] = {lane.stage: found[lane] for lane in line.lanes()}
+    return numbers

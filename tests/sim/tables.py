@@ -1,0 +1,70 @@
+"""Compares the real tables with the ledger, job by job, and runs the real audit."""
+
+from typing import Any
+
+from perdure.ports import Reader
+from perdure.stores.sqlite.connection import Connection
+from tests.sim.checker import Checker
+from tests.sim.ledger import JobAccount
+
+_JOBS = """
+SELECT no, id, state, stage, token, isolation, worker, result,
+    starts, failures, waits, crashes, snoozes, releases
+FROM perdure_jobs ORDER BY no
+"""
+_COUNTERS = ("starts", "failures", "waits", "crashes", "snoozes", "releases")
+
+
+def check_tables(checker: Checker, connection: Connection, reader: Reader) -> None:
+    """Every accepted job is there once, and its row says what the history says."""
+    ledger = checker.ledger
+    rows = connection.raw.execute(_JOBS).fetchall()
+    missing = ledger.jobs.keys() - {row[0] for row in rows}
+    if missing:
+        checker.broken("S1", f"jobs {sorted(missing)} were accepted and are gone")
+    for row in rows:
+        job = ledger.jobs.get(row[0])
+        if job is None:
+            checker.broken("S15", f"job {row[1]} is there and was never accepted")
+        assert job is not None
+        _check_row(checker, job, row)
+    _check_checkpoints(checker, connection)
+    _check_workers(checker, connection)
+    books = reader.books()
+    if not books.balanced or books.accepted != len(ledger.jobs):
+        checker.broken("S15", f"accepted {len(ledger.jobs)}, the books say {books}")
+    findings = reader.audit()
+    if findings:
+        checker.broken("S15", f"the audit found {findings[:3]}")
+
+
+def _check_row(checker: Checker, job: JobAccount, row: tuple[Any, ...]) -> None:
+    said = row[1:8]
+    known = (
+        job.id, job.state.value, job.stage, job.token, job.isolation, job.holder, job.result_json,
+    )  # fmt: skip
+    if said != known:
+        checker.broken("S15", f"the row of #{job.no} is {said}, the history says {known}")
+    counts = tuple(job.counted(what, job.stage) for what in _COUNTERS)
+    if row[8:] != counts:
+        checker.broken("S15", f"#{job.no} counts {row[8:]} of {_COUNTERS}, the history {counts}")
+
+
+def _check_checkpoints(checker: Checker, connection: Connection) -> None:
+    rows = connection.raw.execute("SELECT job, stage, value FROM perdure_checkpoints").fetchall()
+    saved = {(no, stage): value for no, stage, value in rows}
+    known = {
+        (job.no, stage): value
+        for job in checker.ledger.jobs.values()
+        for stage, value in job.done.items()
+    }
+    for place in saved.keys() | known.keys():
+        if saved.get(place) != known.get(place):
+            checker.broken("S14", f"the result of {place} is {saved.get(place)}")
+
+
+def _check_workers(checker: Checker, connection: Connection) -> None:
+    rows = connection.raw.execute("SELECT no, dead_at IS NOT NULL FROM perdure_workers").fetchall()
+    for no, dead in rows:
+        if bool(dead) != (checker.ledger.workers[no].death is not None):
+            checker.broken("S4", f"worker {no} is dead in the table: {bool(dead)}")

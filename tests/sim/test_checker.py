@@ -1,0 +1,372 @@
+"""The checker itself: it lets a right history pass and names what is wrong with each wrong one."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perdure.engine.record import Ending, record_of
+from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.walk import settle
+from perdure.model.decisions import Cancel, Why
+from perdure.model.errors import StageError, WorkerDead
+from perdure.model.events import Event, EventName
+from perdure.model.jobs import (
+    ZERO,
+    Claim,
+    ClaimOrder,
+    Enqueued,
+    NewJob,
+    Receipt,
+    Record,
+    Refused,
+    Settled,
+    Stale,
+    Turn,
+)
+from perdure.model.outcomes import Death, Lost, Outcome, Raised, Returned
+from perdure.model.states import Move
+from perdure.model.workers import NewWorker, Role
+from perdure.rules.evidence import evidence_of
+from perdure.rules.policy import Policy, Rule
+from tests.sim.checker import Checker
+from tests.sim.invariants import INVARIANTS, Violation
+from tests.sim.mutants import OTHERS, THE_FOUR
+from tests.sim.world import World
+
+POLICY = Policy("p", attempts_max=2, crashes_max=3, otherwise=Rule("retry"))
+DONE = Returned('{"ok":true}')
+FAILED = Raised(evidence_of(StageError("network", "gone", wait_s=9.0)))
+DIED = Death("exited", signal="SIGKILL")
+
+
+async def call(item: object) -> object:
+    return item
+
+
+STAGES = (Stage("one", call, POLICY, 10.0), Stage("two", call, POLICY, 10.0))
+LINE = Line("p", "q", "c", STAGES, {"one": 1, "two": 2})
+
+
+class Scene:
+    """A checker, and short words for what it is shown."""
+
+    def __init__(self) -> None:
+        self.world = World(0)
+        roles = {Role.MAIN: 2, Role.SUSPECTS: 2, Role.ALONE: 1}
+        self.checker = Checker(self.world, Catalogue([LINE]), roles, lambda worker: False)
+        for no, role in enumerate((Role.MAIN, Role.MAIN, Role.SUSPECTS, Role.ALONE), 1):
+            self.show("add_worker", no, NewWorker(f"b{no}", "w", role, 15.0))
+
+    def show(self, method: str, answer: Any, *args: Any, **kwargs: Any) -> None:
+        self.checker.committed(method, args, kwargs, answer)
+
+    def enqueue(
+        self, id: str = "a", *, key: str | None = None, answer: Enqueued | None = None
+    ) -> None:
+        job = NewJob(id, "p", 1, "one", "{}", key=key)
+        no = len(self.checker.ledger.jobs) + 1
+        self.show("enqueue", [answer or Enqueued(id, no, True)], [job])
+
+    def claim(self, worker: int = 1, no: int = 1, **changes: Any) -> Claim:
+        job = self.checker.ledger.jobs[no]
+        now = self.world.clock.now()
+        claim = replace(
+            Claim(
+                no=no, id=job.id, token=job.token + 1, lane=1, pipeline="p", stage=job.stage,
+                owner="", payload_json="{}", input_json=job.input_json, counters=ZERO, past=ZERO,
+                life=1, isolation=job.isolation, claimed_at=now, due_at=now, deadline_at=None,
+                key=None,
+            ),
+            **changes,
+        )  # fmt: skip
+        self.show("turn", Turn((), (claim,)), [], ClaimOrder(worker, 1, (1, 2)), by=worker)
+        return claim
+
+    def settled(
+        self, claim: Claim, outcome: Outcome, *, by: int | None = 1, worker: int | None = 1,
+        answer: Settled | None = None, **changes: Any,
+    ) -> Record:  # fmt: skip
+        stage = LINE.stage(claim.stage)
+        assert stage is not None
+        record = settle(Ending(claim, outcome, 1.0, worker), LINE, stage, chance=0.5)
+        return self.send(replace(record, **changes), by=by, answer=answer)
+
+    def send(self, record: Record, *, by: int | None, answer: Settled | None = None) -> Record:
+        receipt = Receipt(record.no, record.id, record.token, record.state, None)
+        self.show("turn", Turn((answer or receipt,), ()), [record], None, by=by)
+        return record
+
+
+def a_whole_life(scene: Scene) -> None:
+    """Enqueued twice under one key, failed, retried, lost, rescued, done."""
+    scene.enqueue(key="k")
+    scene.enqueue("b", key="k", answer=Enqueued("a", 1, created=False))
+    first = scene.claim()
+    scene.checker.began("a", 1, 1)
+    record = scene.settled(first, FAILED)
+    scene.send(record, by=1, answer=Receipt(1, "a", 1, record.state, None, repeated=True))
+    scene.world.clock.push(60.0)
+    second = scene.claim()
+    scene.show("end_worker", True, 1, DIED)
+    scene.show("turn", WorkerDead("dead"), [], None, by=1)
+    scene.settled(second, Lost(DIED), by=2, worker=1)
+    scene.settled(second, DONE, by=2, worker=2, answer=Stale(1, "a", 3))
+    third = scene.claim(worker=3)
+    scene.settled(third, DONE, by=3, worker=3)
+    last = scene.claim(worker=2)
+    scene.settled(last, DONE, by=2, worker=2)
+    told = {"job_id": "a", "stage": "two", "attempt": 0}
+    scene.checker.told(Event(EventName.JOB_SUCCEEDED, told))
+
+
+def test_a_right_history_passes():
+    scene = Scene()
+    a_whole_life(scene)
+    (job,) = scene.checker.ledger.jobs.values()
+    assert job.state.value == "succeeded"
+    assert (job.counted("starts"), job.counted("failures"), job.counted("crashes")) == (4, 1, 1)
+
+
+# -- wrong histories -----------------------------------------------------------------------
+
+
+def acknowledged_and_unknown(scene: Scene) -> None:
+    scene.checker.acknowledged(NewJob("x", "p", 1, "one", "{}"), Enqueued("x", 9, created=True))
+
+
+def answered_for_another(scene: Scene) -> None:
+    scene.enqueue("a", answer=Enqueued("z", 1, created=True))
+
+
+def written_after_its_end(scene: Scene) -> None:
+    a_whole_life(scene)
+    job = scene.checker.ledger.jobs[1]
+    record = job.settled[max(job.settled)]
+    scene.send(replace(record, token=job.token, attempt=None, move=Move.CANCEL), by=None)
+
+
+def claimed_after_its_end(scene: Scene) -> None:
+    a_whole_life(scene)
+    scene.claim(worker=2)
+
+
+def cancelled_only_in_words(scene: Scene) -> None:
+    scene.enqueue()
+    scene.checker.cancelled("a")
+
+
+def written_under_an_old_token(scene: Scene) -> None:
+    scene.enqueue()
+    claim = scene.claim()
+    scene.settled(claim, FAILED)
+    scene.settled(claim, DONE)
+
+
+def written_by_another_worker(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(worker=1), DONE, by=2, worker=2)
+
+
+def refused_under_its_own_token(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(), DONE, answer=Stale(1, "a", 1))
+
+
+def receipt_of_another_record(scene: Scene) -> None:
+    scene.enqueue()
+    claim = scene.claim()
+    why = Cancel(Why("cancelled", "cancel", "p"))
+    scene.send(record_of(Ending(claim, DONE, 0.0, 1), why, LINE, STAGES[0]), by=None)
+    again = Receipt(1, "a", 1, scene.checker.ledger.jobs[1].state, None, repeated=True)
+    scene.settled(claim, DONE, answer=again)
+
+
+def token_skipped(scene: Scene) -> None:
+    scene.enqueue()
+    scene.claim(token=5)
+
+
+def beat_of_the_dead(scene: Scene) -> None:
+    scene.show("end_worker", True, 1, DIED)
+    scene.show("beat", frozenset({1, 2}), [1, 2])
+
+
+def turn_of_the_dead(scene: Scene) -> None:
+    scene.show("end_worker", True, 1, DIED)
+    scene.show("turn", Turn((), ()), [], None, by=1)
+
+
+def rescued_from_the_living(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(worker=1), Lost(DIED), by=2, worker=1)
+
+
+def claimed_while_held(scene: Scene) -> None:
+    scene.enqueue()
+    scene.claim(worker=1)
+    scene.claim(worker=2)
+
+
+def called_dead_too_soon(scene: Scene) -> None:
+    scene.world.clock.push(15.0)
+    scene.show("mark_dead", (2,), by=1)
+
+
+def called_dead_while_well(scene: Scene) -> None:
+    scene.show("beat", frozenset({2}), [2])
+    scene.world.clock.push(15.1)
+    scene.show("mark_dead", (2,), by=1)
+
+
+def tried_too_often(scene: Scene) -> None:
+    scene.enqueue()
+    for _ in range(2):
+        scene.settled(replace(scene.claim(), counters=ZERO), FAILED)
+        scene.world.clock.push(60.0)
+
+
+def counted_as_something_else(scene: Scene) -> None:
+    scene.enqueue()
+    claim = scene.claim()
+    record = settle(Ending(claim, FAILED, 1.0, 1), LINE, STAGES[0], chance=0.5)
+    assert record.attempt is not None
+    scene.send(replace(record, attempt=replace(record.attempt, counted="waits")), by=1)
+
+
+def crashed_beside_others(scene: Scene) -> None:
+    """Three crashes, but never alone."""
+    scene.enqueue()
+    for crashes in range(3):
+        claim = scene.claim(worker=1)
+        scene.checker.ledger.workers[1].die(DIED)
+        counters = replace(ZERO, crashes=crashes)
+        scene.settled(replace(claim, counters=counters), Lost(DIED), by=2, isolation=0)
+        scene.checker.ledger.workers[1].death = None
+
+
+def claimed_by_the_wrong_role(scene: Scene) -> None:
+    scene.enqueue()
+    scene.claim(worker=4)
+
+
+def started_before_the_hint(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(), FAILED, delay_s=1.0)
+    scene.world.clock.push(5.0)
+    scene.claim()
+
+
+def started_before_it_was_due(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(), FAILED)
+    scene.claim()
+
+
+def more_than_its_concurrency(scene: Scene) -> None:
+    for no in (1, 2, 3):
+        scene.enqueue(f"job{no}")
+        scene.claim(no=no)
+
+
+def two_jobs_of_one_key(scene: Scene) -> None:
+    scene.enqueue("a", key="k")
+    scene.enqueue("b", key="k")
+
+
+def stage_done_again(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(), DONE)
+    scene.claim(stage="one")
+
+
+def another_input(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(), DONE)
+    scene.claim(input_json='{"ok":false}')
+
+
+def holds_what_it_does_not(scene: Scene) -> None:
+    scene.enqueue()
+    scene.claim()
+    scene.show("held", {}, 1)
+
+
+def left_with_a_job(scene: Scene) -> None:
+    scene.enqueue()
+    scene.claim()
+    scene.show("end_worker", True, 1, Death("exited", exit_status=0))
+
+
+def could_not_be_written(scene: Scene) -> None:
+    scene.enqueue()
+    scene.settled(scene.claim(), DONE, answer=Refused(1, "a", 1, "UNIQUE"))
+
+
+def told_and_not_so(scene: Scene) -> None:
+    scene.enqueue()
+    told = {"job_id": "a", "stage": "one", "attempt": 1}
+    scene.checker.told(Event(EventName.JOB_FAILED, told))
+
+
+def run_by_somebody_else(scene: Scene) -> None:
+    scene.enqueue()
+    scene.claim(worker=1)
+    scene.checker.began("a", 1, 2)
+
+
+def run_twice(scene: Scene) -> None:
+    scene.enqueue()
+    scene.claim()
+    scene.checker.began("a", 1, 1)
+    scene.checker.began("a", 1, 1)
+
+
+WRONG = [
+    ("S1", acknowledged_and_unknown),
+    ("S1", answered_for_another),
+    ("S2", written_after_its_end),
+    ("S2", claimed_after_its_end),
+    ("S2", cancelled_only_in_words),
+    ("S3", written_under_an_old_token),
+    ("S3", written_by_another_worker),
+    ("S3", refused_under_its_own_token),
+    ("S3", receipt_of_another_record),
+    ("S3", token_skipped),
+    ("S4", beat_of_the_dead),
+    ("S4", turn_of_the_dead),
+    ("S5", rescued_from_the_living),
+    ("S5", claimed_while_held),
+    ("S6", called_dead_too_soon),
+    ("S6", called_dead_while_well),
+    ("S7", tried_too_often),
+    ("S7", counted_as_something_else),
+    ("S8", crashed_beside_others),
+    ("S8", claimed_by_the_wrong_role),
+    ("S9", started_before_the_hint),
+    ("S9", started_before_it_was_due),
+    ("S10", more_than_its_concurrency),
+    ("S12", two_jobs_of_one_key),
+    ("S14", stage_done_again),
+    ("S14", another_input),
+    ("S15", holds_what_it_does_not),
+    ("L6", left_with_a_job),
+    ("E1", could_not_be_written),
+    ("E2", told_and_not_so),
+    ("E3", run_by_somebody_else),
+    ("E3", run_twice),
+]
+
+
+@pytest.mark.parametrize(
+    ("invariant", "history"), WRONG, ids=[f"{name}: {one.__name__}" for name, one in WRONG]
+)
+def test_a_wrong_history_is_named(invariant, history):
+    with pytest.raises(Violation) as found:
+        history(Scene())
+    assert found.value.invariant == invariant, str(found.value)
+
+
+def test_every_invariant_has_a_wrong_history_or_a_mutant():
+    by_mutants = {name for one in (*THE_FOUR, *OTHERS) for name in one.caught_by}
+    assert {name for name, _ in WRONG} | by_mutants == set(INVARIANTS)

@@ -1,0 +1,70 @@
+"""What the simulation found, each in its smallest form."""
+
+from random import Random
+
+import pytest
+
+from perdure.engine.observe import Observers
+from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.upkeep import Upkeep
+from perdure.model.jobs import ClaimOrder, Lane, NewJob
+from perdure.model.limits import LOST_BATCH_MAX
+from perdure.model.outcomes import Death
+from perdure.model.workers import NewWorker, Role
+from perdure.rules.presets import STANDARD
+from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.schema import SqliteSchema
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import VirtualClock
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock):
+    connection = Connection(":memory:", clock)
+    SqliteSchema(connection, "sqlite:///:memory:").upgrade()
+    yield SqliteStore(connection)
+    connection.close()
+
+
+def hired(store: SqliteStore, boot: str, ttl_s: float) -> int:
+    return store.add_worker(NewWorker(boot, boot, Role.MAIN, ttl_s))
+
+
+def test_a_store_that_was_away_makes_no_worker_with_a_shorter_lease_look_dead(clock, store):
+    """A gap of 8 s is nothing to a judge with a lease of 20 s, and death with one of 3 s."""
+    judge, quick = hired(store, "judge", 20.0), hired(store, "quick", 3.0)
+    for _ in range(30):
+        clock.push(1.0)
+        assert store.beat([judge, quick]) == {judge, quick}
+    clock.push(8.0)  # the store is away: nobody can beat
+    store.beat([judge])
+    assert store.mark_dead(by=judge) == ()
+
+
+async def call(item: object) -> object:
+    return item
+
+
+def line(store: SqliteStore, name: str) -> Line:
+    lane = Lane("q", "c", name, "only")
+    numbers = {"only": store.lanes([lane])[lane]}
+    return Line(name, "q", "c", (Stage("only", call, STANDARD, 60.0),), numbers)
+
+
+def test_lost_jobs_of_an_unknown_pipeline_do_not_keep_others_from_being_rescued(store):
+    """The sweeper knows one of two pipelines; a full batch of the other's jobs lies before it."""
+    known, unknown = line(store, "known"), line(store, "unknown")
+    names = ["unknown"] * LOST_BATCH_MAX + ["known"]
+    lane_nos = {"known": known.lane_nos["only"], "unknown": unknown.lane_nos["only"]}
+    store.enqueue([NewJob(str(n), one, lane_nos[one], "only", "1") for n, one in enumerate(names)])
+    dead, sweeper = hired(store, "dead", 15.0), hired(store, "sweeper", 15.0)
+    order = ClaimOrder(dead, len(names), tuple(lane_nos.values()))
+    assert len(store.turn([], order, by=dead).claims) == len(names)
+    store.end_worker(dead, Death("exited", signal="SIGKILL"))
+    upkeep = Upkeep(store, Catalogue([known]), sweeper, chance=Random(1), observers=Observers())
+    assert upkeep.once() == 1

@@ -1,0 +1,41 @@
+"""Bugs put back on purpose are found, by name, within a few seeds that the real code passes."""
+
+import time
+from functools import cache
+
+import pytest
+
+from tests.sim.mutants import OTHERS, THE_FOUR, Mutant
+from tests.sim.report import told
+from tests.sim.run import Outcome, run_seed
+from tests.sim.swarm import Setting
+
+SEEDS = range(1, 61)  # some ten seconds; most are found in the first three
+
+
+def first_broken(setting: Setting) -> Outcome | None:
+    """The first of the seeds that breaks an invariant."""
+    outcomes = (run_seed(seed, setting) for seed in SEEDS)
+    return next((one for one in outcomes if one.violation), None)
+
+
+@cache
+def unmutated(seed: int, setting: Setting) -> Outcome:
+    """What the real code makes of a seed."""
+    return run_seed(seed, setting)
+
+
+@pytest.mark.parametrize("mutant", [*THE_FOUR, *OTHERS], ids=lambda one: one.name)
+def test_a_bug_that_is_put_back_is_found_by_name(mutant: Mutant, monkeypatch):
+    with monkeypatch.context() as patch:
+        mutant.plant(patch)
+        started = time.monotonic()
+        broken = first_broken(mutant.setting)
+        took_s = time.monotonic() - started
+    assert broken is not None, f"not found in {len(SEEDS)} seeds"
+    assert broken.violation is not None
+    print(f"{mutant.name}: {broken.violation}; seed {broken.seed}, {took_s:.1f} s")
+    assert broken.violation.invariant in mutant.caught_by
+    for seed in range(SEEDS.start, broken.seed + 1):
+        right = unmutated(seed, mutant.setting)
+        assert right.violation is None, told(right)

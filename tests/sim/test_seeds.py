@@ -1,0 +1,90 @@
+"""Fresh seeds in every run: no invariant is broken, and every kind of fault has struck.
+
+The base of the seeds is drawn anew and printed; a broken seed prints how to see it again.
+"""
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.sim.mutants import THE_FOUR
+from tests.sim.report import Batch, told
+from tests.sim.run import run_seed
+
+SHORT_S = 18.0
+LONG_S = float(os.environ.get("PERDURE_SIM_S", "240"))
+SEEDS_MIN = 60  # fewer would not meet every kind of fault
+
+
+def lived_through(seconds: float) -> Batch:
+    """As many fresh seeds as the time allows, each of which must hold."""
+    first = secrets.randbelow(10**9)
+    batch, until = Batch(), time.monotonic() + seconds
+    while batch.seeds < SEEDS_MIN or time.monotonic() < until:
+        outcome = run_seed(first + batch.seeds)
+        batch.add(outcome)
+        if outcome.violation is not None:
+            pytest.fail(told(outcome), pytrace=False)
+    print(f"seeds from {first}", file=sys.stderr)
+    return batch
+
+
+def test_fresh_seeds_break_no_invariant_and_every_kind_of_fault_strikes(capsys):
+    with capsys.disabled():
+        batch = lived_through(SHORT_S)
+        print(f"\n{batch}", file=sys.stderr)
+    assert batch.absent() == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(LONG_S * 2 + 120)
+def test_many_fresh_seeds_break_no_invariant_and_every_kind_of_fault_strikes(capsys):
+    with capsys.disabled():
+        batch = lived_through(LONG_S)
+        print(f"\n{batch}", file=sys.stderr)
+    assert batch.absent() == []
+
+
+def test_the_same_seed_is_the_same_history_and_another_seed_another_one():
+    seeds = [secrets.randbelow(10**9) for _ in range(4)]
+    print(f"seeds {seeds}")
+    first = [run_seed(seed) for seed in seeds]
+    again = [run_seed(seed) for seed in seeds]
+    assert [one.digest for one in first] == [one.digest for one in again]
+    assert [one.struck for one in first] == [one.struck for one in again]
+    assert len({one.digest for one in first}) == len(set(seeds))
+
+
+def test_a_seed_is_the_same_history_in_another_process_with_another_hash_seed():
+    seed = secrets.randbelow(10**9)
+    print(f"seed {seed}")
+    here = run_seed(seed)
+    for hash_seed in ("1", "2"):
+        replayed = subprocess.run(
+            [sys.executable, "-m", "tests.sim", str(seed)],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        assert here.digest in replayed.stdout
+
+
+def test_a_broken_seed_says_what_broke_what_came_before_and_how_to_see_it_again(monkeypatch):
+    THE_FOUR[-1].plant(monkeypatch)
+    outcome = next(one for one in map(run_seed, range(1, 50)) if one.violation)
+    text = told(outcome)
+    assert text.startswith(f"seed {outcome.seed} breaks S8 (crashes are counted and bounded")
+    assert len(outcome.tail) > 10
+    assert outcome.tail[-1] in text
+    assert text.endswith(f"replay: .venv/bin/python -m tests.sim {outcome.seed}")
+
+
+def test_a_batch_in_which_a_fault_never_struck_is_not_accepted():
+    batch = Batch()
+    batch.add(run_seed(1))
+    whole = set(batch.absent())
+    batch.struck["kill_child"] = 0
+    assert set(batch.absent()) == whole | {"kill_child"}
