@@ -4,11 +4,16 @@ pytest-randomly prints the run's seed in the header; `-p no:randomly` or `--rand
 """
 
 import os
+import signal
 from collections.abc import Callable
 from typing import NoReturn
 
 import hypothesis
 import pytest
+
+# A shell that runs us in the background ignores SIGINT for us and for every process we start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A deadline measures the machine, not the code; pytest-timeout ends what hangs.
 hypothesis.settings.register_profile("perdure", deadline=None, print_blob=True)

@@ -138,8 +138,11 @@ def test_a_lie_is_caught(text, words, walk):
 
 def test_a_reading_command_that_never_shows_it_is_given_up(walk):
     walk.patience_s = 0.2
-    text = "```console\n$ perdure db status\nsqlite:///perdure.db: schema 99\n```\n"
-    with pytest.raises(Untrue, match=r"but shows\nsqlite:///perdure.db: no schema yet"):
+    text = (
+        "```console\n$ perdure db upgrade\n```\n\n"
+        "```console\n$ perdure db status\nsqlite:///perdure.db: schema 99\n```\n"
+    )
+    with pytest.raises(Untrue, match=r"but shows\nsqlite:///perdure.db: schema 1 of 1"):
         walk.through(text)
 
 

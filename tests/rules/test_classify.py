@@ -328,7 +328,7 @@ def test_the_nearest_class_wins():
     assert judge(evidence_of(both("x", "", 0))).kind is Kind.INVALID_OUTPUT
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.WORKER_LOST}))
 def test_what_the_stage_says_goes_before_everything(kind):
     class Both(StageError, TimeoutError):
         status_code = 429

@@ -257,7 +257,6 @@ OTHERS = (
         ("E4",),
         stopped_before_its_first_step,
         cancels_while_blocked,
-        frozen_workers,
     ),
     Mutant("a stopped stage says nothing", ("E4",), stopped_without_a_word, only_cancels),
     Mutant("claims are taken up a second time", ("E3",), lost_news_taken_twice),
