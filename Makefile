@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long bench lint docs pins clean
+.PHONY: help setup demo test test-long mutation bench lint docs pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -24,7 +24,11 @@ test: lint ## lint, types, and every test but the long ones
 	$(PYTEST) $(PARALLEL) -m "not long"
 
 test-long: $(STAMP) ## the tests that take over 30 seconds each
-	$(PYTEST) $(PARALLEL) -m long --timeout 1800 || [ $$? -eq 5 ]  # 5: there is none yet
+	$(PYTEST) $(PARALLEL) -m long --timeout 1800
+	$(MAKE) mutation
+
+mutation: $(STAMP) ## how many planted defects the tests of the rules notice
+	$(BIN)/python tools/mutation.py
 
 bench: $(STAMP) ## run every benchmark
 	@set -e; found=; for file in benchmarks/*.py; do \
@@ -39,11 +43,14 @@ lint: $(STAMP) ## ruff check, ruff format --check, mypy --strict
 docs: $(STAMP) ## write the generated reference
 	$(BIN)/python tools/reference.py
 
-pins: $(STAMP) ## renew requirements/dev.txt (UPGRADE=1 to take newer versions)
+pins: $(STAMP) ## renew requirements/*.txt (UPGRADE=1 to take newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make pins" \
 		$(if $(UPGRADE),--upgrade) --group dev pyproject.toml --output-file requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make pins" \
+		$(if $(UPGRADE),--upgrade) --group mutation pyproject.toml --output-file requirements/mutation.txt
 
 clean: ## remove .venv and every cache
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
+	rm -rf .venv .mutation build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
 from perdure.app import App, JobRef, Pipeline
 from perdure.engine.context import Context
 from perdure.model.errors import (
+    AnswerError,
     CallerError,
     ConfigError,
     JobFailed,
@@ -12,29 +13,41 @@ from perdure.model.errors import (
     StageError,
     StoreError,
 )
+from perdure.model.kinds import Kind
 from perdure.model.signals import Cancel, Snooze, Succeeded
-from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.policy import Policy, Rule
+from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
+from perdure.rules.matchers import Match
+from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Action",
+    "AnswerError",
     "App",
     "Backoff",
     "CallerError",
     "Cancel",
     "ConfigError",
     "Context",
+    "Curve",
+    "HintMode",
+    "Hints",
     "Jitter",
     "JobFailed",
     "JobRef",
     "JobUnfinished",
+    "Kind",
+    "Match",
     "PayloadRefused",
     "PerdureError",
     "Pipeline",
     "Policy",
+    "Profile",
     "Rule",
+    "Scope",
     "Snooze",
+    "Spread",
     "StageError",
     "StoreError",
     "Succeeded",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -15,6 +16,8 @@ from perdure.model.outcomes import Interrupted, Raised, Returned, Snoozed, Timed
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.rules.classify import judge
 from tests.engine.kit import PLAIN, claim_of, stage, until
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None):
@@ -115,7 +118,7 @@ def test_whatever_a_stage_raises_is_kept_as_evidence(way, error, name, kind):
     outcome = ran(way(raising(error)))
     assert isinstance(outcome, Raised)
     assert outcome.evidence.names[0] == name
-    assert judge(outcome.evidence).kind is kind
+    assert judge(outcome.evidence, now=NOW).kind is kind
 
 
 def test_an_async_stage_that_runs_out_of_items_has_raised():
@@ -152,14 +155,14 @@ def test_an_exception_that_cannot_be_read_is_still_an_outcome(way):
 def test_a_result_that_cannot_be_stored_is_a_failure_of_the_stage(way, value):
     outcome = ran(way(lambda _: value))
     assert isinstance(outcome, Raised)
-    assert judge(outcome.evidence).kind is Kind.INVALID_OUTPUT
+    assert judge(outcome.evidence, now=NOW).kind is Kind.INVALID_OUTPUT
     assert "the result" in outcome.evidence.message
 
 
 @both_ways
 def test_a_signal_that_makes_no_sense_is_a_defect_of_the_stage(way):
     outcome = ran(way(lambda _: Snooze(float("nan"))))
-    assert judge(outcome.evidence).kind is Kind.INTERNAL
+    assert judge(outcome.evidence, now=NOW).kind is Kind.INTERNAL
 
 
 # -- time --------------------------------------------------------------------------------
@@ -301,7 +304,7 @@ def test_a_cancellation_that_nobody_ordered_is_a_failure():
 
     outcome = asyncio.run(stopped_midway(call, ordered=False))
     assert isinstance(outcome, Raised)
-    assert judge(outcome.evidence).kind is Kind.CANCELLED
+    assert judge(outcome.evidence, now=NOW).kind is Kind.CANCELLED
 
 
 def test_a_stage_that_finishes_in_spite_of_the_order_has_finished():

@@ -105,6 +105,7 @@ def test_a_crash_that_is_a_failure_too_keeps_the_books_clean(place):
         place.store.end_worker(worker, KILLED)
         sweeper(place, judge, catalogue=known).once()
         place.clean()
+        place.clock.push(60)  # such a crash backs off like any other failure
     job = place.see(id)
     assert (job.state, job.failed_reason) == (State.FAILED, FailedReason.EXHAUSTED)
     assert (job.counters.crashes, job.counters.failures) == (2, 2)

@@ -11,7 +11,7 @@ import click
 import pytest
 from tools import reference
 from tools.pages.events import told_in
-from tools.pages.judgement import preset_reasons
+from tools.pages.judgement import reason_of
 from tools.pages.model import drawn_tree, error_tree, limit_reasons, unit_of
 from tools.pages.surface import commands
 from tools.pages.text import Missing, sentences
@@ -22,7 +22,9 @@ from perdure.model.errors import PerdureError
 from perdure.model.events import EventName
 from perdure.model.kinds import Kind
 from perdure.model.states import TRANSITIONS, FailedReason, State
+from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
+from perdure.rules.presets.preset import Preset
 from perdure.surfaces.cli.root import cli
 from tests.house.markdown import anchors, fences, headings, links
 from tests.house.tree import ROOT, told
@@ -269,13 +271,9 @@ def test_a_limit_without_a_reason_or_a_unit_stops_the_generator():
 
 
 def test_a_preset_without_a_reason_stops_the_generator():
-    essay = "Policies. ``a`` is\nfirst.\n\nIt waits.\n\n``b`` is second."
-    assert preset_reasons(essay, ("a", "b")) == {
-        "a": ["`a` is first.", "", "It waits.", ""],
-        "b": ["`b` is second.", ""],
-    }
-    with pytest.raises(Missing, match="no reason for c"):
-        preset_reasons(essay, ("a", "b", "c"))
+    assert reason_of(Preset(Policy("a"), "It waits.")) == "It waits."
+    with pytest.raises(Missing, match="preset a gives no reason"):
+        reason_of(Preset(Policy("a"), ""))
 
 
 def test_the_fields_of_an_event_are_read_from_the_calls_that_tell_it():

@@ -35,6 +35,7 @@ PURE_STDLIB = {
     "dataclasses",
     "datetime",
     "decimal",
+    "difflib",
     "email.utils",
     "enum",
     "errno",

@@ -71,6 +71,7 @@ def test_the_codes_and_exit_statuses_are_stable():
         "SchemaMismatch": ("schema_mismatch", 16, 503),
         "WorkerDead": ("worker_dead", 17, 409),
         "StageError": ("stage_error", 1, 500),
+        "AnswerError": ("answer_error", 1, 500),
         "BugError": ("bug", 70, 500),
     }
 

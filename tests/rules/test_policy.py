@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 from perdure.model.errors import ConfigError, UnknownName
-from perdure.model.kinds import KINDS, FailureClass, Kind
-from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
-from perdure.rules.policy import FAIL, RETRY, Action, HintMode, Policy, Rule, Scope
-from perdure.rules.presets import PRESETS, STANDARD, preset
+from perdure.model.kinds import Kind
+from perdure.model.verdicts import Failure
+from perdure.rules.policy import FAIL, RETRY, Action, HintMode, Hints, Policy, Rule, Scope
+from perdure.rules.presets import PRESETS, preset
+from perdure.rules.retriable import rule_for
 
 NAN = float("nan")
 WRONG = [
@@ -20,12 +21,28 @@ WRONG = [
     (lambda: Policy("p", snoozes_max=-1), ["snoozes_max", "-1"]),
     (lambda: Policy("p", wait_s_max=-0.5), ["wait_s_max", "-0.5", "between 0 and"]),
     (lambda: Policy("p", wait_s_max=NAN), ["wait_s_max", "nan"]),
-    (lambda: Policy("p", hint_s_max=-1), ["hint_s_max", "-1"]),
-    (lambda: Policy("p", hint_s_max=float("inf")), ["hint_s_max", "inf"]),
-    (lambda: Policy("p", hint="later"), ["hint", "'later'", "exact, floor, ignore"]),
+    (lambda: Hints(s_max=-1), ["hint.s_max", "-1"]),
+    (lambda: Hints(s_max=float("inf")), ["hint.s_max", "inf"]),
+    (lambda: Hints("later"), ["hint.mode", "'later'", "exact, floor, ignore"]),
+    (lambda: Hints(counted=1), ["hint.counted", "1", "true or false"]),
+    (lambda: Hints(kinds=["slow"]), ["hint.kinds", "'slow'", "rate_limited"]),
+    (lambda: Policy("p", hint="exact"), ["hint", "'exact'"]),
+    (lambda: Policy("", version=1), ["name", "''", "1 to 100"]),
+    (lambda: Policy("p", version=0), ["version", "0", "between 1 and"]),
+    (lambda: Policy("p", deadline_s=-1), ["deadline_s", "-1"]),
+    (lambda: Policy("p", profile="async"), ["profile", "'async'", "background, sync"]),
+    (lambda: Policy("p", exhausted="retry"), ["exhausted", "'retry'", "fail, hand_over"]),
+    (lambda: Policy("p", exhausted="hand_over"), ["hand_over", "background", "sync"]),
+    (lambda: Policy("p", inline_s_max=1), ["inline_s_max", "background", "sync"]),
+    (lambda: Policy("p", retriable=429), ["retriable", "429", "list"]),
+    (lambda: Policy("p", retriable=[42]), ["retriable", "42", "HTTP statuses"]),
+    (lambda: Policy("p", retriable=[True]), ["retriable", "True"]),
+    (lambda: Policy("p", retriable=["all", ""]), ["retriable", "''"]),
+    (lambda: Policy("p", crash_is_failure="no"), ["crash_is_failure", "'no'"]),
+    (lambda: Policy("p", rules={"timeout": "retry"}), ["rules.timeout", "'retry'"]),
     (lambda: Policy("p", scope="run"), ["scope", "'run'", "job, stage"]),
     (lambda: Policy("p", rules={"slow": RETRY}), ["rules", "'slow'", "rate_limited"]),
-    (lambda: Rule("repeat"), ["rule.action", "'repeat'", "fail, retry, wait"]),
+    (lambda: Rule("repeat"), ["rule.action", "'repeat'", "fail, hand_over, hold, retry, wait"]),
     (lambda: Rule("retry", attempts_max=0), ["rule.attempts_max", "0", "between 1 and"]),
     (lambda: Rule("retry", hint="later"), ["rule.hint", "'later'"]),
 ]
@@ -39,22 +56,41 @@ def test_a_wrong_value_is_refused_by_field_value_and_range(make, named):
 
 
 def test_names_from_a_file_are_as_good_as_members():
-    written = Policy("p", hint="exact", scope="job", rules={"timeout": Rule("wait", hint="ignore")})
-    assert written.hint is HintMode.EXACT
+    written = Policy("p", scope="job", rules={"timeout": Rule("wait", hint=Hints("ignore"))})
     assert written.scope is Scope.JOB
-    assert written.rule(Kind.TIMEOUT) == Rule(Action.WAIT, hint=HintMode.IGNORE)
+    assert written.rules[Kind.TIMEOUT] == Rule(Action.WAIT, hint=Hints(HintMode.IGNORE))
+
+
+def ruled(policy, kind, **seen):
+    return rule_for(policy, Failure(Kind(kind), "test", **seen))
 
 
 def test_a_kind_without_a_rule_is_answered_otherwise():
-    assert Policy("p").rule(Kind.TIMEOUT) is FAIL
-    assert Policy("p", otherwise=RETRY).rule(Kind.TIMEOUT) is RETRY
+    assert ruled(Policy("p"), "timeout") == (FAIL, "otherwise")
+    assert ruled(Policy("p", otherwise=RETRY), "timeout") == (RETRY, "otherwise")
+    mixed = Policy("p", rules={"timeout": RETRY})
+    assert ruled(mixed, "timeout") == (RETRY, "rules.timeout")
+
+
+def test_a_list_is_asked_before_otherwise_and_after_the_rules():
+    policy = Policy("p", rules={"auth": RETRY}, retriable=(503, "timeout"), otherwise=RETRY)
+    assert ruled(policy, "auth") == (RETRY, "rules.auth")
+    assert ruled(policy, "timeout") == (RETRY, "retriable")
+    assert ruled(policy, "network") == (FAIL, "retriable")
+    assert ruled(policy, "upstream_unavailable", status=503) == (RETRY, "retriable")
+    assert ruled(policy, "upstream_error", status=500) == (FAIL, "retriable")
+
+
+def test_a_list_without_numbers_goes_by_kind_even_when_a_status_is_known():
+    policy = Policy("p", retriable=("upstream_error",))
+    assert ruled(policy, "upstream_error", status=500) == (RETRY, "retriable")
 
 
 def test_a_policy_does_not_change_after_it_is_made():
     rules = {Kind.TIMEOUT: RETRY}
     policy = Policy("p", rules=rules)
     rules[Kind.NETWORK] = RETRY
-    assert policy.rule(Kind.NETWORK) is FAIL
+    assert Kind.NETWORK not in policy.rules
     with pytest.raises(TypeError):
         policy.rules[Kind.NETWORK] = RETRY
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -63,26 +99,6 @@ def test_a_policy_does_not_change_after_it_is_made():
 
 def test_the_label_is_name_and_version():
     assert Policy("mine", version=7).label == "mine/7"
-
-
-def test_the_standard_preset_is_as_it_is_documented():
-    assert STANDARD.attempts_max == 5
-    assert (STANDARD.waits_max, STANDARD.wait_s_max) == (20, 86_400.0)
-    assert (STANDARD.crashes_max, STANDARD.crash_is_failure) == (3, False)
-    assert STANDARD.backoff == Backoff(Curve.EXPONENTIAL, base_s=2.0, factor=2.0, cap_s=300.0)
-    assert STANDARD.jitter == Jitter(Spread.PROPORTIONAL, ratio=0.25)
-    assert STANDARD.hint is HintMode.FLOOR
-    assert STANDARD.scope is Scope.STAGE
-    waits = {kind for kind in Kind if STANDARD.rule(kind).action is Action.WAIT}
-    assert waits == {Kind.RATE_LIMITED, Kind.QUOTA_WINDOW}
-    once_more = {kind for kind in Kind if STANDARD.rule(kind).attempts_max == 2}
-    assert once_more == {Kind.UNKNOWN, Kind.RESOURCE_EXHAUSTED}
-
-
-@pytest.mark.parametrize("kind", Kind)
-def test_the_standard_preset_retries_nothing_that_is_final(kind):
-    final = KINDS[kind].failure_class is FailureClass.FINAL
-    assert (STANDARD.rule(kind).action is Action.FAIL) == final
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -11,7 +11,7 @@ from perdure.model.jobs import ClaimOrder, Lane, NewJob
 from perdure.model.limits import LOST_BATCH_MAX
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
-from perdure.rules.presets import STANDARD
+from perdure.rules.presets import preset
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
@@ -53,7 +53,7 @@ async def call(item: object) -> object:
 def line(store: SqliteStore, name: str) -> Line:
     lane = Lane("q", "c", name, "only")
     numbers = {"only": store.lanes([lane])[lane]}
-    return Line(name, "q", "c", (Stage("only", call, STANDARD, 60.0),), numbers)
+    return Line(name, "q", "c", (Stage("only", call, preset("standard"), 60.0),), numbers)
 
 
 def test_lost_jobs_of_an_unknown_pipeline_do_not_keep_others_from_being_rescued(store):

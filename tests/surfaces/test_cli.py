@@ -122,7 +122,7 @@ def test_the_commands_are_these():
     shown = {name for name, command in COMMANDS.items() if not command.hidden}
     assert shown == {
         "audit", "db", "db status", "db upgrade", "demo", "enqueue", "jobs", "jobs list",
-        "jobs show", "worker",
+        "jobs show", "policy", "policy check", "policy explain", "policy list", "policy show", "worker",
     }  # fmt: skip
 
 

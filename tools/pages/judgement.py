@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from tools.pages.text import Missing, facts, number, prose, seconds, table, yes
 
 from perdure.model.kinds import KINDS, Kind
-from perdure.rules import presets
+from perdure.model.verdicts import Failure
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.policy import Action, Policy, Rule
 from perdure.rules.presets import PRESETS
+from perdure.rules.presets.preset import Preset
+from perdure.rules.retriable import rule_for
 
 
 def kinds_page() -> list[str]:
@@ -39,34 +41,28 @@ def presets_page() -> list[str]:
         "# Policy presets",
         "",
         'Policies with a name, as in `@app.stage(policy="standard")`.',
-        "A policy of your own is a `perdure.Policy`; its fields are those of the tables.",
+        "A policy of your own is a `perdure.Policy`, or a TOML or JSON file with the same fields:",
+        "`perdure policy show standard > mine.toml` is a good start, `perdure policy check` reads it.",
+        "`perdure policy explain` says what a policy would do about a failure, and why.",
         "",
     ]
-    reasons = preset_reasons(presets.__doc__ or "", tuple(PRESETS))
-    for name, policy in PRESETS.items():
-        lines += [f"## {name}", "", *reasons[name]]
+    for name, one in PRESETS.items():
+        policy = one.policy
+        lines += [f"## {name}", "", reason_of(one), ""]
+        lines += [f"Implements {', '.join(one.implements)}.", ""]
         lines += table(("field", "value"), _numbers(policy))
         lines += ["What it does about each kind:", ""]
-        lines += table(("kind", "action", "at most", "class"), _rules(policy))
+        lines += table(("kind", "code", "action", "at most", "class"), _rules(policy))
         lines += [f"The schedule it gives, jitter being {_spread(policy.jitter)}:", ""]
         lines += table(("after failure", "base", "with jitter", "all so far"), _schedule(policy))
     return lines
 
 
-def preset_reasons(essay: str, names: tuple[str, ...]) -> dict[str, list[str]]:
-    """The paragraphs of the essay that belong to each preset: from the one that names it on."""
-    found: dict[str, list[str]] = {name: [] for name in names}
-    current = ""
-    for paragraph in essay.split("\n\n"):
-        named = [name for name in names if f"``{name}``" in paragraph]
-        current = named[0] if named else current
-        if current:
-            begin = paragraph.index(f"``{current}``") if named else 0
-            found[current] += [prose(paragraph[begin:]), ""]
-    missing = [name for name, lines in found.items() if not lines]
-    if missing:
-        raise Missing(f"the docstring of rules/presets.py gives no reason for {', '.join(missing)}")
-    return found
+def reason_of(one: Preset) -> str:
+    """The paragraph that says why a preset is as it is."""
+    if not one.reason:
+        raise Missing(f"preset {one.policy.name} gives no reason")
+    return prose(one.reason)
 
 
 def _numbers(policy: Policy) -> list[tuple[str, str]]:
@@ -79,14 +75,15 @@ def _numbers(policy: Policy) -> list[tuple[str, str]]:
         ("snoozes_max", number(policy.snoozes_max)),
         ("backoff", _curve(policy.backoff)),
         ("jitter", _spread(policy.jitter)),
-        ("hint", f"{policy.hint.value}; the job fails if asked for over {_hint(policy)}"),
+        ("hint", f"{policy.hint.mode.value}; the job fails if asked for over {_hint(policy)}"),
+        ("profile", policy.profile.value),
         ("scope", f"limits count per {policy.scope.value}"),
         ("crash_is_failure", yes(policy.crash_is_failure)),
     ]
 
 
 def _hint(policy: Policy) -> str:
-    return seconds(policy.hint_s_max)
+    return seconds(policy.hint.s_max)
 
 
 def _curve(backoff: Backoff) -> str:
@@ -107,21 +104,22 @@ def _spread(jitter: Jitter) -> str:
             return jitter.spread.value
 
 
-def _rules(policy: Policy) -> Iterator[tuple[str, str, str, str]]:
+def _rules(policy: Policy) -> Iterator[tuple[str, str, str, str, str]]:
     for kind in Kind:
-        rule = policy.rule(kind)
+        rule, _ = rule_for(policy, Failure(kind, ""))
         link = f"[{kind.value}](kinds.md#{kind.value})"
         limit = _limit(policy, kind, rule)
-        yield link, rule.action.value, limit, KINDS[kind].failure_class.value
+        code = policy.vocabulary.code(kind)
+        yield link, code, rule.action.value, limit, KINDS[kind].failure_class.value
 
 
 def _limit(policy: Policy, kind: Kind, rule: Rule) -> str:
     if kind is Kind.WORKER_LOST:  # decided by the crashes alone, whatever its rule says
         return f"{policy.crashes_max} crashes"
     match rule.action:
-        case Action.FAIL:
+        case Action.FAIL | Action.HAND_OVER:
             return "1 attempt"
-        case Action.WAIT:
+        case Action.WAIT | Action.HOLD:
             return f"{policy.waits_max} waits"
         case Action.RETRY:
             return f"{rule.attempts_max or policy.attempts_max} attempts"
@@ -134,7 +132,8 @@ def _schedule(policy: Policy) -> Iterator[tuple[str, ...]]:
         least_s, most_s = (jittered_s(policy.jitter, base_s, chance) for chance in (0.0, 1.0))
         low_s, high_s = low_s + least_s, high_s + most_s
         yield str(failure), seconds(base_s), _span(least_s, most_s), _span(low_s, high_s)
-    yield str(policy.attempts_max), "the job fails", "", ""
+    end = "it is handed over" if policy.exhausted is Action.HAND_OVER else "the job fails"
+    yield str(policy.attempts_max), end, "", ""
 
 
 def _span(low_s: float, high_s: float) -> str:

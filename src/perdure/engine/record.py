@@ -11,7 +11,16 @@ from typing import assert_never
 import msgspec
 
 from perdure.engine.stages import Line, Stage
-from perdure.model.decisions import Cancel, Counted, Decision, Fail, Release, Retry, Succeed
+from perdure.model.decisions import (
+    Cancel,
+    Counted,
+    Decision,
+    Fail,
+    HandOver,
+    Release,
+    Retry,
+    Succeed,
+)
 from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Record
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised
@@ -37,12 +46,15 @@ def record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> R
     match decision:
         case Succeed():
             return _succeeded(ending, decision, line, stage)
-        case Retry(delay_s, counted, kind, _):
+        case Retry(delay_s, counted, kind, _, _):
             status = _retry_status(counted)
             return _again(ending, decision, stage, status, counted, delay_s, kind)
         case Release():
             status = AttemptStatus.INTERRUPTED
             return _again(ending, decision, stage, status, Counted.RELEASES, 0.0, None)
+        case HandOver(delay_s, kind, _, _):
+            status = AttemptStatus.HANDED_OVER
+            return _again(ending, decision, stage, status, None, delay_s, kind)
         case Fail():
             return _failed(ending, decision, stage)
         case Cancel():
@@ -84,10 +96,10 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
 
 def _again(
     ending: Ending,
-    decision: Retry | Release,
+    decision: Retry | Release | HandOver,
     stage: Stage,
     status: AttemptStatus,
-    counted: Counted,
+    counted: Counted | None,
     delay_s: float,
     kind: Kind | None,
 ) -> Record:

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX
-from perdure.rules.policy import Policy
+from perdure.rules.policy import Policy, Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,11 @@ class Stage:
             raise ConfigError(
                 f"timeout_s of stage {self.name!r} is {self.timeout_s!r}; "
                 "it must lie between 0 and 86400"
+            )
+        if self.policy.profile is Profile.SYNC:
+            raise ConfigError(
+                f"stage {self.name!r} has the policy {self.policy.name!r}, which is for callers "
+                "that wait; a stage needs one of profile 'background'"
             )
         if _positional(self.call) not in (1, 2):
             raise ConfigError(f"stage {self.name!r} must take the item, or the item and a Context")

@@ -27,8 +27,8 @@ def settle(
     ``now`` is the claim's store time plus the time since, unless the store has just told it.
     """
     claim = ending.claim
-    verdict = classify(ending.outcome)
-    standing = Standing(claim.counters, claim.past, claim.deadline_at)
     moment = now or claim.claimed_at + timedelta(seconds=ending.elapsed_s)
+    verdict = classify(ending.outcome, now=moment, matches=stage.policy.matches)
+    standing = Standing(claim.counters, claim.past, claim.deadline_at)
     decision = decide(standing, verdict, stage.policy, gate, moment, chance)
     return record_of(ending, decision, line, stage)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perdure.model.kinds import Kind
+from perdure.model.kinds import Kind, PauseScope
 from perdure.model.states import FailedReason
 
 
@@ -20,15 +20,27 @@ class Counted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """A decision explained: stored with the attempt, readable years later."""
+    """A decision explained: stored with the attempt, readable years later.
+
+    ``rule`` is the policy's rule that decided, ``matched`` the matcher that named the kind.
+    """
 
     text: str
     rule: str
     policy: str
+    matched: str = ""
     base_s: float | None = None
     jitter_s: float | None = None
     hint_s: float | None = None
     gate: str = "flowing"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What is to be held besides the job: until ``for_s`` from now, or until a person releases it."""
+
+    scope: PauseScope
+    for_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,7 @@ class Retry:
     counted: Counted
     kind: Kind | None
     why: Why
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,17 @@ class Fail:
     counted: Counted | None
     kind: Kind
     why: Why
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Stop trying here and now; a durable job goes on, due after ``delay_s``."""
+
+    delay_s: float
+    kind: Kind
+    why: Why
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +98,4 @@ class Release:
     why: Why
 
 
-Decision = Succeed | Retry | Fail | Cancel | Release
+Decision = Succeed | Retry | Fail | HandOver | Cancel | Release

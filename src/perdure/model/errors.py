@@ -18,6 +18,7 @@
     │   ├── SchemaMismatch          the schema is newer or older than this version
     │   └── WorkerDead              the writing worker was declared dead; it must stop
     ├── StageError                  raised by a stage to name the kind of its own failure
+    ├── AnswerError                 raised by a stage to have an unwelcome answer judged
     └── BugError                    Perdure broke its own rule; please report it
 
 A message names the thing, the value and what to do. ``code`` and ``exit_code`` are stable.
@@ -166,6 +167,20 @@ class StageError(PerdureError):
         if self.kind is Kind.WORKER_LOST:
             raise ConfigError("a stage cannot say of itself that its worker is lost")
         self.wait_s = wait_s
+        super().__init__(message)
+
+
+class AnswerError(PerdureError):
+    """A stage has an answer that it cannot use judged like an exception: ``raise AnswerError(answer)``.
+
+    ``answer`` is a response, a model's answer or its parsed body: an HTTP 200 with an error in it, an
+    answer that was cut off, refused or has no finish reason.
+    """
+
+    code = "answer_error"
+
+    def __init__(self, answer: object, message: str = "the answer cannot be used") -> None:
+        self.answer = answer
         super().__init__(message)
 
 

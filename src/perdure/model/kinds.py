@@ -129,7 +129,7 @@ KINDS: dict[Kind, KindFacts] = {
         Blame.CALLER, _FINAL, False, _CRED,
     ),
     Kind.CONFIG_MISSING: KindFacts(
-        "A setting that the stage needs is missing.", Blame.CALLER, _FINAL, False, _JOB
+        "A setting that the stage needs is missing or wrong.", Blame.CALLER, _FINAL, False, _JOB
     ),
     Kind.INPUT_INVALID: KindFacts(
         "The item itself is broken or of the wrong form.", Blame.CALLER, _FINAL, False, _JOB

@@ -7,20 +7,42 @@ from perdure.model.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An exception as data: bounded, one line, storable, with no vendor class inside.
+    """An exception or an unwelcome answer as data: bounded, one line, safe to keep.
 
-    ``names`` are the qualified class names of the exception's ancestry, nearest first.
-    ``kind`` and ``wait_s`` are set when the stage said itself what went wrong.
+    ``names`` are the qualified class names of the exception's ancestry, nearest first; ``causes``
+    the same for what it was raised from. ``codes`` are machine codes found in the body or on the
+    exception, the most specific first, among them S3 codes and, as ``finish:…``, the reason why
+    a model stopped. ``facts`` are the few body fields that judgement reads (wait hints, quota
+    names, the server's own verdict). ``kind`` and ``wait_s`` are set when the stage said itself what
+    went wrong. ``usage`` counts tokens that were paid for all the same.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     message: str = ""
     status: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    codes: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    sqlstate: str | None = None
     errno: str | None = None
     kind: Kind | None = None
     wait_s: float | None = None
     causes: tuple[tuple[str, ...], ...] = ()
+    usage: tuple[tuple[str, int], ...] = ()
+
+    def header(self, name: str) -> str | None:
+        """The value of a header, by its lower-case name."""
+        for known, value in self.headers:
+            if known == name:
+                return value
+        return None
+
+    def fact(self, name: str) -> str | None:
+        """The value of a body field that was kept."""
+        for known, value in self.facts:
+            if known == name:
+                return value
+        return None
 
 
 @dataclass(frozen=True, slots=True)

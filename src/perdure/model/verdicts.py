@@ -15,12 +15,19 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The stage failed. ``rule`` names the matcher that recognised the kind."""
+    """The stage failed. ``rule`` names the matcher that recognised the kind.
+
+    ``server_says`` is the server's own word on whether to try again, where it gave one.
+    ``status`` and ``names`` are kept for policies that list them.
+    """
 
     kind: Kind
     rule: str
     detail: str = ""
     hint_s: float | None = None
+    server_says: bool | None = None
+    status: int | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

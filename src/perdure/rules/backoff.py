@@ -7,12 +7,11 @@ jitter's own share.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 from perdure.model.errors import ConfigError
 from perdure.model.limits import DELAY_S_MAX
-
-E = TypeVar("E", bound=StrEnum)
+from perdure.rules.checked import number, one_of
 
 _N_MAX = 2**62  # far above every counter, and still a number that a float can hold
 
@@ -51,12 +50,12 @@ class Backoff:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "curve", one_of("backoff.curve", Curve, self.curve))
-        within("backoff.base_s", self.base_s, 0.0, DELAY_S_MAX)
-        within("backoff.factor", self.factor, 1.0, 100.0)
+        number("backoff.base_s", self.base_s, 0.0, DELAY_S_MAX)
+        number("backoff.factor", self.factor, 1.0, 100.0)
         if self.cap_s is not None:
-            within("backoff.cap_s", self.cap_s, 0.0, DELAY_S_MAX)
+            number("backoff.cap_s", self.cap_s, 0.0, DELAY_S_MAX)
         for step_s in self.steps_s:
-            within("backoff.steps_s", step_s, 0.0, DELAY_S_MAX)
+            number("backoff.steps_s", step_s, 0.0, DELAY_S_MAX)
         if (self.curve is Curve.SCHEDULE) != bool(self.steps_s):
             raise ConfigError(
                 f"backoff.steps_s is {self.steps_s!r} with curve {self.curve.value!r}; "
@@ -78,8 +77,8 @@ class Jitter:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spread", one_of("jitter.spread", Spread, self.spread))
-        within("jitter.ratio", self.ratio, 0.0, 1.0)
-        within("jitter.add_s_max", self.add_s_max, 0.0, DELAY_S_MAX)
+        number("jitter.ratio", self.ratio, 0.0, 1.0)
+        number("jitter.add_s_max", self.add_s_max, 0.0, DELAY_S_MAX)
 
 
 def base_delay_s(backoff: Backoff, failures: int) -> float:
@@ -122,18 +121,3 @@ def _exponential_s(base_s: float, factor: float, n: int) -> float:
         return base_s * factor ** (n - 1)
     except OverflowError:
         return DELAY_S_MAX if base_s else 0.0
-
-
-def one_of(field: str, names: type[E], value: str) -> E:
-    """The member of an enumeration that a policy names, in Python or in a file."""
-    try:
-        return names(value)
-    except ValueError:
-        known = ", ".join(sorted(names))
-        raise ConfigError(f"{field} is {value!r}; one of: {known}") from None
-
-
-def within(field: str, value: object, low: float, high: float) -> None:
-    """Refuse a number outside its range, and what is no number."""
-    if not isinstance(value, int | float) or not low <= value <= high:  # also catches NaN
-        raise ConfigError(f"{field} is {value!r}; it must lie between {low:g} and {high:g}")

@@ -1,14 +1,28 @@
 """classify: what an outcome means. Pure and total.
 
-Evidence is read in order of how much it can be trusted: what the stage said itself, then the HTTP
-status, then the exception's class by name, then the operating system's number. The first
-matcher that knows an answer wins; what none of them knows is ``unknown``, and says so.
+Evidence is read in order of how much it can be trusted; the first that knows an answer wins:
+
+1. what the stage said itself;
+2. the user's own matches;
+3. conditions where a code alone would mislead (`traps` in the families);
+4. machine codes;
+5. vendors' classes, by name;
+6. SQLSTATE;
+7. the HTTP status, and for a bad request the reason in its prose;
+8. codes that say no more than a status; why a model stopped;
+9. the classes of transports, parsers and Python, by name; the operating system's number;
+10. the class of the cause;
+11. words.
+
+What none of them knows is ``unknown``, and says so. The server's own verdict goes above all that was
+found from 3 on: told to try again, what would be final is an error of the upstream's.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import assert_never
 
-from perdure.model.kinds import Kind
+from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.outcomes import (
     Evidence,
     Interrupted,
@@ -22,52 +36,100 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success, Verdict
-from perdure.rules.evidence import one_line
-from perdure.rules.hints import wait_hint_s
-from perdure.rules.matchers.http import http_status
-from perdure.rules.matchers.python import python_class, python_errno
+from perdure.rules.hints import server_verdict, wait_hint
+from perdure.rules.matchers import Match
+from perdure.rules.matchers.families import (
+    cause_class,
+    plain_class,
+    strong_code,
+    trapped,
+    vendor_class,
+    weak_code,
+)
+from perdure.rules.matchers.family import Found
+from perdure.rules.matchers.http import http_status, kind_of_status
+from perdure.rules.matchers.output import finish
+from perdure.rules.matchers.postgres import sqlstate
+from perdure.rules.matchers.python import system_error
+from perdure.rules.matchers.text import status_in_words, words
+from perdure.rules.redact import safe_line
 
-Matcher = Callable[[Evidence], Kind | None]
+
+def _told_status(evidence: Evidence) -> Found | None:
+    status = status_in_words(evidence)
+    kind = kind_of_status(status)
+    return None if kind is None else (kind, f"text status {status}")
 
 
-def stated(evidence: Evidence) -> Kind | None:
-    """The kind that the stage itself named."""
-    return evidence.kind
-
-
-MATCHERS: tuple[tuple[str, Matcher], ...] = (
-    ("stated by the stage", stated),
-    ("http status", http_status),
-    ("python class", python_class),
-    ("errno", python_errno),
+MATCHERS: tuple[Callable[[Evidence], Found | None], ...] = (
+    trapped,
+    strong_code,
+    vendor_class,
+    sqlstate,
+    http_status,
+    weak_code,
+    finish,
+    plain_class,
+    system_error,
+    cause_class,
+    _told_status,
+    words,
 )
 
 
-def classify(outcome: Outcome) -> Verdict:
-    """What the outcome means."""
+def classify(outcome: Outcome, *, now: datetime, matches: tuple[Match, ...] = ()) -> Verdict:
+    """What the outcome means; ``now`` is compared with moments that a server names."""
     match outcome:
+        case Raised():
+            return judge(outcome.evidence, now=now, matches=matches)
         case Returned(value_json, label):
             return Success(value_json, label)
-        case Raised(evidence):
-            return judge(evidence)
         case TimedOut(timeout_s):
             return Failure(Kind.TIMEOUT, "stage timeout", f"no end within {timeout_s:g} s")
         case Lost(death):
             return Failure(Kind.WORKER_LOST, "worker lost", f"the worker {death.in_words()}")
         case Snoozed(wait_s, reason):
-            return Pause(wait_s, one_line(reason))
+            return Pause(wait_s, safe_line(reason))
         case Withdrawn(reason) | Revoked(reason):
-            return Stop(one_line(reason))
+            return Stop(safe_line(reason))
         case Interrupted(reason):
-            return Handback(one_line(reason))
+            return Handback(safe_line(reason))
         case _:  # pragma: no cover
             assert_never(outcome)
 
 
-def judge(evidence: Evidence) -> Failure:
-    """The kind of a raised failure, and which matcher knew it."""
-    for rule, matcher in MATCHERS:
-        kind = matcher(evidence)
-        if kind is not None:
-            return Failure(kind, rule, evidence.message, wait_hint_s(evidence))
-    return Failure(Kind.UNKNOWN, "nobody knew", evidence.message, wait_hint_s(evidence))
+def judge(evidence: Evidence, *, now: datetime, matches: tuple[Match, ...] = ()) -> Failure:
+    """The kind of a raised failure, what it was known by, and what the server asks for."""
+    says = server_verdict(evidence) if evidence.headers or evidence.facts else None
+    kind, rule = _said(evidence, matches) or _found(evidence, says)
+    hint = wait_hint(evidence, now)
+    return Failure(
+        kind=kind,
+        rule=rule,
+        detail=evidence.message,
+        hint_s=None if hint is None else hint.seconds,
+        server_says=says,
+        status=evidence.status,
+        names=evidence.names,
+    )
+
+
+def _said(evidence: Evidence, matches: tuple[Match, ...]) -> Found | None:
+    """What the stage or the user said; nothing overrules it."""
+    if evidence.kind is not None:
+        return evidence.kind, "stated by the stage"
+    for number, one in enumerate(matches, start=1):
+        if one.fits(evidence):
+            return one.kind, f"match {number} of the policy"
+    return None
+
+
+def _found(evidence: Evidence, says: bool | None) -> Found:
+    for matcher in MATCHERS:
+        found = matcher(evidence)
+        if found is not None:
+            kind, rule = found
+            if says is True and KINDS[kind].failure_class is FailureClass.FINAL:
+                return Kind.UPSTREAM_ERROR, f"the server says retry ({rule})"
+            return found
+    return Kind.UNKNOWN, "nobody knew"

@@ -2,20 +2,44 @@
 
 The counter of the event is raised first, then compared with its limit. The answer is a *delay*,
 never a time: the store adds it to its own clock. ``now`` is only compared with the job's deadline.
+
+In which order a failure is judged:
+
+1. a crash of the worker has its own counter, limit and isolation;
+2. while the upstream's gate is held, a failure that blames the upstream is a wait, and a probe's
+   failure is the probe's;
+3. the server's own word that trying again is useless ends it, unless the policy asks for all;
+4. the kind's rule may say fail;
+5. a hint longer than the policy accepts ends it and holds the upstream until a person looks;
+   otherwise the kind's rule says retry, wait, hold or hand over;
+6. a retry that the deadline would cut off is not begun.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import Literal, assert_never
 
-from perdure.model.decisions import Cancel, Counted, Decision, Fail, Release, Retry, Succeed, Why
+from perdure.model.decisions import (
+    Cancel,
+    Counted,
+    Decision,
+    Fail,
+    HandOver,
+    Hold,
+    Release,
+    Retry,
+    Succeed,
+    Why,
+)
 from perdure.model.jobs import ZERO, Counters
-from perdure.model.kinds import KINDS, Kind
+from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success, Verdict
 from perdure.rules.backoff import base_delay_s, jittered_s
-from perdure.rules.policy import Action, HintMode, Policy, Rule, Scope
+from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
+from perdure.rules.retriable import rule_for
+from perdure.rules.words import asked, because, last, seconds, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +53,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """What the upstream's gate looks like from here."""
+    """What the upstream's gate looks like from here, and whether this attempt was its probe."""
 
     state: str = "flowing"
     probe: bool = False
@@ -37,13 +61,34 @@ class GateView:
 
 FLOWING = GateView()
 
+Answer = Retry | Fail | HandOver
+RetryingAction = Literal[Action.RETRY, Action.WAIT, Action.HOLD, Action.HAND_OVER]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
+class _Case:
+    """Everything that judging one failure looks at.
+
+    ``hint_s`` is the hint where the policy listens to it; "now" is none, and leaves us our own pace.
+    """
+
+    seen: Counters
+    failure: Failure
+    policy: Policy
+    rule: Rule
+    rule_name: str
+    gate: GateView
+    chance: float
+    hints: Hints
+    hint_s: float | None
+
+
+@dataclass(slots=True)
 class _Delay:
     total_s: float
-    base_s: float | None = None
-    jitter_s: float | None = None
-    hint_s: float | None = None
+    base_s: float
+    jitter_s: float
+    note: str = ""
 
 
 def decide(
@@ -59,168 +104,216 @@ def decide(
         case Success(value_json, label):
             return Succeed(value_json, label, Why("done", "success", policy.label))
         case Failure():
-            decision = _failed(standing, verdict, policy, gate, chance)
+            decision = _failed(_case(standing, verdict, policy, gate, chance))
         case Pause(wait_s, reason):
             decision = _paused(standing, wait_s, reason, policy)
         case Stop(reason):
-            return Cancel(Why(_because("cancelled", reason), "cancel", policy.label))
+            return Cancel(Why(because("cancelled", reason), "cancel", policy.label))
         case Handback(reason):
-            text = _because("given back unfinished", reason) + "; nothing counted"
+            text = because("given back unfinished", reason) + "; nothing counted"
             return Release(Why(text, "release", policy.label))
         case _:  # pragma: no cover
             assert_never(verdict)
-    return _before_deadline(decision, standing, policy, now)
+    return _before_deadline(decision, standing, now)
 
 
-def _failed(
+def _case(
     standing: Standing, failure: Failure, policy: Policy, gate: GateView, chance: float
-) -> Retry | Fail:
-    if failure.kind is Kind.WORKER_LOST:
-        return _crashed(standing, failure, policy)
-    rule = policy.rule(failure.kind)
-    if rule.action is Action.FAIL:
-        words = f"fail: {_words(failure)}; this kind is not retried"
-        why = Why(words, failure.rule, policy.label, hint_s=failure.hint_s, gate=gate.state)
-        return Fail(FailedReason.FATAL, Counted.FAILURES, failure.kind, why)
-    heeded = (rule.hint or policy.hint) is not HintMode.IGNORE
-    if heeded and failure.hint_s is not None and failure.hint_s > policy.hint_s_max:
-        return _hint_too_long(failure, policy)
-    if rule.action is Action.WAIT:
-        return _waiting(standing, failure, policy, rule, chance)
-    return _retrying(standing, failure, policy, rule, chance)
+) -> _Case:
+    seen = standing.counters
+    if policy.scope is Scope.JOB:
+        seen = seen.plus(standing.past)
+    rule, rule_name = rule_for(policy, failure)
+    hints = rule.hint or policy.hint
+    heard = failure.kind in hints.kinds and hints.mode is not HintMode.IGNORE
+    hint_s = (failure.hint_s or None) if heard else None
+    return _Case(seen, failure, policy, rule, rule_name, gate, chance, hints, hint_s)
 
 
-def _retrying(
-    standing: Standing, failure: Failure, policy: Policy, rule: Rule, chance: float
-) -> Retry | Fail:
-    failures = _seen(standing, policy).failures + 1
-    attempts_max = rule.attempts_max or policy.attempts_max
+def _failed(case: _Case) -> Answer:
+    kind, policy = case.failure.kind, case.policy
+    if kind is Kind.WORKER_LOST:
+        return _crashed(case)
+    if case.gate.state != "flowing" and KINDS[kind].blame is Blame.UPSTREAM:
+        return _behind_gate(case)
+    if case.failure.server_says is False and policy.heed_server:
+        return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
+    if case.rule.action is Action.FAIL:
+        return _fail(case, FailedReason.FATAL, "this kind is not retried")
+    if case.hint_s is not None and case.hint_s > case.hints.s_max:
+        text = f"the server asked for {seconds(case.hint_s)}, more than the policy accepts"
+        return _fail(case, FailedReason.EXHAUSTED, text, Hold(KINDS[kind].scope))
+    return _tried_again(case, case.rule.action)
+
+
+def _tried_again(case: _Case, action: RetryingAction) -> Answer:
+    kind = case.failure.kind
+    match action:
+        case Action.RETRY:
+            return _retrying(case)
+        case Action.WAIT:
+            return _waiting(case, _hold(case))
+        case Action.HOLD:
+            return _waiting(case, Hold(KINDS[kind].scope, case.hint_s))
+        case Action.HAND_OVER:
+            return _hand_over(case, "this kind is not waited for here")
+        case _:  # pragma: no cover
+            assert_never(action)
+
+
+def _retrying(case: _Case) -> Answer:
+    if case.hint_s is not None and not case.hints.counted:
+        return _waiting(case, _hold(case))
+    failures = case.seen.failures + 1
+    attempts_max = case.rule.attempts_max or case.policy.attempts_max
     if failures >= attempts_max:
-        words = f"fail: {_words(failure)}; {_last(failures, attempts_max)}"
-        why = Why(words, failure.rule, policy.label, hint_s=failure.hint_s)
-        return Fail(FailedReason.EXHAUSTED, Counted.FAILURES, failure.kind, why)
-    delay = _delay(policy, rule, failures, failure.hint_s, chance)
-    words = (
-        f"retry in {_seconds(delay.total_s)}: {_words(failure)}{_asked(delay)}; "
-        f"attempt {failures} of {attempts_max} failed"
-    )
-    return Retry(delay.total_s, Counted.FAILURES, failure.kind, _why(words, failure, policy, delay))
+        return _exhausted(case, last(failures, attempts_max))
+    delay = _delay(case, failures)
+    if case.policy.inline_s_max is not None and delay.total_s > case.policy.inline_s_max:
+        return _hand_over(case, f"waiting {seconds(delay.total_s)} is too long here")
+    text = f"attempt {failures} of {attempts_max} failed"
+    return _retry(case, delay, Counted.FAILURES, text, _hold(case))
 
 
-def _waiting(
-    standing: Standing, failure: Failure, policy: Policy, rule: Rule, chance: float
-) -> Retry | Fail:
-    seen = _seen(standing, policy)
+def _waiting(case: _Case, hold: Hold | None) -> Answer:
+    seen, policy = case.seen, case.policy
     waits = seen.waits + 1
-    delay = _delay(policy, rule, waits, failure.hint_s, chance)
+    delay = _delay(case, waits)
     if waits > policy.waits_max or seen.waited_s + delay.total_s > policy.wait_s_max:
-        words = (
-            f"fail: {_words(failure)}; waited {seen.waits} times and "
-            f"{_seconds(seen.waited_s)} in all, the policy allows {policy.waits_max} times "
-            f"and {_seconds(policy.wait_s_max)}"
+        text = (
+            f"waited {seen.waits} times and {seconds(seen.waited_s)} in all, the policy allows "
+            f"{policy.waits_max} times and {seconds(policy.wait_s_max)}"
         )
-        why = Why(words, failure.rule, policy.label, hint_s=failure.hint_s)
-        return Fail(FailedReason.EXHAUSTED, Counted.WAITS, failure.kind, why)
-    words = (
-        f"retry in {_seconds(delay.total_s)}: {_words(failure)}{_asked(delay)}; "
-        f"attempt not counted, wait {waits} of {policy.waits_max}"
-    )
-    return Retry(delay.total_s, Counted.WAITS, failure.kind, _why(words, failure, policy, delay))
+        return _fail(case, FailedReason.EXHAUSTED, text, counted=Counted.WAITS)
+    text = f"attempt not counted, wait {waits} of {policy.waits_max}"
+    return _retry(case, delay, Counted.WAITS, text, hold)
 
 
-def _crashed(standing: Standing, failure: Failure, policy: Policy) -> Retry | Fail:
-    seen = _seen(standing, policy)
-    crashes = seen.crashes + 1
+def _crashed(case: _Case) -> Answer:
+    policy = case.policy
+    crashes, failures = case.seen.crashes + 1, case.seen.failures + 1
     if crashes >= policy.crashes_max:
-        words = f"fail: {failure.detail}, crash {crashes} of {policy.crashes_max} was the last"
-        why = Why(words, failure.rule, policy.label)
-        return Fail(FailedReason.CRASHED, Counted.CRASHES, failure.kind, why)
-    if policy.crash_is_failure and seen.failures + 1 >= policy.attempts_max:
-        words = (
-            f"fail: {failure.detail}; a crash is a failure here, and "
-            f"attempt {seen.failures + 1} of {policy.attempts_max} was the last"
-        )
-        why = Why(words, failure.rule, policy.label)
-        return Fail(FailedReason.EXHAUSTED, Counted.CRASHES, failure.kind, why)
+        text = f"fail: {case.failure.detail}, crash {crashes} of {policy.crashes_max} was the last"
+        return Fail(FailedReason.CRASHED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
     where = "beside other suspects" if crashes == 1 else "alone in a process of its own"
-    words = (
-        f"retry at once: {failure.detail}, crash {crashes} of {policy.crashes_max}; "
-        f"it will run {where}"
-    )
-    return Retry(0.0, Counted.CRASHES, failure.kind, Why(words, failure.rule, policy.label))
+    tail = f"{case.failure.detail}, crash {crashes} of {policy.crashes_max}; it will run {where}"
+    if not policy.crash_is_failure:
+        why = _why(case, f"retry at once: {tail}")
+        return Retry(0.0, Counted.CRASHES, Kind.WORKER_LOST, why)
+    if failures >= policy.attempts_max:
+        text = (
+            f"fail: {case.failure.detail}; a crash counts as a failure here, and attempt "
+            f"{failures} of {policy.attempts_max} was the last"
+        )
+        return Fail(FailedReason.EXHAUSTED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
+    delay = _delay(case, failures)
+    why = _why(case, f"retry in {seconds(delay.total_s)}: {tail}; counted as a failure", delay)
+    return Retry(delay.total_s, Counted.CRASHES, Kind.WORKER_LOST, why)
+
+
+def _behind_gate(case: _Case) -> Answer:
+    if case.gate.probe:
+        why = _why(case, f"back to the queue: {words(case.failure)}; it was the gate's probe")
+        return Retry(0.0, Counted.PROBES, case.failure.kind, why)
+    return _waiting(case, None)
 
 
 def _paused(standing: Standing, wait_s: float, reason: str, policy: Policy) -> Retry | Fail:
     snoozes = standing.counters.snoozes + 1
     if snoozes > policy.snoozes_max:
-        words = f"fail: the stage snoozed more than {policy.snoozes_max} times"
-        why = Why(words, "snooze", policy.label)
+        text = f"fail: the stage snoozed more than {policy.snoozes_max} times"
+        why = Why(text, "snooze", policy.label)
         return Fail(FailedReason.EXHAUSTED, Counted.SNOOZES, Kind.INTERNAL, why)
-    delay_s = min(wait_s, DELAY_S_MAX) if wait_s > 0 else 0.0  # NaN is not greater
-    words = _because(f"again in {_seconds(delay_s)}: the stage asked for it", reason)
-    return Retry(delay_s, Counted.SNOOZES, None, Why(words, "snooze", policy.label))
+    delay_s = min(wait_s, DELAY_S_MAX) if wait_s > 0 else 0.0
+    text = because(f"again in {seconds(delay_s)}: the stage asked for it", reason)
+    return Retry(delay_s, Counted.SNOOZES, None, Why(text, "snooze", policy.label))
 
 
-def _hint_too_long(failure: Failure, policy: Policy) -> Fail:
-    words = (
-        f"fail: {_words(failure)}; the server asked for {_seconds(failure.hint_s or 0.0)}, "
-        f"more than the {_seconds(policy.hint_s_max)} that the policy allows"
-    )
-    why = Why(words, failure.rule, policy.label, hint_s=failure.hint_s)
-    return Fail(FailedReason.EXHAUSTED, Counted.FAILURES, failure.kind, why)
-
-
-def _before_deadline(
-    decision: Retry | Fail, standing: Standing, policy: Policy, now: datetime
-) -> Retry | Fail:
-    if isinstance(decision, Fail) or standing.deadline_at is None:
+def _before_deadline(decision: Answer, standing: Standing, now: datetime) -> Answer:
+    if not isinstance(decision, Retry) or standing.deadline_at is None:
         return decision
     if now + timedelta(seconds=decision.delay_s) <= standing.deadline_at:
         return decision
-    words = f"fail: the deadline would pass before the next try; otherwise: {decision.why.text}"
-    why = Why(words, decision.why.rule, policy.label, hint_s=decision.why.hint_s)
+    text = f"fail: the deadline would pass before the next try; otherwise: {decision.why.text}"
     kind = decision.kind or Kind.TIMEOUT
-    return Fail(FailedReason.EXPIRED, decision.counted, kind, why)
+    why = replace(decision.why, text=text)
+    return Fail(FailedReason.EXPIRED, decision.counted, kind, why, decision.hold)
 
 
-def _delay(policy: Policy, rule: Rule, n: int, hint_s: float | None, chance: float) -> _Delay:
-    base_s = base_delay_s(rule.backoff or policy.backoff, n)
-    drawn_s = jittered_s(rule.jitter or policy.jitter, base_s, chance)
-    mode = rule.hint or policy.hint
-    if hint_s is None or mode is HintMode.IGNORE:
-        return _Delay(drawn_s, base_s, drawn_s - base_s)
-    total_s = hint_s if mode is HintMode.EXACT else max(drawn_s, hint_s)
-    return _Delay(total_s, base_s, drawn_s - base_s, hint_s)
+# -- how an answer is put together -------------------------------------------------------
 
 
-def _seen(standing: Standing, policy: Policy) -> Counters:
-    if policy.scope is Scope.JOB:
-        return standing.counters.plus(standing.past)
-    return standing.counters
+def _retry(
+    case: _Case, delay: _Delay, counted: Counted, text: str, hold: Hold | None
+) -> Retry | HandOver:
+    heard = asked(case.hint_s)
+    sentence = f"retry in {seconds(delay.total_s)}: {words(case.failure)}{heard}; {text}"
+    why = _why(case, sentence + delay.note, delay)
+    return Retry(delay.total_s, counted, case.failure.kind, why, hold)
 
 
-def _why(words: str, failure: Failure, policy: Policy, delay: _Delay) -> Why:
-    return Why(words, failure.rule, policy.label, delay.base_s, delay.jitter_s, failure.hint_s)
+def _exhausted(case: _Case, text: str) -> Answer:
+    if case.policy.exhausted is Action.HAND_OVER:
+        return _hand_over(case, text)
+    return _fail(case, FailedReason.EXHAUSTED, text)
 
 
-def _words(failure: Failure) -> str:
-    sentence = KINDS[failure.kind].sentence.rstrip(".")
-    return f"{failure.kind.value} ({sentence[0].lower()}{sentence[1:]})"
+def _hand_over(case: _Case, text: str) -> HandOver:
+    why = _why(case, f"hand over to a durable job: {words(case.failure)}; {text}")
+    return HandOver(case.hint_s or 0.0, case.failure.kind, why, _hold(case))
 
 
-def _last(failures: int, attempts_max: int) -> str:
-    if failures == attempts_max:
-        return f"attempt {failures} of {attempts_max} was the last"
-    return f"attempt {failures} failed, and {attempts_max} are allowed when it fails like this"
+def _fail(
+    case: _Case,
+    reason: FailedReason,
+    text: str,
+    hold: Hold | None = None,
+    *,
+    counted: Counted = Counted.FAILURES,
+) -> Fail:
+    why = _why(case, f"fail: {words(case.failure)}; {text}")
+    return Fail(reason, counted, case.failure.kind, why, hold)
 
 
-def _asked(delay: _Delay) -> str:
-    return "" if delay.hint_s is None else f", the server asked for {_seconds(delay.hint_s)}"
+def _hold(case: _Case) -> Hold | None:
+    """A hint speaks for everybody behind the same upstream or credential."""
+    scope = KINDS[case.failure.kind].scope
+    if case.hint_s is None or scope is PauseScope.JOB:
+        return None
+    return Hold(scope, case.hint_s)
 
 
-def _seconds(value_s: float) -> str:
-    return f"{value_s:.1f}".removesuffix(".0") + " s"
+def _why(case: _Case, text: str, delay: _Delay | None = None) -> Why:
+    return Why(
+        text=text,
+        rule=case.rule_name,
+        policy=case.policy.label,
+        matched=case.failure.rule,
+        base_s=None if delay is None else delay.base_s,
+        jitter_s=None if delay is None else delay.jitter_s,
+        hint_s=case.failure.hint_s,
+        gate=case.gate.state,
+    )
 
 
-def _because(words: str, reason: str) -> str:
-    return f"{words} ({reason})" if reason else words
+def _delay(case: _Case, n: int) -> _Delay:
+    base_s = base_delay_s(case.rule.backoff or case.policy.backoff, n)
+    own_s, note = _own_delay_s(case, n)
+    if own_s is not None:
+        base_s = own_s
+    drawn_s = jittered_s(case.rule.jitter or case.policy.jitter, base_s, case.chance)
+    total_s = drawn_s
+    if case.hint_s is not None:
+        exact = case.hints.mode is HintMode.EXACT
+        total_s = case.hint_s if exact else max(drawn_s, case.hint_s)
+    return _Delay(total_s, base_s, drawn_s - base_s, note)
+
+
+def _own_delay_s(case: _Case, n: int) -> tuple[float | None, str]:
+    """A user's own curve is heard as long as it makes sense."""
+    if case.policy.own_delay is None:
+        return None, ""
+    answer: object = case.policy.own_delay(n, case.failure.kind)
+    if isinstance(answer, int | float) and 0 <= answer <= DELAY_S_MAX:
+        return float(answer), ""
+    return None, f"; own_delay answered {answer!r}, so the policy's curve was used"

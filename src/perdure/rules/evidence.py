@@ -1,77 +1,313 @@
-"""From any exception to frozen evidence: bounded, one line, by name, importing no vendor library.
+"""From any exception or answer to frozen evidence: bounded, one line, by name, safe to keep.
 
-An exception's text and attributes are somebody else's code: reading them may itself raise.
+No vendor library is imported: what a thing is, is told by the names of its classes, and what it
+carries, by the attributes that the libraries agree on. Nothing is read from the network; the body
+of a response is looked at only where it has already arrived.
+
+What a wrapper hides counts too. An exception that was raised *from* another, and has no answer of a
+server itself, lends the answer of its cause; so a stage may wrap what it met. What was merely being
+dealt with when it was raised is named among the causes and lends nothing: a cache that did not
+have the item says nothing about the call that followed. A group is judged by its first exception.
 """
 
 import errno
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
-from perdure.model.errors import StageError
+from perdure.model.errors import AnswerError, PerdureError, StageError
 from perdure.model.kinds import Kind
-from perdure.model.limits import (
-    CAUSES_MAX,
-    HEADER_CHARS_MAX,
-    HEADERS_MAX,
-    MESSAGE_CHARS_MAX,
-    NAMES_MAX,
-)
+from perdure.model.limits import CAUSES_MAX, HEADER_CHARS_MAX, HEADERS_MAX, NAMES_MAX
 from perdure.model.outcomes import Evidence
+from perdure.rules.answers import finish_codes, usage_of
+from perdure.rules.bodies import NOTHING, Body, codes_of, parsed, read_body
+from perdure.rules.foreign import either, held, number_of, text_of, tried
+from perdure.rules.redact import one_line, safe_line
 
-_KEPT_HEADERS = ("retry-after", "retry-after-ms", "date", "x-should-retry", "x-request-id")
-_KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # a terminal would obey them, a store chokes on NUL
+__all__ = ["evidence_of", "one_line"]
+
+_NAME_CHARS_MAX = 200
+_TEXT_CHARS_MAX = 65_536  # looked at of an exception's text
 _WAIT_S_MAX = 1e12  # as much as a header may say; how much is honoured is the policy's business
-_UNREADABLE = (
-    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
-    TypeError, ValueError,
+_HEADERS_READ_MAX = 200
+_HEADER_CHARS_READ_MAX = 4_096  # enough to know a secret by both of its ends
+_PROBE_CHARS = 60  # of a body's message, looked for in the exception's text
+
+# Kept first, so that a flood of others cannot crowd them out.
+_HINT_HEADERS = frozenset({
+    "retry-after", "retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after",
+    "grpc-retry-pushback-ms", "x-should-retry", "date",
+})  # fmt: skip
+_OTHER_HEADERS = frozenset({
+    "x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-id", "apim-request-id", "cf-ray",
+})  # fmt: skip
+_HEADER_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit", "x-ms-ratelimit-")
+
+_STATUS_NAMES = ("status_code", "status", "http_status", "code")
+_CODE_NAMES = (
+    "error_code", "code", "type", "status", "reason", "category", "rate_limit_type", "status_code",
+    "sqlite_errorname",
 )  # fmt: skip
 
 
-def evidence_of(error: BaseException) -> Evidence:
-    """What an exception says, as data."""
-    stated = error if isinstance(error, StageError) else None
+def evidence_of(thing: object) -> Evidence:
+    """What an exception, a response or a model's answer says, as data. Never raises."""
+    if isinstance(thing, AnswerError):
+        inner = evidence_of(thing.answer)
+        message = inner.message or str(thing)
+        return replace(inner, names=_names(thing) + inner.names[:1], message=message)
+    read = _raised if issubclass(type(thing), BaseException) else _answered
+    found = tried(read, thing)  # type: ignore[arg-type]
+    return found or Evidence(_names(thing), "(it cannot be read)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a server answered, as far as a thing knows it."""
+
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    body: Body = NOTHING
+    codes: tuple[str, ...] = ()
+    sqlstate: str | None = None
+    usage: tuple[tuple[str, int], ...] = ()
+
+
+_NO_ANSWER = _Answer()
+
+
+def _raised(error: BaseException) -> Evidence:
+    links = list(_links(error))
+    stated_links = [error, *(link for link, is_stated in links if is_stated)]
+    answer, holder = _first_answer(stated_links)
+    is_own = issubclass(type(error), StageError)
     return Evidence(
         names=_names(error),
-        message=_message(error),
-        status=_status(error),
-        headers=tuple(_headers(error)),
-        errno=_errno(error),
-        kind=_kind(_read(stated, "kind")),
-        wait_s=_wait_s(_read(stated, "wait_s")),
-        causes=tuple(_causes(error)),
+        message=_message(error, answer.body if holder is error else NOTHING),
+        status=answer.status,
+        headers=answer.headers,
+        codes=answer.codes,
+        facts=answer.body.facts,
+        sqlstate=answer.sqlstate,
+        errno=_errno(stated_links),
+        kind=_kind(held(error, "kind")) if is_own else None,
+        wait_s=_wait_s(held(error, "wait_s")) if is_own else None,
+        causes=tuple(_names(link) for link, _ in links),
+        usage=answer.usage,
     )
 
 
-def one_line(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
-    """Text on one line, without control characters or lone surrogates, cut with a mark."""
-    head = text[: chars_max * 2]
-    clean = " ".join(_CONTROLS.sub(" ", head).split())
-    clean = clean.encode("utf-8", "replace").decode("utf-8")
-    if len(clean) <= chars_max and len(head) == len(text):
-        return clean
-    return clean[: chars_max - 1] + "…"
+def _answered(thing: object) -> Evidence:
+    """Evidence of a response, or of a model's answer, that is not welcome."""
+    is_plain = issubclass(type(thing), dict | list | str | bytes)
+    answer = _answer_of(thing)
+    return Evidence(
+        names=() if is_plain else _names(thing),
+        message=answer.body.message,
+        status=answer.status,
+        headers=answer.headers,
+        codes=answer.codes,
+        facts=answer.body.facts,
+        usage=answer.usage,
+    )
 
 
-def _names(error: BaseException) -> tuple[str, ...]:
-    classes = type(error).__mro__
-    names = [f"{one.__module__}.{one.__qualname__}" for one in classes if one is not object]
-    return tuple(one_line(name, 200) for name in names[:NAMES_MAX])
+# -- what hangs on a thing -------------------------------------------------------------
 
 
-def _message(error: BaseException) -> str:
-    try:
-        return one_line(str(error))
-    except _UNREADABLE as broken:
-        return f"(its text raises {type(broken).__name__})"
+def _first_answer(things: list[BaseException]) -> tuple[_Answer, BaseException | None]:
+    for thing in things:
+        if not _is_bare(thing):
+            answer = _answer_of(thing)
+            if answer != _NO_ANSWER:
+                return answer, thing
+    return _NO_ANSWER, None
 
 
-def _read(holder: object, name: str) -> Any:
-    try:
-        return getattr(holder, name, None)
-    except _UNREADABLE:
+def _is_bare(error: BaseException) -> bool:
+    """Whether an exception can have no answer of a server: Python's plain ones, and our own."""
+    kind = type(error)
+    if issubclass(kind, PerdureError | SystemExit):
+        return True
+    return kind.__module__ == "builtins" and not held(error, "__dict__")
+
+
+def _answer_of(thing: object) -> _Answer:
+    response = either(thing, "response", "raw_response", "http_response")
+    content = _content(thing, response)
+    body = read_body(content)
+    completion = _completion(thing, content)
+    status = _status(thing) or _status(response)
+    if body.status is not None and (status is None or status < 400):
+        status = body.status
+    codes = (*body.codes, *_own_codes(thing), *finish_codes(completion))
+    return _Answer(
+        status=status,
+        headers=_headers(held(response, "headers")) or _headers(_other_headers(thing, response)),
+        body=body,
+        codes=codes_of(codes),
+        sqlstate=_sqlstate(thing),
+        usage=usage_of(completion),
+    )
+
+
+def _content(thing: object, response: object) -> object:
+    """The body, parsed if it is text, from where it has already arrived."""
+    for holder in (response, thing):
+        for name in ("_content", "_body"):
+            content = held(holder, name)
+            if text_of(content, 1):
+                return parsed(content)
+    if issubclass(type(response), dict):
+        return response  # botocore
+    content = either(thing, "body", "details", "http_body")
+    if content is None and not issubclass(type(thing), BaseException):
+        content = thing
+    return parsed(content)
+
+
+def _completion(thing: object, content: object) -> object:
+    """The model's answer: a parsed body, or what an SDK's exception holds of it."""
+    if not issubclass(type(thing), BaseException):
+        return content
+    completion = either(thing, "completion", "last_completion")
+    if completion is None and either(thing, "usage", "total_usage") is not None:
+        return thing
+    return completion
+
+
+def _status(holder: object) -> int | None:
+    for name in _STATUS_NAMES:
+        status = number_of(held(holder, name) if name != "code" else _own(holder, name))
+        if status is not None and 100 <= status <= 999:
+            return status
+    return number_of(held(held(holder, "ResponseMetadata"), "HTTPStatusCode"))
+
+
+def _own_codes(thing: object) -> Iterator[object]:
+    for name in _CODE_NAMES:
+        yield _own(thing, name)
+    yield held(_own(thing, "error"), "code")  # Azure's client
+    if type(thing).__module__.startswith("grpc"):
+        yield held(tried(thing.code), "name")  # type: ignore[attr-defined]
+
+
+def _own(thing: object, name: str) -> object:
+    """An attribute that is simply there; a property may warn of its own end, or do work."""
+    value = held(held(thing, "__dict__"), name)
+    return held(type(thing), name) if value is None else value
+
+
+def _sqlstate(thing: object) -> str | None:
+    for value in (
+        held(thing, "sqlstate"),
+        held(thing, "pgcode"),
+        held(held(thing, "diag"), "sqlstate"),
+    ):
+        text = text_of(value, 6)
+        if text is not None and len(text) == 5 and text.isascii() and text.isalnum():
+            return text.upper()
+    return None
+
+
+def _errno(things: list[BaseException]) -> str | None:
+    for thing in things:
+        number = number_of(held(thing, "errno")) if issubclass(type(thing), OSError) else None
+        if number is not None and number in errno.errorcode:
+            return errno.errorcode[number]
+    return None
+
+
+# -- headers ---------------------------------------------------------------------------
+
+
+def _other_headers(thing: object, response: object) -> object:
+    headers = held(held(response, "ResponseMetadata"), "HTTPHeaders")
+    if headers is not None:
+        return headers
+    return either(thing, "headers", "response_headers", "litellm_response_headers")
+
+
+def _headers(headers: object) -> tuple[tuple[str, str], ...]:
+    hints: list[tuple[str, str]] = []
+    others: list[tuple[str, str]] = []
+    for name, value in tried(_pairs, headers) or ():
+        if name in _HINT_HEADERS:
+            hints.append((name, safe_line(value, HEADER_CHARS_MAX)))
+        elif name in _OTHER_HEADERS or name.startswith(_HEADER_PREFIXES):
+            others.append((safe_line(name, HEADER_CHARS_MAX), safe_line(value, HEADER_CHARS_MAX)))
+    return tuple((hints + others)[:HEADERS_MAX])
+
+
+def _pairs(headers: object) -> list[tuple[str, str]]:
+    if headers is None:
+        return []
+    items: Iterable[object] = (
+        headers if issubclass(type(headers), list | tuple) else headers.items()  # type: ignore[attr-defined,assignment]
+    )
+    return [pair for item in islice(items, _HEADERS_READ_MAX) if (pair := tried(_pair, item))]
+
+
+def _pair(item: Any) -> tuple[str, str] | None:
+    name, value = item
+    key = text_of(name, HEADER_CHARS_MAX)
+    text = text_of(value, _HEADER_CHARS_READ_MAX)
+    if text is None:
+        number = number_of(value)
+        text = None if number is None else str(number)
+    return None if key is None or text is None else (key.lower(), text)
+
+
+# -- names and words -------------------------------------------------------------------
+
+
+def _links(error: BaseException) -> Iterator[tuple[BaseException, bool]]:
+    """What it was raised from, nearest first, and whether every link so far was stated."""
+    seen = {id(error)}
+    is_stated = True
+    link: object = error
+    while len(seen) <= CAUSES_MAX:
+        cause = held(link, "__cause__")
+        if cause is None:
+            cause = _first_member(link)
+        if cause is None:
+            is_stated = False
+            cause = held(link, "__context__")  # also where `from None` hides it: httpcore2 does
+        if not issubclass(type(cause), BaseException) or id(cause) in seen:
+            return
+        seen.add(id(cause))
+        yield cause, is_stated
+        link = cause
+
+
+def _first_member(link: object) -> object:
+    if not issubclass(type(link), BaseExceptionGroup):
         return None
+    return next(iter(link.exceptions))  # type: ignore[attr-defined]
+
+
+def _names(thing: object) -> tuple[str, ...]:
+    return tried(_class_names, type(thing)) or ()  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1024)
+def _class_names(kind: type) -> tuple[str, ...]:
+    classes = [one for one in kind.__mro__ if one is not object][:NAMES_MAX]
+    return tuple(
+        one_line(f"{one.__module__}.{one.__qualname__}", _NAME_CHARS_MAX) for one in classes
+    )
+
+
+def _message(error: BaseException, body: Body) -> str:
+    """The exception's text; where that is a dump of the body, the body's own message."""
+    text = text_of(tried(str, error), _TEXT_CHARS_MAX)
+    if text is None:
+        return "(its text cannot be read)"
+    if body.message and body.message[:_PROBE_CHARS] in text:
+        return body.message
+    return safe_line(text)
 
 
 def _kind(stated: object) -> Kind | None:
@@ -82,50 +318,3 @@ def _wait_s(stated: object) -> float | None:
     if isinstance(stated, bool) or not isinstance(stated, int | float):
         return None
     return float(stated) if 0 <= stated <= _WAIT_S_MAX else None
-
-
-def _status(error: BaseException) -> int | None:
-    if not isinstance(error, Exception):  # SystemExit has a code, too
-        return None
-    for holder in (error, _read(error, "response")):
-        for name in ("status_code", "status", "code"):
-            value = _read(holder, name)
-            if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 999:
-                return value
-    return None
-
-
-def _headers(error: BaseException) -> Iterable[tuple[str, str]]:
-    found = _read(_read(error, "response"), "headers")
-    if found is None:
-        found = _read(error, "headers")
-    kept = 0
-    for name, value in _pairs(found):
-        lower = name.lower()
-        if (lower in _KEPT_HEADERS or lower.startswith(_KEPT_PREFIXES)) and kept < HEADERS_MAX:
-            kept += 1
-            yield one_line(lower, HEADER_CHARS_MAX), one_line(value, HEADER_CHARS_MAX)
-
-
-def _pairs(headers: object) -> list[tuple[str, str]]:
-    items = _read(headers, "items")
-    if not callable(items):
-        return []
-    try:
-        return [(str(name), str(value)) for name, value in items()]
-    except _UNREADABLE:
-        return []
-
-
-def _errno(error: BaseException) -> str | None:
-    number = error.errno if isinstance(error, OSError) else None
-    return errno.errorcode.get(number) if isinstance(number, int) else None
-
-
-def _causes(error: BaseException) -> Iterable[tuple[str, ...]]:
-    seen = {id(error)}
-    link = error.__cause__ or error.__context__
-    while link is not None and id(link) not in seen and len(seen) <= CAUSES_MAX:
-        seen.add(id(link))
-        yield _names(link)
-        link = link.__cause__ or link.__context__

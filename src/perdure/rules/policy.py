@@ -1,22 +1,30 @@
 """Policy is data: a frozen, versioned value that says what to do about each failure kind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
-from perdure.rules.backoff import Backoff, Jitter, one_of, within
+from perdure.rules.backoff import Backoff, Jitter
+from perdure.rules.checked import flag, made, number, one_of, text, whole
+from perdure.rules.matchers import Match
+from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
+
+COUNT_MAX = 1_000_000
 
 
 class Action(StrEnum):
     """What a rule does about a failure kind."""
 
-    RETRY = "retry"  # counted as a failure
-    WAIT = "wait"  # ordered by the upstream: counted as a wait, not as a failure
+    RETRY = "retry"  # try again, counted as a failure
+    WAIT = "wait"  # try again, ordered by the upstream: counted as a wait, not as a failure
+    HOLD = "hold"  # as wait, and hold everything that shares the upstream or credential
     FAIL = "fail"
+    HAND_OVER = "hand_over"  # leave it to a durable job; for the sync profile
 
 
 class HintMode(StrEnum):
@@ -34,6 +42,45 @@ class Scope(StrEnum):
     JOB = "job"
 
 
+class Profile(StrEnum):
+    """Where the waiting happens: in the store, or inside a caller's request."""
+
+    BACKGROUND = "background"
+    SYNC = "sync"
+
+
+HINTED = frozenset({Kind.RATE_LIMITED, Kind.QUOTA_WINDOW, Kind.OVERLOADED})
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What wait hints do. ``counted`` says whether a hinted retry spends an attempt.
+
+    A hint over ``s_max`` is never shortened: the job fails, and the upstream is held until a person
+    releases it. The backoff's cap never limits a hint.
+    """
+
+    mode: HintMode = HintMode.FLOOR
+    counted: bool = True
+    s_max: float = HINT_S_MAX
+    kinds: frozenset[Kind] = HINTED
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", one_of("hint.mode", HintMode, self.mode))
+        flag("hint.counted", self.counted)
+        number("hint.s_max", self.s_max, 0.0, DELAY_S_MAX)
+        kinds = frozenset(one_of("hint.kinds", Kind, kind) for kind in self.kinds)
+        object.__setattr__(self, "kinds", kinds)
+
+
+def _parts(prefix: str, backoff: object, jitter: object, hint: object) -> None:
+    for name, value, cls in (
+        ("backoff", backoff, Backoff), ("jitter", jitter, Jitter), ("hint", hint, Hints),
+    ):  # fmt: skip
+        if value is not None or not prefix:
+            made(prefix + name, value, cls)
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What to do about one kind; what is None is taken from the policy."""
@@ -42,18 +89,22 @@ class Rule:
     attempts_max: int | None = None
     backoff: Backoff | None = None
     jitter: Jitter | None = None
-    hint: HintMode | None = None
+    hint: Hints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "action", one_of("rule.action", Action, self.action))
-        if self.hint is not None:
-            object.__setattr__(self, "hint", one_of("rule.hint", HintMode, self.hint))
+        _parts("rule.", self.backoff, self.jitter, self.hint)
         if self.attempts_max is not None:
-            _count("rule.attempts_max", self.attempts_max, 1)
+            whole("rule.attempts_max", self.attempts_max, 1, COUNT_MAX)
 
 
 RETRY = Rule(Action.RETRY)
+WAIT = Rule(Action.WAIT)
 FAIL = Rule(Action.FAIL)
+HAND_OVER = Rule(Action.HAND_OVER)
+
+Retriable = Literal["all", "none"] | tuple[int | str, ...] | None
+OwnDelay = Callable[[int, Kind], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +113,70 @@ class Policy:
 
     Three things have limits of their own: failures (``attempts_max``), waits that the upstream
     ordered (``waits_max``, ``wait_s_max`` in all) and crashes of the worker (``crashes_max``).
+
+    A kind with a rule follows its rule. Any other follows ``retriable``, if that is given: ``all``,
+    ``none``, or a list of HTTP statuses, exception names and kinds. What is left follows
+    ``otherwise``. ``matches`` come before the built-in table that names kinds. ``own_delay`` is a
+    function of your own, (failures, kind) → seconds; it exists in Python only.
     """
 
     name: str
     version: int = 1
+    profile: Profile = Profile.BACKGROUND
+    scope: Scope = Scope.STAGE
     attempts_max: int = 3
     waits_max: int = 20
-    wait_s_max: float = 86_400.0
+    wait_s_max: float = 7 * 86_400.0
     crashes_max: int = 3
     snoozes_max: int = 1_000
+    crash_is_failure: bool = False
+    deadline_s: float | None = None
+    inline_s_max: float | None = None
+    exhausted: Action = Action.FAIL
+    heed_server: bool = True
     backoff: Backoff = Backoff()
     jitter: Jitter = Jitter()
-    hint: HintMode = HintMode.FLOOR
-    hint_s_max: float = HINT_S_MAX
+    hint: Hints = Hints()
     rules: Mapping[Kind, Rule] = field(default_factory=dict)
+    retriable: Retriable = None
     otherwise: Rule = FAIL
-    scope: Scope = Scope.STAGE
-    crash_is_failure: bool = False
+    matches: tuple[Match, ...] = ()
+    vocabulary: Vocabulary = KIND_NAMES
+    own_delay: OwnDelay | None = None
 
     def __post_init__(self) -> None:
-        _count("attempts_max", self.attempts_max, 1)
-        _count("waits_max", self.waits_max, 0)
-        _count("crashes_max", self.crashes_max, 1)
-        _count("snoozes_max", self.snoozes_max, 0)
-        within("wait_s_max", self.wait_s_max, 0.0, 100 * DELAY_S_MAX)
-        within("hint_s_max", self.hint_s_max, 0.0, DELAY_S_MAX)
-        object.__setattr__(self, "hint", one_of("hint", HintMode, self.hint))
-        object.__setattr__(self, "scope", one_of("scope", Scope, self.scope))
+        text("name", self.name, 100)
+        whole("version", self.version, 1, COUNT_MAX)
+        whole("attempts_max", self.attempts_max, 1, COUNT_MAX)
+        whole("waits_max", self.waits_max, 0, COUNT_MAX)
+        whole("crashes_max", self.crashes_max, 1, COUNT_MAX)
+        whole("snoozes_max", self.snoozes_max, 0, COUNT_MAX)
+        number("wait_s_max", self.wait_s_max, 0.0, DELAY_S_MAX)
+        flag("crash_is_failure", self.crash_is_failure)
+        flag("heed_server", self.heed_server)
+        for name in ("deadline_s", "inline_s_max"):
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), 0.0, DELAY_S_MAX)
+        for name, names in (("profile", Profile), ("scope", Scope), ("exhausted", Action)):
+            object.__setattr__(self, name, one_of(name, names, getattr(self, name)))
+        if self.exhausted not in (Action.FAIL, Action.HAND_OVER):
+            raise ConfigError(f"exhausted is {self.exhausted.value!r}; one of: fail, hand_over")
+        _parts("", self.backoff, self.jitter, self.hint)
         rules = {one_of("rules", Kind, kind): rule for kind, rule in self.rules.items()}
+        for kind, rule in rules.items():
+            made(f"rules.{kind.value}", rule, Rule)
+        self._check_profile()
         object.__setattr__(self, "rules", MappingProxyType(rules))
+        object.__setattr__(self, "retriable", _retriable(self.retriable))
 
-    def rule(self, kind: Kind) -> Rule:
-        """The rule for a kind."""
-        return self.rules.get(kind, self.otherwise)
+    def _check_profile(self) -> None:
+        actions = {rule.action for rule in (*self.rules.values(), self.otherwise)}
+        hands_over = Action.HAND_OVER in (actions | {self.exhausted})
+        if self.profile is Profile.BACKGROUND and (hands_over or self.inline_s_max is not None):
+            raise ConfigError(
+                "hand_over and inline_s_max belong to profile 'sync'; this policy's profile is "
+                "'background'"
+            )
 
     @property
     def label(self) -> str:
@@ -102,6 +184,15 @@ class Policy:
         return f"{self.name}/{self.version}"
 
 
-def _count(field_name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or not least <= value <= 1_000_000:
-        raise ConfigError(f"{field_name} is {value!r}; it must lie between {least} and 1000000")
+def _retriable(value: object) -> Retriable:
+    if value is None or value == "all" or value == "none":  # noqa: PLR1714 - narrows the type
+        return value
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"retriable is {value!r}; give 'all', 'none' or a list")
+    for one in value:
+        status = isinstance(one, int) and not isinstance(one, bool) and 100 <= one <= 599
+        if not status and not (isinstance(one, str) and one):
+            raise ConfigError(
+                f"retriable holds {one!r}; give HTTP statuses, exception names or failure kinds"
+            )
+    return tuple(value)

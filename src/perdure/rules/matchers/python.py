@@ -1,7 +1,8 @@
-"""Python's own exceptions, by the qualified names of their ancestry."""
+"""Python's own exceptions, our own, and the operating system's numbers."""
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
+from perdure.rules.matchers.family import Family, Found
 
 ERRNOS: dict[str, Kind] = {
     "ENOSPC": Kind.RESOURCE_EXHAUSTED,
@@ -9,39 +10,49 @@ ERRNOS: dict[str, Kind] = {
     "EMFILE": Kind.RESOURCE_EXHAUSTED,
     "ENFILE": Kind.RESOURCE_EXHAUSTED,
     "ENOMEM": Kind.RESOURCE_EXHAUSTED,
+    "EAGAIN": Kind.RESOURCE_EXHAUSTED,
+    "ENOBUFS": Kind.RESOURCE_EXHAUSTED,
+    "EADDRNOTAVAIL": Kind.RESOURCE_EXHAUSTED,  # no port is left
+    "EIO": Kind.STORAGE_TRANSIENT,
+    "ESTALE": Kind.STORAGE_TRANSIENT,
     "ECONNREFUSED": Kind.NETWORK,
-    "ECONNRESET": Kind.NETWORK,
-    "ECONNABORTED": Kind.NETWORK,
-    "EPIPE": Kind.NETWORK,
     "EHOSTUNREACH": Kind.NETWORK,
+    "EHOSTDOWN": Kind.NETWORK,
     "ENETUNREACH": Kind.NETWORK,
     "ENETDOWN": Kind.NETWORK,
+    "ECONNRESET": Kind.AMBIGUOUS,
+    "ECONNABORTED": Kind.AMBIGUOUS,
+    "EPIPE": Kind.AMBIGUOUS,
     "ETIMEDOUT": Kind.TIMEOUT,
     "ENOENT": Kind.NOT_FOUND,
+    "EACCES": Kind.CONFIG_MISSING,
+    "EPERM": Kind.CONFIG_MISSING,
+    "EROFS": Kind.CONFIG_MISSING,
+    "EFBIG": Kind.TOO_LARGE,
+    "E2BIG": Kind.TOO_LARGE,
 }
 
-# First name found wins, nearest class first, so a subclass may differ from its parent.
+# The nearest class wins, so a subclass may differ from its parent.
 CLASSES: dict[str, Kind] = {
-    "json.decoder.JSONDecodeError": Kind.INVALID_OUTPUT,
-    "msgspec.DecodeError": Kind.INVALID_OUTPUT,
-    "msgspec.ValidationError": Kind.INVALID_OUTPUT,
-    "perdure.model.errors.PayloadRefused": Kind.INVALID_OUTPUT,
     "builtins.TimeoutError": Kind.TIMEOUT,
-    "asyncio.exceptions.CancelledError": Kind.CANCELLED,
-    "concurrent.futures._base.CancelledError": Kind.CANCELLED,
+    "subprocess.TimeoutExpired": Kind.TIMEOUT,
+    "asyncio.CancelledError": Kind.CANCELLED,
+    "concurrent.CancelledError": Kind.CANCELLED,
+    "concurrent.BrokenExecutor": Kind.RESOURCE_EXHAUSTED,
     "builtins.MemoryError": Kind.RESOURCE_EXHAUSTED,
-    "builtins.RecursionError": Kind.INTERNAL,
-    "http.client.IncompleteRead": Kind.AMBIGUOUS,
-    "http.client.RemoteDisconnected": Kind.AMBIGUOUS,
-    "http.client.HTTPException": Kind.NETWORK,
-    "socket.gaierror": Kind.NETWORK,
-    "ssl.SSLCertVerificationError": Kind.CONFIG_MISSING,
-    "ssl.SSLError": Kind.NETWORK,
-    "urllib.error.URLError": Kind.NETWORK,
+    "torch.OutOfMemoryError": Kind.RESOURCE_EXHAUSTED,
+    "builtins.ConnectionRefusedError": Kind.NETWORK,
+    "builtins.ConnectionResetError": Kind.AMBIGUOUS,
+    "builtins.ConnectionAbortedError": Kind.AMBIGUOUS,
+    "builtins.BrokenPipeError": Kind.AMBIGUOUS,
     "builtins.ConnectionError": Kind.NETWORK,
+    "asyncio.IncompleteReadError": Kind.AMBIGUOUS,
     "builtins.FileNotFoundError": Kind.NOT_FOUND,
-    "perdure.model.errors.ConfigError": Kind.INTERNAL,
-    "perdure.model.errors.CallerError": Kind.INTERNAL,
+    "builtins.PermissionError": Kind.CONFIG_MISSING,
+    "zipfile.BadZipFile": Kind.INPUT_INVALID,
+    "gzip.BadGzipFile": Kind.INPUT_INVALID,
+    "pypdf.PyPdfError": Kind.INPUT_INVALID,
+    "builtins.RecursionError": Kind.INTERNAL,
     "builtins.AssertionError": Kind.INTERNAL,
     "builtins.AttributeError": Kind.INTERNAL,
     "builtins.ImportError": Kind.INTERNAL,
@@ -52,27 +63,58 @@ CLASSES: dict[str, Kind] = {
     "builtins.KeyboardInterrupt": Kind.INTERNAL,
     "builtins.SystemExit": Kind.INTERNAL,
     "builtins.GeneratorExit": Kind.INTERNAL,
+    "perdure.StoreUnavailable": Kind.STORAGE_TRANSIENT,
+    "perdure.StoreFull": Kind.RESOURCE_EXHAUSTED,
+    "perdure.ConfigError": Kind.INTERNAL,
+    "perdure.CallerError": Kind.INTERNAL,
+    "perdure.BugError": Kind.INTERNAL,
+}
+
+_SQLITE: dict[str, Kind] = {
+    "BUSY": Kind.STORAGE_TRANSIENT,
+    "LOCKED": Kind.STORAGE_TRANSIENT,
+    "IOERR": Kind.STORAGE_TRANSIENT,
+    "PROTOCOL": Kind.STORAGE_TRANSIENT,
+    "FULL": Kind.RESOURCE_EXHAUSTED,
+    "NOMEM": Kind.RESOURCE_EXHAUSTED,
+    "INTERRUPT": Kind.CANCELLED,
+    "READONLY": Kind.CONFIG_MISSING,
+    "CANTOPEN": Kind.CONFIG_MISSING,
+    "PERM": Kind.CONFIG_MISSING,
+    "AUTH": Kind.AUTH,
+    "TOOBIG": Kind.TOO_LARGE,
+    "CONSTRAINT": Kind.INVALID_REQUEST,
+    "MISMATCH": Kind.INVALID_REQUEST,
+    "RANGE": Kind.INTERNAL,
+    "MISUSE": Kind.INTERNAL,
 }
 
 
-def python_class(evidence: Evidence) -> Kind | None:
-    """The kind that a Python exception class stands for; a bare URLError defers to its cause."""
-    for name in evidence.names:
-        if name == "urllib.error.URLError":
-            return _caused(evidence) or Kind.NETWORK
-        if name in CLASSES:
-            return CLASSES[name]
+def sqlite_code(evidence: Evidence) -> Found | None:
+    """SQLite's result codes; an extended one begins with the plain one."""
+    for code in evidence.codes:
+        if code.startswith("SQLITE_"):
+            kind = _SQLITE.get(code.split("_")[1])
+            if kind is not None:
+                return kind, f"sqlite code {code}"
     return None
 
 
-def python_errno(evidence: Evidence) -> Kind | None:
+def system_error(evidence: Evidence) -> Found | None:
     """The kind that an operating system error number stands for."""
-    return ERRNOS.get(evidence.errno) if evidence.errno else None
+    kind = ERRNOS.get(evidence.errno or "")
+    return None if kind is None else (kind, f"errno {evidence.errno}")
 
 
-def _caused(evidence: Evidence) -> Kind | None:
-    for names in evidence.causes:
-        for name in names:
-            if name in CLASSES:
-                return CLASSES[name]
-    return None
+FAMILY = Family(
+    name="python",
+    traps=(sqlite_code,),
+    late_classes=CLASSES,
+    # A group's first exception is its cause.
+    wrappers={"builtins.BaseExceptionGroup": Kind.UNKNOWN},
+    parents={
+        "asyncio.CancelledError": "builtins.BaseException",
+        "asyncio.IncompleteReadError": "builtins.EOFError",
+        "subprocess.TimeoutExpired": "subprocess.SubprocessError",
+    },
+)

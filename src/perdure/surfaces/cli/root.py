@@ -10,6 +10,7 @@ from perdure.surfaces.cli.audit import audit
 from perdure.surfaces.cli.db import db
 from perdure.surfaces.cli.enqueue import enqueue
 from perdure.surfaces.cli.jobs import jobs
+from perdure.surfaces.cli.policy import policy
 from perdure.surfaces.cli.worker import describe, worker, worker_child
 
 
@@ -45,7 +46,7 @@ def cli() -> None:
     """Run unreliable AI work to the end."""
 
 
-for command in (audit, db, describe, enqueue, jobs, worker, worker_child):
+for command in (audit, db, describe, enqueue, jobs, policy, worker, worker_child):
     cli.add_command(command)
 
 

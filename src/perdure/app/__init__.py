@@ -1,0 +1,21 @@
+"""The one composition root: where stores, observers, rules and engine are put together."""
+
+from perdure.app.app import App, JobRef, Pipeline, configured, load_app, open_store, schema_of
+from perdure.app.policies import explained, policy_at, policy_page, policy_pages
+from perdure.app.processes import supervise, work
+
+__all__ = [
+    "App",
+    "JobRef",
+    "Pipeline",
+    "configured",
+    "explained",
+    "load_app",
+    "open_store",
+    "policy_at",
+    "policy_page",
+    "policy_pages",
+    "schema_of",
+    "supervise",
+    "work",
+]

@@ -1,0 +1,89 @@
+"""The processes of a worker: the supervisor and the working process, put together."""
+
+import os
+import random
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+from perdure.app.app import App, open_store
+from perdure.config import Config
+from perdure.engine.clock import SystemClock
+from perdure.engine.observe import Observers
+from perdure.engine.pump import Seat
+from perdure.engine.supervisor import Spawn, Supervisor
+from perdure.engine.worker import Worker, WorkerSettings
+from perdure.model.limits import SUSPECTS_TOGETHER_MAX
+from perdure.model.workers import Role
+from perdure.observers.log import log_event, write_logs
+from perdure.ports import Observer
+
+_SUSPECT_IDLE_S = 20.0
+
+
+def work(app: App, *, worker: int, role: Role, config: Config, lifeline: int) -> int:
+    """Be a working process; ``lifeline`` is the pipe that closes when the supervisor is gone."""
+    write_logs(form=config.log_format, level=config.log_level)
+    concurrency = {
+        Role.MAIN: config.concurrency,
+        Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
+        Role.ALONE: 1,
+    }[role]
+    opened = open_store(app.url)
+    process = Worker(
+        opened.store,
+        app.catalogue,
+        Seat(worker, role.isolation, concurrency),
+        WorkerSettings(
+            concurrency=concurrency,
+            grace_s=config.grace_s,
+            poll_s=config.poll_s,
+            tick_s=config.tick_s,
+            idle_s_max=None if role is Role.MAIN else _SUSPECT_IDLE_S,
+        ),
+        clock=SystemClock(),
+        chance=random.SystemRandom(),
+        observers=app.observers,
+    )
+    watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
+    watch.start()
+    return process.main()
+
+
+def _watch(lifeline: int, gone: Callable[[], None]) -> None:
+    os.read(lifeline, 1)  # returns at end of file: the supervisor holds the other end
+    gone()
+
+
+def supervise(url: str, *, config: Config, spawn: Spawn, observers: Sequence[Observer] = ()) -> int:
+    """Be a supervisor until told to stop; the exit status."""
+    write_logs(form=config.log_format, level=config.log_level)
+    store = open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+    supervisor = Supervisor(
+        store=store,
+        spawn=spawn,
+        clock=SystemClock(),
+        observers=Observers([log_event, *observers]),
+        name=f"{socket.gethostname()}:{os.getpid()}",
+        ttl_s=config.lease_ttl_s,
+        grace_s=config.grace_s,
+    )
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: supervisor.drain())
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake us
+    while not supervisor.done:
+        supervisor.once()
+        _rest(wake_read, min(0.25, config.lease_ttl_s / 20))  # so that beats are punctual
+    store.close()
+    return supervisor.exit_status or 0
+
+
+def _rest(wake: int, seconds: float) -> None:
+    ready, _, _ = select.select([wake], [], [], seconds)
+    if ready:
+        os.read(wake, 4096)

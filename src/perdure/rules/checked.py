@@ -1,0 +1,52 @@
+"""Checks of policy fields: every refusal names the field, the value and what is allowed."""
+
+from enum import StrEnum
+from typing import TypeVar
+
+from perdure.model.errors import ConfigError
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def one_of(field: str, names: type[E], value: object) -> E:
+    """The member of an enumeration that a policy names, in Python or in a file."""
+    try:
+        return names(str(value))
+    except ValueError:
+        known = ", ".join(sorted(names))
+        raise ConfigError(f"{field} is {value!r}; one of: {known}") from None
+
+
+def number(field: str, value: object, low: float, high: float) -> None:
+    """A number in a range."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if not plain or not low <= value <= high:  # type: ignore[operator]
+        raise ConfigError(f"{field} is {value!r}; it must be a number between {low:g} and {high:g}")
+
+
+def whole(field: str, value: object, low: int, high: int) -> None:
+    """A whole number in a range."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(
+            f"{field} is {value!r}; it must be a whole number between {low} and {high}"
+        )
+
+
+def made(field: str, value: object, cls: type) -> None:
+    """A value of one of our own classes."""
+    if not isinstance(value, cls):
+        raise ConfigError(f"{field} is {value!r}; it must be a {cls.__name__}")
+
+
+def flag(field: str, value: object) -> None:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{field} is {value!r}; it must be true or false")
+
+
+def text(field: str, value: object, chars_max: int) -> None:
+    """A short text of printable characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= chars_max or not value.isprintable():
+        raise ConfigError(
+            f"{field} is {value!r}; it must be text of 1 to {chars_max} printable characters"
+        )

@@ -1,0 +1,153 @@
+"""explain: what a policy would do about a failure, with the whole range that chance can give."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from perdure.model.decisions import (
+    Cancel,
+    Counted,
+    Decision,
+    Fail,
+    HandOver,
+    Release,
+    Retry,
+    Succeed,
+)
+from perdure.model.errors import BugError
+from perdure.model.jobs import Counters
+from perdure.model.kinds import KINDS
+from perdure.model.verdicts import Failure
+from perdure.rules.decide import FLOWING, Standing, decide
+from perdure.rules.policy import Policy
+from perdure.rules.retriable import rule_for
+
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # no deadline is asked about
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A failure and where its job stands; ``attempt`` is the one that just failed.
+
+    ``waits`` and ``crashes`` include this event. ``code`` is the public code it was asked by.
+    """
+
+    failure: Failure
+    attempt: int = 1
+    waits: int = 1
+    crashes: int = 1
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The least and the most that chance can give."""
+
+    min: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The fields of this answer are stable."""
+
+    policy: str
+    version: int
+    profile: str
+    kind: str
+    class_: str
+    code: str
+    attempt: int
+    attempts_max: int
+    action: str
+    failed_reason: str | None
+    delay_s: Range | None
+    counted: bool
+    hold: str | None
+    hint_s: float | None
+    rule: str
+    why: str
+
+    def as_form(self) -> dict[str, object]:
+        """The answer as plain data."""
+        form: dict[str, object] = {name.rstrip("_"): getattr(self, name) for name in self.__slots__}
+        if self.delay_s is not None:
+            form["delay_s"] = {"min": self.delay_s.min, "max": self.delay_s.max}
+        return form
+
+
+def explain(policy: Policy, question: Question) -> Answer:
+    """What the policy would do."""
+    failure = question.failure
+    least, middle, most = (_decided(policy, question, chance) for chance in (0.0, 0.5, 1.0))
+    rule, _ = rule_for(policy, failure)
+    return Answer(
+        policy=policy.name,
+        version=policy.version,
+        profile=policy.profile.value,
+        kind=failure.kind.value,
+        class_=KINDS[failure.kind].failure_class.value,
+        code=question.code or policy.vocabulary.code(failure.kind),
+        attempt=question.attempt,
+        attempts_max=rule.attempts_max or policy.attempts_max,
+        action=_action(middle),
+        failed_reason=middle.reason.value if isinstance(middle, Fail) else None,
+        delay_s=_range(least, most),
+        counted=_counted(middle, policy),
+        hold=None if middle.hold is None else middle.hold.scope.value,
+        hint_s=failure.hint_s,
+        rule=middle.why.rule,
+        why=middle.why.text,
+    )
+
+
+def schedule(policy: Policy, question: Question) -> list[tuple[int, Answer]]:
+    """What would happen after each attempt, if all of them failed like this one."""
+    answers = []
+    for attempt in range(1, 51):
+        asked = Question(question.failure, attempt, question.waits, attempt, question.code)
+        answer = explain(policy, asked)
+        answers.append((attempt, answer))
+        if answer.action != "retry" or not answer.counted:
+            break
+    return answers
+
+
+def _decided(policy: Policy, question: Question, chance: float) -> Retry | Fail | HandOver:
+    counters = Counters(
+        starts=question.attempt,
+        failures=question.attempt - 1,
+        waits=max(0, question.waits - 1),
+        crashes=max(0, question.crashes - 1),
+    )
+    decision: Decision = decide(
+        Standing(counters), question.failure, policy, FLOWING, _ANY_TIME, chance
+    )
+    if isinstance(decision, Succeed | Cancel | Release):  # pragma: no cover
+        raise BugError("a failure was answered as if it were none")
+    return decision
+
+
+def _action(decision: Retry | Fail | HandOver) -> str:
+    match decision:
+        case Retry():
+            return "retry"
+        case Fail():
+            return "fail"
+        case HandOver():
+            return "hand_over"
+
+
+def _range(least: Retry | Fail | HandOver, most: Retry | Fail | HandOver) -> Range | None:
+    if isinstance(least, Fail) or isinstance(most, Fail):
+        return None
+    if isinstance(least, HandOver) and least.delay_s == 0.0:
+        return None
+    return Range(round(least.delay_s, 6), round(most.delay_s, 6))
+
+
+def _counted(decision: Retry | Fail | HandOver, policy: Policy) -> bool:
+    if isinstance(decision, HandOver):
+        return False  # the durable job begins with fresh counters
+    if decision.counted is Counted.CRASHES:
+        return policy.crash_is_failure
+    return decision.counted is Counted.FAILURES

@@ -1,0 +1,28 @@
+"""Named policies: one of our own, and each of the five designs to the letter."""
+
+from perdure.model.errors import UnknownName
+from perdure.rules.policy import Policy
+from perdure.rules.presets.converter import CONVERTER
+from perdure.rules.presets.datasets import DATASETS, DATASETS_LLM, DATASETS_ONCE
+from perdure.rules.presets.gateway import GATEWAY_COSTLY, GATEWAY_SYNC, GATEWAY_WORKER
+from perdure.rules.presets.preset import Preset
+from perdure.rules.presets.reports import REPORTS
+from perdure.rules.presets.standard import STANDARD
+from perdure.rules.presets.verifier import VERIFIER
+
+PRESETS: dict[str, Preset] = {
+    one.policy.name: one
+    for one in (
+        STANDARD, REPORTS, CONVERTER, DATASETS, DATASETS_LLM, DATASETS_ONCE, VERIFIER,
+        GATEWAY_WORKER, GATEWAY_COSTLY, GATEWAY_SYNC,
+    )
+}  # fmt: skip
+
+
+def preset(name: str) -> Policy:
+    """The policy of that name."""
+    try:
+        return PRESETS[name].policy
+    except KeyError:
+        known = ", ".join(sorted(PRESETS))
+        raise UnknownName(f"no policy preset {name!r}; one of: {known}") from None

@@ -1,0 +1,131 @@
+"""How a held gate finds out that its upstream is back: one leased probe at a time. See `gate.py`.
+
+The k-th probe is due min(2 s × k, 120 s) ± 20 % after the last one ended: 7 in the first minute of
+an outage, 51 in 45 minutes, 329 in ten hours, however many jobs are waiting.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.model.kinds import KINDS, Kind, PauseScope
+from perdure.rules.gate import (
+    Gate,
+    GateMove,
+    GateSettings,
+    GateState,
+    HoldCause,
+    Step,
+    after,
+    gap_s,
+    latest,
+    moved,
+)
+from perdure.rules.hold import hint
+from perdure.rules.words import because, seconds
+
+
+def probe_due(gate: Gate, now: datetime) -> bool:
+    """Whether some worker should ask for the probe's lease."""
+    return (
+        gate.state is GateState.HELD
+        and gate.probe_first
+        and gate.held_until is not None
+        and now >= gate.held_until
+    )
+
+
+def lease(gate: Gate, settings: GateSettings, now: datetime) -> Step:
+    """Take the probe. It carries the generation of the gate that this leads to."""
+    if not probe_due(gate, now):
+        return Step(gate)
+    lease_until = after(now, settings.lease_s)
+    return moved(gate, GateMove.LEASE, now, "a probe is out", lease_until=lease_until)
+
+
+def probed(
+    gate: Gate,
+    settings: GateSettings,
+    *,
+    kind: Kind | None,
+    generation: int,
+    until: datetime | None = None,
+    now: datetime,
+    chance: float,
+) -> Step:
+    """The probe ended; ``kind`` is None for a success, ``until`` the pause that it was told to make.
+
+    The result of a probe that is no longer the one that is out says nothing, except for its hint.
+    """
+    if gate.state is not GateState.PROBING or generation != gate.generation:
+        if kind is None or until is None:
+            return Step(gate)
+        return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
+    if kind is None:
+        return _passed(gate, settings, now)
+    if gate.cause is HoldCause.CREDENTIAL and KINDS[kind].scope is PauseScope.CREDENTIAL:
+        return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
+    step = _missed(gate, settings, kind, now, chance)
+    if until is None:
+        return step
+    told = hint(step.gate, settings, kind=kind, generation=generation, until=until, now=now)
+    if told.move is None:
+        return step
+    return Step(replace(told.gate, generation=step.gate.generation), step.move, told.text)
+
+
+def lost(gate: Gate, settings: GateSettings, now: datetime, chance: float) -> Step:
+    """The probe's lease ran out: another is due after the same gap, and a late result is stale."""
+    if gate.lease_until is None or now < gate.lease_until:
+        return Step(gate)
+    return _again(gate, settings, GateMove.LOSE, "the probe was lost", now, chance)
+
+
+def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
+    """A person wants to know now: a probe is due at once, whatever the upstream asked for.
+
+    If it fails, the gate is held as before, until a person or for the same gap.
+    """
+    return moved(
+        gate,
+        GateMove.HURRY,
+        now,
+        because("a probe is due: a person asked for it", reason),
+        held_until=now,
+        told_until=None,
+        probe_first=True,
+        hints_from=gate.generation + 1,
+    )
+
+
+def _passed(gate: Gate, settings: GateSettings, now: datetime) -> Step:
+    passes = gate.passes + 1
+    text = f"probe {passes} of {settings.flow_after} succeeded"
+    if passes < settings.flow_after:
+        due_at = latest(now, gate.held_until)
+        return moved(gate, GateMove.PASS, now, text, passes=passes, held_until=due_at)
+    era = gate.generation + 1
+    text = f"flowing: {text}"
+    return moved(gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era)
+
+
+def _missed(gate: Gate, settings: GateSettings, kind: Kind, now: datetime, chance: float) -> Step:
+    if KINDS[kind].counts_for_gate:
+        return _again(gate, settings, GateMove.MISS, f"the probe failed: {kind.value}", now, chance)
+    text = f"the probe says nothing about the upstream: {kind.value}"
+    return _again(gate, settings, GateMove.UNDECIDED, text, now, chance)
+
+
+def _again(
+    gate: Gate, settings: GateSettings, move: GateMove, text: str, now: datetime, chance: float
+) -> Step:
+    """Held again. Only a failure of the upstream makes the gap longer and the count start anew."""
+    missed = move is GateMove.MISS
+    gap = gate.gap + 1 if missed else max(gate.gap, 1)
+    passes = 0 if missed else gate.passes
+    if gate.until_person:
+        text = f"{text}; held until a person releases it"
+        return moved(gate, move, now, text, held_until=None, gap=gap, passes=passes)
+    wait_s = gap_s(settings, gap, chance)
+    text = f"{text}; the next is due in {seconds(wait_s)}"
+    due_at = latest(after(now, wait_s), gate.held_until)
+    return moved(gate, move, now, text, held_until=due_at, gap=gap, passes=passes)

@@ -1,0 +1,39 @@
+"""Which rule of a policy speaks about a failure."""
+
+from perdure.model.kinds import Kind
+from perdure.model.verdicts import Failure
+from perdure.rules.policy import FAIL, RETRY, Policy, Rule
+
+
+def rule_for(policy: Policy, failure: Failure) -> tuple[Rule, str]:
+    """The rule, and its name as it stands in the policy."""
+    if failure.kind is Kind.WORKER_LOST:
+        return RETRY, "crashes_max"
+    rule = policy.rules.get(failure.kind)
+    if rule is not None:
+        return rule, f"rules.{failure.kind.value}"
+    if policy.retriable is None:
+        return policy.otherwise, "otherwise"
+    return (RETRY if listed(policy, failure) else FAIL), "retriable"
+
+
+def listed(policy: Policy, failure: Failure) -> bool:
+    """Whether the policy's list names the failure.
+
+    A status is looked up as a number and decides, except that 408 and 425 are timeouts; without
+    one, the exception's names and the kind are looked up.
+    """
+    names = policy.retriable
+    if names is None or isinstance(names, str):
+        return names == "all"
+    by_name = any(_named(entry, failure.names) for entry in names if isinstance(entry, str))
+    if by_name or failure.status in names:
+        return True
+    counts_by_status = any(isinstance(entry, int) for entry in names)
+    if failure.status is not None and counts_by_status and failure.kind is not Kind.TIMEOUT:
+        return False
+    return failure.kind.value in names
+
+
+def _named(entry: str, names: tuple[str, ...]) -> bool:
+    return any(name == entry or name.rpartition(".")[2] == entry for name in names)

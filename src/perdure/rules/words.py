@@ -1,0 +1,36 @@
+"""The pieces of which decisions are explained."""
+
+from perdure.model.kinds import KINDS
+from perdure.model.verdicts import Failure
+
+_WORDS = {
+    kind: f"{kind.value} ({facts.sentence[0].lower()}{facts.sentence[1:].rstrip('.')})"
+    for kind, facts in KINDS.items()
+}
+
+
+def words(failure: Failure) -> str:
+    """The failure in words: its kind and what that means."""
+    return _WORDS[failure.kind]
+
+
+def asked(hint_s: float | None) -> str:
+    """What the server asked for."""
+    return "" if hint_s is None else f", the server asked for {seconds(hint_s)}"
+
+
+def seconds(value_s: float) -> str:
+    """A length of time, to a tenth of a second."""
+    return f"{value_s:.1f}".removesuffix(".0") + " s"
+
+
+def last(failures: int, attempts_max: int) -> str:
+    """That no attempt is left."""
+    if failures == attempts_max:
+        return f"attempt {failures} of {attempts_max} was the last"
+    return f"attempt {failures} failed, and {attempts_max} are allowed when it fails like this"
+
+
+def because(text: str, reason: str) -> str:
+    """Text with a reason, where there is one."""
+    return f"{text} ({reason})" if reason else text

@@ -1,0 +1,111 @@
+"""perdure policy: read, check and question policies."""
+
+from typing import Any
+
+import click
+
+from perdure.app import explained, policy_at, policy_page, policy_pages
+from perdure.surfaces.cli.options import echo_json, json_option
+
+
+@click.group()
+def policy() -> None:
+    """Read, check and question retry policies."""
+
+
+@policy.command("list")
+@json_option
+def list_policies(as_json: bool) -> None:
+    """List the presets."""
+    pages = policy_pages()
+    if as_json:
+        echo_json([{"name": one.name, "version": one.version} for one in pages])
+        return
+    for one in pages:
+        click.echo(f"{one.name:<15} {one.reason.partition('.')[0]}.")
+
+
+@policy.command()
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Show a preset, or the policy in a file, as TOML that can be edited and used."""
+    page = policy_page(name)
+    if as_json:
+        echo_json({"reason": page.reason, "implements": page.implements, "policy": page.form})
+        return
+    for line in _wrapped(page.reason):
+        click.echo(f"# {line}")
+    if page.implements:
+        click.echo(f"# Implements {', '.join(page.implements)}.")
+    click.echo(page.toml, nl=False)
+
+
+@policy.command()
+@click.argument("file")
+def check(file: str) -> None:
+    """Check a policy file; names the field, the value and what is allowed."""
+    found = policy_at(file)
+    click.echo(f"{file}: policy {found.name}, version {found.version}, is valid")
+
+
+@policy.command()
+@click.argument("name")
+@click.option("--error", "spec", required=True, metavar="SPEC", help="The failure; see below.")
+@click.option("--attempt", type=int, default=1, show_default=True, help="The one that failed.")
+@click.option("--waits", type=int, default=1, show_default=True, help="Waits, this one included.")
+@click.option("--crashes", type=int, default=1, show_default=True, help="Crashes, likewise.")
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="As answered.")
+@click.option("--body", metavar="JSON", help="The body of the answer.")
+@json_option
+def explain(
+    name: str,
+    spec: str,
+    attempt: int,
+    waits: int,
+    crashes: int,
+    headers: tuple[str, ...],
+    body: str | None,
+    as_json: bool,
+) -> None:
+    """Say what a policy would do about a failure, and why.
+
+    NAME is a preset or a policy file. SPEC is one of http:STATUS, kind:NAME, code:PUBLIC_CODE,
+    exception:NAME, sqlstate:CODE, s3:CODE or lost.
+    """
+    found = explained(
+        name, spec, attempt=attempt, waits=waits, crashes=crashes, headers=headers, body=body
+    )
+    if as_json:
+        echo_json(found.answer)
+        return
+    answer = found.answer
+    click.echo(answer["why"])
+    hold = f", holds its {answer['hold']}" if answer["hold"] else ""
+    click.echo(
+        f"  kind {answer['kind']} ({answer['class']}), public code {answer['code']}; "
+        f"rule {answer['rule']} of {answer['policy']}/{answer['version']}{hold}"
+    )
+    click.echo("\n  if every attempt failed like this:")
+    for row in found.schedule:
+        click.echo(f"    attempt {row['attempt']} of {row['attempts_max']}: {_outcome(row)}")
+
+
+def _outcome(row: dict[str, Any]) -> str:
+    if row["action"] == "fail":
+        return f"fail ({row['failed_reason']})"
+    if row["action"] == "hand_over":
+        return "hand over to a durable job"
+    low, high = row["delay_s"]["min"], row["delay_s"]["max"]
+    wait = f"{low:g} s" if low == high else f"{low:g} to {high:g} s"
+    return f"retry in {wait}" + ("" if row["counted"] else ", not counted")
+
+
+def _wrapped(text: str) -> list[str]:
+    lines, line = [], ""
+    for word in text.split():
+        if len(line) + len(word) > 95:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return [*lines, line] if line else lines

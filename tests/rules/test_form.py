@@ -1,0 +1,127 @@
+"""Policies in files: they round-trip, and what is wrong is named."""
+
+import json
+import tomllib
+
+import pytest
+import tomli_w
+from hypothesis import given, strategies as st
+
+from perdure.model.errors import ConfigError
+from perdure.model.kinds import Kind
+from perdure.rules.backoff import Backoff, Jitter
+from perdure.rules.form import policy_form, policy_from
+from perdure.rules.matchers import Match
+from perdure.rules.policy import Action, Hints, Policy, Rule
+from perdure.rules.presets import PRESETS, preset
+from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
+
+lengths = st.floats(0.0, 1e6)
+counts = st.integers(1, 1000)
+backoffs = st.builds(
+    Backoff, st.sampled_from(["exponential", "linear", "fixed"]), base_s=lengths,
+    factor=st.floats(1.0, 100.0), cap_s=st.none() | lengths,
+) | st.builds(
+    Backoff, st.just("schedule"), steps_s=st.lists(lengths, min_size=1, max_size=4).map(tuple)
+)  # fmt: skip
+jitters = st.builds(
+    Jitter, st.sampled_from(["none", "proportional", "additive", "full"]),
+    ratio=st.floats(0, 1), add_s_max=lengths,
+)  # fmt: skip
+hints = st.builds(
+    Hints, st.sampled_from(["floor", "exact", "ignore"]), counted=st.booleans(), s_max=lengths,
+    kinds=st.frozensets(st.sampled_from(Kind)),
+)  # fmt: skip
+actions = st.sampled_from([one for one in Action if one is not Action.HAND_OVER])
+rules = st.builds(
+    Rule, actions, attempts_max=st.none() | counts, backoff=st.none() | backoffs,
+    jitter=st.none() | jitters, hint=st.none() | hints,
+)  # fmt: skip
+lists = (
+    st.none()
+    | st.sampled_from(["all", "none"])
+    | st.lists(
+        st.integers(100, 599) | st.sampled_from(["timeout", "httpx.ReadError"]),
+        min_size=1,
+        max_size=4,
+    ).map(tuple)
+)
+matches = st.lists(
+    st.builds(
+        Match, st.sampled_from(Kind), status=st.integers(400, 599), code=st.none() | st.just("x")
+    ),
+    max_size=3,
+).map(tuple)
+own_words = Vocabulary("own", dict.fromkeys(Kind, "X"), {"X": Kind.UNKNOWN})
+policies = st.builds(
+    Policy, name=st.sampled_from(["a", "my-policy"]), version=counts, attempts_max=counts,
+    waits_max=counts, wait_s_max=lengths, crashes_max=counts, deadline_s=st.none() | lengths,
+    scope=st.sampled_from(["stage", "job"]), backoff=backoffs, jitter=jitters, hint=hints,
+    rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=4), retriable=lists,
+    otherwise=rules, matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words]),
+    crash_is_failure=st.booleans(), heed_server=st.booleans(),
+)  # fmt: skip
+
+
+@given(policies)
+def test_a_policy_survives_json(policy):
+    assert policy_from(json.loads(json.dumps(policy_form(policy)))) == policy
+
+
+@given(policies)
+def test_a_policy_survives_toml(policy):
+    assert policy_from(tomllib.loads(tomli_w.dumps(policy_form(policy)))) == policy
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_survives_toml(name):
+    assert policy_from(tomllib.loads(tomli_w.dumps(policy_form(preset(name))))) == preset(name)
+
+
+WRONG = [
+    ({}, ["policy", "'name'", "must be given"]),
+    ({"name": "p", "atempts_max": 3}, ["'atempts_max'", "did you mean 'attempts_max'"]),
+    ({"name": "p", "attempts_max": "3"}, ["attempts_max", "'3'", "whole number between 1"]),
+    ({"name": "p", "attempts_max": True}, ["attempts_max", "True"]),
+    ({"name": "p", "backoff": 5}, ["backoff", "5", "table"]),
+    ({"name": "p", "backoff": {"base_s": -1}}, ["backoff.base_s", "-1", "between 0 and"]),
+    ({"name": "p", "backoff": {"curve": "log"}}, ["backoff.curve", "'log'", "linear"]),
+    ({"name": "p", "backoff": {"step_s": 1}}, ["backoff", "'step_s'", "'steps_s'"]),
+    ({"name": "p", "jitter": {"ratio": 2}}, ["jitter.ratio", "2"]),
+    ({"name": "p", "hint": {"mode": "late"}}, ["hint.mode", "'late'", "floor"]),
+    ({"name": "p", "hint": {"kinds": "some"}}, ["hint.kinds", "'some'"]),
+    ({"name": "p", "hint": {"kinds": ["slow"]}}, ["hint.kinds", "'slow'"]),
+    ({"name": "p", "rules": {"slow": "retry"}}, ["rules", "'slow'"]),
+    ({"name": "p", "rules": {"timeout": "again"}}, ["rule.action", "'again'"]),
+    ({"name": "p", "rules": {"timeout": {"attempts_max": 2}}}, ["rules.timeout", "'action'"]),
+    (
+        {"name": "p", "rules": {"timeout": {"action": "retry", "backoff": {"base_s": -1}}}},
+        ["rules.timeout", "backoff.base_s", "-1"],
+    ),
+    ({"name": "p", "rules": {"timeout": 3}}, ["rules.timeout", "3", "table"]),
+    ({"name": "p", "matches": {}}, ["matches", "list"]),
+    ({"name": "p", "matches": [{"kind": "timeout"}]}, ["timeout", "matches nothing"]),
+    ({"name": "p", "matches": [{"status": 400}]}, ["matches[0]", "'kind'"]),
+    ({"name": "p", "vocabulary": "gatway"}, ["vocabulary", "'gatway'", "'gateway'"]),
+    ({"name": "p", "vocabulary": {"codes": {"timeout": "T"}}}, ["vocabulary", "no code for"]),
+    ({"name": "p", "vocabulary": 3}, ["vocabulary", "3"]),
+    ({"name": "p", "own_delay": 3}, ["'own_delay'"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "named"), WRONG)
+def test_what_is_wrong_in_a_file_is_named(form, named):
+    with pytest.raises(ConfigError) as caught:
+        policy_from(form)
+    assert all(word in str(caught.value) for word in named), str(caught.value)
+
+
+def test_code_cannot_be_written_down():
+    with pytest.raises(ConfigError, match="own_delay"):
+        policy_form(Policy("p", own_delay=lambda failures, kind: 1.0))
+
+
+def test_an_own_vocabulary_must_name_a_kind_for_each_code():
+    codes = {kind.value: "X" for kind in Kind}
+    with pytest.raises(ConfigError, match="names no kind for the codes: X"):
+        policy_from({"name": "p", "vocabulary": {"codes": codes, "kinds": {}}})

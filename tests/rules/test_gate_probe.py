@@ -1,0 +1,313 @@
+"""One leased probe at a time, at gaps that grow; and everything that can go wrong with it."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from perdure.model.kinds import KINDS, Kind, PauseScope
+from perdure.rules.gate import Gate, GateMove, GateSettings, GateState, Step, gap_s
+from perdure.rules.hold import hint, hold, resume
+from perdure.rules.probe import hurry, lease, lost, probe_due, probed
+from tests.rules.gate_kit import DOWN, MIDDLE, SETTINGS, START, Row, at, probing, tripped
+
+LATEST = 1.0 - 2.0**-53  # the largest chance below 1
+
+
+def result(gate, kind, now, *, settings=SETTINGS, until=None, generation=None, chance=MIDDLE):
+    return probed(
+        gate,
+        settings,
+        kind=kind,
+        generation=gate.generation if generation is None else generation,
+        until=until,
+        now=now,
+        chance=chance,
+    )
+
+
+# The schedule.
+
+
+def test_gaps_are_linear_clamped_first_and_then_jittered():
+    gaps = [gap_s(SETTINGS, k, MIDDLE) for k in (1, 2, 3, 59, 60, 61, 1000)]
+    assert gaps == [2, 4, 6, 118, 120, 120, 120]
+    assert [gap_s(SETTINGS, k, 0.0) for k in (1, 60, 1000)] == pytest.approx([1.6, 96, 96])
+    assert [gap_s(SETTINGS, k, LATEST) for k in (1, 60, 1000)] == pytest.approx([2.4, 144, 144])
+
+
+def probes_until(outage_s, chance):
+    """How many probes an outage of that length costs, with calls that fail at once."""
+    gate, count = tripped(), 0
+    while gate.held_until <= at(outage_s):
+        now = gate.held_until
+        gate = result(lease(gate, SETTINGS, now).gate, DOWN, now, chance=chance()).gate
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(("outage_s", "probes"), [(60, 7), (45 * 60, 51), (10 * 3600, 329)])
+def test_an_outage_costs_a_handful_of_probes_however_long_the_queue_is(outage_s, probes):
+    assert probes_until(outage_s, lambda: MIDDLE) == probes
+    for seed in range(20):
+        drawn = probes_until(outage_s, random.Random(seed).random)
+        assert abs(drawn - probes) <= max(1, probes * 0.05), f"seed {seed}: {drawn} probes"
+
+
+def test_the_schedule_with_an_exponential_curve_without_cap_would_find_the_end_too_late():
+    """The twin: few probes, but the next one after 45 minutes is 23 minutes away."""
+    gaps = [2.0 * 2**k for k in range(12)]
+    found_after_s = next(total for k in range(12) if (total := sum(gaps[: k + 1])) > 45 * 60)
+    assert found_after_s - 45 * 60 > 1000
+    assert gap_s(SETTINGS, 52, LATEST) < 150
+
+
+# One probe.
+
+
+def test_a_probe_is_leased_when_it_is_due_and_not_before():
+    gate = tripped()
+    assert not probe_due(gate, at(1.9))
+    assert lease(gate, SETTINGS, at(1.9)) == Step(gate)
+    assert probe_due(gate, at(2))
+    step = lease(gate, SETTINGS, at(2))
+    assert (step.move, step.text) == (GateMove.LEASE, "a probe is out")
+    assert (step.gate.state, step.gate.lease_until) == (GateState.PROBING, at(302))
+
+
+def test_a_probing_gate_has_no_second_probe_to_lease():
+    gate, _ = probing()
+    assert not probe_due(gate, at(9999))
+    assert lease(gate, SETTINGS, at(9999)) == Step(gate)
+
+
+def leases_won(row):
+    """A hundred workers read the same due gate, and each writes its lease."""
+    copies = [row.gate] * 100
+    return [row.write(copy, lease(copy, SETTINGS, at(2))) for copy in copies].count(True)
+
+
+def test_of_many_workers_that_see_a_due_probe_one_gets_it():
+    row = Row(tripped())
+    assert leases_won(row) == 1
+    assert row.gate.state is GateState.PROBING
+
+
+def test_a_row_written_without_comparing_generations_would_give_every_worker_a_probe():
+    """The broken twin of the row."""
+
+    class Careless(Row):
+        def write(self, read, step):
+            return super().write(self.gate, step)
+
+    assert leases_won(Careless(tripped())) == 100
+
+
+def test_a_success_lets_the_gate_flow():
+    gate, t = probing()
+    step = result(gate, None, t)
+    assert (step.move, step.text) == (GateMove.FLOW, "flowing: probe 1 of 1 succeeded")
+    assert step.gate == Gate(
+        "model",
+        generation=3,
+        since_at=t,
+        gap=1,
+        proved_at=t,
+        counts_from=3,
+    )
+
+
+def test_the_converter_wants_three_in_a_row_and_a_failure_starts_the_count_anew():
+    settings = GateSettings(flow_after=3)
+    gate = tripped(settings=settings)
+    moves = []
+    for kind in (None, None, DOWN, None, None, None):
+        gate, t = probing(gate, settings)
+        step = result(gate, kind, t, settings=settings)
+        gate = step.gate
+        moves.append(step.move)
+    passed, missed, flow = GateMove.PASS, GateMove.MISS, GateMove.FLOW
+    assert moves == [passed, passed, missed, passed, passed, flow]
+
+
+def test_after_a_success_that_is_not_the_last_the_next_probe_is_due_at_once():
+    settings = GateSettings(flow_after=2)
+    gate, _ = probing(settings=settings)
+    step = result(gate, None, at(7), settings=settings)
+    assert (step.gate.state, step.gate.held_until) == (GateState.HELD, at(7))
+    assert step.text == "probe 1 of 2 succeeded"
+    assert probe_due(step.gate, at(7))
+
+
+@pytest.mark.parametrize("kind", [None, DOWN, Kind.INVALID_REQUEST])
+def test_a_clock_that_ran_backwards_makes_no_pause_shorter(kind):
+    settings = GateSettings(flow_after=2)
+    gate, t = probing(settings=settings)
+    assert t == at(2)
+    assert result(gate, kind, at(-100), settings=settings).gate.held_until == t
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if KINDS[kind].counts_for_gate])
+def test_a_failure_of_the_upstream_makes_the_gap_longer(kind):
+    gate, t = probing()
+    step = result(gate, kind, t)
+    assert step.move is GateMove.MISS
+    assert step.text == f"the probe failed: {kind.value}; the next is due in 4 s"
+    assert (step.gate.state, step.gate.gap, step.gate.held_until) == (GateState.HELD, 2, at(6))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if not KINDS[kind].counts_for_gate])
+def test_a_failure_that_is_not_the_upstreams_leaves_it_undecided_and_nothing_grows(kind):
+    settings = GateSettings(flow_after=3)
+    gate, t = probing(replace(tripped(), gap=7, passes=1), settings)
+    step = result(gate, kind, t, settings=settings)
+    assert step.move is GateMove.UNDECIDED
+    assert step.text == (
+        f"the probe says nothing about the upstream: {kind.value}; the next is due in 14 s"
+    )
+    assert (step.gate.gap, step.gate.passes, step.gate.held_until) == (7, 1, at(16))
+    assert probe_due(step.gate, at(16))
+
+
+def test_an_undecided_probe_neither_frees_nor_sticks_the_gate():
+    gate, t = probing()
+    for _ in range(50):
+        gate = result(gate, Kind.INVALID_REQUEST, t).gate
+        assert gate.state is GateState.HELD
+        gate, t = probing(gate)
+    assert result(gate, None, t).gate.state is GateState.FLOWING
+    assert t == at(2 * 51)
+
+
+# Lost.
+
+
+def test_a_lost_probe_does_not_freeze_the_gate():
+    gate, _ = probing()
+    assert lost(gate, SETTINGS, at(301.9), MIDDLE) == Step(gate)
+    step = lost(gate, SETTINGS, at(302), MIDDLE)
+    assert step.move is GateMove.LOSE
+    assert step.text == "the probe was lost; the next is due in 2 s"
+    assert (step.gate.state, step.gate.gap, step.gate.held_until) == (GateState.HELD, 1, at(304))
+    assert probe_due(step.gate, at(304))
+
+
+@pytest.mark.parametrize("kind", [None, DOWN])
+def test_the_late_result_of_a_lost_probe_changes_nothing_and_does_not_end_the_next(kind):
+    gate, _ = probing()
+    held = lost(gate, SETTINGS, at(302), MIDDLE).gate
+    assert result(held, kind, at(303), generation=gate.generation) == Step(held)
+    second, t = probing(held)
+    assert result(second, kind, t, generation=gate.generation) == Step(second)
+
+
+def test_a_result_after_the_lease_but_before_anybody_noticed_is_still_the_truth():
+    gate, _ = probing()
+    assert result(gate, None, at(9999)).gate.state is GateState.FLOWING
+
+
+def test_only_a_probe_that_is_out_can_be_lost():
+    for gate in (Gate("model"), tripped()):
+        assert lost(gate, SETTINGS, at(1e9), MIDDLE) == Step(gate)
+
+
+# Hints, credentials and people.
+
+
+@pytest.mark.parametrize(
+    ("kind", "move", "gap"),
+    [(Kind.OVERLOADED, GateMove.MISS, 2), (Kind.RATE_LIMITED, GateMove.UNDECIDED, 1)],
+)
+def test_the_hint_of_a_failed_probe_moves_the_next_one(kind, move, gap):
+    gate, t = probing()
+    step = result(gate, kind, t, until=at(60))
+    assert (step.move, step.gate.generation) == (move, gate.generation + 1)
+    assert (step.gate.held_until, step.gate.told_until, step.gate.gap) == (at(60), at(60), gap)
+    assert step.text == f"held for 58 s: {kind.value}"
+
+
+def test_a_hint_that_ends_before_the_next_gap_moves_nothing_sooner():
+    gate, t = probing()
+    step = result(gate, Kind.OVERLOADED, t, until=at(3))
+    assert step.gate.held_until == at(6)
+    over = result(gate, Kind.OVERLOADED, t, until=at(1))
+    assert (over.move, over.gate.held_until) == (GateMove.MISS, at(6))
+
+
+def test_the_hint_of_a_stale_probe_is_heard_though_its_result_is_not():
+    gate, _ = probing()
+    held = lost(gate, SETTINGS, at(302), MIDDLE).gate
+    step = result(held, DOWN, at(303), until=at(900), generation=gate.generation)
+    assert (step.move, step.gate.held_until) == (GateMove.HINT, at(900))
+
+
+def test_a_hint_beyond_the_cap_in_a_probe_is_a_persons_case():
+    gate, t = probing()
+    held = result(gate, Kind.OVERLOADED, t, until=at(1e6)).gate
+    assert (held.held_until, held.until_person) == (None, True)
+
+
+def credential(until):
+    return hint(Gate("key"), SETTINGS, kind=Kind.BILLING, generation=0, until=until, now=START).gate
+
+
+@pytest.mark.parametrize("kind", [k for k in Kind if KINDS[k].scope is PauseScope.CREDENTIAL])
+def test_a_credential_that_still_does_not_work_at_its_reset_waits_for_a_person(kind):
+    gate, t = probing(credential(at(3600)))
+    step = result(gate, kind, t)
+    assert (step.move, step.gate.state) == (GateMove.HINT, GateState.HELD)
+    assert (step.gate.held_until, step.gate.until_person) == (None, True)
+
+
+def test_a_credential_that_gets_another_reset_waits_for_that():
+    gate, t = probing(credential(at(3600)))
+    assert result(gate, Kind.BILLING, t, until=at(7200)).gate.held_until == at(7200)
+
+
+def test_an_outage_met_by_a_credentials_probe_is_an_ordinary_miss():
+    gate, t = probing(credential(at(3600)))
+    assert result(gate, DOWN, t).move is GateMove.MISS
+
+
+def test_a_broken_credential_says_nothing_about_a_tripped_upstream():
+    gate, t = probing()
+    assert result(gate, Kind.BILLING, t).move is GateMove.UNDECIDED
+
+
+def test_a_person_can_have_a_probe_now():
+    gate = hint(
+        tripped(), SETTINGS, kind=Kind.OVERLOADED, generation=0, until=at(5000), now=at(1)
+    ).gate
+    step = hurry(gate, reason="status page is green", now=at(10))
+    assert step.move is GateMove.HURRY
+    assert step.text == "a probe is due: a person asked for it (status page is green)"
+    assert probe_due(step.gate, at(10))
+    old = hint(step.gate, SETTINGS, kind=DOWN, generation=1, until=at(5000), now=at(11))
+    assert old == Step(step.gate)
+    assert hold(step.gate, reason="", until=at(20), now=at(11)).gate.held_until == at(20)
+
+
+def test_a_hurried_probe_that_fails_leads_back_to_the_hold_that_was():
+    gate = hurry(credential(None), reason="", now=at(10)).gate
+    gate, t = probing(gate)
+    for kind in (DOWN, Kind.BILLING, Kind.INVALID_REQUEST):
+        held = result(gate, kind, t).gate
+        assert (held.state, held.held_until, held.until_person) == (GateState.HELD, None, True)
+    step = result(replace(gate, gap=3, passes=1), DOWN, t)
+    assert step.text == "the probe failed: upstream_unavailable; held until a person releases it"
+    assert (step.gate.gap, step.gate.passes) == (4, 0)
+    assert lost(gate, SETTINGS, at(9999), MIDDLE).gate.held_until is None
+    assert result(gate, None, t).gate.state is GateState.FLOWING
+
+
+def test_hurrying_a_manual_hold_proves_the_upstream_before_it_flows():
+    gate = hold(Gate("model"), reason="", until=at(3600), now=START).gate
+    gate = hurry(gate, reason="", now=at(10)).gate
+    assert resume(gate, at(10)) == Step(gate)
+    gate, t = probing(gate)
+    assert result(gate, DOWN, t).gate.held_until == at(12)
+
+
+def test_nothing_but_a_held_gate_can_be_hurried():
+    for gate in (Gate("model"), probing()[0]):
+        assert hurry(gate, reason="", now=at(0)) == Step(gate)

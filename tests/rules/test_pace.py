@@ -1,0 +1,374 @@
+"""Slow start, the measured rate, the climb and the fall; and the room that headers leave."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, strategies as st
+
+from perdure.model.errors import ConfigError
+from perdure.rules.pace import (
+    Pace,
+    PaceSettings,
+    Room,
+    admits,
+    began,
+    failed,
+    limited,
+    started,
+    succeeded,
+)
+from tests.rules.gate_kit import START, at
+
+STANDARD = PaceSettings()
+
+
+def paced(rate_per_s, **changes):
+    """A pace that fell at the start, with as much measured as it runs at."""
+    given_by_default = {
+        "at": START,
+        "allowance": 1,
+        "rate_per_s": rate_per_s,
+        "tokens": 0.0,
+        "successes": rate_per_s * 10.0,
+        "watched_s": 10.0,
+        "fell_at": START,
+    }
+    return Pace(**(given_by_default | changes))
+
+
+# Slow start.
+
+
+def test_slow_start_begins_with_one_call_and_doubles_with_every_round_trip():
+    pace, waves = started(STANDARD, START), []
+    for round_trip in range(7):
+        wave = admits(pace, STANDARD, at(round_trip))
+        waves.append(wave)
+        pace = began(pace, STANDARD, wave, at(round_trip))
+        assert admits(pace, STANDARD, at(round_trip)) == 0
+        for _ in range(wave):
+            pace = succeeded(pace, STANDARD, at(round_trip + 1))
+    assert waves == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_waiting_alone_allows_no_more():
+    pace = began(started(STANDARD, START), STANDARD, 1, START)
+    assert admits(pace, STANDARD, at(1e6)) == 0
+
+
+def test_a_failure_frees_its_place_but_earns_no_other():
+    pace = began(started(STANDARD, START), STANDARD, 1, START)
+    pace = failed(pace, STANDARD, at(1))
+    assert (admits(pace, STANDARD, at(1)), pace.allowance, pace.in_flight) == (1, 1, 0)
+
+
+def test_calls_that_were_out_before_a_new_start_are_counted():
+    pace = started(STANDARD, START, in_flight=5)
+    assert admits(pace, STANDARD, START) == 0
+    for _ in range(5):
+        pace = failed(pace, STANDARD, at(1))
+    assert admits(pace, STANDARD, at(1)) == 1
+
+
+def test_the_allowance_stops_at_the_most_calls_allowed():
+    settings = PaceSettings(start_calls=3, calls_max=4)
+    pace = began(started(settings, START), settings, 3, START)
+    for _ in range(3):
+        pace = succeeded(pace, settings, at(1))
+    assert (pace.allowance, admits(pace, settings, at(1))) == (4, 4)
+
+
+def test_more_endings_than_beginnings_make_no_negative_count():
+    pace = failed(started(STANDARD, START), STANDARD, at(1))
+    assert pace.in_flight == 0
+
+
+# Measuring.
+
+
+def steady(rate_per_s, seconds, *, pace=None, settings=STANDARD, since_s=0.0):
+    """One call always in flight, and successes at a constant rate."""
+    pace = pace or began(started(settings, at(since_s)), settings, 1, at(since_s))
+    for n in range(1, round(rate_per_s * seconds) + 1):
+        now = at(since_s + n / rate_per_s)
+        pace = began(succeeded(pace, settings, now), settings, 1, now)
+    return pace
+
+
+@pytest.mark.parametrize("rate_per_s", [0.5, 5.0, 50.0])
+@pytest.mark.parametrize("seconds", [4.0, 40.0])
+def test_a_steady_rate_is_measured_from_the_beginning(rate_per_s, seconds):
+    measured = steady(rate_per_s, seconds).measured_per_s
+    assert measured == pytest.approx(rate_per_s, rel=0.26 if rate_per_s < 1 else 0.1)
+
+
+def test_the_recent_past_weighs_more():
+    pace = steady(10.0, 60.0)
+    pace = steady(2.0, 30.0, pace=pace, since_s=60.0)
+    assert pace.measured_per_s == pytest.approx(2.0 + 8.0 * 0.0498, rel=0.05)  # e^-3 is left
+
+
+def test_neither_idle_time_nor_a_held_gate_makes_an_upstream_look_slow():
+    pace = failed(steady(10.0, 60.0), STANDARD, at(60))
+    idle = began(pace, STANDARD, 1, at(5_000))
+    assert idle.measured_per_s == pytest.approx(pace.measured_per_s)
+
+
+def test_nothing_is_measured_before_time_has_passed():
+    assert started(STANDARD, START).measured_per_s == 0.0
+
+
+# Pacing.
+
+
+def test_the_first_limit_ends_slow_start_at_the_measured_rate():
+    pace = steady(8.0, 30.0)
+    fell = limited(pace, STANDARD, sent_at=at(29), now=at(30))
+    assert fell.rate_per_s == pytest.approx(pace.measured_per_s)
+    assert (fell.tokens, fell.fell_at) == (0.0, at(30))
+    assert admits(fell, STANDARD, at(30)) == 0
+
+
+def test_a_limit_before_any_success_begins_again_with_one_call():
+    pace = began(replace(started(STANDARD, START), allowance=7), STANDARD, 7, START)
+    pace = limited(pace, STANDARD, sent_at=START, now=at(1))
+    assert (pace.rate_per_s, pace.allowance, pace.fell_at) == (None, 1, at(1))
+
+
+def test_a_limit_after_nothing_but_failures_begins_again_instead_of_crawling():
+    pace = paced(20.0, in_flight=2)
+    pace = limited(failed(pace, STANDARD, at(500)), STANDARD, sent_at=at(1), now=at(500))
+    assert (pace.rate_per_s, pace.allowance) == (None, 1)
+
+
+def test_one_episode_makes_one_fall():
+    pace = paced(20.0, in_flight=3, successes=50.0)
+    pace = limited(pace, STANDARD, sent_at=at(1), now=at(2))
+    fallen = pace.rate_per_s
+    pace = limited(pace, STANDARD, sent_at=at(1.9), now=at(3))
+    assert (pace.rate_per_s, pace.fell_at) == (pytest.approx(fallen, rel=0.03), at(2))
+    pace = limited(pace, STANDARD, sent_at=at(2), now=at(4))
+    assert pace.fell_at == at(4)
+
+
+def test_calls_start_at_the_rate():
+    pace, begun = paced(10.0), []
+    for tick in range(1, 101):
+        count = admits(pace, STANDARD, at(tick / 20))
+        pace = began(pace, STANDARD, count, at(tick / 20))
+        pace = replace(pace, in_flight=0)
+        begun.append(count)
+    assert sum(begun) == 50
+    assert set(begun) == {0, 1}
+
+
+def test_little_is_saved_up_while_nobody_asks():
+    assert admits(paced(100.0), STANDARD, at(60)) == 25
+    assert admits(paced(0.5), STANDARD, at(60)) == 1
+
+
+def test_calls_begun_beyond_the_rate_are_a_debt():
+    pace = began(paced(10.0), STANDARD, 20, START)
+    pace = replace(pace, in_flight=0)
+    assert admits(pace, STANDARD, at(2.0)) == 0
+    assert admits(pace, STANDARD, at(2.1)) == 1
+
+
+def test_calls_in_flight_are_bounded_while_paced_too():
+    settings = PaceSettings(calls_max=10)
+    assert admits(paced(1000.0, in_flight=8), settings, at(1)) == 2
+    assert admits(paced(1000.0, in_flight=12), settings, at(1)) == 0
+
+
+@pytest.mark.parametrize(("fell_s", "climb"), [(0.0, 0.011), (-10.0, 0.021), (-90.0, 0.101)])
+def test_the_rate_climbs_by_one_percent_a_second_and_faster_the_longer_it_is_quiet(fell_s, climb):
+    pace = paced(10.0, in_flight=1, fell_at=at(fell_s))
+    climbed = failed(pace, STANDARD, at(1))
+    assert climbed.rate_per_s == pytest.approx(10.0 * (1 + climb))
+
+
+def test_the_rate_does_not_climb_while_nothing_is_in_flight():
+    assert began(paced(10.0), STANDARD, 1, at(100)).rate_per_s == 10.0
+
+
+def test_the_rate_never_climbs_above_twice_the_measured_rate():
+    pace = paced(10.0, in_flight=1, successes=60.0)
+    assert failed(pace, STANDARD, at(60)).rate_per_s == 10.0  # 6/s measured, and fading
+    pace = steady(10.0, 30.0)
+    fell = limited(began(pace, STANDARD, 1, at(30)), STANDARD, sent_at=at(30), now=at(30))
+    climbed = steady(10.0, 300.0, pace=fell, since_s=30.0)
+    assert climbed.rate_per_s <= 2.0 * 10.0 * 1.1
+    assert climbed.rate_per_s > 19.0
+
+
+def test_the_rate_is_never_below_what_is_measured():
+    pace = succeeded(paced(2.0, in_flight=1, successes=80.0), STANDARD, at(0.1))
+    assert pace.rate_per_s == pytest.approx(pace.measured_per_s)
+    assert pace.rate_per_s > 7.0
+
+
+# Room.
+
+
+def with_room(remaining, reset_s, limit=None, *, rate_per_s=None):
+    pace = paced(rate_per_s) if rate_per_s else replace(started(STANDARD, START), allowance=500)
+    pace = began(replace(pace, tokens=1.0), STANDARD, 1, START)
+    return succeeded(pace, STANDARD, START, Room(remaining, at(reset_s), limit))
+
+
+def starts_within(pace, seconds):
+    """Calls begun in that time by someone who looks often, with answers that come at once."""
+    begun = 0
+    for tick in range(round(seconds * 50)):
+        now = at(tick / 50)
+        count = admits(pace, STANDARD, now)
+        pace = replace(began(pace, STANDARD, count, now), in_flight=0)
+        begun += count
+    return begun
+
+
+def test_what_remains_lasts_until_the_reset_before_any_limit_was_met():
+    assert starts_within(with_room(100, 10.0), 10.0) in (99, 100)
+    assert starts_within(with_room(100, 10.0), 5.0) in (49, 50, 51)
+
+
+def test_room_of_nothing_stops_until_the_reset():
+    pace = with_room(0, 10.0)
+    assert admits(pace, STANDARD, START) == 0
+    assert admits(pace, STANDARD, at(9.9)) == 0
+    assert admits(pace, STANDARD, at(10)) == 501
+
+
+def test_room_lowers_a_rate_and_never_raises_it():
+    assert starts_within(with_room(10, 10.0, rate_per_s=5.0), 10.0) in (9, 10)
+    assert starts_within(with_room(1000, 10.0, rate_per_s=5.0), 10.0) in (49, 50, 51)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "reset_s", "limit"),
+    [
+        (100, 0.0, None),  # over
+        (100, -5.0, None),
+        (100, 61.0, None),  # a quota, not a rate
+        (51, 10.0, 100),  # ample
+    ],
+)
+def test_room_that_says_nothing_about_the_next_minute_is_not_heeded(remaining, reset_s, limit):
+    assert with_room(remaining, reset_s, limit).room is None
+
+
+def test_room_is_heeded_once_half_of_it_is_used():
+    assert with_room(50, 10.0, 100).room == Room(50, at(10), 100)
+
+
+@pytest.mark.parametrize("reset_s", [0.5, 60.0])
+def test_room_is_heeded_for_any_reset_within_a_minute(reset_s):
+    assert with_room(50, reset_s).room is not None
+
+
+def test_room_that_says_nothing_replaces_an_older_one():
+    pace = succeeded(with_room(50, 10.0), STANDARD, START, Room(90, at(10), 100))
+    assert pace.room is None
+
+
+def test_calls_of_the_slow_start_are_no_debt_when_room_is_first_told():
+    pace = began(replace(started(STANDARD, START), allowance=200), STANDARD, 100, START)
+    pace = succeeded(pace, STANDARD, at(1), Room(100, at(11)))
+    assert pace.tokens == 1.0
+
+
+def test_an_answer_without_room_keeps_what_the_last_one_said():
+    pace = with_room(50, 10.0)
+    assert succeeded(pace, STANDARD, at(1)).room == Room(50, at(10))
+
+
+# Settings, and every input.
+
+BAD_SETTINGS = [
+    ({"calls_max": 0}, "pace.calls_max is 0; it must be a whole number between 1 and 1000000"),
+    (
+        {"start_calls": 1001},
+        "pace.start_calls is 1001; it must be a whole number between 1 and 1000",
+    ),
+    ({"rate_min_per_s": 0.0}, "pace.rate_min_per_s is 0.0; it must be a number between 0.001 and"),
+    ({"climb_per_s": 1.1}, "pace.climb_per_s is 1.1; it must be a number between 0 and 1"),
+    ({"quicken_s": 0.0}, "pace.quicken_s is 0.0; it must be a number between 0.1 and"),
+    ({"measured_times_max": 0.9}, "pace.measured_times_max is 0.9; it must be a number between 1"),
+    ({"measure_s": 0.0}, "pace.measure_s is 0.0; it must be a number between 0.1 and"),
+    ({"burst_s": -1.0}, "pace.burst_s is -1.0; it must be a number between 0 and 60"),
+    ({"room_share": 2.0}, "pace.room_share is 2.0; it must be a number between 0 and 1"),
+    ({"room_s_max": -0.1}, "pace.room_s_max is -0.1; it must be a number between 0 and"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_SETTINGS)
+def test_a_bad_setting_is_named_with_its_value_and_range(changes, message):
+    with pytest.raises(ConfigError) as told:
+        PaceSettings(**changes)
+    assert str(told.value).startswith(message)
+
+
+MOST = {
+    "calls_max": 1_000_000,
+    "start_calls": 1_000,
+    "rate_min_per_s": 1_000.0,
+    "climb_per_s": 1.0,
+    "quicken_s": 86_400.0,
+    "measured_times_max": 100.0,
+    "measure_s": 3_600.0,
+    "burst_s": 60.0,
+    "room_share": 1.0,
+    "room_s_max": 86_400.0,
+}
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_settings_pass_at_their_limits_and_not_beyond(name):
+    PaceSettings(**{name: MOST[name]})
+    beyond = MOST[name] + (1 if isinstance(MOST[name], int) else 0.5)
+    with pytest.raises(ConfigError, match=f"pace.{name} is"):
+        PaceSettings(**{name: beyond})
+
+
+moments = st.floats(-10.0, 300.0).map(at) | st.datetimes(timezones=st.just(UTC))
+rooms = st.builds(Room, st.integers(-5, 10**9), moments, st.none() | st.integers(0, 10**9))
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from(["began", "began", "succeeded", "succeeded", "failed", "limited"]),
+        moments,
+        st.integers(0, 50),
+        st.none() | rooms,
+        moments,
+    ),
+    max_size=40,
+)
+
+
+@given(happenings)
+def test_any_happening_at_any_time_leaves_a_pace_within_its_bounds(happened):
+    pace = started(STANDARD, START)
+    for name, now, calls, room, sent_at in happened:
+        before = pace
+        match name:
+            case "began":
+                pace = began(pace, STANDARD, min(calls, admits(pace, STANDARD, now)), now)
+            case "succeeded":
+                pace = succeeded(pace, STANDARD, now, room)
+            case "failed":
+                pace = failed(pace, STANDARD, now)
+            case "limited":
+                pace = limited(pace, STANDARD, sent_at=sent_at, now=now)
+        assert pace.at >= before.at
+        assert 0 <= pace.in_flight <= STANDARD.calls_max
+        assert 1 <= pace.allowance <= STANDARD.calls_max
+        assert 0 <= admits(pace, STANDARD, now) <= STANDARD.calls_max - pace.in_flight
+        rose = pace.rate_per_s is not None and pace.rate_per_s > (before.rate_per_s or 0.0)
+        if rose and name != "limited":
+            assert pace.rate_per_s <= 2.0 * pace.measured_per_s * (1 + 1e-9)
+
+
+def test_time_that_runs_backwards_counts_as_none():
+    pace = paced(10.0, in_flight=1)
+    assert failed(pace, STANDARD, at(-5)) == replace(pace, in_flight=0)
+    assert admits(pace, STANDARD, datetime.min.replace(tzinfo=UTC)) == 0

@@ -1,0 +1,81 @@
+"""What the tables of the real SDKs share: the exceptions are theirs, made by a server that misbehaves."""
+
+import gc
+import importlib
+import os
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from perdure.model.outcomes import Evidence, Raised
+from perdure.model.verdicts import Failure
+from perdure.rules.classify import classify
+from perdure.rules.evidence import evidence_of
+from perdure.testing import Answer
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+TIMEOUT_S = 0.25  # of clients whose answer never comes
+PATIENT_S = 20.0  # of all others: a busy machine must not look like a failure
+
+
+@dataclass(frozen=True)
+class Case:
+    """An answer of the server, and what the client's exception means."""
+
+    what: str
+    answer: Answer
+    kind: str
+    hint_s: float | None = None
+    rule: str | None = None
+    timeout_s: float = PATIENT_S
+
+
+def cases(*table: Case) -> Any:
+    """A table as parameters of a test."""
+    assert len({case.what for case in table}) == len(table)
+    return pytest.mark.parametrize("case", table, ids=[case.what for case in table])
+
+
+def load(name: str) -> ModuleType:
+    """An SDK; where it is not installed its tests are skipped at home, and fail under CI."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an SDK's own warnings on import are not ours to mend
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            if os.environ.get("CI") == "true":
+                raise
+            pytest.skip(f"missing: {name}", allow_module_level=True)
+
+
+def seen(call: Callable[[], Any]) -> tuple[Evidence, Failure]:
+    """The evidence and the verdict of what a call raises, or of what it returns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # some clients leave sockets to chance
+        try:
+            thing = call()
+        except BaseException as error:
+            evidence = evidence_of(error)
+            traceback.clear_frames(error.__traceback__)
+        else:
+            evidence = evidence_of(thing)
+        gc.collect(1)
+    verdict = classify(Raised(evidence), now=NOW)
+    assert isinstance(verdict, Failure)
+    return evidence, verdict
+
+
+def check(case: Case, call: Callable[[], Any]) -> Evidence:
+    """Whether the call's failure is what the table says."""
+    evidence, verdict = seen(call)
+    found = (verdict.kind.value, verdict.hint_s)
+    assert found == (case.kind, case.hint_s), (verdict, evidence)
+    if case.rule is not None:
+        assert verdict.rule == case.rule, evidence
+    return evidence

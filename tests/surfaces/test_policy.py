@@ -1,0 +1,142 @@
+"""perdure policy: list, show, check and explain, as a person and as a program use them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from perdure.rules.presets import PRESETS
+from perdure.surfaces.cli.root import cli
+
+KEYS = [
+    "policy", "version", "profile", "kind", "class", "code", "attempt", "attempts_max", "action",
+    "failed_reason", "delay_s", "counted", "hold", "hint_s", "rule", "why",
+]  # fmt: skip
+
+
+def run(*words):
+    return CliRunner().invoke(cli, ["policy", *words])
+
+
+def explained(*words):
+    done = run("explain", *words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)
+
+
+def test_the_list_names_every_preset():
+    assert all(name in run("list").output for name in PRESETS)
+    names = [one["name"] for one in json.loads(run("list", "--json").output)]
+    assert names == list(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_shown_can_be_saved_checked_and_used(name, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(run("show", name).output)
+    assert run("check", str(file)).output.endswith("is valid\n")
+    by_name = explained(name, "--error", "http:503")
+    assert explained(str(file), "--error", "http:503") == by_name
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_answer_has_exactly_the_stable_keys(name):
+    assert list(explained(name, "--error", "kind:timeout")) == KEYS
+
+
+CASES = [
+    ("reports", "http:429", ("retry", 24.0, 36.0)),
+    ("reports", "http:408", ("retry", 24.0, 36.0)),
+    ("reports", "http:404", ("fail", None, None)),
+    ("converter", "http:429", ("fail", None, None)),
+    ("converter", "http:502", ("retry", 5.0, 10.0)),
+    ("converter", "code:GW_TIMEOUT", ("retry", 5.0, 10.0)),
+    ("datasets", "http:400", ("retry", 0.75, 1.25)),
+    ("datasets-llm", "http:503", ("retry", 0.75, 1.25)),
+    ("datasets-llm", "http:400", ("fail", None, None)),
+    ("datasets-once", "http:503", ("fail", None, None)),
+    ("verifier", "exception:TimeoutError", ("retry", 60.0, 60.0)),
+    ("gateway-worker", "code:UPSTREAM_ERROR", ("retry", 0.8, 1.2)),
+    ("gateway-sync", "code:TIMEOUT", ("retry", 0.3, 0.8)),
+    ("gateway-sync", "code:RATE_LIMITED", ("hand_over", None, None)),
+    ("standard", "sqlstate:40001", ("retry", 1.5, 2.5)),
+    ("standard", "sqlstate:23505", ("fail", None, None)),
+    ("standard", "s3:SlowDown", ("retry", 1.5, 2.5)),
+    ("standard", "s3:NoSuchKey", ("fail", None, None)),
+    ("standard", "lost", ("retry", 0.0, 0.0)),
+]
+
+
+@pytest.mark.parametrize(("policy", "spec", "expected"), CASES)
+def test_every_sort_of_spec_is_understood(policy, spec, expected):
+    answer = explained(policy, "--error", spec)
+    delay = answer["delay_s"] or {"min": None, "max": None}
+    assert (answer["action"], delay["min"], delay["max"]) == expected
+
+
+def test_headers_and_bodies_are_heard():
+    by_header = explained("verifier", "--error", "http:429", "--header", "Retry-After: 53")
+    assert (by_header["delay_s"], by_header["counted"]) == ({"min": 53.0, "max": 53.0}, False)
+    body = '{"error": {"retryAfterMs": 4200}}'
+    by_body = explained("gateway-worker", "--error", "code:RATE_LIMITED", "--body", body)
+    assert by_body["hint_s"] == 4.2
+    broke = '{"error": {"code": "insufficient_quota"}}'
+    assert explained("standard", "--error", "http:429", "--body", broke)["kind"] == "billing"
+
+
+def test_a_code_is_answered_by_the_same_code():
+    for code in ("NOT_READY", "EXPIRED", "FORBIDDEN", "GW_4XX"):
+        answer = explained("converter", "--error", f"code:{code}")
+        assert (answer["code"], answer["action"]) == (code, "fail")
+
+
+def test_the_counters_are_those_after_the_event():
+    assert explained("reports", "--error", "http:503", "--attempt", "4")["action"] == "fail"
+    spent = explained(
+        "verifier", "--error", "http:429", "--header", "Retry-After: 5", "--waits", "21"
+    )
+    assert spent["failed_reason"] == "exhausted"
+    assert explained("standard", "--error", "lost", "--crashes", "3")["failed_reason"] == "crashed"
+
+
+def test_the_readable_answer_has_the_sentence_and_the_whole_schedule():
+    text = run("explain", "reports", "--error", "http:503").output
+    assert text.startswith("retry in 30 s: upstream_unavailable")
+    assert "attempt 3 of 4: retry in 384 to 576 s" in text
+    assert "attempt 4 of 4: fail (exhausted)" in text
+
+
+BAD = [
+    (("explain", "standart", "--error", "lost"), "'standard'"),
+    (("explain", "standard", "--error", "kind:rate_limitd"), "'rate_limited'"),
+    (("explain", "standard", "--error", "htp:429"), "'http'"),
+    (("explain", "standard", "--error", "http:99"), "100 to 599"),
+    (("explain", "standard", "--error", "http:"), "http:STATUS"),
+    (("explain", "standard", "--error", "lost:1"), "lost"),
+    (("explain", "converter", "--error", "code:GW_5X"), "'GW_5XX'"),
+    (("explain", "standard", "--error", "exception:ReadTimeot"), "'ReadTimeout'"),
+    (("explain", "standard", "--error", "s3:SlowDwn"), "'SlowDown'"),
+    (("explain", "standard", "--error", "sqlstate:4"), "five letters"),
+    (("explain", "standard", "--error", "lost", "--attempt", "0"), "--attempt is 0"),
+    (("explain", "standard", "--error", "lost", "--header", "nonsense"), "name: value"),
+    (("check", "no-such.toml"), "no-such.toml"),
+    (("show", "standrd"), "'standard'"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), BAD)
+def test_a_wrong_word_is_answered_by_one_line_that_names_the_nearest(words, named, capfd):
+    done = run(*words)
+    assert done.exception is not None
+    assert done.exception.exit_code == 2
+    assert named in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_a_file_that_is_wrong_is_named_by_field(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\nattempts_max = 0\n')
+    done = run("check", str(file))
+    assert "attempts_max is 0; it must be a whole number between 1" in str(done.exception)
+    file.write_text("name = ")
+    assert str(file) in str(run("check", str(file)).exception)

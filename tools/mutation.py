@@ -1,0 +1,91 @@
+"""Mutation testing of the arithmetic that decides: how many planted defects do the tests notice?
+
+Copies the sources and their tests to .mutation/, puts small defects into the files named below one at
+a time with mutmut, and fails when fewer than nine in ten are noticed. mutmut has an environment of
+its own there, because it does not run with the pytest that we test with.
+
+    make mutation                     all files
+    python tools/mutation.py decide   only rules/decide.py
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / ".mutation"
+SCORE_MIN = 0.90
+FILES = (
+    "backoff", "decide", "retriable",
+    "hints", "waits", "durations", "dates", "ratelimit",
+    "gate", "hold", "probe", "window", "pace", "budget",
+)  # fmt: skip
+
+SETTINGS = """
+[tool.pytest.ini_options]
+pythonpath = ["."]
+addopts = ["--import-mode=importlib", "-m", "not long"]
+filterwarnings = ["ignore"]
+markers = ["long: over 30 seconds", "story: real processes"]
+
+[tool.mutmut]
+source_paths = ["src"]
+only_mutate = {files}
+pytest_add_cli_args_test_selection = ["tests/rules"]
+also_copy = ["tests", "docs"]
+"""
+
+
+def main() -> int:
+    """Run, report, and say whether enough was noticed."""
+    wanted = tuple(sys.argv[1:]) or FILES
+    unknown = sorted(set(wanted) - set(FILES))
+    if unknown:
+        print(f"no such file: {', '.join(unknown)}; one of: {', '.join(FILES)}", file=sys.stderr)
+        return 2
+    lay_out(wanted)
+    mutmut = environment() / "bin" / "mutmut"
+    children = str(os.cpu_count() or 1)
+    subprocess.run([mutmut, "run", "--max-children", children], cwd=WORK, check=False)
+    subprocess.run([mutmut, "export-cicd-stats"], cwd=WORK, check=True)
+    stats = json.loads((WORK / "mutants" / "mutmut-cicd-stats.json").read_text())
+    noticed = stats["killed"] + stats["timeout"]
+    total = stats["total"] - stats["skipped"]
+    score = noticed / total if total else 0.0
+    print(f"mutation: {noticed} of {total} defects noticed, {score:.1%} (at least {SCORE_MIN:.0%})")
+    return 0 if score >= SCORE_MIN else 1
+
+
+def lay_out(names: tuple[str, ...]) -> None:
+    """A fresh copy of sources and tests; what was measured before is measured again."""
+    for folder in ("src", "tests", "docs", "mutants"):
+        shutil.rmtree(WORK / folder, ignore_errors=True)
+    shutil.copytree(ROOT / "src", WORK / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("__init__.py", "conftest.py"):
+        (WORK / "tests").mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "tests" / part, WORK / "tests" / part)
+    shutil.copytree(ROOT / "tests" / "rules", WORK / "tests" / "rules")
+    (WORK / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "hints.md", WORK / "docs" / "hints.md")
+    files = json.dumps([f"src/perdure/rules/{name}.py" for name in names])
+    (WORK / "pyproject.toml").write_text(SETTINGS.format(files=files))
+
+
+def environment() -> Path:
+    """The environment of mutmut, from its own pins."""
+    venv, uv = WORK / "venv", ROOT / ".venv" / "bin" / "uv"
+    pins = ROOT / "requirements" / "mutation.txt"
+    if not (venv / "bin" / "python").exists():
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
+    subprocess.run(
+        [uv, "pip", "sync", "--quiet", "--require-hashes", pins],
+        env={**os.environ, "VIRTUAL_ENV": str(venv)}, check=True,
+    )  # fmt: skip
+    return venv
+
+
+if __name__ == "__main__":
+    sys.exit(main())
