@@ -7,6 +7,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime
 
 import pytest
 
@@ -18,6 +19,8 @@ from perdure.model.kinds import Kind
 from perdure.rules.classify import judge
 from perdure.rules.evidence import evidence_of
 from tests.demo.kit import until
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 ITEM = {"invoice": 5}
 DOCUMENT = {"invoice": 5, "text": "Invoice 5."}
@@ -48,7 +51,7 @@ def serve(monkeypatch):
 
 
 def kind_of(error: BaseException) -> Kind:
-    return judge(evidence_of(error)).kind
+    return judge(evidence_of(error), now=NOW).kind
 
 
 def test_an_item_without_faults_walks_through_all_three_stages(serve):
@@ -86,7 +89,7 @@ def test_both_clients_pass_on_the_wait_that_a_429_asks_for(serve):
         asyncio.run(stages.extract(DOCUMENT))
     with pytest.raises(urllib.error.HTTPError) as on_a_thread:
         post(f"{upstream.url}/extract/5", {}, timeout_s=5.0)
-    hints = [judge(evidence_of(one.value)).hint_s for one in (on_the_loop, on_a_thread)]
+    hints = [judge(evidence_of(one.value), now=NOW).hint_s for one in (on_the_loop, on_a_thread)]
     assert hints == [1.0, 1.0]
 
 

@@ -241,7 +241,7 @@ class Checker:
         assert record.attempt is not None
         policy = self.policy(job, record.attempt.stage)
         evidence = json.loads(record.attempt.evidence_json or "{}")
-        if policy.hint is HintMode.IGNORE or "names" not in evidence:
+        if policy.hint.mode is HintMode.IGNORE or "names" not in evidence:
             return 0.0
         headers = dict(evidence.get("headers") or ())
         asked = evidence.get("wait_s")

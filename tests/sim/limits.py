@@ -7,7 +7,9 @@ from perdure.model.jobs import Record
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Death
 from perdure.model.states import FailedReason, Move, State
-from perdure.rules.policy import Action, HintMode, Policy, Scope
+from perdure.model.verdicts import Failure
+from perdure.rules.policy import Action, HintMode, Policy, Rule, Scope
+from perdure.rules.retriable import rule_for
 from tests.sim.ledger import JobAccount
 
 if TYPE_CHECKING:
@@ -28,10 +30,17 @@ def counted(record: Record, policy: Policy, death: Death | None) -> str | None:
     if why["rule"] == "snooze":
         return "snoozes"
     assert attempt.kind is not None
-    ordered = policy.rule(Kind(attempt.kind)).action is Action.WAIT
-    heeded = policy.hint is not HintMode.IGNORE
-    too_long = heeded and why["hint_s"] is not None and why["hint_s"] > policy.hint_s_max
+    rule = _rule(policy, attempt.kind)
+    hints = rule.hint or policy.hint
+    hint_s = why["hint_s"] if hints.mode is not HintMode.IGNORE else None
+    by_hint = rule.action is Action.RETRY and bool(hint_s) and not hints.counted
+    too_long = hint_s is not None and hint_s > hints.s_max
+    ordered = rule.action is Action.WAIT or by_hint
     return "waits" if ordered and not too_long else "failures"
+
+
+def _rule(policy: Policy, kind: str) -> Rule:
+    return rule_for(policy, Failure(Kind(kind), "asked by the checker"))[0]
 
 
 def check_limits(checker: "Checker", job: JobAccount, record: Record, what: str | None) -> None:
@@ -64,7 +73,7 @@ def _goes_on(
     assert attempt is not None
     of_stage = policy.scope is Scope.STAGE or what == "snoozes"
     so_far = job.counted(what, attempt.stage if of_stage else None)
-    rule = policy.rule(Kind(attempt.kind)) if attempt.kind else None
+    rule = _rule(policy, attempt.kind) if attempt.kind else None
     most = {
         "failures": ((rule and rule.attempts_max) or policy.attempts_max) - 1,
         "waits": policy.waits_max,

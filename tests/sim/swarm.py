@@ -10,7 +10,7 @@ from random import Random
 
 from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
-from perdure.rules.policy import Action, HintMode, Policy, Rule, Scope
+from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 
 # Faults that strike at random times, and how often at most within the chaos of one seed.
 STRIKES = {
@@ -189,8 +189,12 @@ def _policy(rng: Random, number: int) -> Policy:
         snoozes_max=rng.randint(0, 3),
         backoff=Backoff(curve, rng.uniform(0.0, 3.0), rng.uniform(1.0, 3.0), 10.0, steps_s),
         jitter=Jitter(rng.choice(tuple(Spread)), rng.random(), rng.uniform(0.0, 2.0)),
-        hint=rng.choice(tuple(HintMode)),
-        hint_s_max=rng.choice((5.0, 30.0, 3600.0)),
+        hint=Hints(
+            rng.choice(tuple(HintMode)),
+            counted=rng.random() < 0.7,
+            s_max=rng.choice((5.0, 30.0, 3600.0)),
+            kinds=frozenset(Kind),
+        ),
         rules={
             Kind.RATE_LIMITED: Rule(rng.choice((Action.WAIT, Action.WAIT, Action.RETRY))),
             Kind.NETWORK: again,

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from perdure import App
-from perdure.app import SystemClock
+from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Seat
 from perdure.engine.worker import Worker, WorkerSettings

@@ -83,7 +83,9 @@ def test_a_small_tour_strikes_every_fault_accounts_for_every_item_and_leaves_not
     causes = {(one["reason"], one["kind"], one["count"]) for one in said["failures"]}
     assert causes == {("fatal", "invalid_request", 2), ("crashed", "worker_lost", 1)}
     assert said["rescued"] == said["bereaved"] - 1
-    assert any("attempt not counted, wait 1 of 20" in line for line in said["history"])
+    # Which item meets which faults depends on who was killed; it has met two kinds at least.
+    explained = [line for line in said["history"] if line.endswith("[policy hurried/1]")]
+    assert len(explained) >= 2
     assert "killed worker" in done.stderr
     place.nothing_left()
 

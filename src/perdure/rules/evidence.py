@@ -54,7 +54,7 @@ _CODE_NAMES = (
 
 def evidence_of(thing: object) -> Evidence:
     """What an exception, a response or a model's answer says, as data. Never raises."""
-    if isinstance(thing, AnswerError):
+    if issubclass(type(thing), AnswerError):
         inner = evidence_of(thing.answer)
         message = inner.message or str(thing)
         return replace(inner, names=_names(thing) + inner.names[:1], message=message)
