@@ -11,7 +11,7 @@ have the item says nothing about the call that followed. A group is judged by it
 """
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -54,12 +54,12 @@ _CODE_NAMES = (
 
 def evidence_of(thing: object) -> Evidence:
     """What an exception, a response or a model's answer says, as data. Never raises."""
+    read: Callable[[Any], Evidence] = _answered
     if issubclass(type(thing), AnswerError):
-        inner = evidence_of(thing.answer)
-        message = inner.message or str(thing)
-        return replace(inner, names=_names(thing) + inner.names[:1], message=message)
-    read = _raised if issubclass(type(thing), BaseException) else _answered
-    found = tried(read, thing)  # type: ignore[arg-type]
+        read = _unusable
+    elif issubclass(type(thing), BaseException):
+        read = _raised
+    found = tried(read, thing)
     return found or Evidence(_names(thing), "(it cannot be read)")
 
 
@@ -97,6 +97,13 @@ def _raised(error: BaseException) -> Evidence:
         causes=tuple(_names(link) for link, _ in links),
         usage=answer.usage,
     )
+
+
+def _unusable(error: AnswerError) -> Evidence:
+    """Evidence of an answer that a stage could not use, and raised."""
+    inner = evidence_of(error.answer)
+    message = inner.message or _message(error, NOTHING)
+    return replace(inner, names=_names(error) + inner.names[:1], message=message)
 
 
 def _answered(thing: object) -> Evidence:
