@@ -22,7 +22,7 @@ from perdure.model.decisions import (
     Succeed,
 )
 from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Record
-from perdure.model.kinds import KINDS, Kind
+from perdure.model.kinds import Kind
 from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised
 from perdure.model.states import AttemptStatus, Move, State
 from perdure.rules.policy import Policy, Scope
@@ -112,7 +112,7 @@ def _again(
         isolation=_isolation(counters, claim.past, stage.policy),
         delay_s=delay_s,
         error_kind=None if kind is None else kind.value,
-        error_message=None if kind is None else KINDS[kind].sentence,
+        error_message=None if kind is None else stage.policy.vocabulary.message(kind),
         attempt=_attempt(ending, decision, stage, status, counted, kind),
     )
 
@@ -127,7 +127,7 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
         counters=_raised(claim.counters, decision.counted, stage.policy, 0.0),
         failed_reason=decision.reason,
         error_kind=decision.kind.value,
-        error_message=KINDS[decision.kind].sentence,
+        error_message=stage.policy.vocabulary.message(decision.kind),
         attempt=attempt,
     )
 

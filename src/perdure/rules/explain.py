@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import assert_never
 
 from perdure.model.decisions import (
     Cancel,
@@ -135,6 +136,8 @@ def _action(decision: Retry | Fail | HandOver) -> str:
             return "fail"
         case HandOver():
             return "hand_over"
+        case _:  # pragma: no cover
+            assert_never(decision)
 
 
 def _range(least: Retry | Fail | HandOver, most: Retry | Fail | HandOver) -> Range | None:

@@ -1,0 +1,111 @@
+"""What `perdure policy explain` answers, without the command around it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from perdure.model.errors import CallerError, UnknownName
+from perdure.model.kinds import KINDS, Kind
+from perdure.model.verdicts import Failure
+from perdure.rules.explain import Question, explain, schedule
+from perdure.rules.matchers import Match
+from perdure.rules.policy import Policy, Rule
+from perdure.rules.presets import preset
+from perdure.rules.spec import Asked, failure_of
+from perdure.rules.vocabulary import VOCABULARIES
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def asked(spec, policy="standard", **answer):
+    chosen = preset(policy) if isinstance(policy, str) else policy
+    return failure_of(Asked(spec, **answer), chosen, NOW)
+
+
+KINDS_BY_SPEC = [
+    ("http:503", "upstream_unavailable"),
+    ("http:404", "not_found"),
+    ("kind:billing", "billing"),
+    ("exception:TimeoutError", "timeout"),
+    ("exception:openai.RateLimitError", "rate_limited"),
+    ("sqlstate:40001", "storage_transient"),
+    ("sqlstate:40p01", "storage_transient"),
+    ("s3:NoSuchKey", "not_found"),
+    ("lost", "worker_lost"),
+]
+
+
+@pytest.mark.parametrize(("spec", "kind"), KINDS_BY_SPEC)
+def test_words_become_the_failure_they_describe(spec, kind):
+    failure, code = asked(spec)
+    assert (failure.kind, code) == (kind, None)
+
+
+def test_a_public_code_is_remembered():
+    failure, code = asked("code:GW_TIMEOUT", "converter")
+    assert (failure.kind, code) == ("timeout", "GW_TIMEOUT")
+
+
+def test_what_the_server_answered_is_heard():
+    failure, _ = asked("http:429", headers=(("retry-after", "7"),))
+    assert failure.hint_s == 7.0
+    failure, _ = asked("http:429", body='{"error": {"code": "insufficient_quota"}}')
+    assert failure.kind == "billing"
+    failure, _ = asked("exception:Exception", body='{"error": {"code": 503}}')
+    assert failure.status == 503
+
+
+def test_a_policys_own_lines_of_the_table_are_asked_too():
+    own = Policy("own", matches=(Match("content_refused", status=451),))
+    assert asked("http:451", own)[0].kind == "content_refused"
+
+
+WRONG = [
+    ("http:99", CallerError, "100 to 599"),
+    ("http:٤٠٤", CallerError, "100 to 599"),
+    ("http:", CallerError, "http:STATUS"),
+    ("htp:404", CallerError, "'http'"),
+    ("lost:now", CallerError, "not understood"),
+    ("kind:rate_limitd", UnknownName, "'rate_limited'"),
+    ("code:NOPE", UnknownName, "no code 'NOPE'"),
+    ("exception:ReadTimeot", UnknownName, "'ReadTimeout'"),
+    ("sqlstate:4000", CallerError, "five letters"),
+    ("s3:SlowDwn", UnknownName, "'SlowDown'"),
+]
+
+
+@pytest.mark.parametrize(("spec", "error", "words"), WRONG)
+def test_words_that_describe_nothing_are_refused(spec, error, words):
+    with pytest.raises(error) as caught:
+        asked(spec)
+    assert words in str(caught.value)
+
+
+def test_a_schedule_ends_with_the_end():
+    rows = schedule(preset("reports"), Question(Failure(Kind.TIMEOUT, "test")))
+    assert [(n, one.action) for n, one in rows] == [
+        (1, "retry"), (2, "retry"), (3, "retry"), (4, "fail"),
+    ]  # fmt: skip
+
+
+def test_a_schedule_of_waits_is_told_once():
+    rows = schedule(preset("standard"), Question(Failure(Kind.RATE_LIMITED, "test")))
+    assert [one.counted for _, one in rows] == [False]
+
+
+def test_an_answer_is_plain_data():
+    form = explain(preset("reports"), Question(Failure(Kind.TIMEOUT, "test"))).as_form()
+    assert form["class"] == "retryable"
+    assert form["delay_s"] == {"min": 24.0, "max": 36.0}
+    last = explain(preset("reports"), Question(Failure(Kind.TIMEOUT, "test"), 4)).as_form()
+    assert (last["delay_s"], last["failed_reason"]) == (None, "exhausted")
+
+
+@pytest.mark.parametrize("words", VOCABULARIES.values(), ids=VOCABULARIES)
+def test_the_public_message_is_the_kinds_own_sentence(words):
+    assert all(words.message(kind) == KINDS[kind].sentence for kind in Kind)
+
+
+def test_a_long_schedule_is_cut():
+    patient = Policy("patient", attempts_max=1_000, otherwise=Rule("retry"))
+    assert len(schedule(patient, Question(Failure(Kind.TIMEOUT, "test")))) == 50
