@@ -1,0 +1,43 @@
+"""Uses of the public API that a type checker has to accept as they stand; never executed."""
+
+from typing import assert_type
+
+import perdure
+from perdure import Action, Backoff, Curve, HintMode, Hints, Jitter, Kind, Match, Policy, Rule
+
+app = perdure.App("sqlite:///work.db")
+
+patient = Policy(
+    "patient",
+    attempts_max=4,
+    backoff=Backoff(Curve.LINEAR, base_s=0.5),
+    jitter=Jitter(ratio=0.1),
+    hint=Hints(HintMode.EXACT, counted=False),
+    rules={Kind.NETWORK: Rule(Action.RETRY), Kind.TIMEOUT: Rule(Action.RETRY, attempts_max=2)},
+    matches=(Match(Kind.BILLING, code="no_money"),),
+)
+
+
+@app.stage
+def fetch(item: dict[str, str]) -> str:
+    return item["text"]
+
+
+@app.stage(policy=patient, timeout_s=5.0, upstream="model")
+async def think(text: str, ctx: perdure.Context) -> perdure.Succeeded | perdure.Snooze:
+    if ctx.attempts_left == 0:
+        raise perdure.StageError("invalid_output", "no total", wait_s=2.0)
+    return perdure.Succeeded(text, label="passed")
+
+
+pipe = app.pipeline("texts", fetch, think)
+ref = pipe.enqueue({"text": "x"}, owner="me", key="k", priority=1, deadline_s=60)
+assert_type(fetch({"text": "x"}), str)
+assert_type(ref, perdure.JobRef)
+assert_type(pipe.enqueue_many([1, 2]), list[perdure.JobRef])
+
+
+async def caller() -> None:
+    later = await pipe.enqueue_async({"text": "y"})
+    await later.result_async(wait_s=1)
+    later.cancel(reason="no longer wanted")
