@@ -289,7 +289,7 @@ def test_a_line_that_makes_no_sense_is_refused(fields, words):
 
 STATUS_TABLE = {
     400: "invalid_request", 401: "auth", 402: "billing", 403: "auth", 404: "not_found",
-    405: "invalid_request", 406: "invalid_request", 407: "auth", 408: "timeout", 409: "upstream_error",
+    405: "invalid_request", 406: "invalid_request", 407: "auth", 408: "timeout", 409: "invalid_request",
     410: "not_found", 412: "invalid_request", 413: "too_large", 414: "too_large",
     415: "invalid_request", 418: "invalid_request", 422: "invalid_request", 425: "timeout",
     429: "rate_limited", 431: "too_large", 446: "content_refused", 498: "rate_limited",

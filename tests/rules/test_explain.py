@@ -109,3 +109,45 @@ def test_the_public_message_is_the_kinds_own_sentence(words):
 def test_a_long_schedule_is_cut():
     patient = Policy("patient", attempts_max=1_000, otherwise=Rule("retry"))
     assert len(schedule(patient, Question(Failure(Kind.TIMEOUT, "test")))) == 50
+
+
+LETTER = [
+    ("reports", "http:409", "fail", "invalid_request"),
+    ("reports", "exception:openai.ConflictError", "fail", "invalid_request"),
+    ("reports", "http:501", "retry", "upstream_error"),
+    ("converter", "http:409", "fail", "GW_4XX"),
+    ("converter", "http:501", "retry", "GW_5XX"),
+    ("converter", "s3:SlowDown", "retry", "IO_ERROR"),
+    ("converter", "code:PARSE_ERROR", "fail", "GW_4XX"),
+    ("converter", "code:GW_UNAVAILABLE", "retry", "GW_5XX"),
+    ("converter", "code:MEMORY_ERROR", "retry", "IO_ERROR"),
+    ("verifier", "http:501", "retry", "retryable"),
+    ("gateway-worker", "http:501", "retry", "UPSTREAM_ERROR"),
+    ("gateway-sync", "lost", "fail", "INTERNAL_ERROR"),
+    ("datasets-llm", "exception:Mint.TransportError", "retry", "unknown"),
+    ("datasets-llm", "exception:Mint.HTTPError", "retry", "unknown"),
+    ("datasets-llm", "http:529", "fail", "overloaded"),
+    ("standard", "http:501", "fail", "invalid_request"),
+    ("standard", "exception:myapp.Unheard", "retry", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("policy", "spec", "action", "code"), LETTER)
+def test_a_preset_follows_its_document_to_the_letter(policy, spec, action, code):
+    failure, public = asked(spec, policy)
+    answer = explain(preset(policy), Question(failure, code=public))
+    assert (answer.action, answer.code) == (action, code)
+
+
+@pytest.mark.parametrize("code", [429, 502])
+def test_an_error_in_the_body_of_a_200_is_the_error(code):
+    body = f'{{"error": {{"code": {code}, "message": "x"}}}}'
+    failure, _ = asked("http:200", "datasets-llm", body=body)
+    assert explain(preset("datasets-llm"), Question(failure)).action == "retry"
+
+
+def test_what_decided_is_named_even_when_no_rule_for_the_kind_did():
+    refused, _ = asked("http:503", headers=(("x-should-retry", "false"),))
+    assert explain(preset("standard"), Question(refused)).rule == "heed_server"
+    long, _ = asked("http:429", headers=(("retry-after", "90000"),))
+    assert explain(preset("standard"), Question(long)).rule == "hint.s_max"

@@ -72,7 +72,7 @@ FATAL = [
     )
 ] + [
     ("datasets-llm", kind)
-    for kind in ("invalid_request", "auth", "invalid_output", "unknown", "billing", "overloaded")
+    for kind in ("invalid_request", "auth", "invalid_output", "unknown", "billing")
 ] + [
     ("verifier", kind) for kind in ("invalid_request", "auth", "billing", "internal", "not_found")
 ] + [
@@ -162,7 +162,10 @@ def test_a_crash_is_a_failure_in_reports_and_has_its_own_counter_elsewhere():
     answer = asked("reports", "worker_lost", 2)
     assert answer.counted
     assert (answer.delay_s.min, answer.delay_s.max) == pytest.approx((96, 144))
-    assert asked("reports", "worker_lost", 4).failed_reason == "exhausted"
+    third = asked("reports", "worker_lost", 3, crashes=3)
+    assert (third.delay_s.min, third.delay_s.max) == pytest.approx((384, 576))
+    assert asked("reports", "worker_lost", 4, crashes=4).failed_reason == "exhausted"
+    assert asked("gateway-sync", "worker_lost", 1).failed_reason == "crashed"
     other = asked("standard", "worker_lost", 4)
     assert (other.action, other.counted) == ("retry", False)
     assert asked("standard", "worker_lost", 1, crashes=3).failed_reason == "crashed"

@@ -137,10 +137,12 @@ def _failed(case: _Case) -> Answer:
     if case.gate.state != "flowing" and KINDS[kind].blame is Blame.UPSTREAM:
         return _behind_gate(case)
     if case.failure.server_says is False and policy.heed_server:
+        case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
     if case.rule.action is Action.FAIL:
         return _fail(case, FailedReason.FATAL, "this kind is not retried")
     if case.hint_s is not None and case.hint_s > case.hints.s_max:
+        case.rule_name = "hint.s_max"
         text = f"the server asked for {seconds(case.hint_s)}, more than the policy accepts"
         return _fail(case, FailedReason.EXHAUSTED, text, Hold(KINDS[kind].scope))
     return _tried_again(case, case.rule.action)
@@ -192,6 +194,12 @@ def _waiting(case: _Case, hold: Hold | None) -> Answer:
 def _crashed(case: _Case) -> Answer:
     policy = case.policy
     crashes, failures = case.seen.crashes + 1, case.seen.failures + 1
+    if policy.crash_is_failure and failures >= policy.attempts_max:
+        text = (
+            f"fail: {case.failure.detail}; a crash counts as a failure here, and attempt "
+            f"{failures} of {policy.attempts_max} was the last"
+        )
+        return Fail(FailedReason.EXHAUSTED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
     if crashes >= policy.crashes_max:
         text = f"fail: {case.failure.detail}, crash {crashes} of {policy.crashes_max} was the last"
         return Fail(FailedReason.CRASHED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
@@ -200,12 +208,6 @@ def _crashed(case: _Case) -> Answer:
     if not policy.crash_is_failure:
         why = _why(case, f"retry at once: {tail}")
         return Retry(0.0, Counted.CRASHES, Kind.WORKER_LOST, why)
-    if failures >= policy.attempts_max:
-        text = (
-            f"fail: {case.failure.detail}; a crash counts as a failure here, and attempt "
-            f"{failures} of {policy.attempts_max} was the last"
-        )
-        return Fail(FailedReason.EXHAUSTED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
     delay = _delay(case, failures)
     why = _why(case, f"retry in {seconds(delay.total_s)}: {tail}; counted as a failure", delay)
     return Retry(delay.total_s, Counted.CRASHES, Kind.WORKER_LOST, why)

@@ -30,7 +30,8 @@ def listed(policy: Policy, failure: Failure) -> bool:
     if by_name or failure.status in names:
         return True
     counts_by_status = any(isinstance(entry, int) for entry in names)
-    if failure.status is not None and counts_by_status and failure.kind is not Kind.TIMEOUT:
+    refused = failure.status is not None and failure.status >= 400  # 2xx: an error in the body
+    if refused and counts_by_status and failure.kind is not Kind.TIMEOUT:
         return False
     return failure.kind.value in names
 

@@ -40,7 +40,8 @@ def failure_of(asked: Asked, policy: Policy, now: datetime) -> tuple[Failure, st
             "write http:STATUS, kind:NAME, code:CODE, exception:NAME, sqlstate:CODE, s3:CODE or lost"
         )
     evidence = _with_answer(_evidence(sort, word, policy), asked)
-    return _judged(Raised(evidence), policy, now), word if sort == "code" else None
+    public = policy.vocabulary.internal.get(word, word)
+    return _judged(Raised(evidence), policy, now), public if sort == "code" else None
 
 
 def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
@@ -51,11 +52,16 @@ def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
             return Evidence(kind=_kind(word))
         case "code":
             known = policy.vocabulary.kinds
-            if word not in known:
+            public = policy.vocabulary.internal.get(word, word)
+            if public not in known:
                 raise UnknownName(f"no code {word!r} in this policy; {nearest(word, known)}")
-            return Evidence(kind=known[word])
+            return Evidence(kind=known[public])
         case "exception":
             found = evidence_for_name(word)
+            listed = policy.retriable if isinstance(policy.retriable, tuple) else ()
+            own = (*listed, *(one.name for one in policy.matches))
+            if found is None and (word in own or "." in word):  # somebody's own: judged by name
+                return Evidence(names=(word,))
             if found is None:
                 raise UnknownName(f"no exception {word!r} is known; {_close(word, known_names())}")
             return found
@@ -102,8 +108,13 @@ def _with_answer(evidence: Evidence, asked: Asked) -> Evidence:
         codes=with_headers.codes + read.codes,
         facts=read.facts,
         message=read.message,
-        status=with_headers.status or read.status,
+        status=_told(with_headers.status, read.status),
     )
+
+
+def _told(status: int | None, in_body: int | None) -> int | None:
+    """An answer that says 200 and holds an error means the error."""
+    return in_body if in_body is not None and (status is None or status < 400) else status
 
 
 def _judged(outcome: Raised | Lost, policy: Policy, now: datetime) -> Failure:

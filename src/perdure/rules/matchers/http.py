@@ -13,7 +13,7 @@ STATUSES: dict[int, Kind] = {
     404: Kind.NOT_FOUND,
     407: Kind.AUTH,
     408: Kind.TIMEOUT,
-    409: Kind.UPSTREAM_ERROR,
+    409: Kind.INVALID_REQUEST,
     410: Kind.NOT_FOUND,
     413: Kind.TOO_LARGE,
     414: Kind.TOO_LARGE,

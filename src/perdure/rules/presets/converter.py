@@ -2,8 +2,9 @@
 
 from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
+from perdure.rules.matchers import Match
 from perdure.rules.policy import FAIL, RETRY, Policy, Scope
-from perdure.rules.presets.preset import Preset
+from perdure.rules.presets.preset import TO_THE_LETTER, Preset
 from perdure.rules.vocabulary import CONVERTER as WORDS
 
 CONVERTER = Preset(
@@ -23,6 +24,7 @@ CONVERTER = Preset(
             RETRY,
         ),
         otherwise=FAIL,
+        matches=(*TO_THE_LETTER, Match(Kind.STORAGE_TRANSIENT, code="SlowDown")),
         vocabulary=WORDS,
     ),
     reason=(

@@ -35,7 +35,7 @@ DATASETS_LLM = Preset(
         retriable=(
             429, 500, 502, 503, 504, "Mint.TransportError", "Mint.HTTPError",
             "rate_limited", "quota_window", "upstream_error", "upstream_unavailable", "network",
-            "timeout", "ambiguous",
+            "timeout", "ambiguous", "overloaded",
         ),
     ),
     reason=(
@@ -56,6 +56,9 @@ DATASETS_ONCE = Preset(
         heed_server=False,
         retriable="none",
     ),
-    reason="A deterministic filter: trying again gives the same answer, so it is tried once.",
+    reason=(
+        "A deterministic filter: trying again gives the same answer, so it is tried once. A worker "
+        "that dies has not tried it, so that is repeated."
+    ),
     implements=("R26", "R41"),
 )

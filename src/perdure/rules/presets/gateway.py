@@ -5,7 +5,7 @@ from dataclasses import replace
 from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import FAIL, HAND_OVER, RETRY, Action, Policy, Profile, Rule
-from perdure.rules.presets.preset import Preset
+from perdure.rules.presets.preset import ALL_5XX, Preset
 from perdure.rules.vocabulary import GATEWAY as WORDS
 
 _TRANSIENT = (
@@ -24,6 +24,7 @@ _WORKER = Policy(
     jitter=Jitter(Spread.PROPORTIONAL, ratio=0.2),
     rules=dict.fromkeys(_TRANSIENT + _LIMITED, RETRY) | dict.fromkeys(_OUR_OWN, _ONCE_MORE),
     otherwise=FAIL,
+    matches=ALL_5XX,
     vocabulary=WORDS,
 )
 
@@ -56,6 +57,8 @@ GATEWAY_SYNC = Preset(
         jitter=Jitter(Spread.ADDITIVE, add_s_max=0.5),
         rules=dict.fromkeys(_TRANSIENT, RETRY) | dict.fromkeys(_LIMITED, HAND_OVER),
         otherwise=FAIL,
+        matches=ALL_5XX,
+        crashes_max=1,
         vocabulary=WORDS,
     ),
     reason=(

@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
+from perdure.model.kinds import Kind
+from perdure.rules.matchers import Match
 from perdure.rules.policy import Policy
+
+# The documents speak of all of 4xx and all of 5xx, where our table makes exceptions for some.
+ALL_5XX = (Match(Kind.UPSTREAM_ERROR, status=501),)
+TO_THE_LETTER = (*ALL_5XX, Match(Kind.INVALID_REQUEST, status=409))
 
 
 @dataclass(frozen=True, slots=True)

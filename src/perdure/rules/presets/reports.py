@@ -3,7 +3,7 @@
 from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import FAIL, RETRY, Policy, Scope
-from perdure.rules.presets.preset import Preset
+from perdure.rules.presets.preset import TO_THE_LETTER, Preset
 
 REPORTS = Preset(
     Policy(
@@ -12,6 +12,7 @@ REPORTS = Preset(
         scope=Scope.JOB,
         attempts_max=4,
         crash_is_failure=True,
+        crashes_max=4,
         backoff=Backoff(Curve.SCHEDULE, base_s=30.0, cap_s=None, steps_s=(30.0, 120.0, 480.0)),
         jitter=Jitter(Spread.PROPORTIONAL, ratio=0.2),
         rules=dict.fromkeys(
@@ -23,6 +24,7 @@ REPORTS = Preset(
             RETRY,
         ),
         otherwise=FAIL,
+        matches=TO_THE_LETTER,
     ),
     reason=(
         "Four tries in all, with waits of 30, 120 and 480 seconds that outlast most incidents of a "

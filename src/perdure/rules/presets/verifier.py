@@ -3,7 +3,7 @@
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import FAIL, RETRY, Action, HintMode, Hints, Policy, Rule, Scope
-from perdure.rules.presets.preset import Preset
+from perdure.rules.presets.preset import ALL_5XX, Preset
 from perdure.rules.vocabulary import CLASSES
 
 _HINTED = Rule(Action.RETRY, hint=Hints(HintMode.EXACT, counted=False))
@@ -25,6 +25,7 @@ VERIFIER = Preset(
             for kind, facts in KINDS.items()
             if kind is not Kind.WORKER_LOST
         },
+        matches=ALL_5XX,
         vocabulary=CLASSES,
     ),
     reason=(
