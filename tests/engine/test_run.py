@@ -12,7 +12,15 @@ from perdure.model.errors import StageError
 from perdure.model.jobs import Counters
 from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX
-from perdure.model.outcomes import Interrupted, Raised, Returned, Snoozed, TimedOut, Withdrawn
+from perdure.model.outcomes import (
+    Interrupted,
+    Raised,
+    Returned,
+    Snoozed,
+    TimedOut,
+    Unbegun,
+    Withdrawn,
+)
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.rules.classify import judge
 from tests.engine.kit import PLAIN, claim_of, stage, until
@@ -267,7 +275,7 @@ def test_a_sync_stage_does_not_hold_up_the_loop():
 def test_a_job_whose_deadline_has_passed_is_not_begun(way, deadline_s):
     called = []
     outcome = ran(way(called.append), claim=claim_of(deadline_s=deadline_s))
-    assert outcome == TimedOut(0.0)
+    assert outcome == Unbegun()
     assert called == []
 
 

@@ -45,9 +45,10 @@ from perdure.model.outcomes import (
     Revoked,
     Snoozed,
     TimedOut,
+    Unbegun,
     Withdrawn,
 )
-from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success
+from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success
 from perdure.rules.classify import MATCHERS, classify, judge
 from perdure.rules.evidence import evidence_of
 from perdure.rules.matchers import Match
@@ -74,6 +75,7 @@ OUTCOMES = [
     (Withdrawn("obsolete"), Stop("obsolete")),
     (Revoked("by hand"), Stop("by hand")),
     (Interrupted("shutdown"), Handback("shutdown")),
+    (Unbegun(), Overdue()),
     (TimedOut(60.0), Failure(Kind.TIMEOUT, "stage timeout", "no end within 60 s")),
     (
         Lost(Death("exited", signal="SIGKILL")),

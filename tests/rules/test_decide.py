@@ -20,7 +20,7 @@ from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
 from perdure.model.states import FailedReason
-from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success
+from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
 from perdure.rules.policy import Action, Hints, Policy, Rule
@@ -406,6 +406,14 @@ def test_a_crash_past_the_deadline_expires_the_job():
 def test_what_fails_anyway_does_not_expire():
     assert decided(BAD, deadline_s=-1).reason is FailedReason.FATAL
     assert decided(NETWORK, deadline_s=-1, failures=2).reason is FailedReason.EXHAUSTED
+
+
+def test_what_was_not_begun_because_its_deadline_had_passed_says_so():
+    decision = decided(Overdue(), deadline_s=-1, failures=2)
+    assert (decision.reason, decision.counted) == (FailedReason.EXPIRED, None)
+    assert decision.why.text == (
+        "fail: the deadline had passed before the stage could begin; nothing was tried"
+    )
 
 
 def test_a_success_after_the_deadline_is_a_success():

@@ -4,8 +4,10 @@ import io
 import itertools
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -259,8 +261,26 @@ def test_many_items_are_told_in_one_line(shell):
 
 def test_a_bad_line_is_named_and_keeps_everything_out(shell):
     said = shell.enqueue("0", "--from", "-", stdin=b'{"n":1}\n{"n":\n{"n":3}\n')
-    complains(said, 2, "line 2 is not JSON", "nothing of its batch was enqueued")
-    assert shell("jobs", "list").out == "no jobs\n"
+    complains(said, 2, "line 2 is not JSON", "nothing was enqueued")
+    complains(shell("jobs", "list"), 11, "does not exist")
+
+
+def test_a_bad_line_after_many_good_ones_keeps_everything_out(shell):
+    lines = b'{"n":1}\n' * 10_500 + b"{\n"
+    complains(shell.enqueue("--from", "-", stdin=lines), 2, "line 10501 is not JSON")
+    complains(shell("audit"), 11, "does not exist")
+
+
+def test_looking_leaves_somebody_elses_database_as_it_is(shell):
+    with closing(sqlite3.connect("foreign.db")) as foreign:
+        foreign.execute("CREATE TABLE t (x)")
+        foreign.commit()
+    before = Path("foreign.db").read_bytes()
+    for command in (("jobs", "list"), ("audit",), ("jobs", "show", "1")):
+        complains(shell(*command, "--store", "sqlite:///foreign.db"), 11, "holds no schema")
+    assert "no schema yet" in shell("db", "status", "--store", "sqlite:///foreign.db").out
+    assert Path("foreign.db").read_bytes() == before
+    assert sorted(path.name for path in Path().glob("foreign*")) == ["foreign.db"]
 
 
 def test_the_same_key_twice_is_the_same_job(shell):
@@ -311,7 +331,7 @@ def test_an_item_that_cannot_be_accepted_is_refused_in_one_line(shell, arguments
         ("nowhere:p", "no module 'nowhere' here"),
         ("nowhere.at.all:p", "no module 'nowhere.at.all' here"),
         ("{module}:not_an_app:p", "is int, not a perdure.App"),
-        ("{module}:missing:p", "is NoneType, not a perdure.App"),
+        ("{module}:missing:p", "has no 'missing'"),
         ("p", "names no pipeline; write module:pipeline"),
         (":p", "names no pipeline"),
         ("::p", "names no module"),

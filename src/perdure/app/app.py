@@ -201,7 +201,9 @@ class App:
         chosen = preset(policy) if isinstance(policy, str) else policy
 
         def declare(call: F) -> F:
-            own_name = name or call.__name__
+            own_name = name or getattr(call, "__name__", None)
+            if own_name is None or not callable(call):
+                raise ConfigError(f"{call!r} cannot be a stage; give a function, or a name with it")
             self._stages[call] = Stage(own_name, call, chosen, timeout_s, upstream)
             return call
 
@@ -296,7 +298,9 @@ def load_app(reference: str) -> App:
             f"no module {module_name!r} here; write module:attribute, as in work:app, and run "
             "the command where the module can be imported"
         ) from None
-    found = getattr(module, attribute, None)
+    if not hasattr(module, attribute):
+        raise AppNotFound(f"module {module_name!r} has no {attribute!r}; write module:attribute")
+    found = getattr(module, attribute)
     if not isinstance(found, App):
         raise AppNotFound(
             f"{module_name}:{attribute} is {type(found).__name__}, not a perdure.App; "

@@ -32,6 +32,12 @@ def new_job(
     deadline_s: float | None = None,
 ) -> NewJob:
     """A job for the first stage of a pipeline, checked at the door."""
+    for what, value, kind in (
+        ("owner", owner, str), ("key", key, str | None), ("priority", priority, int),
+        ("run_at", run_at, datetime | None), ("deadline_s", deadline_s, int | float | None),
+    ):  # fmt: skip
+        if not isinstance(value, kind):
+            raise CallerError(f"{what} is {value!r}, of type {type(value).__name__}; pass {kind}")
     if owner:
         check_name("owner", owner)
     if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isprintable()):

@@ -23,7 +23,20 @@ from perdure.model.decisions import (
 )
 from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Record
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised
+from perdure.model.outcomes import (
+    Death,
+    Evidence,
+    Interrupted,
+    Lost,
+    Outcome,
+    Raised,
+    Returned,
+    Revoked,
+    Snoozed,
+    TimedOut,
+    Unbegun,
+    Withdrawn,
+)
 from perdure.model.states import AttemptStatus, Move, State
 from perdure.rules.policy import Policy, Scope
 
@@ -173,8 +186,12 @@ def _seen(outcome: Outcome) -> Evidence | Death | None:
             return evidence
         case Lost(death):
             return death
-        case _:
+        case Returned() | Snoozed() | Withdrawn() | TimedOut() | Unbegun():
             return None
+        case Interrupted() | Revoked():
+            return None
+        case _:  # pragma: no cover
+            assert_never(outcome)
 
 
 def _raised(counters: Counters, counted: Counted | None, policy: Policy, wait_s: float) -> Counters:
@@ -196,8 +213,10 @@ def _retry_status(counted: Counted) -> AttemptStatus:
             return AttemptStatus.RETRYING
         case Counted.CRASHES:
             return AttemptStatus.INTERRUPTED
-        case _:
+        case Counted.WAITS | Counted.SNOOZES | Counted.PROBES | Counted.RELEASES:
             return AttemptStatus.WAITING
+        case _:  # pragma: no cover
+            assert_never(counted)
 
 
 def _isolation(counters: Counters, past: Counters, policy: Policy) -> int:

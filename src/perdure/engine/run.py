@@ -25,6 +25,7 @@ from perdure.model.outcomes import (
     Returned,
     Snoozed,
     TimedOut,
+    Unbegun,
     Withdrawn as WithdrawnOutcome,
 )
 from perdure.model.signals import Cancel, Snooze, Succeeded
@@ -77,7 +78,7 @@ async def run(claim: Claim, stage: Stage, threads: Threads, stopping: Stopping) 
     """Run one stage of one job to an outcome; never raises."""
     time_s = _time_left_s(claim, stage)
     if time_s <= 0:
-        return TimedOut(0.0)
+        return Unbegun()
     own_time = asyncio.timeout(time_s)
     try:
         async with own_time:

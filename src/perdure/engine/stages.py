@@ -9,6 +9,7 @@ from typing import Any
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX
+from perdure.rules.checked import made, number
 from perdure.rules.policy import Policy, Profile
 
 
@@ -27,7 +28,11 @@ class Stage:
 
     def __post_init__(self) -> None:
         check_name("stage", self.name)
-        if not 0 < self.timeout_s <= 86_400:
+        made(f"policy of stage {self.name!r}", self.policy, Policy)
+        if inspect.isgeneratorfunction(self.call) or inspect.isasyncgenfunction(self.call):
+            raise ConfigError(f"stage {self.name!r} is a generator; return one value instead")
+        number(f"timeout_s of stage {self.name!r}", self.timeout_s, 0.0, 86_400.0)
+        if self.timeout_s == 0:
             raise ConfigError(
                 f"timeout_s of stage {self.name!r} is {self.timeout_s!r}; "
                 "it must lie between 0 and 86400"

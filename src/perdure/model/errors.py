@@ -6,8 +6,8 @@
     │   ├── UnknownName             a pipeline, stage, job or setting that does not exist
     │   ├── AppNotFound             ``module:attribute`` does not lead to an App
     │   ├── NotCancellable          the job is already finished
-    │   └── JobUnfinished           the result was asked for, the wait is over, the job is not
-    │       └── JobFailed           the result was asked for and the job failed or was cancelled
+    │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
+    │   └── JobFailed               the result was asked for and the job failed or was cancelled
     ├── ConfigError                 a setting or a declaration is wrong
     ├── StoreError                  the store cannot do it now, or at all
     │   ├── StoreUnavailable        not reachable; the same call may succeed later
@@ -78,10 +78,11 @@ class JobUnfinished(CallerError):
     http_status = 409
 
 
-class JobFailed(JobUnfinished):
+class JobFailed(CallerError):
     """The job ended without a result."""
 
     code = "job_failed"
+    http_status = 409
 
 
 class ConfigError(PerdureError):

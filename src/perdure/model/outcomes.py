@@ -100,6 +100,11 @@ class TimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Unbegun:
+    """The job's deadline had passed before the stage could begin."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """The worker died with the attempt in its hands."""
 
@@ -120,4 +125,6 @@ class Revoked:
     reason: str = ""
 
 
-Outcome = Returned | Snoozed | Withdrawn | Raised | TimedOut | Lost | Interrupted | Revoked
+Outcome = (
+    Returned | Snoozed | Withdrawn | Raised | TimedOut | Unbegun | Lost | Interrupted | Revoked
+)

@@ -52,4 +52,9 @@ class Handback:
     reason: str = ""
 
 
-Verdict = Success | Failure | Pause | Stop | Handback
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """The deadline had passed before the stage could begin."""
+
+
+Verdict = Success | Failure | Pause | Stop | Handback | Overdue

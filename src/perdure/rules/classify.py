@@ -33,9 +33,10 @@ from perdure.model.outcomes import (
     Revoked,
     Snoozed,
     TimedOut,
+    Unbegun,
     Withdrawn,
 )
-from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success, Verdict
+from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
 from perdure.rules.hints import server_verdict, wait_hint
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import (
@@ -92,6 +93,8 @@ def classify(outcome: Outcome, *, now: datetime, matches: tuple[Match, ...] = ()
             return Pause(wait_s, safe_line(reason))
         case Withdrawn(reason) | Revoked(reason):
             return Stop(safe_line(reason))
+        case Unbegun():
+            return Overdue()
         case Interrupted(reason):
             return Handback(safe_line(reason))
         case _:  # pragma: no cover

@@ -35,7 +35,7 @@ from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
 from perdure.model.states import FailedReason
-from perdure.model.verdicts import Failure, Handback, Pause, Stop, Success, Verdict
+from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
 from perdure.rules.backoff import base_delay_s, jittered_s
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.retriable import rule_for
@@ -107,6 +107,10 @@ def decide(
             decision = _failed(_case(standing, verdict, policy, gate, chance))
         case Pause(wait_s, reason):
             decision = _paused(standing, wait_s, reason, policy)
+        case Overdue():
+            text = "fail: the deadline had passed before the stage could begin; nothing was tried"
+            why = Why(text, "deadline", policy.label)
+            return Fail(FailedReason.EXPIRED, None, Kind.TIMEOUT, why)
         case Stop(reason):
             return Cancel(Why(because("cancelled", reason), "cancel", policy.label))
         case Handback(reason):

@@ -25,17 +25,20 @@ def check_url(url: str) -> None:
 
 
 def schema_of(url: str, clock: Clock, *, create: bool) -> Schema:
-    """The schema behind a URL."""
+    """The schema behind a URL; without ``create`` the file is left exactly as it is."""
     if not create:
         _check_exists(url)
-    return SqliteSchema(Connection(_sqlite_path(url), clock), url)
+    return SqliteSchema(Connection(_sqlite_path(url), clock, looking=not create), url)
 
 
 def open_store(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Opened:
     """Open a store; a fresh file gets its schema, an outdated one is refused with advice."""
     path = _sqlite_path(url)
-    if not create:
-        _check_exists(url)
+    if not create and not schema_of(url, clock, create=False).status().present:
+        raise StoreUnavailable(
+            f"{url!r} holds no schema of Perdure; check the path, or run: "
+            f"perdure db upgrade --store {url}"
+        )
     connection = Connection(path, clock, wait_s_max=wait_s_max)
     schema = SqliteSchema(connection, url)
     if not schema.status().present:
@@ -47,7 +50,9 @@ def open_store(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Op
 
 def _check_exists(url: str) -> None:
     if not Path(_sqlite_path(url)).exists():
-        raise StoreUnavailable(f"store {url!r} does not exist; check the path, or enqueue first")
+        raise StoreUnavailable(
+            f"store {url!r} does not exist; check --store or PERDURE_STORE, or enqueue first"
+        )
 
 
 def _sqlite_path(url: str) -> str:

@@ -36,9 +36,14 @@ MEMORY = ":memory:"
 
 
 class Connection:
-    """A connection that any thread may use, one at a time."""
+    """A connection that any thread may use, one at a time.
 
-    def __init__(self, path: str, clock: Clock, *, wait_s_max: float = 10.0) -> None:
+    One that is only ``looking`` leaves a file that may be somebody else's as it is.
+    """
+
+    def __init__(
+        self, path: str, clock: Clock, *, wait_s_max: float = 10.0, looking: bool = False
+    ) -> None:
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise ConfigError(
                 f"SQLite {sqlite3.sqlite_version} is too old; Perdure needs 3.38 or newer"
@@ -54,7 +59,7 @@ class Connection:
                 path, timeout=wait_s_max, isolation_level=None, check_same_thread=False
             )
             undo.callback(self.raw.close)
-            if path != MEMORY:
+            if path != MEMORY and not looking:
                 self._turnstile = Turnstile(path, wait_s_max=wait_s_max)
                 undo.callback(self._turnstile.close)
             self._settings()

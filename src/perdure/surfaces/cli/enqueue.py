@@ -18,7 +18,12 @@ from perdure.surfaces.cli.options import echo_json, json_option
 @click.option("--owner", default="", help="Whose items these are.")
 @click.option("--key", help="Idempotency key; only with a single item.")
 @click.option("--priority", type=int, default=0, help="Higher goes first; low never starves.")
-@click.option("--deadline", "deadline_s", type=float, help="Give up after that many seconds.")
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=float,
+    help="Give up after that many seconds; only with a single item.",
+)
 @json_option
 def enqueue(
     target: str,
@@ -49,8 +54,8 @@ def enqueue(
         )
         done = [one]
     else:
-        every = _chain(values, _lines(source) if source else ())
-        done = pipe.enqueue_many(every, owner=owner, priority=priority)
+        lines = list(_lines(source)) if source else []  # all are read before the first is written
+        done = pipe.enqueue_many([*values, *lines], owner=owner, priority=priority)
     if as_json:
         echo_json([{"id": one.id, "created": one.created} for one in done])
         return
@@ -58,11 +63,6 @@ def enqueue(
         click.echo(one.id + ("" if one.created else "  (its key was taken: the same job)"))
     if len(done) > 20:
         click.echo(f"enqueued {len(done)} items, {done[0].id} to {done[-1].id}")
-
-
-def _chain(values: Iterable[Any], more: Iterable[Any]) -> Iterator[Any]:
-    yield from values
-    yield from more
 
 
 def _lines(source: Iterable[bytes]) -> Iterator[Any]:
@@ -73,7 +73,7 @@ def _lines(source: Iterable[bytes]) -> Iterator[Any]:
             yield msgspec.json.decode(line)
         except msgspec.DecodeError as error:
             raise CallerError(
-                f"line {number} is not JSON ({error}); mend it; nothing of its batch was enqueued"
+                f"line {number} is not JSON ({error}); mend it; nothing was enqueued"
             ) from None
 
 

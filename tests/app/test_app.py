@@ -1,0 +1,115 @@
+"""The App as a caller uses it: declared, enqueued to, waited for; and what it refuses."""
+
+import asyncio
+import functools
+from datetime import datetime
+
+import pytest
+
+from perdure import App, CallerError, ConfigError, JobUnfinished, Policy
+from perdure.model.states import State
+
+
+def declared(tmp_path) -> tuple[App, object]:
+    app = App(f"sqlite:///{tmp_path / 'work.db'}")
+
+    @app.stage
+    def one(item):
+        return item
+
+    return app, app.pipeline("p", one)
+
+
+@pytest.fixture
+def app_and_pipe(tmp_path):
+    app, pipe = declared(tmp_path)
+    yield app, pipe
+    app.close()
+
+
+def test_async_callers_enqueue_and_wait_like_sync_ones(app_and_pipe):
+    _, pipe = app_and_pipe
+
+    async def calls():
+        one = await pipe.enqueue_async({"n": 1}, key="k")
+        again = await pipe.enqueue_async({"n": 1}, key="k")
+        many = await pipe.enqueue_many_async([{"n": n} for n in range(3)], priority=2)
+        with pytest.raises(JobUnfinished, match="queued after 0"):
+            await one.result_async(wait_s=0)
+        return one, again, many
+
+    one, again, many = asyncio.run(calls())
+    assert (one.id, one.created, again.created) == (again.id, True, False)
+    assert [ref.show().priority for ref in many] == [2, 2, 2]
+
+
+def test_bulk_keeps_the_order(app_and_pipe):
+    app, pipe = app_and_pipe
+    refs = pipe.enqueue_many(range(25))
+    numbers = [ref.show().no for ref in refs]
+    assert numbers == sorted(numbers)
+    assert app.opened.reader.books().queued == 25
+
+
+def test_a_cancelled_job_says_so(app_and_pipe):
+    _, pipe = app_and_pipe
+    ref = pipe.enqueue(1)
+    ref.cancel(reason="no longer wanted")
+    assert ref.show().state is State.CANCELLED
+    with pytest.raises(CallerError, match="no longer wanted"):
+        ref.result(wait_s=0)
+
+
+WRONG = [
+    {"priority": 1.5}, {"owner": None}, {"key": 5}, {"deadline_s": "a"}, {"run_at": "x"},
+    {"priority": "a"}, {"run_at": datetime(2026, 1, 1)}, {"deadline_s": 0},  # noqa: DTZ001 - naive
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
+def test_a_wrong_argument_is_named(app_and_pipe, options):
+    _, pipe = app_and_pipe
+    with pytest.raises(CallerError) as caught:
+        pipe.enqueue(1, **options)
+    assert next(iter(options)) in str(caught.value)
+
+
+def generator(item):
+    yield item
+
+
+def three(a, b, c):
+    return a, b, c
+
+
+def item_of(item):
+    return item
+
+
+BAD_STAGES = [
+    (lambda app: app.stage(policy=3)(item_of), "policy"),
+    (lambda app: app.stage(policy="gateway-sync")(item_of), "background"),
+    (lambda app: app.stage(timeout_s="a")(item_of), "timeout_s"),
+    (lambda app: app.stage(timeout_s=0)(item_of), "timeout_s"),
+    (lambda app: app.stage(functools.partial(item_of)), "cannot be a stage"),
+    (lambda app: app.stage(5), "cannot be a stage"),
+    (lambda app: app.stage(generator), "generator"),
+    (lambda app: app.stage(three), "must take the item"),
+    (lambda app: app.stage(name=" ")(item_of), "stage name"),
+    (lambda app: app.pipeline("q", item_of), "not a stage"),
+    (lambda app: app.pipeline("p", app.stage(item_of)), "declared twice"),
+    (lambda app: app.pipeline("q"), "0 stages"),
+]
+
+
+@pytest.mark.parametrize(("declare", "words"), BAD_STAGES)
+def test_a_wrong_declaration_is_refused_where_it_is_made(app_and_pipe, declare, words):
+    app, _ = app_and_pipe
+    with pytest.raises(ConfigError, match=words):
+        declare(app)
+
+
+def test_a_name_makes_any_callable_a_stage(app_and_pipe):
+    app, _ = app_and_pipe
+    part = app.stage(name="part", policy=Policy("own"))(functools.partial(item_of))
+    assert app.pipeline("parts", part).name == "parts"
