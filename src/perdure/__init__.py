@@ -13,8 +13,10 @@ from perdure.model.errors import (
     StageError,
     StoreError,
 )
+from perdure.model.events import Event, EventName
 from perdure.model.kinds import Kind
 from perdure.model.signals import Cancel, Snooze, Succeeded
+from perdure.model.views import JobView
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.matchers import Match
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
@@ -31,12 +33,15 @@ __all__ = [
     "ConfigError",
     "Context",
     "Curve",
+    "Event",
+    "EventName",
     "HintMode",
     "Hints",
     "Jitter",
     "JobFailed",
     "JobRef",
     "JobUnfinished",
+    "JobView",
     "Kind",
     "Match",
     "PayloadRefused",
