@@ -29,6 +29,8 @@ def counted(record: Record, policy: Policy, death: Death | None) -> str | None:
     why = json.loads(attempt.why_json)
     if why["rule"] == "snooze":
         return "snoozes"
+    if why["rule"] == "deadline":
+        return None  # it was never begun
     assert attempt.kind is not None
     rule = _rule(policy, attempt.kind)
     hints = rule.hint or policy.hint

@@ -54,7 +54,7 @@ def nothing_is_left(story: Story) -> None:
     [
         ("nosuch:app", ["no module 'nosuch'"]),
         ("work.nosuch:app", ["no module 'work.nosuch'"]),
-        ("work:nosuch", ["work:nosuch", "not a perdure.App"]),
+        ("work:nosuch", ("work:nosuch", "has no 'nosuch'")),
         ("work:walk", ["Pipeline", "not a perdure.App"]),
         ("./work.py:app", ["names no module"]),
         (":app", ["names no module"]),

@@ -299,7 +299,7 @@ def load_app(reference: str) -> App:
             "the command where the module can be imported"
         ) from None
     if not hasattr(module, attribute):
-        raise AppNotFound(f"module {module_name!r} has no {attribute!r}; write module:attribute")
+        raise AppNotFound(f"{reference}: the module has no {attribute!r}; write module:attribute")
     found = getattr(module, attribute)
     if not isinstance(found, App):
         raise AppNotFound(

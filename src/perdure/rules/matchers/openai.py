@@ -14,7 +14,6 @@ _STATUSES = {
     "AuthenticationError": 401,
     "PermissionDeniedError": 403,
     "NotFoundError": 404,
-    "ConflictError": 409,
     "UnprocessableEntityError": 422,
     "RateLimitError": 429,
     "InternalServerError": 500,
@@ -122,6 +121,8 @@ FAMILY = Family(
         "openai.WebSocketConnectionClosedError": Kind.AMBIGUOUS,
         "openai.WebSocketQueueFullError": Kind.RESOURCE_EXHAUSTED,
         **{f"{root}.APIResponseValidationError": Kind.INVALID_OUTPUT for root in GENERATED},
+        # Their 409 is a lock that was not to be had in time; a bare 409 is the caller's.
+        **{f"{root}.ConflictError": Kind.UPSTREAM_ERROR for root in GENERATED},
     },
     wrappers={
         **{f"{root}.APITimeoutError": Kind.TIMEOUT for root in GENERATED},

@@ -8,7 +8,11 @@ from perdure.rules.policy import Policy
 
 # The documents speak of all of 4xx and all of 5xx, where our table makes exceptions for some.
 ALL_5XX = (Match(Kind.UPSTREAM_ERROR, status=501),)
-TO_THE_LETTER = (*ALL_5XX, Match(Kind.INVALID_REQUEST, status=409))
+TO_THE_LETTER = (
+    *ALL_5XX,
+    Match(Kind.INVALID_REQUEST, status=409),
+    Match(Kind.INVALID_REQUEST, name="ConflictError"),
+)
 
 
 @dataclass(frozen=True, slots=True)
