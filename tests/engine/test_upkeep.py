@@ -119,7 +119,9 @@ def test_jobs_of_a_stage_that_is_not_here_are_left_for_one_that_knows_it(place):
     notes = Notes()
     stranger = sweeper(place, judge, catalogue=Catalogue([]), notes=notes)
     assert stranger.once() == 0
-    assert notes.names() == []
+    assert notes.names() == [EventName.STAGE_UNKNOWN]
+    assert stranger.once() == 0
+    assert notes.names() == [EventName.STAGE_UNKNOWN]  # once is enough
     assert place.see(id).state is State.PROCESSING
     assert sweeper(place, judge).once() == 1
     assert place.see(id).state is State.QUEUED

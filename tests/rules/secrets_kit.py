@@ -63,11 +63,13 @@ secrets: st.SearchStrategy[Held] = st.one_of(
     _said("-----BEGIN PRIVATE KEY----- {}"),
 )  # fmt: skip
 
+_HOME = "/ho" + "me/{}/x"  # in parts: no path of a machine may stand in a file
+
 paths: st.SearchStrategy[Held] = st.one_of(
     *(
         _said(form, string.ascii_lowercase, 8)
         for form in (
-            "/srv/{}/app.py", "/{}/x".replace("/", "/ho" + "me/", 1), "'/data/{} x/y'", '"/{}"', "/etc/{}.conf", "~/{}",
+            "/srv/{}/app.py", _HOME, "'/data/{} x/y'", '"/{}"', "/etc/{}.conf", "~/{}",
             "file:///srv/{}", 'File "/usr/lib/{}.py", line 3', "(/opt/{}/bin)", "=/var/{}/log",
             r"C:\Users\{}\x.py", r"C:\Program Files\{}\x.py", r"\\server\share\{}", "D:/work/{}/x",
             r"'C:\\Users\\{}\\x'",

@@ -37,6 +37,7 @@ class Upkeep:
         self._worker = worker
         self._chance = chance
         self._observers = observers
+        self._warned_of: int | None = None
 
     def once(self) -> int:
         """Sweep once; how many lost jobs were settled."""
@@ -51,18 +52,28 @@ class Upkeep:
                 answer = answers[record.no]
                 if not isinstance(answer, Stale):  # another sweeper was faster
                     self._observers.settled(record, answer)
+        else:
+            self._warn_of_strangers()
         return len(records)
+
+    def _warn_of_strangers(self) -> None:
+        """Lost jobs of a stage that we do not know wait for a worker that does: say so, once."""
+        for lost in self._store.lost(limit=1):
+            claim = lost.claim
+            known = self._catalogue.stage(claim.pipeline, claim.stage) is not None
+            if not known and claim.no != self._warned_of:
+                self._warned_of = claim.no
+                self._observers.tell(
+                    EventName.STAGE_UNKNOWN,
+                    job_id=claim.id, pipeline=claim.pipeline, stage=claim.stage,
+                )  # fmt: skip
 
     def _settled(self, lost: LostClaim) -> Record | None:
         claim = lost.claim
         line = self._catalogue.line(claim.pipeline)
         stage = None if line is None else line.stage(claim.stage)
-        if line is None or stage is None:  # left for a worker that knows it
-            self._observers.tell(
-                EventName.STAGE_UNKNOWN,
-                job_id=claim.id, pipeline=claim.pipeline, stage=claim.stage,
-            )  # fmt: skip
-            return None
+        if line is None or stage is None:
+            return None  # left for a worker that knows it
         ours = lost.death.why == "stopped"  # we ended it ourselves, at shutdown: not its fault
         outcome = Interrupted("shutdown") if ours else Lost(lost.death)
         elapsed_s = max(0.0, (lost.seen_at - claim.claimed_at).total_seconds())
