@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long mutation bench lint docs pins clean
+.PHONY: help setup parts parts-long demo test test-long mutation bench bench-long lint docs pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -17,23 +17,39 @@ setup: $(STAMP) ## make .venv with perdure, editable, and the test tools (PYTHON
 $(STAMP): pyproject.toml requirements/dev.txt
 	@PYTHON="$(PYTHON)" sh tools/setup.sh $@
 
+parts: ## what no wheel has and the tests need: pgbouncer (as root, with apt-get)
+	@sh tools/parts.sh pgbouncer
+
+parts-long: ## the same for the long tests: strace and PostgreSQL 15 too
+	@sh tools/parts.sh pgbouncer strace postgresql-15
+
 demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream
 	@$(BIN)/perdure demo
 
-test: lint ## lint, types, and every test but the long ones
+test: lint parts ## lint, types, and every test but the long ones
 	$(PYTEST) $(PARALLEL) -m "not long"
 
-test-long: $(STAMP) ## the tests that take over 30 seconds each
+# The stores must pass on every PostgreSQL that they promise to run on: 18 in `make test`, 16 and 15 here.
+test-long: $(STAMP) parts-long ## the tests that take over 30 seconds each, and the stores on other PostgreSQLs
 	$(PYTEST) $(PARALLEL) -m long --timeout 1800
+	PERDURE_TEST_POSTGRES=16 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
+	PERDURE_TEST_POSTGRES=15 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many planted defects the tests of the rules notice
 	$(BIN)/python tools/mutation.py
 
-bench: $(STAMP) ## run every benchmark
+# Benchmarks start the servers of tests/servers: the root is on their path.
+bench: $(STAMP) parts ## run every benchmark
 	@set -e; found=; for file in benchmarks/*.py; do \
-		if [ -e "$$file" ]; then found=1; echo "== $$file"; $(BIN)/python "$$file"; fi; \
+		if [ -e "$$file" ]; then found=1; echo "== $$file"; PYTHONPATH="$$PWD" $(BIN)/python "$$file"; fi; \
 	done; [ -n "$$found" ] || echo "bench: no benchmarks yet (benchmarks/*.py)"
+
+bench-long: $(STAMP) parts ## run the benchmarks that have a larger size (--long) at that
+	@set -e; found=; for file in benchmarks/*.py; do \
+		if grep -q -e '"--long"' "$$file" 2>/dev/null; then \
+			found=1; echo "== $$file --long"; PYTHONPATH="$$PWD" $(BIN)/python "$$file" --long; fi; \
+	done; [ -n "$$found" ] || echo "bench-long: no benchmark knows --long yet"
 
 lint: $(STAMP) ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .
@@ -46,7 +62,7 @@ docs: $(STAMP) ## write the generated reference
 pins: $(STAMP) ## renew requirements/*.txt (UPGRADE=1 to take newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make pins" \
-		$(if $(UPGRADE),--upgrade) --group dev pyproject.toml --output-file requirements/dev.txt
+		$(if $(UPGRADE),--upgrade) --group dev --all-extras pyproject.toml --output-file requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make pins" \
 		$(if $(UPGRADE),--upgrade) --group mutation pyproject.toml --output-file requirements/mutation.txt

@@ -1,15 +1,20 @@
-"""What every test shares: the hypothesis profile, and what a missing part means.
+"""What every test shares: the hypothesis profile, what a missing part means, and real servers.
 
 pytest-randomly prints the run's seed in the header; `-p no:randomly` or `--randomly-seed=N` steers it.
 """
 
 import os
 import signal
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
 import pytest
+
+# The servers need a driver, which is not everywhere that a test of the rules is run: `make mutation`.
+if TYPE_CHECKING:
+    from tests.servers.pgbouncer import Bouncer
+    from tests.servers.postgres import Server
 
 # A shell that runs us in the background ignores SIGINT for us and for every process we start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -33,3 +38,63 @@ def missing() -> Callable[[str], NoReturn]:
         pytest.skip(f"missing: {part}")
 
     return leave
+
+
+JOINED = pytest.StashKey["Server"]()
+
+
+@pytest.fixture(scope="session")
+def postgres(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    missing: Callable[[str], NoReturn],
+) -> "Server":
+    """A real PostgreSQL, one for the whole run. A test that stops or crashes one makes its own.
+
+    PERDURE_TEST_POSTGRES chooses the version: 18, 16 or 15.
+    """
+    from tests.servers import programs, shared
+
+    own = tmp_path_factory.getbasetemp()
+    run = own.parent if hasattr(request.config, "workerinput") else own
+    try:
+        server = shared.join(run, programs.wanted_version())
+    except programs.MissingPart as part:
+        missing(str(part))
+    # Held beyond the last test that we know of: another process of the run may need it yet.
+    request.config.stash[JOINED] = server
+    return server
+
+
+@pytest.fixture
+def database(postgres: "Server") -> Iterator[str]:
+    """The URL of a fresh, empty database on it, which the plain role `perdure` owns."""
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def bouncer(postgres: "Server", missing: Callable[[str], NoReturn]) -> "Iterator[Bouncer]":
+    """A real PgBouncer in transaction mode before it: `bouncer.url(database)`."""
+    from tests.servers import pgbouncer, programs
+
+    try:
+        pooler = pgbouncer.Bouncer(postgres)
+    except programs.MissingPart as part:
+        missing(str(part))
+    with pooler:
+        yield pooler
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave the run's server. When its first process ends no worker is left: see it removed."""
+    if JOINED in config.stash:
+        config.stash[JOINED].leave()
+    run = getattr(getattr(config, "_tmp_path_factory", None), "_basetemp", None)
+    if run is None or hasattr(config, "workerinput"):
+        return
+    if any(run.glob("postgres-*")):
+        from tests.servers import shared
+
+        shared.wait_for_end(run)

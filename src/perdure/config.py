@@ -29,6 +29,9 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("store", str, "sqlite:///perdure.db", "URL", "Where jobs are kept.", secret=True),
+    Setting(
+        "connections", int, 8, "connections", "Most of them to a PostgreSQL store in a process.", 1
+    ),
     Setting("concurrency", int, 32, "jobs", "Jobs in flight in one worker.", 1),
     Setting("lease_ttl_s", float, 15.0, "seconds", "Silence after which a worker is dead.", 0.3),
     Setting("grace_s", float, 30.0, "seconds", "Time to finish running stages at shutdown.", 0.0),
@@ -58,6 +61,7 @@ class Config:
     """The settings in force."""
 
     store: str
+    connections: int
     concurrency: int
     lease_ttl_s: float
     grace_s: float

@@ -6,11 +6,13 @@ in it is by the store's own clock, and each raises only errors of `model.errors.
 again, and the store answers as if it had been the first time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
 from perdure.model.events import Event
+from perdure.model.filters import EVERY_JOB, JobFilter
+from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import (
     Claim,
     ClaimOrder,
@@ -19,15 +21,37 @@ from perdure.model.jobs import (
     LostClaim,
     NewJob,
     Record,
+    Settled,
     Turn,
 )
+from perdure.model.limits import COUNT_MAX
+from perdure.model.operations import (
+    BulkStep,
+    BulkView,
+    Deed,
+    LanePause,
+    LaneScope,
+    LoggedDeed,
+    NewBulk,
+    NewSchedule,
+    Pruned,
+    Retention,
+    Revival,
+    ScheduleView,
+    Target,
+    Tick,
+)
 from perdure.model.outcomes import Death
+from perdure.model.runs import NewRun, RunStatus, RunView
 from perdure.model.views import (
     AttemptView,
     Books,
+    Depths,
     FailureGroup,
     Finding,
     JobView,
+    LaneView,
+    Preview,
     SchemaStatus,
 )
 from perdure.model.workers import NewWorker, WorkerView
@@ -60,13 +84,18 @@ class Store(Protocol):
         """The numbers of these lanes, made where they are missing."""
         ...
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Accept jobs, all or none; the same key gives the same job."""
+    def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
+        """Accept jobs, all or none; the same key gives the same job.
+
+        ``within`` is a connection of the caller's own to the same database: the jobs are then part
+        of its transaction, and come and go with it.
+        """
         ...
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
-        """Write the records, then promote and claim; one transaction.
+        """Write the records, then promote and claim from those of the lanes that are open.
 
+        One transaction. A record that asks for a re-claim in a closed lane is queued instead.
         ``by`` is the writing worker; `WorkerDead` when it has been declared dead, and then nothing
         is written. None is a person or a caller, who holds no lease.
         """
@@ -117,6 +146,68 @@ class Store(Protocol):
         ...
 
 
+class Control(Protocol):
+    """What operators and the upkeep do: guarded, and written down with who did it and why."""
+
+    def revive(self, chosen: Sequence[Revival], deed: Deed) -> list[Settled]:
+        """Give failed jobs a new life; one that is not failed, or has moved on, is stale."""
+        ...
+
+    def discard(self, chosen: Sequence[Target], deed: Deed) -> list[Settled]:
+        """Mark dead letters as dealt with; they stay failed and in the books."""
+        ...
+
+    def pause(self, scope: LaneScope, name: str, deed: Deed) -> bool:
+        """Close the lanes of a queue, a pipeline or a run; False when they were paused already."""
+        ...
+
+    def resume(self, scope: LaneScope, name: str, deed: Deed) -> bool:
+        """Take a pause back; False when there was none."""
+        ...
+
+    def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
+        """Write a gate's row where its generation is as seen; None when it has moved on."""
+        ...
+
+    def add_run(self, run: NewRun) -> RunView:
+        """Make a run, or find the one of that owner, pipeline and name."""
+        ...
+
+    def change_run(
+        self, no: int, *, seen: RunStatus, status: RunStatus, deed: Deed
+    ) -> RunView | None:
+        """Give a run another status, if it still has the one that was seen."""
+        ...
+
+    def put_schedule(self, schedule: NewSchedule) -> None:
+        """Make a schedule; one of that name and rule keeps its next moment."""
+        ...
+
+    def drop_schedule(self, name: str) -> bool:
+        """Forget a schedule; False when there was none."""
+        ...
+
+    def tick(self, tick: Tick) -> Enqueued | None:
+        """Enqueue the job of one moment and advance the schedule; None when another has done it."""
+        ...
+
+    def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
+        """Take or keep a duty that one living worker at a time has, until its time runs out."""
+        ...
+
+    def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
+        """Look at up to ``limit`` jobs above a number and let go what may go; the books keep count."""
+        ...
+
+    def add_bulk(self, bulk: NewBulk) -> BulkView:
+        """Begin a bulk operation; the same id finds the same one."""
+        ...
+
+    def step_bulk(self, step: BulkStep) -> BulkView | None:
+        """Move a bulk operation on; None when it is elsewhere already, or over."""
+        ...
+
+
 class Reader(Protocol):
     """Plain reads for screens and reports."""
 
@@ -125,14 +216,21 @@ class Reader(Protocol):
         ...
 
     def jobs(
-        self,
-        *,
-        states: Iterable[str] = (),
-        pipeline: str | None = None,
-        limit: int = 50,
-        before: int | None = None,
+        self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
     ) -> list[JobView]:
         """Jobs, newest first; ``before`` continues below a job number."""
+        ...
+
+    def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
+        """How many jobs a filter means, counted up to a bound, and how those have ended."""
+        ...
+
+    def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
+        """How many jobs stand where, each counted up to a bound."""
+        ...
+
+    def lanes(self, *, count_max: int = COUNT_MAX) -> list[LaneView]:
+        """All lanes, what closes them, and how many jobs wait in each, counted up to a bound."""
         ...
 
     def attempts(self, job_no: int) -> list[AttemptView]:
@@ -149,6 +247,40 @@ class Reader(Protocol):
 
     def workers(self) -> list[WorkerView]:
         """All workers that are alive or have unsettled jobs, then the newest dead ones."""
+        ...
+
+    def pauses(self) -> list[LanePause]:
+        """What is paused."""
+        ...
+
+    def gates(self) -> list[GateRow]:
+        """Every gate that has a row."""
+        ...
+
+    def gate(self, name: str) -> GateRow | None:
+        """One gate; None when it has no row, and so is flowing."""
+        ...
+
+    def run(self, id: str) -> RunView | None:
+        """One run, its counters summed."""
+        ...
+
+    def runs(
+        self, *, pipeline: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[RunView]:
+        """Runs, newest first; ``before`` continues below a run number."""
+        ...
+
+    def schedules(self, *, due: bool = False) -> list[ScheduleView]:
+        """Schedules by next moment; with ``due`` only those whose moment has come."""
+        ...
+
+    def bulks(self, *, running: bool = False, limit: int = 50) -> list[BulkView]:
+        """Bulk operations, newest first; with ``running`` only those under way."""
+        ...
+
+    def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
+        """The audit log, newest first; ``before`` continues below a line's number."""
         ...
 
     def audit(self) -> list[Finding]:
@@ -169,4 +301,8 @@ class Schema(Protocol):
 
     def upgrade(self) -> tuple[str, ...]:
         """Apply what is pending; the names of what was applied."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
         ...

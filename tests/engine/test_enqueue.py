@@ -77,9 +77,9 @@ def test_many_jobs_are_accepted_in_order_in_bounded_transactions(place, ids, mon
     batches: list[int] = []
 
     class Counting:
-        def enqueue(self, jobs):
+        def enqueue(self, jobs, *, within=None):
             batches.append(len(jobs))
-            return place.store.enqueue(jobs)
+            return place.store.enqueue(jobs, within=within)
 
     done = enqueue(Counting(), (new_job(ids, line, n) for n in range(25)))
     assert batches == [10, 10, 5]

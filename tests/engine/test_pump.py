@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from perdure.engine.pump import Pump
 from perdure.model.errors import BugError, StoreError, StoreFull, StoreUnavailable, WorkerDead
 from perdure.model.events import EventName
+from perdure.model.filters import JobFilter
 from perdure.model.jobs import ClaimOrder, Counters
 from perdure.model.outcomes import (
     Death,
@@ -28,6 +29,8 @@ from tests.engine.kit import DONE, Shop, stage
 from tests.stores.kit import cancelled, crash, release
 
 FAILED = Raised(Evidence(("builtins.ConnectionError",), "reset"))
+
+OPEN = JobFilter(states=(State.QUEUED, State.PROCESSING))
 
 
 @pytest.fixture
@@ -201,7 +204,7 @@ def brought_home(shop: Shop) -> None:
         shop.pump.once()
         shop.finish_all()
         shop.clock.push(5)
-        if shop.pump.empty and not shop.place.reader.jobs(states=["queued", "processing"]):
+        if shop.pump.empty and not shop.place.reader.jobs(OPEN):
             break
     books = shop.place.reader.books()
     assert (books.queued, books.processing) == (0, 0)
@@ -391,7 +394,7 @@ def test_what_is_refused_twice_is_told_and_let_go(single):
     for _ in range(2):
         single.pump._gather()
         (no,) = single.pump._unsent
-        single.pump._unsent[no] = replace(single.pump._unsent[no], lane=999)
+        single.pump._unsent[no] = replace(single.pump._unsent[no], isolation=9)
         single.pump.once()
     assert single.pump.empty
     assert EventName.RESULT_REFUSED in single.notes.names()

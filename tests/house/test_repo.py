@@ -81,7 +81,9 @@ def pin_faults(requirements: str) -> list[str]:
 def unpinned(pyproject: str, requirements: str) -> list[str]:
     """What pyproject.toml asks for that the pins do not have."""
     asked = tomllib.loads(pyproject)
+    extras = asked["project"].get("optional-dependencies", {})
     wanted = [*asked["project"]["dependencies"], *asked["dependency-groups"]["dev"]]
+    wanted += [line for extra in extras.values() for line in extra]
     stems = [re.split(r"[=<>~!;\s\[]", line)[0].lower() for line in wanted if isinstance(line, str)]
     return sorted(set(stems) - set(pins(requirements)))
 
@@ -167,8 +169,12 @@ def test_a_requirement_without_pin_hash_or_with_an_address_is_caught(text):
 
 
 def test_a_dependency_that_is_not_pinned_is_caught():
-    pyproject = '[project]\ndependencies = ["click>=8"]\n[dependency-groups]\ndev = ["Pytest"]\n'
-    assert unpinned(pyproject, "click==8.1 --hash=sha256:aa\n") == ["pytest"]
+    pyproject = (
+        '[project]\ndependencies = ["click>=8"]\n'
+        '[project.optional-dependencies]\npostgres = ["psycopg[binary]>=3.2"]\n'
+        '[dependency-groups]\ndev = ["Pytest"]\n'
+    )
+    assert unpinned(pyproject, "click==8.1 --hash=sha256:aa\n") == ["psycopg", "pytest"]
 
 
 def test_a_missing_part_is_a_skip_at_home_and_a_failure_under_ci(missing, monkeypatch):

@@ -29,7 +29,7 @@ from perdure.model.outcomes import Death
 from perdure.model.states import Move, State
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.policy import HintMode, Policy
-from perdure.stores.sqlite.moments import to_us
+from perdure.stores.moments import to_us
 from tests.sim.ledger import JobAccount, Ledger, WorkerAccount
 from tests.sim.limits import check_limits, counted
 from tests.sim.world import World
@@ -80,7 +80,9 @@ class Checker:
 
     # -- callers -------------------------------------------------------------------------
 
-    def _enqueue(self, answers: list[Enqueued], jobs: Sequence[NewJob]) -> None:
+    def _enqueue(
+        self, answers: list[Enqueued], jobs: Sequence[NewJob], *, within: object = None
+    ) -> None:
         for job, answer in zip(jobs, answers, strict=True):
             if job.key is not None:
                 first = self.ledger.by_key.setdefault((job.owner, job.pipeline, job.key), answer.id)

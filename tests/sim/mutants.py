@@ -165,12 +165,17 @@ def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
 
 _LONGER = "max(judge.ttl_us, w.ttl_us)"
 
+UNGUARDED = (
+    reworded("record", "AND token = ?28", "AND ?28 IS ?28"),
+    reworded("matched", "AND j.token = r.value ->> 1", ""),
+)
+
 THE_FOUR = (
     Mutant(
         "no guard on record (Oban, PgQueuer, graphile-worker, SAQ)",
         ("S2", "S3"),
         both(
-            reworded("record", "AND j.token = r.token", ""),
+            *UNGUARDED,
             reworded("attempts_add", "INSERT INTO", "INSERT OR IGNORE INTO"),
             reworded("checkpoints_add", "INSERT INTO", "INSERT OR IGNORE INTO"),
         ),
@@ -194,7 +199,7 @@ OTHERS = (
     Mutant(
         "no guard on record, and only the attempt's own row in the way",
         ("S3", "E1"),
-        reworded("record", "AND j.token = r.token", ""),
+        both(*UNGUARDED),
     ),
     Mutant(
         "a dead worker may write",
@@ -235,13 +240,13 @@ OTHERS = (
     Mutant(
         "a retry starts at once",
         ("S9",),
-        reworded("record", "THEN r.delay_us = 0", "THEN 1"),
+        reworded("record", "ready = ?2,", "ready = CASE WHEN ?2 IS NOT NULL THEN 1 END,"),
     ),
     Mutant("suspects run beside the innocent", ("S8",), suspects_beside_others),
     Mutant(
         "the result of a stage is not handed on",
         ("S14",),
-        reworded("record", "coalesce(r.checkpoint_stage, j.input_from)", "j.input_from"),
+        reworded("record", "coalesce(?17, input_from)", "CASE WHEN ?17 IS ?17 THEN input_from END"),
     ),
     Mutant(
         "one item in the books too few",

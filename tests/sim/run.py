@@ -16,7 +16,7 @@ from perdure.engine import (
 from perdure.engine.observe import Observers
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
-from perdure.stores.sqlite import store as store_module
+from perdure.stores.sqlite import claiming as store_module
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.stores.kit import MEMORY, Place, file_in
+from tests.stores.rigs import PostgresRig, SqliteRig
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -25,3 +26,22 @@ def file_place(tmp_path):
 def worker(place) -> int:
     """A worker that is alive."""
     return place.hire()
+
+
+@pytest.fixture(scope="module")
+def postgres_url(postgres):
+    """The URL of a database that the tests of a module share, one after the other."""
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def rig(request):
+    """Both stores."""
+    if request.param == "sqlite":
+        rig = SqliteRig()
+    else:
+        rig = PostgresRig(request.getfixturevalue("postgres_url"))
+    yield rig
+    rig.close()

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from hypothesis import given, strategies as st
 
-from perdure.stores.sqlite.moments import from_us, maybe_us, seconds_us, to_us
+from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
 
 moments = st.datetimes(timezones=st.just(UTC))
 

@@ -170,9 +170,11 @@ def test_a_wrong_call_is_explained_with_exit_code_two(shell, arguments, words):
 
 
 def test_the_schema_is_upgraded_once(shell):
-    assert shell("db", "upgrade").out == "sqlite:///work.db: applied 0001_the_walk\n"
+    assert shell("db", "upgrade").out == (
+        "sqlite:///work.db: applied 0001_the_walk, 0002_operations\n"
+    )
     assert shell("db", "upgrade").out == "sqlite:///work.db: nothing to do\n"
-    assert shell("db", "status").out == "sqlite:///work.db: schema 1 of 1, up to date\n"
+    assert shell("db", "status").out == "sqlite:///work.db: schema 2 of 2, up to date\n"
 
 
 def test_asking_for_the_schema_of_a_mistyped_path_makes_no_file(shell):
@@ -187,10 +189,10 @@ def test_the_schema_is_told_in_json(shell):
     assert (before["present"], before["version"], before["pending"]) == (
         False,
         0,
-        ["0001_the_walk"],
+        ["0001_the_walk", "0002_operations"],
     )
     assert shell("db", "upgrade", "--json").json == {
-        "url": "sqlite:///work.db", "applied": ["0001_the_walk"],
+        "url": "sqlite:///work.db", "applied": ["0001_the_walk", "0002_operations"],
     }  # fmt: skip
     assert shell("db", "upgrade", "--json").json["applied"] == []
     assert shell("db", "status", "--json").json["present"] is True

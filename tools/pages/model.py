@@ -16,7 +16,7 @@ from perdure.model.states import TRANSITIONS, AttemptStatus, FailedReason, Move,
 _UNITS = {
     "BYTES": "bytes", "CHARS": "characters", "BITS": "bits", "ROWS": "rows", "STAGES": "stages",
     "S": "seconds", "DEPTH": "levels", "BATCH": "jobs", "TOGETHER": "jobs", "NAMES": "names",
-    "CAUSES": "links", "HEADERS": "headers", "CODES": "codes", "FACTS": "facts", "READ": "bytes",
+    "COUNT": "jobs", "CAUSES": "links", "HEADERS": "headers", "CODES": "codes", "FACTS": "facts", "READ": "bytes",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The tables of the SQLite store, read from a file that the migrations have just made."""
+"""The tables of the stores, read from a file that the migrations have just made."""
 
 import re
 import sqlite3
@@ -14,19 +14,25 @@ from perdure.app import schema_of
 
 def schema_page() -> list[str]:
     lines = [
-        "# Schema of the SQLite store",
+        "# Schema of the stores",
         "",
-        "The tables that `perdure db upgrade` makes.",
+        "The tables that `perdure db upgrade` makes, with the types of SQLite.",
+        "PostgreSQL has the same tables, columns, checks and indexes, with `bigint`, `integer`, `text`,",
+        "`double precision` and `bytea` in their place, and `uuid` for ids that people see;",
+        "there `perdure_books` is a journal that is summed on read.",
         "Read them for reports as you like; write to them only through Perdure.",
-        "Moments (`…_at`) are microseconds since 1970, UTC.",
+        "Moments (`…_at`) are microseconds since 1970, UTC; the view `perdure_job_events` shows them readable.",
         "",
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reference.db"
-        schema_of(f"sqlite:///{path}").upgrade()
+        with closing(schema_of(f"sqlite:///{path}")) as schema:
+            schema.upgrade()
         with closing(sqlite3.connect(path)) as cx:
             for name, sql in tables(cx):
                 lines += [f"## {name}", "", *_columns(cx, name, sql), *_indexes(cx, name)]
+            for name, sql in views(cx):
+                lines += [f"## {name}", "", "A view.", "", "```sql", sql, "```", ""]
     return lines
 
 
@@ -36,8 +42,22 @@ def tables(cx: sqlite3.Connection) -> list[tuple[str, str]]:
     return sorted(cx.execute(query))
 
 
+def views(cx: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Name and statement of every view of ours."""
+    query = "SELECT name, sql FROM sqlite_master WHERE type = 'view' AND name LIKE 'perdure%'"
+    return sorted(cx.execute(query))
+
+
+def _allowed(sql: str) -> dict[str, str]:
+    """The values that a column may have, be it by an IN or by a chain of OR."""
+    found = dict(re.findall(r"CHECK \((\w+) IN\s*\(([^)]*)\)\)", sql))
+    for column, chain in re.findall(r"CHECK \((?=(\w+) = )(\1 = [^()]* OR [^()]*)\)", sql):
+        found[column] = ", ".join(re.findall(r"= ('\w+'|\d+)", chain))
+    return found
+
+
 def _columns(cx: sqlite3.Connection, name: str, sql: str) -> list[str]:
-    allowed = dict(re.findall(r"CHECK \((\w+) IN\s*\(([^)]*)\)\)", sql))
+    allowed = _allowed(sql)
     refers = {
         row[3]: f"{row[2]}.{row[4]}" for row in cx.execute(f"PRAGMA foreign_key_list({name})")
     }

@@ -1,6 +1,15 @@
 """The one composition root: where stores, observers, rules and engine are put together."""
 
-from perdure.app.app import App, JobRef, Pipeline, configured, load_app, open_store, schema_of
+from perdure.app.app import (
+    App,
+    JobRef,
+    Pipeline,
+    configured,
+    load_app,
+    open_store,
+    schema_of,
+    shown_url,
+)
 from perdure.app.policies import explained, policy_at, policy_page, policy_pages
 from perdure.app.processes import supervise, work
 
@@ -16,6 +25,7 @@ __all__ = [
     "policy_page",
     "policy_pages",
     "schema_of",
+    "shown_url",
     "supervise",
     "work",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from perdure.config import Config, load
 from perdure.engine import control
@@ -34,7 +34,7 @@ from perdure.observers.log import log_event
 from perdure.ports import Observer, Schema
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
-from perdure.stores import opening
+from perdure.stores import opening, urls
 from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,14 +47,21 @@ def configured(**given: Any) -> Config:
     return load(**given)
 
 
+def shown_url(url: str) -> str:
+    """The URL of a store without its password."""
+    return urls.shown_url(url)
+
+
 def schema_of(url: str, *, create: bool = True) -> Schema:
     """The schema behind a URL."""
     return opening.schema_of(url, SystemClock(), create=create)
 
 
 def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Opened:
-    """Open a store; a fresh file gets its schema, an outdated one is refused with advice."""
-    return opening.open_store(url, SystemClock(), create=create, wait_s_max=wait_s_max)
+    """Open a store; a fresh one gets its schema, an outdated one is refused with advice."""
+    return opening.open_store(
+        url, SystemClock(), create=create, wait_s_max=wait_s_max, connections=load().connections
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +128,34 @@ class Pipeline:
         priority: int = 0,
         run_at: datetime | None = None,
         deadline_s: float | None = None,
+        if_failed: Literal["keep", "retry"] = "keep",
+        within: object = None,
     ) -> JobRef:
-        """Enqueue one item; when this returns, it is on stable storage."""
+        """Enqueue one item; when this returns, it is on stable storage.
+
+        The same ``key`` gives the same job; with ``if_failed="retry"`` one that has failed is given
+        a new life. ``within`` is a connection of your own to the store's database (psycopg,
+        sqlite3, or SQLAlchemy on one of these): the job is then part of its transaction, and is
+        there when that commits. Call `App.ready` once before the first such transaction.
+        """
         self._app.ready()
         job = new_job(
             self._app.ids, self._line, item,
             owner=owner, key=key, priority=priority, run_at=run_at, deadline_s=deadline_s,
+            if_failed=if_failed,
         )  # fmt: skip
-        return self._refs(enqueue(self._app.opened.store, [job]))[0]
+        return self._refs(enqueue(self._app.opened.store, [job], within=within), within)[0]
 
     def enqueue_many(
-        self, items: Iterable[Any], *, owner: str = "", priority: int = 0
+        self, items: Iterable[Any], *, owner: str = "", priority: int = 0, within: object = None
     ) -> list[JobRef]:
-        """Enqueue items in order, in transactions of up to 10,000."""
+        """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own."""
         self._app.ready()
         jobs = (
             new_job(self._app.ids, self._line, item, owner=owner, priority=priority)
             for item in items
         )
-        return self._refs(enqueue(self._app.opened.store, jobs))
+        return self._refs(enqueue(self._app.opened.store, jobs, within=within), within)
 
     async def enqueue_async(self, item: Any, **options: Any) -> JobRef:
         """As `enqueue`, without blocking the event loop."""
@@ -149,8 +165,9 @@ class Pipeline:
         """As `enqueue_many`, without blocking the event loop."""
         return await asyncio.to_thread(self.enqueue_many, list(items), **options)
 
-    def _refs(self, done: list[Enqueued]) -> list[JobRef]:
-        self._app.observers.enqueued(self.name, done)
+    def _refs(self, done: list[Enqueued], within: object) -> list[JobRef]:
+        if within is None:  # else it is not durable yet, and may never be
+            self._app.observers.enqueued(self.name, done)
         return [JobRef(one.id, one.created, self._app) for one in done]
 
 
@@ -265,8 +282,7 @@ class App:
         """Disconnect from the store."""
         with self._opening:
             if self._opened is not None:
-                self._opened.store.close()
-                self._opened.reader.close()
+                self._opened.close()
                 self._opened = None
 
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:

@@ -10,6 +10,7 @@ from perdure import App
 from perdure.demo.crew import Hand
 from perdure.demo.script import STAGES
 from perdure.demo.stages import CRASH_STATUS
+from perdure.model.filters import JobFilter
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.model.views import AttemptView, Books, JobView
@@ -67,7 +68,7 @@ def jobs_in(app: App, states: tuple[State, ...] = ()) -> Iterator[JobView]:
     """All jobs in these states, newest first."""
     before = None
     while True:
-        page = app.opened.reader.jobs(states=states, limit=_PAGE, before=before)
+        page = app.opened.reader.jobs(JobFilter(states=states), limit=_PAGE, before=before)
         yield from page
         if len(page) < _PAGE:
             return

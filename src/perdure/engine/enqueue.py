@@ -8,7 +8,7 @@ from perdure.engine.door import admit
 from perdure.engine.ids import Ids
 from perdure.engine.stages import Line, check_name
 from perdure.model.errors import CallerError
-from perdure.model.jobs import Enqueued, NewJob
+from perdure.model.jobs import Enqueued, IfFailed, NewJob
 from perdure.model.limits import (
     ENQUEUE_BATCH_MAX,
     ENQUEUE_BYTES_MAX,
@@ -30,6 +30,7 @@ def new_job(
     priority: int = 0,
     run_at: datetime | None = None,
     deadline_s: float | None = None,
+    if_failed: str = "keep",
 ) -> NewJob:
     """A job for the first stage of a pipeline, checked at the door."""
     for what, value, kind in (
@@ -50,6 +51,10 @@ def new_job(
         raise CallerError(f"run_at {run_at} has no time zone; pass an aware datetime")
     if deadline_s is not None and not 0 < deadline_s <= 10 * 366 * 86_400:
         raise CallerError(f"deadline_s {deadline_s!r} must lie between 0 and ten years")
+    if if_failed not in tuple(IfFailed):
+        raise CallerError(f"if_failed is {if_failed!r}; one of: {', '.join(IfFailed)}")
+    if if_failed != IfFailed.KEEP and key is None:
+        raise CallerError("if_failed goes with a key: without one there is no earlier job to find")
     first = line.stages[0]
     return NewJob(
         id=ids.next(),
@@ -62,11 +67,12 @@ def new_job(
         priority=priority,
         run_at=None if run_at is None else run_at.astimezone(UTC),
         deadline_s=deadline_s,
+        if_failed=IfFailed(if_failed),
     )
 
 
-def enqueue(store: Store, jobs: Iterable[NewJob]) -> list[Enqueued]:
-    """Accept jobs, in transactions of bounded size, in order."""
+def enqueue(store: Store, jobs: Iterable[NewJob], *, within: object = None) -> list[Enqueued]:
+    """Accept jobs, in transactions of bounded size, in order; or all in the caller's own."""
     done: list[Enqueued] = []
     batch: list[NewJob] = []
     size_bytes = 0
@@ -74,10 +80,10 @@ def enqueue(store: Store, jobs: Iterable[NewJob]) -> list[Enqueued]:
         batch.append(job)
         size_bytes += len(job.payload_json)
         if len(batch) == ENQUEUE_BATCH_MAX or size_bytes >= ENQUEUE_BYTES_MAX:
-            done += _accept(store, batch)
+            done += _accept(store, batch, within)
             batch, size_bytes = [], 0
-    return done + _accept(store, batch)
+    return done + _accept(store, batch, within)
 
 
-def _accept(store: Store, batch: Sequence[NewJob]) -> list[Enqueued]:
-    return store.enqueue(batch) if batch else []
+def _accept(store: Store, batch: Sequence[NewJob], within: object) -> list[Enqueued]:
+    return store.enqueue(batch, within=within) if batch else []

@@ -190,5 +190,14 @@ class Pump:
         for claim in claims:
             self._in_hand[claim.no] = claim
             self._observers.claimed(claim)
-        if claims:
-            self._start(claims)
+            if claim.damage is not None:
+                self.finished.append(Finished(claim, Raised(_damaged(claim.damage)), 0.0))
+        whole = [claim for claim in claims if claim.damage is None]
+        if whole:
+            self._start(whole)
+
+
+def _damaged(damage: str) -> Evidence:
+    """Why a job whose row cannot be read is not run: running it again would not mend the row."""
+    message = f"the stored job is damaged: {damage}"
+    return Evidence(("perdure.RowDamaged",), message, kind=Kind.INPUT_INVALID)

@@ -80,7 +80,10 @@ class Line:
 
     def lanes(self) -> list[Lane]:
         """The lanes that the pipeline needs."""
-        return [Lane(self.queue, self.category, self.name, stage.name) for stage in self.stages]
+        return [
+            Lane(self.queue, self.category, self.name, stage.name, upstream=stage.upstream)
+            for stage in self.stages
+        ]
 
     def stage(self, name: str) -> Stage | None:
         """The stage of that name, as long as the pipeline still has it."""

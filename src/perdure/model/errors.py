@@ -6,6 +6,7 @@
     │   ├── UnknownName             a pipeline, stage, job or setting that does not exist
     │   ├── AppNotFound             ``module:attribute`` does not lead to an App
     │   ├── NotCancellable          the job is already finished
+    │   ├── NotRetriable            the job has not failed, or cannot go on where it is asked to
     │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
     │   └── JobFailed               the result was asked for and the job failed or was cancelled
     ├── ConfigError                 a setting or a declaration is wrong
@@ -14,6 +15,7 @@
     │   │   └── StoreBusy           another writer holds the store for too long
     │   ├── StoreFull               no space is left
     │   ├── StoreReadOnly           the file or server does not accept writes
+    │   ├── StoreDenied             the server does not let us in, or the role lacks a right
     │   ├── StoreDamaged            not a database of ours, or a damaged one
     │   ├── SchemaMismatch          the schema is newer or older than this version
     │   └── WorkerDead              the writing worker was declared dead; it must stop
@@ -68,6 +70,13 @@ class NotCancellable(CallerError):
     """The job is already finished."""
 
     code = "not_cancellable"
+    http_status = 409
+
+
+class NotRetriable(CallerError):
+    """The job cannot be given a new life like this."""
+
+    code = "not_retriable"
     http_status = 409
 
 
@@ -127,6 +136,13 @@ class StoreReadOnly(StoreError):
 
     code = "store_read_only"
     exit_code = 14
+
+
+class StoreDenied(StoreError):
+    """The server refuses the user, or the role lacks a right."""
+
+    code = "store_denied"
+    exit_code = 18
 
 
 class StoreDamaged(StoreError):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 
 from perdure.model.decisions import Counted
 from perdure.model.outcomes import Death
@@ -47,12 +48,25 @@ ZERO = Counters()
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The line in which jobs of one stage wait."""
+    """The line in which jobs of one stage wait, of one run or of none.
+
+    A lane has no state of its own. It is open while its queue, its pipeline and its run are not
+    paused and the gates of its ``upstream`` and of the credential behind that are flowing.
+    """
 
     queue: str
     category: str
     pipeline: str
     stage: str
+    run: int | None = None
+    upstream: str | None = None
+
+
+class IfFailed(StrEnum):
+    """What to do when the key belongs to a job that has failed."""
+
+    KEEP = "keep"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +83,30 @@ class NewJob:
     priority: int = 0
     run_at: datetime | None = None
     deadline_s: float | None = None
+    run: int | None = None
+    if_failed: IfFailed = IfFailed.KEEP
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of a NewJob. ``created`` is False when its key was taken by the same job."""
+    """What became of a NewJob. ``created`` is False when its key was taken by the same job.
+
+    ``revived`` when that job had failed and was given a new life.
+    """
 
     id: str
     no: int
     created: bool
+    revived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job in the hands of one worker for one stage, under a numbered lease (the token)."""
+    """A job in the hands of one worker for one stage, under a numbered lease (the token).
+
+    ``damage`` says what is unreadable in the stored row; such a job is claimed to be settled, not
+    to be run.
+    """
 
     no: int
     id: str
@@ -101,6 +125,8 @@ class Claim:
     due_at: datetime
     deadline_at: datetime | None
     key: str | None
+    run: int | None = None
+    damage: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

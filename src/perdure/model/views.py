@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.model.jobs import Counters
+from perdure.model.jobs import Counters, Lane
 from perdure.model.states import AttemptStatus, FailedReason, State
 
 
@@ -40,6 +40,12 @@ class JobView:
     claimed_at: datetime | None
     deadline_at: datetime | None
     finished_at: datetime | None
+    category: str = "default"
+    run: int | None = None
+    redrive_run: int | None = None
+    retries_manual: int = 0
+    input_from: str | None = None
+    discarded_at: datetime | None = None
 
     @property
     def shown_state(self) -> str:
@@ -85,6 +91,42 @@ class FailureGroup:
     kind: str
     count: int
     example_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a filter would touch: at most ``count_max`` are counted, and how they ended."""
+
+    count: int
+    capped: bool
+    groups: tuple[FailureGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """How many jobs stand where, each counted up to ``count_max`` and no further."""
+
+    count_max: int
+    ready: int
+    later: int
+    processing: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """A lane, whether it is open, what closes it, and how many jobs wait in it (capped)."""
+
+    no: int
+    lane: Lane
+    closed_by: str | None
+    ready: int
+    later: int
+
+    @property
+    def open(self) -> bool:
+        """Whether jobs are claimed from it."""
+        return self.closed_by is None
 
 
 @dataclass(frozen=True, slots=True)

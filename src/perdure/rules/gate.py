@@ -45,6 +45,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from perdure.model.gates import GateState
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.checked import number, whole
@@ -53,14 +54,6 @@ from perdure.rules.pace import Pace, PaceSettings, admits
 from perdure.rules.window import WINDOW_CALLS_MAX, WindowSettings
 
 GAP_S_MIN = 0.1  # between two probes, whatever curve and jitter say: no hot loop on an upstream
-
-
-class GateState(StrEnum):
-    """The three states of a gate."""
-
-    FLOWING = "flowing"
-    HELD = "held"
-    PROBING = "probing"
 
 
 class HoldCause(StrEnum):

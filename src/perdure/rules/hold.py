@@ -2,12 +2,12 @@
 
 from datetime import datetime
 
+from perdure.model.gates import GateState
 from perdure.model.kinds import KINDS, Kind, PauseScope
 from perdure.rules.gate import (
     Gate,
     GateMove,
     GateSettings,
-    GateState,
     HoldCause,
     Step,
     after,

@@ -7,12 +7,12 @@ an outage, 51 in 45 minutes, 329 in ten hours, however many jobs are waiting.
 from dataclasses import replace
 from datetime import datetime
 
+from perdure.model.gates import GateState
 from perdure.model.kinds import KINDS, Kind, PauseScope
 from perdure.rules.gate import (
     Gate,
     GateMove,
     GateSettings,
-    GateState,
     HoldCause,
     Step,
     after,

@@ -1,14 +1,21 @@
 """From a URL to an open store whose schema fits."""
 
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.model.errors import ConfigError, StoreUnavailable
-from perdure.ports import Clock, Reader, Schema, Store
+from perdure.ports import Clock, Control, Reader, Schema, Store
 from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.urls import POSTGRES, sqlite_path
+
+if TYPE_CHECKING:
+    from perdure.stores.postgres.connection import Connection as Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,50 +23,117 @@ class Opened:
     """A store that is open and whose schema fits."""
 
     store: Store
+    control: Control
     reader: Reader
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.store.close()
+        self.reader.close()
+
+
+class _CheckedSchema(Schema, Protocol):
+    def check(self) -> None: ...
 
 
 def check_url(url: str) -> None:
     """Refuse what is not the URL of a store."""
-    _sqlite_path(url)
+    if not url.startswith(POSTGRES):
+        sqlite_path(url)
 
 
 def schema_of(url: str, clock: Clock, *, create: bool) -> Schema:
-    """The schema behind a URL; without ``create`` the file is left exactly as it is."""
+    """The schema behind a URL; without ``create`` a file is left exactly as it is."""
+    if url.startswith(POSTGRES):
+        return _postgres_schema(url)
     if not create:
         _check_exists(url)
-    return SqliteSchema(Connection(_sqlite_path(url), clock, looking=not create), url)
+    return SqliteSchema(Connection(sqlite_path(url), clock, looking=not create), url)
 
 
-def open_store(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Opened:
-    """Open a store; a fresh file gets its schema, an outdated one is refused with advice."""
-    path = _sqlite_path(url)
-    if not create and not schema_of(url, clock, create=False).status().present:
+def open_store(
+    url: str,
+    clock: Clock,
+    *,
+    create: bool,
+    wait_s_max: float,
+    connections: int = 8,
+    injected: bool = False,
+) -> Opened:
+    """Open a store; a fresh one gets its schema, an outdated one is refused with advice.
+
+    ``injected`` makes a server take the given clock's time for its own, for tests.
+    """
+    if url.startswith(POSTGRES):
+        server = _connected(url, clock if injected else None, wait_s_max, connections)
+        return _open_postgres(server, create=create)
+    return _open_sqlite(url, clock, create=create, wait_s_max=wait_s_max)
+
+
+def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Opened:
+    path = sqlite_path(url)
+    if not create:
+        with closing(schema_of(url, clock, create=False)) as looking:
+            _check_present(looking, url)
+    with ExitStack() as undo:
+        connection = Connection(path, clock, wait_s_max=wait_s_max)
+        undo.callback(connection.close)
+        _ready(SqliteSchema(connection, url), url, create=create)
+        reading = Connection(path, clock, wait_s_max=wait_s_max)
+        undo.pop_all()
+    return Opened(SqliteStore(connection), SqliteControl(connection), SqliteReader(reading))
+
+
+def _open_postgres(connection: "Server", *, create: bool) -> Opened:
+    from perdure.stores.postgres.control import PostgresControl
+    from perdure.stores.postgres.reader import PostgresReader
+    from perdure.stores.postgres.schema import PostgresSchema
+    from perdure.stores.postgres.store import PostgresStore
+
+    with ExitStack() as undo:
+        undo.callback(connection.close)
+        _ready(PostgresSchema(connection), connection.shown_url, create=create)
+        undo.pop_all()
+    return Opened(
+        PostgresStore(connection), PostgresControl(connection), PostgresReader(connection)
+    )
+
+
+def _postgres_schema(url: str) -> Schema:
+    server = _connected(url, None, 10.0, 1)
+    from perdure.stores.postgres.schema import PostgresSchema
+
+    return PostgresSchema(server)
+
+
+def _connected(url: str, clock: Clock | None, wait_s_max: float, connections: int) -> "Server":
+    try:
+        from perdure.stores.postgres.connection import Connection as Server
+    except ImportError as error:
+        raise ConfigError(
+            f"PostgreSQL needs its driver ({error}); install it: pip install 'perdure[postgres]'"
+        ) from None
+    return Server(url, clock=clock, wait_s_max=wait_s_max, size_max=connections)
+
+
+def _ready(schema: _CheckedSchema, url: str, *, create: bool) -> None:
+    if not schema.status().present:
+        if not create:
+            _check_present(schema, url)
+        schema.upgrade()
+    schema.check()
+
+
+def _check_present(schema: Schema, url: str) -> None:
+    if not schema.status().present:
         raise StoreUnavailable(
             f"{url!r} holds no schema of Perdure; check the path, or run: "
             f"perdure db upgrade --store {url}"
         )
-    connection = Connection(path, clock, wait_s_max=wait_s_max)
-    schema = SqliteSchema(connection, url)
-    if not schema.status().present:
-        schema.upgrade()
-    schema.check()
-    reading = Connection(path, clock, wait_s_max=wait_s_max)
-    return Opened(SqliteStore(connection), SqliteReader(reading))
 
 
 def _check_exists(url: str) -> None:
-    if not Path(_sqlite_path(url)).exists():
+    if not Path(sqlite_path(url)).exists():
         raise StoreUnavailable(
             f"store {url!r} does not exist; check --store or PERDURE_STORE, or enqueue first"
         )
-
-
-def _sqlite_path(url: str) -> str:
-    """The file behind ``sqlite:///relative`` or ``sqlite:////absolute``."""
-    if not url.startswith("sqlite:///") or url == "sqlite:///":
-        raise ConfigError(
-            f"store {url!r} is not a URL of a store; write sqlite:///work.db for a file beside "
-            "you or sqlite:////var/lib/work.db for an absolute path"
-        )
-    return url.removeprefix("sqlite:///")

@@ -1,6 +1,9 @@
-"""The public test kit: what your own tests of code that runs on Perdure may want."""
+"""The public test kit: what your own tests of code that runs on Perdure, or of a store, may want."""
 
 from perdure.testing.clock import VirtualClock
+from perdure.testing.contract import OpenedStore, SharedStoreContract, StoreContract
+from perdure.testing.model import Model, open_model
+from perdure.testing.payloads import PAYLOADS, REFUSED
 from perdure.testing.upstream import CLOSED, HANGING, RESET, After, Answer, Request, Upstream
 
 __all__ = [
@@ -8,8 +11,15 @@ __all__ = [
     "Answer",
     "CLOSED",
     "HANGING",
+    "Model",
+    "OpenedStore",
+    "PAYLOADS",
+    "REFUSED",
     "RESET",
     "Request",
+    "SharedStoreContract",
+    "StoreContract",
     "Upstream",
     "VirtualClock",
+    "open_model",
 ]

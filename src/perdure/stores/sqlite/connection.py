@@ -27,7 +27,7 @@ from perdure.model.errors import (
     StoreUnavailable,
 )
 from perdure.ports import Clock
-from perdure.stores.sqlite.moments import to_us
+from perdure.stores.moments import to_us
 from perdure.stores.sqlite.turnstile import Turnstile
 
 VERSION_MIN = (3, 38, 0)  # the ->> operator
@@ -92,6 +92,18 @@ class Connection:
                 if self.raw.in_transaction:
                     self.raw.execute("ROLLBACK")
             self._checkpoint_when_long()
+
+    @contextmanager
+    def rebuilt(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """As `written`, for a schema in the making: foreign keys are off and renames touch no others."""
+        self.raw.execute("PRAGMA foreign_keys = OFF")
+        self.raw.execute("PRAGMA legacy_alter_table = ON")
+        try:
+            with self.written() as opened:
+                yield opened
+        finally:
+            self.raw.execute("PRAGMA legacy_alter_table = OFF")
+            self.raw.execute("PRAGMA foreign_keys = ON")
 
     @contextmanager
     def read(self) -> Iterator[tuple[sqlite3.Connection, int]]:

@@ -1,23 +1,50 @@
 """The reads, for screens, reports and the audit. They change nothing and wait for nobody."""
 
-from collections.abc import Iterable
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 
-from perdure.model.limits import PAGE_ROWS_MAX
-from perdure.model.views import AttemptView, Books, FailureGroup, Finding, JobView
-from perdure.model.workers import Role, WorkerView
+from perdure.model.filters import EVERY_JOB, JobFilter
+from perdure.model.gates import GateRow
+from perdure.model.limits import COUNT_MAX, PAGE_ROWS_MAX
+from perdure.model.operations import BulkView, LanePause, LoggedDeed, ScheduleView
+from perdure.model.runs import RunView
+from perdure.model.views import (
+    AttemptView,
+    Books,
+    Depths,
+    FailureGroup,
+    Finding,
+    JobView,
+    LaneView,
+    Preview,
+)
+from perdure.model.workers import WorkerView
+from perdure.stores.auditing import CHECKS, findings
+from perdure.stores.choosing import NO_MAX, Choice, Dialect, page, preview
+from perdure.stores.rows import (
+    Row,
+    attempt_out,
+    bulk_out,
+    deed_out,
+    encoded,
+    gate_out,
+    job_out,
+    lane_out,
+    pause_out,
+    run_out,
+    schedule_out,
+    worker_out,
+)
 from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.moments import from_us, maybe_us
-from perdure.stores.sqlite.rows import Row, attempt_out, encoded, job_out
 from perdure.stores.sqlite.statements import SQL
+from perdure.stores.statements import texts
 
-AUDIT: dict[str, str] = {
-    entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")
-    for entry in sorted(
-        (files("perdure.stores.sqlite") / "audit").iterdir(), key=lambda entry: entry.name
-    )
-    if entry.name.endswith(".sql")
-}
+AUDIT: dict[str, str] = {**CHECKS, **texts("perdure.stores.sqlite", "audit")}
+_WORKERS_MAX = 200  # dead ones that have left nothing behind
+
+# A step looks at a range of numbers; every other index would lead through more rows than that.
+_DIALECT = Dialect(
+    "perdure_jobs AS j NOT INDEXED", "j.no IN (SELECT value FROM json_each(:nos))", encoded
+)
 
 
 class SqliteReader:
@@ -27,33 +54,56 @@ class SqliteReader:
         self._connection = connection
 
     def job(self, id: str) -> JobView | None:
-        """One job."""
-        with self._connection.read() as (cx, _):
-            row = cx.execute(SQL.job_by_id, (id,)).fetchone()
-        return None if row is None else job_out(row)
+        """One job; `StoreDamaged` when its row cannot be read."""
+        rows = self._rows(SQL.job_by_id, (id,))
+        return job_out(rows[0]) if rows else None
 
     def jobs(
-        self,
-        *,
-        states: Iterable[str] = (),
-        pipeline: str | None = None,
-        limit: int = 50,
-        before: int | None = None,
+        self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
     ) -> list[JobView]:
-        """Jobs, newest first."""
-        where = {
-            "states": encoded(list(states)),
-            "pipeline": pipeline,
-            "limit": min(limit, PAGE_ROWS_MAX),
-            "before": before,
-        }
+        """Jobs, newest first; a page that is shorter than ``limit`` is the last one.
+
+        No statement looks at more than `choosing.LOOK_ROWS_MAX` rows.
+        """
         with self._connection.read() as (cx, _):
-            return [job_out(row) for row in cx.execute(SQL.jobs_page, where).fetchall()]
+
+            def fetch(sql: str, values: Mapping[str, object]) -> Sequence[Row]:
+                return cx.execute(sql, dict(values)).fetchall()
+
+            def whole(nos: list[int]) -> Sequence[Row]:
+                return cx.execute(SQL.jobs_page, {"nos": encoded(nos)}).fetchall()
+
+            return page(Choice(chosen, _DIALECT), fetch, whole, limit=limit, before=before)
+
+    def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
+        """How many jobs a filter means, counted up to a bound, and how those have ended."""
+        with self._connection.read() as (cx, _):
+
+            def fetch(sql: str, values: Mapping[str, object]) -> Sequence[Row]:
+                return cx.execute(sql, dict(values)).fetchall()
+
+            return preview(Choice(chosen, _DIALECT), fetch, count_max=count_max)
+
+    def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
+        """How many jobs stand where, each counted up to a bound."""
+        ((ready, later, processing, failed),) = self._rows(SQL.depths, {"count_max": count_max})
+        return Depths(count_max, ready, later, processing, failed)
+
+    def lanes(self, *, count_max: int = COUNT_MAX) -> list[LaneView]:
+        """All lanes by number, all that closes each, and how many jobs wait in it."""
+        with self._connection.read() as (cx, _):
+            closed: dict[int, list[str]] = {}
+            for lane, closed_by in cx.execute(SQL.lanes_closed).fetchall():
+                closed.setdefault(lane, []).append(closed_by)
+            rows = cx.execute(SQL.lanes_list, {"count_max": count_max}).fetchall()
+        return [
+            lane_out((*row[:7], "; ".join(closed.get(row[0], ())) or None, *row[7:]))
+            for row in rows
+        ]
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
-        with self._connection.read() as (cx, _):
-            return [attempt_out(row) for row in cx.execute(SQL.attempts_of, (job_no,)).fetchall()]
+        return [attempt_out(row) for row in self._rows(SQL.attempts_of, (job_no,))]
 
     def books(self, *, pipeline: str | None = None) -> Books:
         """How many items came in, and where they are."""
@@ -73,33 +123,71 @@ class SqliteReader:
 
     def failures(self, *, pipeline: str | None = None) -> list[FailureGroup]:
         """Failed jobs grouped by how they ended, most frequent first."""
-        with self._connection.read() as (cx, _):
-            rows = cx.execute(SQL.failures, {"pipeline": pipeline}).fetchall()
-        return [FailureGroup(*row) for row in rows]
+        return [FailureGroup(*row) for row in self._rows(SQL.failures, {"pipeline": pipeline})]
 
     def workers(self) -> list[WorkerView]:
-        """Workers, the living first."""
-        with self._connection.read() as (cx, _):
-            return [_worker_out(row) for row in cx.execute(SQL.workers_list).fetchall()]
+        """All workers that are alive or have unsettled jobs, then the newest dead ones."""
+        return [worker_out(row) for row in self._rows(SQL.workers_list, {"limit": _WORKERS_MAX})]
+
+    def pauses(self) -> list[LanePause]:
+        """What is paused."""
+        return [pause_out(row) for row in self._rows(SQL.pauses_list)]
+
+    def gates(self) -> list[GateRow]:
+        """Every gate that has a row, by name."""
+        return [gate_out(row) for row in self._rows(SQL.gates_list)]
+
+    def gate(self, name: str) -> GateRow | None:
+        """One gate; None when it has no row, and so is flowing."""
+        rows = self._rows(SQL.gate, (name,))
+        return gate_out(rows[0]) if rows else None
+
+    def run(self, id: str) -> RunView | None:
+        """One run, its counters summed."""
+        rows = self._rows(SQL.run_by_id, (id,))
+        return run_out(rows[0]) if rows else None
+
+    def runs(
+        self, *, pipeline: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[RunView]:
+        """Runs, newest first; ``before`` continues below a run number."""
+        where = {"pipeline": pipeline, **_bounds(limit, before)}
+        return [run_out(row) for row in self._rows(SQL.runs_page, where)]
+
+    def schedules(self, *, due: bool = False) -> list[ScheduleView]:
+        """Schedules by next moment; with ``due`` only those whose moment has come."""
+        with self._connection.read() as (cx, now):
+            rows = cx.execute(SQL.schedules_list, {"due_by": now if due else None}).fetchall()
+        return [schedule_out(row) for row in rows]
+
+    def bulks(self, *, running: bool = False, limit: int = 50) -> list[BulkView]:
+        """Bulk operations, newest first; with ``running`` only those under way."""
+        where = {"running": running, "limit": _bounds(limit, None)["limit"]}
+        return [bulk_out(row) for row in self._rows(SQL.bulks_list, where)]
+
+    def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
+        """The audit log, newest first; ``before`` continues below a line's number."""
+        return [deed_out(row) for row in self._rows(SQL.deeds_page, _bounds(limit, before))]
 
     def audit(self) -> list[Finding]:
         """Everything in the tables that ought not to be so."""
         with self._connection.read() as (cx, _):
-            return [
-                Finding(check, str(subject), str(text))
-                for check, sql in AUDIT.items()
-                for subject, text in cx.execute(sql).fetchall()
-            ]
+            return findings(AUDIT, lambda sql: cx.execute(sql).fetchall())
 
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
 
+    def _rows(
+        self, sql: str, values: Sequence[object] | Mapping[str, object] = ()
+    ) -> Sequence[Row]:
+        with self._connection.read() as (cx, _):
+            return cx.execute(sql, values).fetchall()
 
-def _worker_out(row: Row) -> WorkerView:
-    no, boot, name, role, ttl_us, started_at, beat_at, steady_at, dead_at, death = row
-    return WorkerView(
-        no=no, boot=boot, name=name, role=Role(role), ttl_s=ttl_us / 1_000_000,
-        started_at=from_us(started_at), beat_at=from_us(beat_at), steady_at=from_us(steady_at),
-        dead_at=maybe_us(dead_at), death_json=death,
-    )  # fmt: skip
+
+def _bounds(limit: int, before: int | None) -> dict[str, object]:
+    """A page by number: never too long, and from the newest on when nothing is said."""
+    return {
+        "limit": max(0, min(limit, PAGE_ROWS_MAX)),
+        "before": NO_MAX if before is None else min(before, NO_MAX),
+    }

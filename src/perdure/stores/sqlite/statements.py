@@ -1,14 +1,5 @@
-"""One SQL statement a file, read once, named like the file."""
+"""The statements of this store."""
 
-from importlib.resources import files
-from types import SimpleNamespace
+from perdure.stores.statements import statements
 
-_FOLDER = files("perdure.stores.sqlite") / "sql"
-
-SQL = SimpleNamespace(
-    **{
-        entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")
-        for entry in _FOLDER.iterdir()
-        if entry.name.endswith(".sql")
-    }
-)
+SQL = statements("perdure.stores.sqlite")

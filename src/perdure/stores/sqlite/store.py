@@ -12,7 +12,6 @@ commit, the same call again gives the same answer: a job's own id or key finds t
 attempt row (job, token) holds the receipt of its record.
 """
 
-import heapq
 import sqlite3
 from collections.abc import Callable, Sequence
 
@@ -24,30 +23,25 @@ from perdure.model.jobs import (
     Lane,
     LostClaim,
     NewJob,
-    Receipt,
     Record,
-    Refused,
     Settled,
-    Stale,
     Turn,
 )
-from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
 from perdure.model.outcomes import Death
-from perdure.model.states import State
 from perdure.model.workers import NewWorker
+from perdure.stores.lanes import KnownLanes
+from perdure.stores.moments import from_us, seconds_us
+from perdure.stores.rows import death_of, encoded
+from perdure.stores.sqlite.accepting import accept
+from perdure.stores.sqlite.claiming import claim, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.moments import from_us, maybe_us, seconds_us
-from perdure.stores.sqlite.rows import AGEING_US, claim_out, death_of, encoded, job_in, record_in
+from perdure.stores.sqlite.settling import RowRefused, claims_of, record_all, record_each
 from perdure.stores.sqlite.statements import SQL
+from perdure.stores.sqlite.within import joined
 
 SILENT = encoded(Death("silent"))
-UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
 
 _Recorder = Callable[[sqlite3.Connection, Sequence[Record], int | None, int], tuple[Settled, ...]]
-
-
-class _RowRefused(Exception):
-    """One row of a batch cannot be written."""
 
 
 class SqliteStore:
@@ -56,6 +50,7 @@ class SqliteStore:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._data_version = -1
+        self._lanes = KnownLanes()
 
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
         """The numbers of these lanes, made where they are missing."""
@@ -65,51 +60,34 @@ class SqliteStore:
         if missing:
             with self._connection.written() as (cx, _):
                 for lane in missing:
-                    cx.execute(SQL.lane_add, (lane.queue, lane.category, lane.pipeline, lane.stage))
+                    cx.execute(SQL.lane_add, (*_names(lane), lane.upstream))
                     found[lane] = _lane_no(cx, lane)
         return {lane: no for lane, no in found.items() if no is not None}
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
         """Accept jobs, all or none; the same key gives the same job."""
         if not jobs:
             return []
-        apart = _apart(jobs)
+        if within is not None:
+            with joined(within, self._connection) as (cx, now):
+                self._lanes.check(jobs, lambda: _all_lanes(cx))
+                return accept(cx, jobs, now)
         with self._connection.written() as (cx, now):
-            rows = cx.execute(
-                SQL.enqueue,
-                {
-                    "jobs": encoded([job_in(job, now) for job in apart]),
-                    "now": now,
-                    "ageing_us": AGEING_US,
-                },
-            ).fetchall()
-            made = {id: no for no, id in rows}
-            accepted: dict[str, int] = {}
-            for job in apart:
-                if job.id in made:
-                    accepted[job.pipeline] = accepted.get(job.pipeline, 0) + 1
-            for pipeline, count in accepted.items():
-                cx.execute(SQL.accept, (pipeline, count))
-            return [
-                Enqueued(job.id, made[job.id], True) if job.id in made else _found(cx, job)
-                for job in jobs
-            ]
+            self._lanes.check(jobs, lambda: _all_lanes(cx))
+            return accept(cx, jobs, now)
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim; one transaction."""
         try:
-            return self._turn(records, order, by, _record_all)
-        except _RowRefused:
-            return self._turn(records, order, by, _record_each)
+            return self._turn(records, order, by, record_all)
+        except RowRefused:
+            return self._turn(records, order, by, record_each)
 
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits."""
         with self._connection.read() as (cx, now):
-            for lane in order.lanes:
-                where = {"lane": lane, "isolation": order.isolation, "limit": 1}
-                if cx.execute(SQL.heads, where).fetchone():
-                    return 0.0
-            return _next_due_s(cx, order, now)
+            lanes = open_lanes(cx, order)
+            return 0.0 if has_work(cx, order, lanes) else wait_s(cx, order, lanes, now)
 
     def changed(self) -> bool:
         """Whether another connection has written since the last call."""
@@ -164,7 +142,7 @@ class SqliteStore:
             known = None if lanes is None else encoded(list(lanes))
             rows = cx.execute(SQL.lost, {"lanes": known, "limit": limit}).fetchall()
             found = {no: (worker, death_of(death)) for no, worker, death in rows}
-            claims = _claims(cx, list(found))
+            claims = claims_of(cx, list(found))
             return [LostClaim(claim, *found[claim.no], from_us(now)) for claim in claims]
 
     def held(self, worker: int) -> dict[int, int]:
@@ -175,7 +153,7 @@ class SqliteStore:
     def claims_held(self, worker: int) -> list[Claim]:
         """The claims that this worker holds, whole."""
         with self._connection.read() as (cx, _):
-            return _claims(cx, [no for no, _ in cx.execute(SQL.held, (worker,)).fetchall()])
+            return claims_of(cx, [no for no, _ in cx.execute(SQL.held, (worker,)).fetchall()])
 
     def suspects(self) -> frozenset[int]:
         """Isolation levels above 0 at which jobs wait."""
@@ -200,137 +178,23 @@ class SqliteStore:
                     f"worker {by} was declared dead, so nothing it says counts; it must stop"
                 )
             settled = record(cx, records, by, now) if records else ()
-            claims: list[Claim] = []
-            next_due_s = None
-            if order is not None and order.slots > 0:
-                claims = _claim(cx, order, now)
-                if len(claims) < order.slots:
-                    next_due_s = _next_due_s(cx, order, now)
-            return Turn(settled, tuple(claims), next_due_s)
-
-
-def _record_all(
-    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
-) -> tuple[Settled, ...]:
-    try:
-        return _write(cx, sorted(records, key=lambda one: one.no), by, now)
-    except UNWRITABLE as error:
-        raise _RowRefused from error
-
-
-def _record_each(
-    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
-) -> tuple[Settled, ...]:
-    """One bad row does not spoil its neighbours."""
-    settled: list[Settled] = []
-    for one in records:
-        cx.execute("SAVEPOINT one")
-        try:
-            settled.extend(_write(cx, [one], by, now))
-        except UNWRITABLE as error:
-            cx.execute("ROLLBACK TO one")
-            settled.append(Refused(one.no, one.id, one.token, str(error)))
-        cx.execute("RELEASE one")
-    return tuple(settled)
-
-
-def _write(
-    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
-) -> tuple[Settled, ...]:
-    rows = [record_in(one) for one in records]
-    text = encoded(rows)
-    done = cx.execute(SQL.record, {"records": text, "by": by, "now": now}).fetchall()
-    accepted = {no for (no,) in done}
-    if len(accepted) < len(rows):
-        text = encoded([row for row in rows if row["no"] in accepted])
-    cx.execute(SQL.attempts_add, {"records": text, "by": by, "now": now})
-    cx.execute(SQL.checkpoints_add, {"records": text, "now": now})
-    again = {one.no: one for one in _claims(cx, [r.no for r in records if r.reclaim])}
-    return tuple(
-        _receipt(one, now, again.get(one.no))
-        if one.no in accepted
-        else _settled_before(cx, one, by)
-        for one in records
-    )
-
-
-def _receipt(record: Record, now: int, claim: Claim | None) -> Receipt:
-    due_at = None if record.delay_s is None else from_us(now + seconds_us(record.delay_s))
-    kept = claim if record.reclaim else None
-    return Receipt(record.no, record.id, record.token, record.state, due_at, kept)
-
-
-def _settled_before(cx: sqlite3.Connection, record: Record, by: int | None) -> Receipt | Stale:
-    where = {"job": record.no, "token": record.token, "by": by}
-    row = cx.execute(SQL.settled_before, where).fetchone()
-    if row is None or record.attempt is None:
-        return Stale(record.no, record.id, record.token)
-    state, due_at, token, worker = row
-    ours = record.reclaim and worker == by and token == record.token + 2
-    claim = _claims(cx, [record.no])[0] if ours else None
-    receipt = Receipt(record.no, record.id, record.token, State(state), maybe_us(due_at), claim)
-    return _repeated(receipt)
-
-
-def _repeated(receipt: Receipt) -> Receipt:
-    return Receipt(
-        receipt.no, receipt.id, receipt.token, receipt.state, receipt.due_at, receipt.claim,
-        repeated=True,
-    )  # fmt: skip
-
-
-def _claim(cx: sqlite3.Connection, order: ClaimOrder, now: int) -> list[Claim]:
-    slots = min(order.slots, CLAIM_BATCH_MAX)
-    heads = []
-    for lane in order.lanes:
-        where = {"lane": lane, "isolation": order.isolation, "now": now}
-        cx.execute(SQL.promote, where | {"limit": PROMOTE_BATCH_MAX})
-        heads.append(cx.execute(SQL.heads, where | {"limit": slots}).fetchall())
-    nos = [no for _, no in heapq.merge(*heads)][:slots]
-    if not nos:
-        return []
-    cx.execute(SQL.claim, {"nos": encoded(nos), "worker": order.worker, "now": now})
-    return _claims(cx, nos)
-
-
-def _claims(cx: sqlite3.Connection, nos: list[int]) -> list[Claim]:
-    if not nos:
-        return []
-    return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": encoded(nos)}).fetchall()]
-
-
-def _next_due_s(cx: sqlite3.Connection, order: ClaimOrder, now: int) -> float | None:
-    soonest = None
-    for lane in order.lanes:
-        where = {"lane": lane, "isolation": order.isolation}
-        (due_at,) = cx.execute(SQL.next_due, where).fetchone()
-        if due_at is not None and (soonest is None or due_at < soonest):
-            soonest = due_at
-    return None if soonest is None else max(0.0, (soonest - now) / 1_000_000)
+            if order is None or order.slots <= 0:
+                return Turn(settled, ())
+            lanes = open_lanes(cx, order)
+            claims = claim(cx, order, lanes, now)
+            short = len(claims) < order.slots
+            return Turn(settled, tuple(claims), wait_s(cx, order, lanes, now) if short else None)
 
 
 def _lane_no(cx: sqlite3.Connection, lane: Lane) -> int | None:
-    row = cx.execute(SQL.lane_no, (lane.queue, lane.category, lane.pipeline, lane.stage)).fetchone()
-    return None if row is None else int(row[0])
+    """The lane's number; None when it is missing or serves another upstream than it says."""
+    row = cx.execute(SQL.lane_no, _names(lane)).fetchone()
+    return int(row[0]) if row is not None and row[1] == lane.upstream else None
 
 
-def _apart(jobs: Sequence[NewJob]) -> list[NewJob]:
-    """The jobs, without those that repeat the id or the key of an earlier one."""
-    seen: set[tuple[str, ...]] = set()
-    apart = []
-    for job in jobs:
-        names: set[tuple[str, ...]] = {(job.id,)}
-        if job.key is not None:
-            names.add((job.owner, job.pipeline, job.key))
-        if seen.isdisjoint(names):
-            apart.append(job)
-        seen |= names
-    return apart
+def _all_lanes(cx: sqlite3.Connection) -> set[int]:
+    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
 
 
-def _found(cx: sqlite3.Connection, job: NewJob) -> Enqueued:
-    row = cx.execute(SQL.enqueued_by_id, (job.id,)).fetchone()
-    if row is not None:  # this very call, sent again after its answer was lost
-        return Enqueued(job.id, int(row[0]), True)
-    no, id = cx.execute(SQL.enqueued_before, (job.owner, job.pipeline, job.key)).fetchone()
-    return Enqueued(id, int(no), False)
+def _names(lane: Lane) -> tuple[object, ...]:
+    return (lane.queue, lane.category, lane.pipeline, lane.stage, lane.run)

@@ -1,8 +1,10 @@
 """perdure db: the schema of a store."""
 
+from contextlib import closing
+
 import click
 
-from perdure.app import configured, schema_of
+from perdure.app import configured, schema_of, shown_url
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
 
 
@@ -16,7 +18,8 @@ def db() -> None:
 @json_option
 def status(store: str | None, as_json: bool) -> None:
     """Say where the schema stands."""
-    found = schema_of(configured(store=store).store, create=False).status()
+    with closing(schema_of(configured(store=store).store, create=False)) as schema:
+        found = schema.status()
     if as_json:
         echo_json(found)
         return
@@ -33,7 +36,9 @@ def status(store: str | None, as_json: bool) -> None:
 def upgrade(store: str | None, as_json: bool) -> None:
     """Bring the schema up to date; safe to run again."""
     url = configured(store=store).store
-    done = schema_of(url).upgrade()
+    with closing(schema_of(url)) as schema:
+        done = schema.upgrade()
+    url = shown_url(url)
     if as_json:
         echo_json({"url": url, "applied": done})
     elif done:

@@ -7,6 +7,7 @@ import msgspec
 
 from perdure.app import configured, open_store
 from perdure.model.errors import UnknownName
+from perdure.model.filters import JobFilter
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
@@ -43,7 +44,8 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     reader = open_store(configured(store=store).store, create=False).reader
-    found = reader.jobs(states=states, pipeline=pipeline, limit=limit, before=before)
+    chosen = JobFilter(states=tuple(map(State, states)), pipeline=pipeline)
+    found = reader.jobs(chosen, limit=limit, before=before)
     if as_json:
         echo_json([_plain(job) for job in found])
         return

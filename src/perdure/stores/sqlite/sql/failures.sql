@@ -1,5 +1,5 @@
 SELECT pipeline, stage, failed_reason, coalesce(error_kind, ''), count(*) AS n, min(id)
 FROM perdure_jobs
-WHERE state = 'failed' AND (:pipeline IS NULL OR pipeline = :pipeline)
+WHERE failed_reason IS NOT NULL AND (:pipeline IS NULL OR pipeline = :pipeline)
 GROUP BY pipeline, stage, failed_reason, error_kind
-ORDER BY n DESC, pipeline, stage
+ORDER BY n DESC, pipeline, stage, failed_reason, coalesce(error_kind, '')

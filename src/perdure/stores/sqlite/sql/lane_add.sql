@@ -1,2 +1,2 @@
-INSERT INTO perdure_lanes (queue, category, pipeline, stage) VALUES (?, ?, ?, ?)
-ON CONFLICT DO NOTHING
+INSERT INTO perdure_lanes (queue, category, pipeline, stage, run, upstream) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET upstream = excluded.upstream

@@ -1,1 +1,2 @@
-SELECT no FROM perdure_lanes WHERE queue = ? AND category = ? AND pipeline = ? AND stage = ?
+SELECT no, upstream FROM perdure_lanes
+WHERE queue = ? AND category = ? AND pipeline = ? AND stage = ? AND coalesce(run, 0) = coalesce(?, 0)

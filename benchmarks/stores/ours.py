@@ -1,0 +1,128 @@
+"""Perdure's two stores, through the port that the engine uses."""
+
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from benchmarks.stores.work import FAILURE, SUCCESS, Item, cpu_ns
+from perdure.app.app import open_store
+from perdure.model.decisions import Counted
+from perdure.model.jobs import Attempt, Claim, ClaimOrder, Lane, NewJob, Receipt, Record
+from perdure.model.workers import NewWorker, Role
+
+LEASE_S = 3_600.0  # nobody beats here
+
+
+class Ours:
+    """A store opened by its URL, one worker and the lanes of a pipeline of two stages."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.opened = open_store(url)
+        self.store = self.opened.store
+        self.lanes = self.lay([Lane("q", "c", "p", "one"), Lane("q", "c", "p", "two")])
+        boot = NewWorker(uuid.uuid4().hex, "bench", Role.MAIN, LEASE_S)
+        self.worker = self.store.add_worker(boot)
+        self._pids: list[int] = []
+
+    def lay(self, lanes: Sequence[Lane]) -> tuple[int, ...]:
+        """The numbers of these lanes, made where they are missing."""
+        numbers = self.store.lanes(lanes)
+        return tuple(numbers[lane] for lane in lanes)
+
+    def prepared(self, batch: Sequence[Item]) -> Any:
+        """New jobs, as the engine builds them."""
+        return [NewJob(one.id, "p", self.lanes[0], "one", one.payload_json) for one in batch]
+
+    def enqueue(self, prepared: Any) -> None:
+        """One call of the port."""
+        self.store.enqueue(prepared)
+
+    def settled(self, claims: Sequence[Claim], *, failing: bool) -> list[Record]:
+        """Records, as the engine builds them; a failed job comes again at once."""
+        return [
+            record(one, FAILURE if failing and one.counters.failures == 0 else SUCCESS, self.worker)
+            for one in claims
+        ]
+
+    def turn(self, endings: Sequence[Record], slots: int) -> Sequence[Claim]:
+        """One call of the port."""
+        turn = self.store.turn(endings, ClaimOrder(self.worker, slots, self.lanes), by=self.worker)
+        if not all(type(one) is Receipt for one in turn.settled):
+            raise AssertionError("a record was refused")
+        return turn.claims
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.opened.close()
+
+
+class OursOnPostgres(Ours):
+    """On a database of a server."""
+
+    def ready(self) -> None:
+        """What autovacuum would have done by then."""
+        with psycopg.connect(self.url, autocommit=True) as cx:
+            cx.execute("VACUUM ANALYZE perdure_jobs")
+
+    def server_ns(self) -> int | None:
+        """CPU time of our backends."""
+        if not self._pids:
+            with psycopg.connect(self.url, autocommit=True) as cx:
+                rows = cx.execute(
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+                    "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+                ).fetchall()
+            self._pids = [pid for (pid,) in rows]
+        return cpu_ns(self._pids)
+
+    def counted(self) -> tuple[int, int]:
+        """Finished jobs and attempt rows."""
+        with psycopg.connect(self.url, autocommit=True) as cx:
+            row = cx.execute(_COUNTED).fetchone()
+        return row or (0, 0)
+
+
+class OursOnSqlite(Ours):
+    """On a file."""
+
+    def ready(self) -> None:
+        """A file has no upkeep."""
+
+    def server_ns(self) -> int | None:
+        """The library is in our own thread."""
+        return None
+
+    def counted(self) -> tuple[int, int]:
+        """Finished jobs and attempt rows."""
+        cx = sqlite3.connect(self.url.removeprefix("sqlite:///"))
+        row: tuple[int, int] = cx.execute(_COUNTED).fetchone()
+        cx.close()
+        return row
+
+
+_COUNTED = (
+    "SELECT (SELECT count(*) FROM perdure_jobs WHERE state = 'succeeded'), "
+    "(SELECT count(*) FROM perdure_attempts)"
+)
+
+
+def record(claim: Claim, ending: Record, worker: int) -> Record:
+    """The record of one claim that ended like ``ending``."""
+    like = ending.attempt
+    assert like is not None
+    again = ending is FAILURE
+    attempt = Attempt(
+        claim.stage, claim.counters.starts, claim.life, like.status, worker, claim.claimed_at,
+        like.elapsed_s, like.counted, like.kind, like.message, like.policy, like.why_json,
+        like.evidence_json, like.config_hash,
+    )  # fmt: skip
+    counters = claim.counters.raised(Counted.FAILURES) if again else claim.counters
+    return Record(
+        claim.no, claim.id, claim.token, ending.move, ending.state, claim.stage, claim.lane, counters,
+        claim.past, claim.isolation, 0.0 if again else None, None, ending.error_kind,
+        ending.error_message, ending.result_json, attempt=attempt,
+    )  # fmt: skip

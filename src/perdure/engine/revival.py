@@ -1,0 +1,131 @@
+"""Where a failed job goes on: at which stage, in which lane, with whose result, and what is forgotten."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from perdure.engine.stages import Catalogue, Line
+from perdure.model.errors import NotRetriable, UnknownName
+from perdure.model.jobs import Lane
+from perdure.model.operations import Revival
+from perdure.model.states import AttemptStatus, State
+from perdure.model.views import JobView
+from perdure.ports import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """From where a new life begins: the failed stage, a named one, or the first."""
+
+    stage: str | None = None
+    from_start: bool = False
+
+
+FAILED_STAGE = Restart()
+FROM_START = Restart(from_start=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """A run that drives dead letters of one pipeline again, and its lanes by stage."""
+
+    no: int
+    pipeline: str
+    lane_nos: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Revivals:
+    """New lives for failed jobs of the pipelines that this process knows."""
+
+    reader: Reader
+    catalogue: Catalogue
+    restart: Restart = FAILED_STAGE
+    child: ChildRun | None = None
+    _lanes: dict[Lane, int] = field(default_factory=dict)
+
+    def of(self, job: JobView) -> Revival:
+        """The new life of a job; says why there can be none."""
+        if job.state is not State.FAILED:
+            raise NotRetriable(
+                f"job {job.id} is {job.state.value}; only a failed job can be retried"
+            )
+        line = self.catalogue.line(job.pipeline)
+        stage, input_from, forgotten = self._place(job, line)
+        return Revival(
+            no=job.no, id=job.id, token=job.token, stage=stage, lane=self._lane(job, line, stage),
+            input_from=input_from, forgotten=forgotten,
+            redrive_run=None if self.child is None else self.child.no,
+        )  # fmt: skip
+
+    def _place(self, job: JobView, line: Line | None) -> tuple[str, str | None, tuple[str, ...]]:
+        """The stage, the stage whose result it takes, and those whose results are dropped.
+
+        Whatever will be run again is dropped: a stage's result is kept once.
+        """
+        if line is None:
+            if self.restart != FAILED_STAGE:
+                raise UnknownName(
+                    f"pipeline {job.pipeline!r} of job {job.id} is not in this app, so its stages "
+                    "are not known; retry it at its failed stage, or from the app that has it"
+                )
+            return job.stage, job.input_from, ()
+        names = [stage.name for stage in line.stages]
+        stage = names[0] if self.restart.from_start else self.restart.stage or job.stage
+        if stage not in names:
+            raise UnknownName(
+                f"pipeline {line.name!r} has no stage {stage!r}; it has: {', '.join(names)}"
+            )
+        place = names.index(stage)
+        if stage == job.stage:
+            again = tuple(name for name in names[place:] if name != job.input_from)
+            return stage, job.input_from, again
+        before = names[place - 1] if place else None
+        self._check_passed(job, names, stage, before)
+        return stage, before, tuple(names[place:])
+
+    def _check_passed(self, job: JobView, names: list[str], stage: str, before: str | None) -> None:
+        """Refuse to begin where the job has not been, or on a result that is not there."""
+        if job.stage in names and names.index(stage) > names.index(job.stage):
+            raise NotRetriable(
+                f"job {job.id} failed at stage {job.stage!r} and has not reached {stage!r}; retry it "
+                f"from one of: {', '.join(names[: names.index(job.stage) + 1])}"
+            )
+        passed = {
+            one.stage for one in self.reader.attempts(job.no) if one.status is AttemptStatus.SUCCESS
+        }
+        if before is not None and before not in passed:
+            raise NotRetriable(
+                f"job {job.id} has no result of stage {before!r}, which stage {stage!r} begins with; "
+                "retry it from the start"
+            )
+
+    def _lane(self, job: JobView, line: Line | None, stage: str) -> int:
+        if self.child is not None:
+            return self._lane_of_child(job, self.child, stage)
+        in_run = job.run is not None or job.redrive_run is not None
+        if line is not None and not in_run:
+            return line.lane_nos[stage]
+        return job.lane if stage == job.stage else self._lane_beside(job, stage)
+
+    def _lane_of_child(self, job: JobView, child: ChildRun, stage: str) -> int:
+        if child.pipeline != job.pipeline or stage not in child.lane_nos:
+            raise NotRetriable(
+                f"job {job.id} of pipeline {job.pipeline!r} cannot go on at stage {stage!r} in run "
+                f"{child.no}, which is of pipeline {child.pipeline!r}"
+            )
+        return child.lane_nos[stage]
+
+    def _lane_beside(self, job: JobView, stage: str) -> int:
+        """The lane of another stage of the run in whose lane the job stands."""
+        if not self._lanes:
+            self._lanes = {
+                replace(one.lane, upstream=None): one.no for one in self.reader.lanes(count_max=0)
+            }
+        own = next((lane for lane, no in self._lanes.items() if no == job.lane), None)
+        found = None if own is None else self._lanes.get(replace(own, stage=stage))
+        if found is None:
+            raise NotRetriable(
+                f"job {job.id} stands in lane {job.lane} of a run that has no lane for stage "
+                f"{stage!r}; retry it at its failed stage"
+            )
+        return found

@@ -1,0 +1,33 @@
+"""Which jobs are meant: the one filter of lists, previews and bulk operations."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.model.states import FailedReason, State
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """All that is given must hold; what is left out does not matter.
+
+    ``text`` is looked for in the public error message, upper and lower case alike. ``discarded``
+    False leaves out the dead letters that somebody has discarded, True leaves out all others.
+    """
+
+    states: tuple[State, ...] = ()
+    pipeline: str | None = None
+    stage: str | None = None
+    queue: str | None = None
+    category: str | None = None
+    owner: str | None = None
+    run: int | None = None
+    reason: FailedReason | None = None
+    kind: str | None = None
+    text: str | None = None
+    enqueued_from: datetime | None = None
+    enqueued_until: datetime | None = None
+    discarded: bool | None = None
+
+
+EVERY_JOB = JobFilter()
+DEAD_LETTERS = JobFilter(states=(State.FAILED,), discarded=False)

@@ -1,0 +1,188 @@
+"""What operators do to jobs and lanes, and what is kept about it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from perdure.model.jobs import NewJob
+
+
+class LaneScope(StrEnum):
+    """What a pause closes: all lanes of a queue, of a pipeline or of a run."""
+
+    QUEUE = "queue"
+    PIPELINE = "pipeline"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Who does it and why; kept in the audit log, in the transaction of the deed."""
+
+    by_whom: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedDeed:
+    """A line of the audit log."""
+
+    no: int
+    done_at: datetime
+    by_whom: str
+    verb: str
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LanePause:
+    """A queue, a pipeline or a run (by its number) whose lanes are closed."""
+
+    scope: LaneScope
+    name: str
+    reason: str
+    paused_by: str
+    paused_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    """A new life for a failed job: counters from zero, history kept, ordered as if new.
+
+    Guarded by ``(no, token)``. It goes on at ``stage`` with the checkpoint of ``input_from`` (None:
+    with the payload); the checkpoints of the stages in ``forgotten`` are dropped. With
+    ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is.
+    """
+
+    no: int
+    id: str
+    token: int
+    stage: str
+    lane: int
+    input_from: str | None
+    forgotten: tuple[str, ...] = ()
+    redrive_run: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A job as it was seen; if it has moved on since, nothing is done to it."""
+
+    no: int
+    id: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What may be let go: jobs that ended longer ago than this. None keeps them for ever.
+
+    A dead letter that nobody has discarded is kept by ``failed_s``, which is None for that reason.
+    """
+
+    succeeded_s: float | None = None
+    cancelled_s: float | None = None
+    discarded_s: float | None = None
+    failed_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one step of pruning let go, and where the next one goes on; None when it is done."""
+
+    jobs: int
+    attempts: int
+    go_on_after: int | None
+
+
+class BulkVerb(StrEnum):
+    """What a bulk operation does to each of its jobs."""
+
+    REDRIVE = "redrive"
+    DISCARD = "discard"
+
+
+class BulkStatus(StrEnum):
+    """Where a bulk operation stands."""
+
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class NewBulk:
+    """A bulk operation to be begun: a verb and a filter."""
+
+    id: str
+    verb: BulkVerb
+    filter_json: str
+    deed: Deed
+
+
+@dataclass(frozen=True, slots=True)
+class BulkStep:
+    """One step of a bulk operation, if it still stands at ``seen_cursor`` and runs.
+
+    ``cursor`` is the job number below which it goes on; the counts are of this step.
+    """
+
+    no: int
+    seen_cursor: int | None
+    cursor: int | None
+    done: int = 0
+    refused: int = 0
+    status: BulkStatus = BulkStatus.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class BulkView:
+    """A bulk operation as people see it."""
+
+    no: int
+    id: str
+    verb: BulkVerb
+    status: BulkStatus
+    filter_json: str
+    begun_by: str
+    reason: str
+    cursor: int | None
+    done: int
+    refused: int
+    begun_at: datetime
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchedule:
+    """A periodic enqueue. ``spec`` is the rule in words, which the store keeps and does not read."""
+
+    name: str
+    pipeline: str
+    spec: str
+    payload_json: str
+    next_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleView:
+    """A periodic enqueue as it stands."""
+
+    name: str
+    pipeline: str
+    spec: str
+    payload_json: str
+    next_at: datetime
+    ticked_at: datetime | None
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The job of one moment of a schedule, if the schedule still stands at ``due_at``."""
+
+    schedule: str
+    due_at: datetime
+    next_at: datetime
+    job: NewJob

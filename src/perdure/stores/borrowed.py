@@ -1,0 +1,31 @@
+"""The driver's connection behind whatever a caller has in hand; SQLAlchemy is recognised, not imported."""
+
+from typing import Any
+
+from perdure.model.errors import CallerError
+
+
+def driver_connection(within: object) -> object:
+    """A sqlite3 or psycopg connection, from one of these, a cursor, or SQLAlchemy's own."""
+    root = type(within).__module__.partition(".")[0]
+    if root == "sqlalchemy":
+        return _behind_sqlalchemy(within)
+    if root in ("psycopg", "sqlite3") and type(within).__name__.endswith("Cursor"):
+        return getattr(within, "connection", within)
+    return within
+
+
+def _behind_sqlalchemy(within: Any) -> object:
+    if type(within).__name__.startswith("Async"):
+        raise CallerError(
+            f"within is an SQLAlchemy {type(within).__name__}, which is asynchronous; call "
+            "await session.run_sync(lambda session: pipeline.enqueue(item, within=session))"
+        )
+    if hasattr(within, "get_bind") and callable(getattr(within, "connection", None)):
+        within = within.connection()  # a Session
+    found = getattr(getattr(within, "connection", None), "driver_connection", None)
+    if found is None:
+        raise CallerError(
+            f"within is an SQLAlchemy {type(within).__name__}; pass a Session or a Connection"
+        )
+    return found

@@ -1,0 +1,242 @@
+"""From a filter to jobs, newest first, in steps of bounded size; the same on every store.
+
+A filter may mean one job in ten million, and no statement may walk the table to find that out. So the chosen
+jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows, down one of three ways:
+
+* the *few*: what is queued, in work or failed stands in partial indexes. When there are no more than
+  `LOOK_ROWS_MAX` of them, their numbers are taken from there;
+* a *run*: the numbers of its jobs, and of those that are driven again in it, come from their own indexes;
+* *all*: down the primary key, by ranges of numbers; gaps are jumped over.
+
+The first step is small, as most pages are full at once; the later ones grow. A listing goes on until its page
+is full or nothing is left: a page that is shorter than was asked for is the last one, and going on below
+the last number of a full one neither leaves out nor repeats. A preview gives up after `STEPS_MAX` steps and
+says so.
+
+The text of a filter is compared here and not in SQL, which knows upper and lower case for ASCII only
+(SQLite) or as the server's locale has it (PostgreSQL). Values are always bound; the pieces of SQL below and
+those of the `Dialect` are all there is. Parameters are written ``:name``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from perdure.model.errors import StoreDamaged
+from perdure.model.filters import JobFilter
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.states import State
+from perdure.model.views import FailureGroup, JobView, Preview
+from perdure.stores.moments import to_us
+from perdure.stores.rows import Row, job_out
+
+LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
+STEPS_MAX = 12  # of a preview, the first ones small
+NO_MAX = 2**63 - 1
+
+Fetch = Callable[[str, Mapping[str, object]], Sequence[Row]]
+FetchWhole = Callable[[list[int]], Sequence[Row]]
+Step = tuple[str, dict[str, object]]  # which rows to look at, and the values that say so
+
+_SEEN = """
+SELECT j.no, CAST(j.id AS text), j.pipeline, j.stage, j.failed_reason, j.error_kind, j.error_message
+FROM {table} WHERE {step}{conditions}
+ORDER BY j.no DESC
+"""
+_NO, _ID, _PIPELINE, _STAGE, _REASON, _KIND, _MESSAGE = range(7)
+
+_RANGE = "j.no >= :floor AND j.no < :before"
+_TOP = "SELECT max(no) FROM perdure_jobs WHERE no < :before"
+_OF_RUN = """
+SELECT no FROM perdure_jobs WHERE run = :run AND no < :before ORDER BY no DESC LIMIT :limit
+"""
+_AGAIN_IN_RUN = """
+SELECT no FROM perdure_jobs WHERE redrive_run = :run AND no < :before ORDER BY no DESC LIMIT :limit
+"""
+_FEW = "SELECT no FROM ({few}) AS few LIMIT :limit"
+_OF_STATE = {
+    State.QUEUED: "SELECT no FROM perdure_jobs WHERE ready = 1 "
+    "UNION ALL SELECT no FROM perdure_jobs WHERE ready = 0",
+    State.PROCESSING: "SELECT no FROM perdure_jobs WHERE worker IS NOT NULL",
+    State.FAILED: "SELECT no FROM perdure_jobs AS f WHERE f.failed_reason IS NOT NULL{conditions}",
+}
+
+_CONDITIONS = {
+    "pipeline": "{job}.pipeline = :pipeline",
+    "stage": "{job}.stage = :stage",
+    "reason": "{job}.failed_reason = :reason",
+    "kind": "{job}.error_kind = :kind",
+    "owner": "{job}.owner = :owner",
+    "queue": "{job}.lane IN (SELECT no FROM perdure_lanes WHERE queue = :queue)",
+    "category": "{job}.lane IN (SELECT no FROM perdure_lanes WHERE category = :category)",
+    "enqueued_from": "{job}.enqueued_at >= :enqueued_from",
+    "enqueued_until": "{job}.enqueued_at < :enqueued_until",
+}
+_INDEXED = ("pipeline", "stage", "reason", "kind")  # the columns of the index of failed jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What one store writes otherwise than the other: walking by primary key, and lists of numbers."""
+
+    table: str
+    among: str
+    packed: Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A filter as SQL."""
+
+    chosen: JobFilter
+    dialect: Dialect
+    values: dict[str, object] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _values(self.chosen))
+
+    def rows(self, fetch: Fetch, *, limit: int, before: int | None) -> Iterator[list[Row]]:
+        """The chosen, newest first, step by step; a step may find none."""
+        text = self.chosen.text
+        wanted = None if text is None else text.casefold()
+        below = NO_MAX if before is None else min(before, NO_MAX)
+        window = min(max(200, 2 * limit), LOOK_ROWS_MAX)
+        for step, values in self._steps(fetch, below, window):
+            found = list(fetch(self._statement(step), {**self.values, **values}))
+            yield found if wanted is None else [row for row in found if _says(row, wanted)]
+
+    def _steps(self, fetch: Fetch, below: int, window: int) -> Iterator[Step]:
+        few = self._few(fetch)
+        if few is not None:
+            rest = sorted((no for no in few if no < below), reverse=True)
+            while rest:
+                yield self._among(rest[:window])
+                rest, window = rest[window:], _grown(window)
+            return
+        while below > 1:
+            if self.chosen.run is None:
+                ((top,),) = fetch(_TOP, {"before": below})
+                floor = max(0, (top or 0) + 1 - window)
+                yield _RANGE, {"floor": floor, "before": below}
+            else:
+                found, floor = self._of_run(fetch, below, window)
+                yield self._among(found)
+            below, window = floor, _grown(window)
+
+    def _few(self, fetch: Fetch) -> list[int] | None:
+        """The numbers of the few, unless they are many, or a run leads there more directly."""
+        states = _states(self.chosen)
+        if self.chosen.run is not None or not states or not set(states) <= set(_OF_STATE):
+            return None
+        narrowed = "".join(
+            f" AND {_CONDITIONS[name].format(job='f')}" for name in _INDEXED if name in self.values
+        )
+        few = " UNION ALL ".join(_OF_STATE[state].format(conditions=narrowed) for state in states)
+        found = fetch(_FEW.format(few=few), {**self.values, "limit": LOOK_ROWS_MAX + 1})
+        return [no for (no,) in found] if len(found) <= LOOK_ROWS_MAX else None
+
+    def _of_run(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
+        """The next numbers of a run, and the number down to which they are all of them."""
+        where = {"run": self.chosen.run, "before": below, "limit": window}
+        lists = [[no for (no,) in fetch(sql, where)] for sql in (_OF_RUN, _AGAIN_IN_RUN)]
+        floor = max((some[-1] for some in lists if len(some) == window), default=0)
+        return [no for some in lists for no in some if no >= floor], floor
+
+    def _among(self, nos: Sequence[int]) -> Step:
+        return self.dialect.among, {"nos": self.dialect.packed(nos)}
+
+    def _statement(self, step: str) -> str:
+        conditions = [
+            sql.format(job="j") for name, sql in _CONDITIONS.items() if name in self.values
+        ]
+        if self.chosen.states:
+            names = ", ".join(f":state_{place}" for place in range(len(self.chosen.states)))
+            conditions.append(f"j.state IN ({names})")
+        if self.chosen.discarded is not None:
+            conditions.append(f"j.discarded_at IS {'NOT ' if self.chosen.discarded else ''}NULL")
+        if self.chosen.text is not None:
+            conditions.append("j.error_message IS NOT NULL")
+        joined = "".join(f"\nAND {one}" for one in conditions)
+        return _SEEN.format(table=self.dialect.table, step=step, conditions=joined)
+
+
+def page(
+    choice: Choice, fetch: Fetch, whole: FetchWhole, *, limit: int, before: int | None
+) -> list[JobView]:
+    """A page of jobs, newest first.
+
+    A row that somebody has damaged does not spoil it: it is shown with what can be read of it. One
+    whose very state cannot be read is left out; the audit names both.
+    """
+    limit = min(limit, PAGE_ROWS_MAX)
+    found: list[JobView] = []
+    if limit < 1:
+        return found
+    seen = chain.from_iterable(choice.rows(fetch, limit=limit, before=before))
+    while some := list(islice(seen, limit - len(found))):
+        views = [_readable(row) for row in whole([row[_NO] for row in some])]
+        found += [view for view in views if view is not None]
+    return found
+
+
+def preview(choice: Choice, fetch: Fetch, *, count_max: int) -> Preview:
+    """How many jobs a filter means and how those have ended; capped when there may be more."""
+    seen: list[Row] = []
+    capped = False
+    for steps, rows in enumerate(choice.rows(fetch, limit=count_max + 1, before=None), start=1):
+        seen += rows
+        capped = len(seen) > count_max or steps >= STEPS_MAX
+        if capped:
+            break
+    return Preview(min(len(seen), count_max), capped, _groups(seen[:count_max]))
+
+
+def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
+    """Failed jobs that ended alike, most frequent first."""
+    ids: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in rows:
+        if row[_REASON] is not None:
+            place = (row[_PIPELINE], row[_STAGE], row[_REASON], row[_KIND] or "")
+            ids.setdefault(place, []).append(row[_ID])
+    groups = [FailureGroup(*place, len(some), min(some)) for place, some in ids.items()]
+    return tuple(
+        sorted(groups, key=lambda one: (-one.count, one.pipeline, one.stage, one.reason, one.kind))
+    )
+
+
+def _grown(window: int) -> int:
+    return min(4 * window, LOOK_ROWS_MAX)
+
+
+def _says(row: Row, wanted: str) -> bool:
+    return row[_MESSAGE] is not None and wanted in row[_MESSAGE].casefold()
+
+
+def _states(chosen: JobFilter) -> tuple[State, ...]:
+    """The states that a filter can mean, by what it says of failures too."""
+    if chosen.reason is not None or chosen.discarded is True:
+        return (State.FAILED,)
+    return tuple(dict.fromkeys(chosen.states))
+
+
+def _values(chosen: JobFilter) -> dict[str, object]:
+    given: dict[str, object | None] = {
+        "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
+        "category": chosen.category, "owner": chosen.owner, "run": chosen.run,
+        "reason": None if chosen.reason is None else chosen.reason.value, "kind": chosen.kind,
+        "enqueued_from": None if chosen.enqueued_from is None else to_us(chosen.enqueued_from),
+        "enqueued_until": None if chosen.enqueued_until is None else to_us(chosen.enqueued_until),
+    }  # fmt: skip
+    values = {name: value for name, value in given.items() if value is not None}
+    return values | {f"state_{n}": state.value for n, state in enumerate(chosen.states)}
+
+
+def _readable(row: Row) -> JobView | None:
+    try:
+        return job_out(row)
+    except StoreDamaged:
+        without_past = (*row[:23], None, *row[24:])
+    try:
+        return job_out(without_past)
+    except StoreDamaged:
+        return None

@@ -1,0 +1,77 @@
+"""The schema in one database."""
+
+from perdure.model.errors import StoreDenied
+from perdure.model.views import SchemaStatus
+from perdure.stores.migrations import check_current, check_fits, migrations, status_of
+from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.lending import Cx
+
+PACKAGE = "perdure.stores.postgres"
+
+_LOCK = 0x7065726475  # one upgrade at a time in a database, whoever begins it
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS perdure_migrations (
+    number      bigint PRIMARY KEY,
+    name        text NOT NULL,
+    checksum    text NOT NULL,
+    compat_min  bigint NOT NULL,
+    applied_at  bigint NOT NULL
+)
+"""
+
+
+class PostgresSchema:
+    """The `Schema` port on one database."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def status(self) -> SchemaStatus:
+        """Where the schema stands."""
+        with self._connection.lent() as cx:
+            return status_of(self._connection.shown_url, _applied(cx), migrations(PACKAGE))
+
+    def upgrade(self) -> tuple[str, ...]:
+        """Apply what is pending, all in one transaction, under a lock."""
+        try:
+            return self._connection.written(self._apply)
+        except StoreDenied as denied:
+            raise StoreDenied(
+                f"{self._connection.shown_url} may not make tables ({denied.__cause__}); have their owner "
+                "run: perdure db upgrade"
+            ) from denied
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._connection.close()
+
+    def check(self) -> None:
+        """Refuse a schema that this version must not touch."""
+        with self._connection.lent() as cx:
+            check_current(self._connection.shown_url, _applied(cx), migrations(PACKAGE))
+
+    def _apply(self, cx: Cx, now: int) -> tuple[str, ...]:
+        cx.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        cx.execute("SET LOCAL statement_timeout = 0")
+        known = migrations(PACKAGE)
+        applied = _applied(cx)
+        check_fits(self._connection.shown_url, applied, known)
+        pending = [one for one in known if one.number not in applied]
+        if pending:
+            cx.execute(_TABLE)
+        for one in pending:
+            cx.execute(one.sql.encode())
+            cx.execute(
+                "INSERT INTO perdure_migrations VALUES (%s, %s, %s, %s, %s)",
+                (one.number, one.name, one.checksum, one.compat_min, now),
+            )
+        return tuple(one.label for one in pending)
+
+
+def _applied(cx: Cx) -> dict[int, tuple[str, int]]:
+    row = cx.execute("SELECT to_regclass('perdure_migrations') IS NOT NULL").fetchone()
+    if row != (True,):
+        return {}
+    rows = cx.execute("SELECT number, checksum, compat_min FROM perdure_migrations").fetchall()
+    return {number: (checksum, compat_min) for number, checksum, compat_min in rows}

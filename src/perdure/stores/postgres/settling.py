@@ -1,0 +1,166 @@
+"""Records on their way to the server and receipts on their way back: one JSON value each."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import psycopg
+
+from perdure.model.jobs import ZERO, Claim, Receipt, Record, Refused, Settled, Stale
+from perdure.model.states import State
+from perdure.stores.moments import maybe_us, seconds_us, to_us
+from perdure.stores.postgres.errors import ROW_CLASSES
+from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.statements import SQL
+from perdure.stores.rows import Row, claim_out, encoded, past_in
+
+_answer = msgspec.json.Decoder()
+_UNCOUNTED = frozenset({ZERO, replace(ZERO, starts=1)})
+
+
+def parameters(records: Sequence[Record], by: int | None, now: int | None) -> dict[str, object]:
+    """What `record.sql` binds. Rows are locked in the order in which they stand here."""
+    rows = [record_in(one, by) for one in sorted(records, key=lambda one: one.no)]
+    return {"records": encoded(rows), "by": by, "now": now}
+
+
+def record_in(record: Record, by: int | None) -> dict[str, object]:
+    """A record, as `record.sql` reads it; what is null, zero or as the job has it is left out."""
+    attempt = record.attempt
+    row: dict[str, object] = {
+        "no": record.no, "token": record.token, "state": record.state, "lane": record.lane,
+    }  # fmt: skip
+    if attempt is None:
+        row["stage"] = record.stage
+    else:
+        row |= {
+            "status": attempt.status, "elapsed_s": attempt.elapsed_s, "policy": attempt.policy,
+            "why": attempt.why_json, "config_hash": attempt.config_hash,
+        }  # fmt: skip
+        if record.stage != attempt.stage or record.reclaim:
+            row |= {
+                "stage": record.stage, "starts": record.counters.starts,
+                "done_stage": attempt.stage, "number": attempt.number,
+                "claimed_at": to_us(attempt.claimed_at),
+            }  # fmt: skip
+        if attempt.worker != by:
+            row["worker"] = attempt.worker
+        if attempt.evidence_json is not None:
+            row["evidence"] = attempt.evidence_json
+        if attempt.kind is not None or attempt.counted is not None or attempt.message:
+            row |= {
+                "counted": attempt.counted, "kind": attempt.kind, "message": attempt.message,
+            }  # fmt: skip
+    if record.result_json is not None:
+        row["result"] = record.result_json
+    if record.delay_s is not None:
+        row["delay_s"] = record.delay_s
+        row["delay_us"] = seconds_us(record.delay_s)
+    if record.checkpoint_stage is not None:
+        row["checkpoint_stage"] = record.checkpoint_stage
+        row["checkpoint"] = record.checkpoint_json
+    if record.reclaim:
+        row["again"] = True
+    if record.past is not ZERO:
+        row["past"] = past_in(record.past)
+    if record.isolation:
+        row["isolation"] = record.isolation
+    if record.error_message is not None or record.state is not State.SUCCEEDED:
+        row |= {
+            "error_kind": record.error_kind, "error_message": record.error_message,
+            "failed_reason": record.failed_reason,
+        }  # fmt: skip
+    if record.label is not None:
+        row["label"] = record.label
+    counters = record.counters
+    if counters not in _UNCOUNTED:
+        row |= {
+            "failures": counters.failures, "waits": counters.waits, "crashes": counters.crashes,
+            "snoozes": counters.snoozes, "probes": counters.probes, "releases": counters.releases,
+            "waited_s": counters.waited_s,
+        }  # fmt: skip
+    return row
+
+
+def answered(cursor: psycopg.Cursor[Any]) -> Any:
+    """The one JSON value that a statement gave."""
+    result = cursor.pgresult
+    assert result is not None
+    value = result.get_value(0, 0)
+    return None if value is None else _answer.decode(value)
+
+
+def receipts(
+    cx: Cx, records: Sequence[Record], done: Sequence[Row] | None, by: int | None
+) -> tuple[Settled, ...]:
+    """The answer to each record; those that were not written may have been by an earlier sending."""
+    accepted = {row[0]: row for row in done or ()}
+    missing = [one for one in records if one.no not in accepted]
+    before = _settled_before(cx, missing, by) if missing else {}
+    return tuple(
+        _receipt(one, accepted[one.no]) if one.no in accepted
+        else before.get(one.no) or Stale(one.no, one.id, one.token)
+        for one in records
+    )  # fmt: skip
+
+
+def record_each(
+    cx: Cx, records: Sequence[Record], by: int | None, now: int | None
+) -> tuple[tuple[Settled, ...], bool]:
+    """One bad row does not spoil its neighbours: a savepoint each. Also whether the writer lives."""
+    settled: list[Settled] = []
+    for one in sorted(records, key=lambda one: one.no):
+        try:
+            with cx.transaction():
+                answer = answered(cx.execute(SQL.record, parameters([one], by, now)))
+        except psycopg.Error as error:
+            if not is_bad_row(error):
+                raise
+            settled.append(Refused(one.no, one.id, one.token, str(error).strip()))
+            continue
+        if not answer["alive"]:
+            return (), False
+        settled.extend(receipts(cx, [one], answer["done"], by))
+    return tuple(settled), True
+
+
+def is_bad_row(error: psycopg.Error) -> bool:
+    """Whether the fault is in one row and its neighbours can be written without it."""
+    return isinstance(error, psycopg.DataError) or (error.sqlstate or "")[:2] in ROW_CLASSES
+
+
+def claims_of(cx: Cx, nos: Sequence[int]) -> list[Claim]:
+    """The claims of these jobs, whole, in the order of claiming."""
+    if not nos:
+        return []
+    return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": list(nos)}).fetchall()]
+
+
+def _receipt(record: Record, row: Row) -> Receipt:
+    _, state, due_at, claim = row
+    return Receipt(
+        record.no, record.id, record.token, State(state), maybe_us(due_at),
+        None if claim is None else claim_out(claim),
+    )  # fmt: skip
+
+
+def _settled_before(cx: Cx, records: Sequence[Record], by: int | None) -> dict[int, Receipt]:
+    asked = {one.no: one for one in records if one.attempt is not None}
+    where = {
+        "records": encoded([{"no": one.no, "token": one.token} for one in asked.values()]),
+        "by": by,
+    }
+    rows = cx.execute(SQL.settled_before, where).fetchall() if asked else []
+    ours = [
+        no
+        for no, old_token, state, _, token, worker in rows
+        if state == State.PROCESSING and worker == by and token == old_token + 2
+    ]
+    again = {one.no: one for one in claims_of(cx, ours)}
+    return {
+        no: Receipt(
+            no, asked[no].id, token, State(state), maybe_us(due_at), again.get(no), repeated=True
+        )
+        for no, token, state, due_at, _, _ in rows
+    }

@@ -1,0 +1,4 @@
+SELECT
+    job, token, stage, number, life, status, worker, claimed_at, settled_at, elapsed_s, due_at,
+    delay_s, counted, kind, message, policy, why, evidence
+FROM perdure_attempts WHERE job = %(job)s ORDER BY token

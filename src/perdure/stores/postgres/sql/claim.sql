@@ -1,0 +1,53 @@
+-- Claim up to so many jobs from the heads of the open lanes, merged by rank. First the heads are read
+-- without locks to see how many each lane is owed; then so many are locked in each, skipping those that
+-- others hold. The claims come back as binary rows, in the order of `claim_out`: with so many columns that
+-- is cheaper on both ends than a JSON value. ``floors`` are ranks below which a lane has nothing new: under an old snapshot the index
+-- is full of dead entries there.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+writer AS MATERIALIZED (
+    SELECT no FROM perdure_workers WHERE no = %(worker)s::bigint AND dead_at IS NULL FOR KEY SHARE
+),
+open_lanes AS MATERIALIZED (
+    SELECT l.lane, l.floor
+    FROM unnest(%(lanes)s::bigint[], %(floors)s::bigint[]) AS l (lane, floor)
+    WHERE l.lane NOT IN (SELECT c.lane FROM perdure_closed_lanes AS c) AND EXISTS (SELECT 1 FROM writer)
+),
+owed AS MATERIALIZED (
+    SELECT s.lane, s.floor, count(*) AS jobs
+    FROM (
+        SELECT l.lane, l.floor
+        FROM open_lanes AS l
+        CROSS JOIN LATERAL (
+            SELECT j.rank_at, j.no FROM perdure_jobs AS j
+            WHERE j.lane = l.lane AND j.isolation = %(isolation)s AND j.ready = 1
+            AND j.rank_at >= l.floor
+            ORDER BY j.rank_at, j.no LIMIT %(slots)s
+        ) AS h
+        ORDER BY h.rank_at, h.no LIMIT %(slots)s
+    ) AS s
+    GROUP BY s.lane, s.floor
+),
+picked AS MATERIALIZED (
+    SELECT h.no
+    FROM owed AS o
+    CROSS JOIN LATERAL (
+        SELECT j.no FROM perdure_jobs AS j
+        WHERE j.lane = o.lane AND j.isolation = %(isolation)s AND j.ready = 1 AND j.rank_at >= o.floor
+        ORDER BY j.rank_at, j.no LIMIT o.jobs
+        FOR UPDATE SKIP LOCKED
+    ) AS h
+)
+UPDATE perdure_jobs AS j SET
+    state = 'processing', ready = NULL, worker = %(worker)s::bigint, token = j.token + 1,
+    starts = j.starts + 1, claimed_at = clock.now, updated_at = clock.now
+FROM clock
+WHERE j.no = ANY (ARRAY(SELECT no FROM picked))
+RETURNING
+    j.no, j.id::text, j.token, j.lane, j.pipeline, j.stage, j.owner, j.payload,
+    CASE WHEN j.input_from IS NOT NULL THEN coalesce((
+        SELECT c.value FROM perdure_checkpoints AS c WHERE c.job = j.no AND c.stage = j.input_from
+    ), '') END,
+    j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s,
+    j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run, j.rank_at

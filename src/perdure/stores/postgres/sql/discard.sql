@@ -1,0 +1,16 @@
+-- Dead letters are dealt with; they stay failed. Guarded by (no, token); only a failed job has a
+-- failed_reason. Rows are locked in the order of numbers.
+WITH seen AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(%(targets)s::jsonb) AS s (no bigint, token bigint)
+),
+held AS MATERIALIZED (
+    SELECT j.no FROM seen AS s JOIN perdure_jobs AS j ON j.no = s.no AND j.token = s.token
+    WHERE j.failed_reason IS NOT NULL AND j.discarded_at IS NULL
+    ORDER BY j.no
+    FOR UPDATE OF j
+)
+UPDATE perdure_jobs AS j SET
+    discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint
+FROM held
+WHERE j.no = held.no
+RETURNING j.no

@@ -1,0 +1,32 @@
+-- One JSON array of jobs in, numbered in its order; the ids and numbers of the new ones out. A job whose
+-- id or key is taken is left alone: the winner of a race commits first, and we wait for it.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+made AS (
+    INSERT INTO perdure_jobs (
+        id, owner, pipeline, run, key, lane, stage, state, ready, priority,
+        order_at, rank_at, enqueued_at, due_at, deadline_at, updated_at, payload
+    )
+    SELECT
+        r.id, r.owner, r.pipeline, r.run, r.key, r.lane, r.stage, 'queued',
+        (coalesce(r.run_at, 0) <= clock.now)::int, r.priority,
+        greatest(r.run_at, clock.now),
+        greatest(r.run_at, clock.now) - r.priority * %(ageing_us)s::bigint,
+        clock.now, greatest(r.run_at, clock.now), clock.now + r.deadline_us, clock.now, r.payload
+    FROM clock, jsonb_to_recordset(%(jobs)s::jsonb) AS r (
+        id uuid, owner text, pipeline text, run bigint, key text, lane bigint, stage text,
+        priority integer, run_at bigint, deadline_us bigint, payload text
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING no, id, pipeline, run
+),
+booked AS (
+    INSERT INTO perdure_books (pipeline, accepted) SELECT pipeline, count(*) FROM made GROUP BY pipeline
+),
+counted AS (
+    INSERT INTO perdure_run_counts AS c (run, writer, total)
+    SELECT run, -pg_backend_pid(), count(*) FROM made WHERE run IS NOT NULL GROUP BY run
+    ON CONFLICT (run, writer) DO UPDATE SET total = c.total + excluded.total
+)
+SELECT json_agg(json_build_array(id, no)) FROM made

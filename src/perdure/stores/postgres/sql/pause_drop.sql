@@ -1,0 +1,1 @@
+DELETE FROM perdure_pauses WHERE scope = %(scope)s AND name = %(name)s

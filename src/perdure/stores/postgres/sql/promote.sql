@@ -1,0 +1,21 @@
+-- Retries and scheduled jobs whose time has come, of open lanes, so many of each; their rank is kept.
+-- The lowest rank among them tells how far back the heads now reach.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+due AS MATERIALIZED (
+    SELECT h.no
+    FROM unnest(%(lanes)s::bigint[]) AS l (lane)
+    CROSS JOIN clock
+    CROSS JOIN LATERAL (
+        SELECT j.no FROM perdure_jobs AS j
+        WHERE j.lane = l.lane AND j.isolation = %(isolation)s AND j.ready = 0 AND j.due_at <= clock.now
+        ORDER BY j.due_at LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ) AS h
+    WHERE l.lane NOT IN (SELECT c.lane FROM perdure_closed_lanes AS c)
+),
+promoted AS (
+    UPDATE perdure_jobs SET ready = 1 WHERE no = ANY (ARRAY(SELECT no FROM due)) RETURNING rank_at
+)
+SELECT min(rank_at) FROM promoted

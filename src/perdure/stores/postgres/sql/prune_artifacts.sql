@@ -1,0 +1,1 @@
+DELETE FROM perdure_artifacts WHERE job = ANY (%(nos)s::bigint[])

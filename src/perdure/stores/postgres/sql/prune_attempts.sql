@@ -1,0 +1,1 @@
+DELETE FROM perdure_attempts WHERE job = ANY (%(nos)s::bigint[])

@@ -1,0 +1,1 @@
+INSERT INTO perdure_books (pipeline, pruned) VALUES (%(pipeline)s, %(pruned)s)

@@ -1,0 +1,46 @@
+-- A new life for failed jobs, ordered as if they were new and with as long until the deadline as at first.
+-- Guarded by (no, token); only a failed job has a failed_reason. Rows are locked in the order of numbers.
+WITH r AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(%(revivals)s::jsonb) AS r (
+        no bigint, token bigint, stage text, lane bigint, input_from text, redrive_run bigint
+    )
+),
+before AS MATERIALIZED (
+    SELECT j.no, j.run, j.redrive_run AS redriven, r.stage, r.lane, r.input_from, r.redrive_run
+    FROM r JOIN perdure_jobs AS j ON j.no = r.no AND j.token = r.token
+    WHERE j.failed_reason IS NOT NULL
+    ORDER BY j.no
+    FOR UPDATE OF j
+),
+revived AS (
+    UPDATE perdure_jobs AS j SET
+        state = 'queued', ready = 1, token = j.token + 1, life = j.life + 1,
+        retries_manual = j.retries_manual + 1, lane = b.lane, stage = b.stage, isolation = 0,
+        input_from = b.input_from, redrive_run = coalesce(b.redrive_run, j.redrive_run),
+        order_at = %(now)s::bigint, rank_at = %(now)s::bigint - j.priority * %(ageing_us)s::bigint,
+        due_at = %(now)s::bigint, updated_at = %(now)s::bigint,
+        finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
+        error_message = NULL, past = NULL,
+        deadline_at = %(now)s::bigint + j.deadline_at
+            - CASE WHEN j.life = 1 THEN j.enqueued_at ELSE j.order_at END,
+        starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
+        waited_s = 0
+    FROM before AS b
+    WHERE j.no = b.no
+    RETURNING j.no
+),
+counted AS (
+    INSERT INTO perdure_run_counts AS c (run, writer, total, failed)
+    SELECT run, -pg_backend_pid(), sum(total), sum(failed)
+    FROM (
+        SELECT run, 0 AS total, -1 AS failed FROM before
+        UNION ALL
+        SELECT redriven, 0, -1 FROM before WHERE redrive_run IS NULL OR redrive_run = redriven
+        UNION ALL
+        SELECT redrive_run, 1, 0 FROM before WHERE redrive_run IS DISTINCT FROM redriven
+    ) AS changes
+    WHERE run IS NOT NULL GROUP BY run
+    ON CONFLICT (run, writer) DO UPDATE SET
+        total = c.total + excluded.total, failed = c.failed + excluded.failed
+)
+SELECT no FROM revived

@@ -1,0 +1,3 @@
+UPDATE perdure_workers AS w SET settled_at = %(now)s::bigint
+WHERE w.dead_at IS NOT NULL AND w.settled_at IS NULL
+AND NOT EXISTS (SELECT 1 FROM perdure_jobs AS j WHERE j.worker = w.no)

@@ -1,0 +1,294 @@
+"""The writes. Every write of a running job is guarded by (no, token); every writer must be alive.
+
+Who is authoritative: the rows, as transactions change them in the order in which they commit. Nothing
+here decides anything: a record says what the job becomes, and it becomes that, or the record is stale.
+
+What may happen at once: anything. Two pumps never hold the same job, since a claim locks the row and
+skips what others have locked; a sweeper, a person and a pump may settle the same claim at the same
+moment, and the token lets one of them; a turn holds its worker's row against being declared dead until it
+has committed, so that no dead worker ever claims. Batches are locked in the order of job numbers.
+
+A turn is one round trip: record, promote and claim travel in one pipeline and are one transaction. If
+it fails, nothing of it has happened, or, when the line broke, all of it may have: the same records again
+get the same receipts, from the attempt rows.
+"""
+
+from collections.abc import Sequence
+
+import psycopg
+
+from perdure.model.errors import WorkerDead
+from perdure.model.jobs import (
+    Claim,
+    ClaimOrder,
+    Enqueued,
+    Lane,
+    LostClaim,
+    NewJob,
+    Record,
+    Settled,
+    Turn,
+)
+from perdure.model.outcomes import Death
+from perdure.model.workers import NewWorker
+from perdure.stores.lanes import KnownLanes
+from perdure.stores.moments import from_us, seconds_us
+from perdure.stores.postgres.accepting import accept
+from perdure.stores.postgres.claiming import (
+    Floors,
+    array,
+    claim_parameters,
+    claims_in,
+    promote_parameters,
+)
+from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.listening import Ear, Herald
+from perdure.stores.postgres.settling import (
+    answered,
+    claims_of,
+    is_bad_row,
+    parameters,
+    receipts,
+    record_each,
+)
+from perdure.stores.postgres.statements import SQL
+from perdure.stores.postgres.within import joined
+from perdure.stores.rows import death_of, encoded
+
+SILENT = encoded(Death("silent"))
+_FOLD_EVERY = 500  # enqueues between two foldings of the books' journal
+
+
+class PostgresStore:
+    """The `Store` port on one PostgreSQL database."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._floors = Floors(connection.monotonic)
+        self._herald = Herald(connection)
+        self._ear = Ear(connection)
+        self._enqueues = 0
+        self._lanes = KnownLanes()
+
+    def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
+        """The numbers of these lanes, made where they are missing."""
+        with self._connection.lent() as cx:
+            found = _lane_nos(cx, wanted)
+        missing = sorted({lane for lane in wanted if lane not in found}, key=repr)
+        if missing:
+            self._connection.written(lambda cx, _: _add_lanes(cx, missing))
+            with self._connection.lent() as cx:
+                found |= _lane_nos(cx, missing)
+        return found
+
+    def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
+        """Accept jobs, all or none; the same key gives the same job."""
+        if not jobs:
+            return []
+        if within is not None:
+            with joined(within, self._connection) as cx:
+                self._lanes.check(jobs, lambda: _all_lanes(cx))
+                return accept(cx, jobs, self._connection.now())
+        self._lanes.check(jobs, self._look_at_lanes)
+        done = self._connection.resent(lambda cx: accept(cx, jobs, self._connection.now()))
+        self._herald.tell()
+        self._enqueues += 1
+        if self._enqueues % _FOLD_EVERY == 0:
+            with self._connection.lent() as cx:
+                cx.execute(SQL.books_fold)
+        return done
+
+    def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
+        """Write the records, then promote and claim; one transaction."""
+        asked = order if order is not None and order.slots > 0 else None
+        with self._connection.lent() as cx:
+            try:
+                return self._turn(cx, records, asked, by)
+            except psycopg.Error as error:
+                if not records or not is_bad_row(error):
+                    raise
+            return self._turn_apart(cx, records, asked, by)
+
+    def waiting(self, order: ClaimOrder) -> float | None:
+        """Seconds until the order could be served: 0 for now, None when nothing waits."""
+        with self._connection.lent() as cx:
+            wait_s, _ = self._waiting(cx, order)
+        return wait_s
+
+    def changed(self) -> bool:
+        """Whether a hint has come since the last call."""
+        return self._ear.heard()
+
+    def add_worker(self, worker: NewWorker) -> int:
+        """Register a working process that is about to start."""
+        where = {
+            "boot": worker.boot, "name": worker.name, "role": worker.role,
+            "ttl_us": seconds_us(worker.ttl_s), "now": self._connection.now(),
+        }  # fmt: skip
+        with self._connection.lent() as cx:
+            row = cx.execute(SQL.worker_add, where).fetchone()
+            cx.execute(SQL.books_fold)
+        assert row is not None
+        return int(row[0])
+
+    def beat(self, workers: Sequence[int]) -> frozenset[int]:
+        """Renew leases; the answer names the workers that are still alive."""
+        where = {"workers": array(workers), "now": self._connection.now()}
+        with self._connection.lent() as cx:
+            return frozenset(no for (no,) in cx.execute(SQL.beat, where).fetchall())
+
+    def end_worker(self, worker: int, death: Death) -> bool:
+        """Its own supervisor says that this worker has ended; False when that was known."""
+        where = {"worker": worker, "death": encoded(death), "now": self._connection.now()}
+        with self._connection.lent() as cx:
+            return cx.execute(SQL.worker_end, where).fetchone() is not None
+
+    def mark_dead(self, *, by: int) -> tuple[int, ...]:
+        """Declare dead every worker whose lease has run out, if ``by`` may say so."""
+        with self._connection.lent() as cx:
+            due = cx.execute(SQL.overdue, {"now": self._connection.now()}).fetchone()
+        if due != (True,):
+            return ()
+        return self._connection.written(lambda cx, now: _mark_dead(cx, by, now))
+
+    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+        """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
+        where = {"lanes": None if lanes is None else array(lanes), "limit": limit}
+        with self._connection.transaction() as (cx, now):
+            rows = cx.execute(SQL.lost, where).fetchall()
+            found = {no: (worker, death_of(death)) for no, worker, death in rows}
+            claims = claims_of(cx, list(found))
+        return [LostClaim(claim, *found[claim.no], from_us(now)) for claim in claims]
+
+    def held(self, worker: int) -> dict[int, int]:
+        """Job numbers and tokens that this worker holds."""
+        with self._connection.lent() as cx:
+            return dict(cx.execute(SQL.held, {"worker": worker}).fetchall())
+
+    def claims_held(self, worker: int) -> list[Claim]:
+        """The claims that this worker holds, whole."""
+        with self._connection.lent() as cx:
+            held = cx.execute(SQL.held, {"worker": worker}).fetchall()
+            return claims_of(cx, [no for no, _ in held])
+
+    def suspects(self) -> frozenset[int]:
+        """Isolation levels above 0 at which jobs wait."""
+        with self._connection.lent() as cx:
+            rows = cx.execute(SQL.suspects, {"now": self._connection.now()}).fetchall()
+        return frozenset(level for (level,) in rows)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._herald.close()
+        self._ear.close()
+        self._connection.close()
+
+    def _look_at_lanes(self) -> set[int]:
+        with self._connection.lent() as cx:
+            return _all_lanes(cx)
+
+    def _turn(
+        self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None
+    ) -> Turn:
+        """The whole turn in one pipeline, which is one transaction."""
+        now = self._connection.now()
+        promoted, claimed = cx.cursor(), cx.cursor(binary=True)
+        with cx.pipeline():
+            recorded = cx.execute(SQL.record, parameters(records, by, now)) if records else None
+            if order is not None:
+                floors = self._floors.of(order)
+                promoted.execute(SQL.promote, promote_parameters(order, now))
+                claimed.execute(SQL.claim, claim_parameters(order, floors, now))
+        settled: tuple[Settled, ...] = ()
+        if recorded is not None:
+            answer = answered(recorded)
+            _check_alive(answer["alive"], by)
+            settled = receipts(cx, records, answer["done"], by)
+        if order is None:
+            return Turn(settled, ())
+        rows = claimed.fetchall()
+        short, with_floors = len(rows) < order.slots, self._floors.any
+        self._floors.learn(order, rows, short=short)
+        self._floors.lower((promoted.fetchone() or (None,))[0])
+        if not short:
+            return Turn(settled, tuple(claims_in(rows)))
+        if with_floors:
+            rest = self._turn(cx, (), _rest(order, len(rows)), by)
+            return _joined(settled, claims_in(rows), rest)
+        wait_s, alive = self._waiting(cx, order)
+        if not rows:
+            _check_alive(alive, order.worker)
+        return Turn(settled, tuple(claims_in(rows)), wait_s)
+
+    def _waiting(self, cx: Cx, order: ClaimOrder) -> tuple[float | None, bool]:
+        where = {
+            "lanes": array(order.lanes), "isolation": order.isolation, "worker": order.worker,
+            "now": self._connection.now(),
+        }  # fmt: skip
+        row = cx.execute(SQL.waiting, where).fetchone()
+        assert row is not None
+        ready, due_at, now, alive = row
+        if ready:
+            return 0.0, alive
+        return None if due_at is None else max(0.0, (due_at - now) / 1_000_000), alive
+
+    def _turn_apart(
+        self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None
+    ) -> Turn:
+        """One row cannot be written: record one by one, then claim."""
+        with cx.transaction():
+            settled, alive = record_each(cx, records, by, self._connection.now())
+            _check_alive(alive, by)
+        if order is None:
+            return Turn(settled, ())
+        return _joined(settled, (), self._turn(cx, (), order, by))
+
+
+def _check_alive(alive: bool, worker: int | None) -> None:
+    if not alive:
+        raise WorkerDead(
+            f"worker {worker} was declared dead, so nothing it says counts; it must stop"
+        )
+
+
+def _rest(order: ClaimOrder, taken: int) -> ClaimOrder:
+    return ClaimOrder(order.worker, order.slots - taken, order.lanes, order.isolation)
+
+
+def _joined(settled: Sequence[Settled], claims: Sequence[Claim], more: Turn) -> Turn:
+    return Turn(tuple(settled), (*claims, *more.claims), more.next_due_s)
+
+
+def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
+    rows = [
+        {
+            "place": place, "queue": lane.queue, "category": lane.category,
+            "pipeline": lane.pipeline, "stage": lane.stage, "run": lane.run,
+            "upstream": lane.upstream,
+        }
+        for place, lane in enumerate(wanted)
+    ]  # fmt: skip
+    found = cx.execute(SQL.lanes_find, {"lanes": encoded(rows)}).fetchall()
+    return {wanted[place]: no for no, place in found}
+
+
+def _all_lanes(cx: Cx) -> set[int]:
+    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
+
+
+def _add_lanes(cx: Cx, lanes: Sequence[Lane]) -> None:
+    for lane in lanes:
+        cx.execute(
+            SQL.lane_add,
+            {
+                "queue": lane.queue, "category": lane.category, "pipeline": lane.pipeline,
+                "stage": lane.stage, "run": lane.run, "upstream": lane.upstream,
+            },
+        )  # fmt: skip
+
+
+def _mark_dead(cx: Cx, by: int, now: int) -> tuple[int, ...]:
+    rows = cx.execute(SQL.mark_dead, {"by": by, "now": now, "death": SILENT}).fetchall()
+    cx.execute(SQL.settle_workers, {"now": now})
+    return tuple(sorted(no for (no,) in rows))

@@ -1,0 +1,67 @@
+"""Which jobs may be let go: those that ended longer ago than their kind is kept; the same on every store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from perdure.model.operations import Retention
+from perdure.model.states import State
+from perdure.stores.moments import seconds_us
+from perdure.stores.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """One look at jobs in the order of their numbers: rows of those that may go, and where to go on."""
+
+    rows: list[Row]
+    go_on_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The moments before which a job must have ended, in microseconds; None keeps its kind for ever.
+
+    A discarded dead letter is kept from the moment of the discard on, so that a mistake can be undone.
+    """
+
+    succeeded: int | None
+    cancelled: int | None
+    discarded: int | None
+    failed: int | None
+
+    @classmethod
+    def of(cls, retention: Retention, now: int) -> Self:
+        """The ends that a retention means at this moment."""
+        lengths = (
+            retention.succeeded_s, retention.cancelled_s, retention.discarded_s, retention.failed_s,
+        )  # fmt: skip
+        return cls(*(None if one is None else now - seconds_us(one) for one in lengths))
+
+    @property
+    def youngest(self) -> int | None:
+        """A job that came in at this moment or later cannot have ended before any of the ends."""
+        given = (self.succeeded, self.cancelled, self.discarded, self.failed)
+        return max((one for one in given if one is not None), default=None)
+
+    def aged(self, rows: Sequence[Row], limit: int) -> Aged:
+        """Choose from up to ``limit`` rows of `prune_look.sql`."""
+        youngest = self.youngest
+        chosen: list[Row] = []
+        for row in rows:
+            if youngest is None or row[4] >= youngest:
+                return Aged(chosen, None)
+            if self._over(row):
+                chosen.append(row)
+        return Aged(chosen, rows[-1][0] if rows and len(rows) == limit else None)
+
+    def _over(self, row: Row) -> bool:
+        _, _, _, state, _, finished_at, discarded_at = row
+        if state == State.FAILED and discarded_at is not None:
+            return self.discarded is not None and discarded_at < self.discarded
+        end = {
+            State.SUCCEEDED: self.succeeded,
+            State.CANCELLED: self.cancelled,
+            State.FAILED: self.failed,
+        }.get(state)
+        return end is not None and finished_at is not None and finished_at < end

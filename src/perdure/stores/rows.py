@@ -1,0 +1,220 @@
+"""Between rows and nouns, the same for every store: both stores select these columns in this order."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from perdure.model.errors import StoreDamaged
+from perdure.model.gates import GateRow, GateState
+from perdure.model.jobs import ZERO, Claim, Counters, Lane, NewJob
+from perdure.model.limits import AGEING_S
+from perdure.model.operations import (
+    BulkStatus,
+    BulkVerb,
+    BulkView,
+    LanePause,
+    LaneScope,
+    LoggedDeed,
+    ScheduleView,
+)
+from perdure.model.outcomes import Death
+from perdure.model.runs import RunCounts, RunStatus, RunView
+from perdure.model.states import AttemptStatus, FailedReason, State
+from perdure.model.views import AttemptView, JobView, LaneView
+from perdure.model.workers import Role, WorkerView
+from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
+
+AGEING_US = seconds_us(AGEING_S)
+
+_counters = msgspec.json.Decoder(Counters)
+_death = msgspec.json.Decoder(Death)
+Row = tuple[Any, ...] | list[Any]
+
+
+def encoded(value: object) -> str:
+    """Any noun as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def past_of(text: str | None) -> Counters:
+    """The counters of earlier stages."""
+    return ZERO if text is None else _counters.decode(text)
+
+
+def past_in(past: Counters) -> str | None:
+    """The counters of earlier stages, as they are stored."""
+    return None if past is ZERO or past == ZERO else encoded(past)
+
+
+def death_of(text: str) -> Death:
+    """How a worker died; one that cannot be read was silent, for all we know."""
+    try:
+        return _death.decode(text)
+    except msgspec.DecodeError:
+        return Death("silent")
+
+
+def job_in(job: NewJob) -> dict[str, object]:
+    """A new job, as `enqueue.sql` reads it; what is left out is null."""
+    row: dict[str, object] = {
+        "id": job.id,
+        "owner": job.owner,
+        "pipeline": job.pipeline,
+        "lane": job.lane,
+        "stage": job.stage,
+        "priority": job.priority,
+        "payload": job.payload_json,
+    }
+    if job.key is not None:
+        row["key"] = job.key
+    if job.run is not None:
+        row["run"] = job.run
+    if job.run_at is not None:
+        row["run_at"] = to_us(job.run_at)
+    if job.deadline_s is not None:
+        row["deadline_us"] = seconds_us(job.deadline_s)
+    return row
+
+
+def claim_out(row: Row) -> Claim:
+    """A claim. A row that somebody has damaged is claimed all the same, to be settled as that.
+
+    The input is null where it is the payload itself, and empty where its checkpoint is gone.
+    """
+    past, damage, given = ZERO, None, row[8]
+    if row[17] is not None:
+        try:
+            past = _counters.decode(row[17])
+        except msgspec.DecodeError as error:
+            damage = f"the counters of its earlier stages cannot be read ({error})"
+    if given == "":
+        damage, given = "the result of the stage before is gone", "null"
+    return Claim(
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7],
+        row[7] if given is None else given,
+        _counters_of(tuple(row[9:17])), past, row[18], row[19],
+        _moment(row[20]), _moment(row[21]), maybe_us(row[22]), row[23], row[24], damage,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _counters_of(columns: tuple[Any, ...]) -> Counters:
+    """Most claims of a batch count alike; building the noun is half the cost of reading a claim."""
+    return Counters(*columns)
+
+
+_moment = lru_cache(maxsize=4096)(from_us)  # most claims of a batch share their moments
+
+
+def job_out(row: Row) -> JobView:
+    """A job, from a row of `job_by_id.sql` or of a page of jobs."""
+    try:
+        return JobView(
+            no=row[0], id=row[1], owner=row[2], queue=row[3], pipeline=row[4], stage=row[5],
+            state=State(row[6]), key=row[7], priority=row[8], life=row[9], token=row[10],
+            lane=row[11], isolation=row[12], ready=row[13] == 1, worker=row[14],
+            counters=Counters(*row[15:23]),
+            past=past_of(row[23]),
+            failed_reason=None if row[24] is None else FailedReason(row[24]),
+            error_kind=row[25], error_message=row[26], label=row[27],
+            payload_json=row[28], input_json=row[29] or "null", result_json=row[30],
+            enqueued_at=from_us(row[31]), due_at=from_us(row[32]), claimed_at=maybe_us(row[33]),
+            deadline_at=maybe_us(row[34]), finished_at=maybe_us(row[35]),
+            category=row[36], run=row[37], redrive_run=row[38], retries_manual=row[39],
+            input_from=row[40], discarded_at=maybe_us(row[41]),
+        )  # fmt: skip
+    except (ValueError, msgspec.DecodeError) as error:
+        raise StoreDamaged(
+            f"the row of job {row[1]} cannot be read ({error}); see: perdure audit"
+        ) from error
+
+
+def attempt_out(row: Row) -> AttemptView:
+    """An attempt, from a row of `attempts_of.sql`."""
+    return AttemptView(
+        job_no=row[0], token=row[1], stage=row[2], number=row[3], life=row[4],
+        status=AttemptStatus(row[5]), worker=row[6], claimed_at=from_us(row[7]),
+        settled_at=from_us(row[8]), elapsed_s=row[9], due_at=maybe_us(row[10]), delay_s=row[11],
+        counted=row[12], kind=row[13], message=row[14], policy=row[15], why_json=row[16],
+        evidence_json=row[17],
+    )  # fmt: skip
+
+
+def worker_out(row: Row) -> WorkerView:
+    """A worker, from a row of `workers_list.sql`."""
+    no, boot, name, role, ttl_us, started_at, beat_at, steady_at, dead_at, death = row
+    return WorkerView(
+        no=no, boot=boot, name=name, role=Role(role), ttl_s=ttl_us / 1_000_000,
+        started_at=from_us(started_at), beat_at=from_us(beat_at), steady_at=from_us(steady_at),
+        dead_at=maybe_us(dead_at), death_json=death,
+    )  # fmt: skip
+
+
+def lane_out(row: Row) -> LaneView:
+    """A lane, from a row of `lanes_list.sql`."""
+    no, queue, category, pipeline, stage, run, upstream, closed_by, ready, later = row
+    return LaneView(
+        no, Lane(queue, category, pipeline, stage, run, upstream), closed_by, ready, later
+    )
+
+
+def gate_out(row: Row) -> GateRow:
+    """A gate, from a row of `gate.sql`, `gates_list.sql` or a change."""
+    name, parent, state, generation, held_until, reason, changed_by, changed_at, control = row
+    return GateRow(
+        name, parent, GateState(state), generation, maybe_us(held_until), reason, changed_by,
+        from_us(changed_at), control,
+    )  # fmt: skip
+
+
+def pause_out(row: Row) -> LanePause:
+    """A pause, from a row of `pauses_list.sql`."""
+    scope, name, reason, paused_by, paused_at = row
+    return LanePause(LaneScope(scope), name, reason, paused_by, from_us(paused_at))
+
+
+def run_out(row: Row) -> RunView:
+    """A run, from a row of `run_by_id.sql`, `runs_page.sql` or a change."""
+    return RunView(
+        no=row[0], id=row[1], owner=row[2], pipeline=row[3], name=row[4], status=RunStatus(row[5]),
+        parent=row[6], settings_json=row[7], created_at=from_us(row[8]), changed_at=from_us(row[9]),
+        ended_at=maybe_us(row[10]), counts=RunCounts(*(int(one) for one in row[11:17])),
+    )  # fmt: skip
+
+
+def schedule_out(row: Row) -> ScheduleView:
+    """A schedule, from a row of `schedules_list.sql`."""
+    name, pipeline, spec, payload, next_at, ticked_at, ticks = row
+    return ScheduleView(name, pipeline, spec, payload, from_us(next_at), maybe_us(ticked_at), ticks)
+
+
+def bulk_out(row: Row) -> BulkView:
+    """A bulk operation, from a row of `bulk_add.sql`, `bulk_step.sql` or `bulks_list.sql`."""
+    return BulkView(
+        no=row[0], id=row[1], verb=BulkVerb(row[2]), status=BulkStatus(row[3]), filter_json=row[4],
+        begun_by=row[5], reason=row[6], cursor=row[7], done=row[8], refused=row[9],
+        begun_at=from_us(row[10]), changed_at=from_us(row[11]),
+    )  # fmt: skip
+
+
+def deed_out(row: Row) -> LoggedDeed:
+    """A line of the audit log, from a row of `deeds_page.sql`."""
+    no, done_at, by_whom, verb, subject, reason = row
+    return LoggedDeed(no, from_us(done_at), by_whom, verb, subject, reason)
+
+
+def apart(jobs: Sequence[NewJob]) -> list[NewJob]:
+    """The jobs, without those that repeat the id or the key of an earlier one."""
+    ids: set[str] = set()
+    keys: set[tuple[object, ...]] = set()
+    kept = []
+    for job in jobs:
+        key = None if job.key is None else (job.owner, job.pipeline, job.run, job.key)
+        if job.id not in ids and key not in keys:
+            kept.append(job)
+        ids.add(job.id)
+        if key is not None:
+            keys.add(key)
+    return kept

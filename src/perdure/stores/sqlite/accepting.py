@@ -1,0 +1,66 @@
+"""Enqueueing: new rows, or the jobs that had their ids or keys before; in our transaction or another's."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+
+from perdure.model.jobs import Enqueued, IfFailed, NewJob
+from perdure.model.operations import Revival
+from perdure.model.states import State
+from perdure.stores.counting import Tally
+from perdure.stores.moments import seconds_us, to_us
+from perdure.stores.rows import AGEING_US, apart, encoded
+from perdure.stores.sqlite.reviving import revive_alone
+from perdure.stores.sqlite.settling import add_tally
+from perdure.stores.sqlite.statements import SQL
+
+
+def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enqueued]:
+    """Insert what is new, find what is not.
+
+    What is taken is left out before it is numbered, so that numbers have no gaps and the audit can
+    tell a row that vanished. We are the only writer until our commit: what we read stays true.
+    """
+    ids = encoded([job.id for job in jobs])
+    again = {id: Enqueued(id, no, True) for no, id in cx.execute(SQL.ids_taken, (ids,)).fetchall()}
+    fresh = [job for job in apart(jobs) if job.id not in again and not _key_taken(cx, job)]
+    (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
+    made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
+    cx.executemany(SQL.enqueue, [_row(made[job.id], job, now) for job in fresh])
+    cx.executemany(SQL.accept, Counter(job.pipeline for job in fresh).items())
+    tally = Tally()
+    for job in fresh:
+        tally.came_in(job.run)
+    add_tally(cx, tally, 0)
+    return [
+        Enqueued(job.id, made[job.id], True) if job.id in made
+        else again.get(job.id) or _found(cx, job, now)
+        for job in jobs
+    ]  # fmt: skip
+
+
+def _row(no: int, job: NewJob, now: int) -> tuple[object, ...]:
+    due_at = now if job.run_at is None else max(now, to_us(job.run_at))
+    return (
+        no, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
+        int(due_at == now), job.priority, due_at, due_at - job.priority * AGEING_US, now,
+        None if job.deadline_s is None else now + seconds_us(job.deadline_s), job.payload_json,
+    )  # fmt: skip
+
+
+def _key_taken(cx: sqlite3.Connection, job: NewJob) -> bool:
+    if job.key is None:
+        return False
+    where = (job.owner, job.pipeline, job.run, job.key)
+    return cx.execute(SQL.enqueued_before, where).fetchone() is not None
+
+
+def _found(cx: sqlite3.Connection, job: NewJob, now: int) -> Enqueued:
+    where = (job.owner, job.pipeline, job.run, job.key)
+    no, id, state, token, stage, lane, input_from = cx.execute(
+        SQL.enqueued_before, where
+    ).fetchone()
+    revived = False
+    if state == State.FAILED and job.if_failed is IfFailed.RETRY:
+        revived = revive_alone(cx, Revival(no, id, token, stage, lane, input_from), now)
+    return Enqueued(id, int(no), False, revived)

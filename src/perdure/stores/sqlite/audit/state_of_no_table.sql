@@ -1,2 +1,0 @@
-SELECT id, 'is in the unknown state ' || quote(state) FROM perdure_jobs
-WHERE state NOT IN ('queued', 'processing', 'succeeded', 'failed', 'cancelled')

@@ -1,8 +1,0 @@
--- No attempt began before the time that the attempt before it was given.
-SELECT j.id, 'attempt ' || n.number || ' of stage ' || n.stage || ' began '
-    || round((a.due_at - n.claimed_at) / 1e6, 3) || ' s before it was due'
-FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job
-JOIN perdure_attempts AS n ON n.job = a.job AND n.token = (
-    SELECT min(m.token) FROM perdure_attempts AS m WHERE m.job = a.job AND m.token > a.token
-)
-WHERE a.due_at IS NOT NULL AND n.claimed_at < a.due_at AND n.life = a.life

@@ -1,0 +1,159 @@
+"""Writing records: one guarded update a job, and what belongs to it in the same transaction.
+
+Rows are bound one at a time, by `executemany`. A JSON array of records was tried and is three times slower
+here: SQLite looks a key up by walking the object, and a record has forty of them.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
+from perdure.model.states import TERMINAL, State
+from perdure.stores.counting import Tally
+from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
+from perdure.stores.rows import claim_out, encoded, past_in
+from perdure.stores.sqlite.statements import SQL
+
+UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
+
+
+class RowRefused(Exception):
+    """One row of a batch cannot be written."""
+
+
+def record_all(
+    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
+) -> tuple[Settled, ...]:
+    """All records at once; one that cannot be written refuses them all."""
+    try:
+        return _write(cx, sorted(records, key=lambda one: one.no), by, now)
+    except UNWRITABLE as error:
+        raise RowRefused from error
+
+
+def record_each(
+    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
+) -> tuple[Settled, ...]:
+    """One bad row does not spoil its neighbours."""
+    settled: list[Settled] = []
+    for one in records:
+        cx.execute("SAVEPOINT one")
+        try:
+            settled.extend(_write(cx, [one], by, now))
+        except UNWRITABLE as error:
+            cx.execute("ROLLBACK TO one")
+            settled.append(Refused(one.no, one.id, one.token, str(error)))
+        cx.execute("RELEASE one")
+    return tuple(settled)
+
+
+def claims_of(cx: sqlite3.Connection, nos: Iterable[int]) -> list[Claim]:
+    """The claims of these jobs, whole, in the order of claiming."""
+    wanted = list(nos)
+    if not wanted:
+        return []
+    return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": encoded(wanted)}).fetchall()]
+
+
+def add_tally(cx: sqlite3.Connection, tally: Tally, writer: int) -> None:
+    """Write down what has changed in the counts of runs."""
+    cx.executemany(SQL.run_counts_add, tally.rows(writer))
+
+
+def _write(
+    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
+) -> tuple[Settled, ...]:
+    asked = _where_open(cx, records)
+    runs = _matched(cx, asked)
+    accepted = [one for one in asked if one.no in runs]
+    tally = Tally()
+    for one in accepted:
+        tally.settled(one, runs[one.no])
+    cx.executemany(SQL.record, [record_row(one, by, now) for one in accepted])
+    cx.executemany(SQL.attempts_add, [attempt_row(r, by, now) for r in accepted if r.attempt])
+    cx.executemany(
+        SQL.checkpoints_add,
+        [
+            (r.no, r.checkpoint_stage, r.token, now, r.checkpoint_json)
+            for r in accepted
+            if r.checkpoint_stage is not None
+        ],
+    )
+    add_tally(cx, tally, by or 0)
+    again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
+    done = {one.no for one in accepted}
+    return tuple(
+        _receipt(one, now, again.get(one.no)) if one.no in done else _settled_before(cx, one, by)
+        for one in asked
+    )
+
+
+def _matched(
+    cx: sqlite3.Connection, records: Sequence[Record]
+) -> dict[int, tuple[int | None, ...]]:
+    """What the guard will let pass: we are the only writer until our commit."""
+    shown = encoded([(one.no, one.token) for one in records])
+    return {no: tuple(runs) for no, *runs in cx.execute(SQL.matched, {"records": shown}).fetchall()}
+
+
+def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[Record]:
+    """The records; a re-claim in a closed lane is queued instead."""
+    if not any(one.reclaim for one in records):
+        return records
+    closed = {lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()}
+    return [
+        replace(one, reclaim=False, state=State.QUEUED)
+        if one.reclaim and one.lane in closed
+        else one
+        for one in records
+    ]
+
+
+def record_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
+    """A record, as `record.sql` binds it."""
+    c, again = record.counters, record.reclaim
+    due_at = None if record.delay_s is None else now + seconds_us(record.delay_s)
+    return (
+        str(record.state),
+        int(due_at == now) if record.state is State.QUEUED else None,
+        by if again else None,
+        2 if again else 1,
+        record.lane, record.stage, record.isolation,
+        c.starts + again, c.failures, c.waits, c.crashes, c.snoozes, c.probes, c.releases,
+        c.waited_s, past_in(record.past), record.checkpoint_stage, due_at, now if again else None,
+        now if record.state in TERMINAL else None, now,
+        None if record.failed_reason is None else str(record.failed_reason),
+        record.error_kind, record.error_message, record.label, record.result_json,
+        record.no, record.token,
+    )  # fmt: skip
+
+
+def attempt_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
+    """The attempt of a record, as `attempts_add.sql` binds it."""
+    a = record.attempt
+    assert a is not None
+    due_at = None if record.delay_s is None else now + seconds_us(record.delay_s)
+    return (
+        record.no, record.token, a.stage, a.number, a.life, str(a.status), str(record.state),
+        a.worker, to_us(a.claimed_at), now, a.elapsed_s, record.delay_s, due_at, a.counted, a.kind,
+        a.message, a.policy, a.why_json, a.evidence_json, a.config_hash, by,
+    )  # fmt: skip
+
+
+def _receipt(record: Record, now: int, claim: Claim | None) -> Receipt:
+    due_at = None if record.delay_s is None else from_us(now + seconds_us(record.delay_s))
+    return Receipt(record.no, record.id, record.token, record.state, due_at, claim)
+
+
+def _settled_before(cx: sqlite3.Connection, record: Record, by: int | None) -> Receipt | Stale:
+    where = {"job": record.no, "token": record.token, "by": by}
+    row = cx.execute(SQL.settled_before, where).fetchone()
+    if row is None or record.attempt is None:
+        return Stale(record.no, record.id, record.token)
+    state, due_at, token, worker = row
+    ours = state == State.PROCESSING and worker == by and token == record.token + 2
+    claim = claims_of(cx, [record.no])[0] if ours else None
+    return Receipt(
+        record.no, record.id, record.token, State(state), maybe_us(due_at), claim, repeated=True
+    )

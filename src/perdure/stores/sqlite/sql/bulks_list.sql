@@ -1,0 +1,4 @@
+SELECT
+    no, id, verb, status, filter, begun_by, reason, cursor, done, refused, begun_at, changed_at
+FROM perdure_bulks WHERE NOT :running OR status = 'running'
+ORDER BY no DESC LIMIT :limit

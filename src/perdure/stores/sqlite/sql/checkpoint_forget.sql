@@ -1,0 +1,1 @@
+DELETE FROM perdure_checkpoints WHERE job = ? AND stage = ?

@@ -1,0 +1,1 @@
+SELECT lane FROM perdure_closed_lanes

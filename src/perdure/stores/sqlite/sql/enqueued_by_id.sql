@@ -1,1 +1,0 @@
-SELECT no, id FROM perdure_jobs WHERE id = ?

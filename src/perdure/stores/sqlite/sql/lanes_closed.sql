@@ -1,0 +1,1 @@
+SELECT lane, closed_by FROM perdure_closed_lanes ORDER BY lane, closed_by

@@ -1,0 +1,1 @@
+UPDATE perdure_books SET pruned = pruned + :pruned WHERE pipeline = :pipeline

@@ -1,0 +1,2 @@
+SELECT no, token, pipeline, state, enqueued_at, finished_at, discarded_at FROM perdure_jobs
+WHERE no > :after ORDER BY no LIMIT :limit

@@ -1,0 +1,1 @@
+SELECT run, redrive_run FROM perdure_jobs WHERE no = ?

@@ -1,0 +1,50 @@
+"""The contract that defines what a store is: a backend is whatever passes it.
+
+A store's author subclasses it in a test module and says how a fresh, empty store is opened::
+
+    class TestMyStore(StoreContract):
+        def open(self, clock):
+            return MyStore(path, clock)  # with the attributes store, control and reader
+
+Moments are the clock's, exact to the microsecond. Ids are UUIDs. Job numbers rise, but may have gaps.
+Any runner that knows ``setup_method``, ``teardown_method`` and ``test_`` will do.
+"""
+
+from perdure.testing.contract.claiming import Claiming
+from perdure.testing.contract.closing import Closing
+from perdure.testing.contract.enqueueing import Enqueueing
+from perdure.testing.contract.guarding import Guarding
+from perdure.testing.contract.kit import OpenedStore
+from perdure.testing.contract.payloads import Payloads
+from perdure.testing.contract.pruning import Pruning
+from perdure.testing.contract.reading import Reading
+from perdure.testing.contract.reviving import Reviving
+from perdure.testing.contract.running import Running
+from perdure.testing.contract.scheduling import Scheduling
+from perdure.testing.contract.settling import Settling
+from perdure.testing.contract.sharing import Sharing
+from perdure.testing.contract.working import Working
+
+
+class StoreContract(
+    Enqueueing,
+    Claiming,
+    Settling,
+    Guarding,
+    Working,
+    Closing,
+    Reviving,
+    Running,
+    Scheduling,
+    Pruning,
+    Reading,
+    Payloads,
+):
+    """What every store does; write ``open``."""
+
+
+class SharedStoreContract(StoreContract, Sharing):
+    """What a store does that several processes open at once; write ``open`` and ``open_again``."""
+
+
+__all__ = ["OpenedStore", "SharedStoreContract", "StoreContract"]

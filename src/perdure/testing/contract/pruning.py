@@ -1,0 +1,195 @@
+"""Pruning: what may be let go goes with all that is its own, and the books keep count."""
+
+from dataclasses import replace
+from typing import Any
+
+from perdure.model.limits import PRUNE_BATCH_MAX
+from perdure.model.operations import Pruned, Retention
+from perdure.model.states import State
+from perdure.model.views import Books, JobView
+from perdure.testing.contract.kit import OnAFreshStore
+from perdure.testing.contract.records import advance, cancelled, failure, retry, success
+
+DAY_S = 86_400.0
+
+
+class Pruning(OnAFreshStore):
+    """Jobs that ended longer ago than they are kept."""
+
+    def _ended(self, end: Any = success, **changes: Any) -> JobView:
+        claim = self.one_claim(**changes)
+        self.place.settle(end(claim, self.worker), by=self.worker)
+        return self.place.see(claim.id)
+
+    def _prune(self, *, limit: int = 100, after: int = 0, **retention: Any) -> Pruned:
+        return self.place.control.prune(Retention(**retention), limit=limit, after=after)
+
+    def _left(self) -> set[str]:
+        return {job.id for job in self.place.every_job()}
+
+    def test_what_ended_longer_ago_than_it_is_kept_goes(self) -> None:
+        old = self._ended()
+        self.clock.push(100)
+        self.place.put()
+        assert self._prune(succeeded_s=100.0) == Pruned(0, 0, None)
+        self.clock.push(0.000001)
+        assert self._prune(succeeded_s=100.0) == Pruned(1, 1, None)
+        assert self.place.reader.job(old.id) is None
+        assert self.place.reader.attempts(old.no) == []
+        self.place.clean()
+
+    def test_each_way_to_end_has_its_own_retention(self) -> None:
+        ended = {
+            "succeeded_s": self._ended(success),
+            "cancelled_s": self._ended(cancelled),
+            "failed_s": self._ended(failure),
+            "discarded_s": self._ended(failure),
+        }
+        self.place.discard(ended["discarded_s"])
+        self.clock.push(DAY_S)
+        left = {job.id for job in ended.values()}
+        for name, job in ended.items():
+            assert self._left() == left
+            keeping = replace(Retention(), **{name: 10.0})
+            gone = self.place.control.prune(keeping, limit=100)
+            assert gone == Pruned(1, 1, None), name
+            left -= {job.id}
+        assert self._left() == set()
+        self.place.clean()
+
+    def test_nothing_goes_that_nobody_has_named(self) -> None:
+        for end in (success, cancelled, failure):
+            self._ended(end)
+        self.clock.push(DAY_S)
+        assert self._prune() == Pruned(0, 0, None)
+        assert len(self._left()) == 3
+
+    def test_what_has_not_ended_never_goes(self) -> None:
+        waiting = self.one_claim()
+        self.place.settle(retry(waiting, self.worker, delay_s=10 * DAY_S), by=self.worker)
+        self.one_claim()
+        self.place.put()
+        self.clock.push(5 * DAY_S)
+        gone = self._prune(succeeded_s=0.0, cancelled_s=0.0, discarded_s=0.0, failed_s=0.0)
+        assert gone == Pruned(0, 0, None)
+        assert len(self._left()) == 3
+
+    def test_a_dead_letter_that_nobody_has_discarded_is_kept(self) -> None:
+        job = self._ended(failure)
+        self.clock.push(DAY_S)
+        assert self._prune(succeeded_s=1.0, cancelled_s=1.0, discarded_s=1.0).jobs == 0
+        assert self.place.see(job.id) == job
+
+    def test_a_discarded_one_is_kept_from_the_discard_on(self) -> None:
+        job = self._ended(failure)
+        self.clock.push(DAY_S)
+        self.place.discard(job)
+        self.clock.push(50)
+        assert self._prune(discarded_s=50.0).jobs == 0
+        assert self._prune(failed_s=0.0).jobs == 0
+        self.clock.push(0.000001)
+        assert self._prune(discarded_s=50.0).jobs == 1
+
+    def test_the_end_counts_and_not_when_a_job_came_in(self) -> None:
+        claim = self.one_claim()
+        self.clock.push(DAY_S)
+        self.place.settle(success(claim, self.worker), by=self.worker)
+        self.clock.push(5)
+        assert self._prune(succeeded_s=10.0).jobs == 0
+        self.clock.push(6)
+        assert self._prune(succeeded_s=10.0).jobs == 1
+
+    def test_a_job_goes_with_its_attempts_and_results(self) -> None:
+        claim = self.one_claim()
+        self.place.settle(advance(claim, self.worker, self.place.lanes["two"]), by=self.worker)
+        (second,) = self.place.take(self.worker)
+        self.place.settle(retry(second, self.worker, delay_s=0.0), by=self.worker)
+        (third,) = self.place.take(self.worker)
+        self.place.settle(success(third, self.worker), by=self.worker)
+        other = self._ended()
+        self.clock.push(11)
+        assert self._prune(limit=1, succeeded_s=10.0) == Pruned(1, 3, claim.no)
+        assert self.place.reader.attempts(claim.no) == []
+        assert len(self.place.reader.attempts(other.no)) == 1
+        self.place.clean()
+
+    def test_the_books_keep_count_of_what_went(self) -> None:
+        lane = self.place.lanes_of("p2")["one"]
+        self.place.lanes["elsewhere"] = lane
+        self._ended()
+        for _ in range(2):
+            self._ended(pipeline="p2", lane=lane)
+        self.place.put(pipeline="p2", lane=lane)
+        self.clock.push(11)
+        assert self._prune(succeeded_s=10.0).jobs == 3
+        books = self.place.reader.books
+        assert books(pipeline="p") == Books(1, 0, 0, 0, 0, 0, 1)
+        assert books(pipeline="p2") == Books(3, 1, 0, 0, 0, 0, 2)
+        assert books() == Books(4, 1, 0, 0, 0, 0, 3)
+        self.place.clean()
+
+    def test_the_key_of_a_job_that_went_is_free(self) -> None:
+        job = self._ended(key="k")
+        assert not self.place.put(key="k").created
+        self.clock.push(11)
+        self._prune(succeeded_s=10.0)
+        again = self.place.put(key="k")
+        assert again.created
+        assert again.no > job.no
+
+    def test_the_counts_of_a_run_outlive_its_jobs(self) -> None:
+        run = self.place.begin_run()
+        self._ended(run=run.no)
+        before = self.place.see_run(run)
+        self.clock.push(11)
+        assert self._prune(succeeded_s=10.0).jobs == 1
+        assert self.place.see_run(run) == before
+        self.place.clean()
+
+    def test_a_word_about_a_job_that_went_is_stale(self) -> None:
+        claim = self.one_claim()
+        record = success(claim, self.worker)
+        self.place.settle(record, by=self.worker)
+        job = self.place.see(claim.id)
+        self.clock.push(11)
+        self._prune(succeeded_s=10.0)
+        before = self.place.everything()
+        (answer,) = self.place.settle(replace(record, token=job.token), by=self.worker)
+        assert type(answer).__name__ == "Stale"
+        assert self.place.everything() == before
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def test_each_step_looks_at_so_many_jobs_and_says_where_to_go_on(self) -> None:
+        jobs = [self._ended(end) for end in (success, failure, success, success, failure)]
+        self.clock.push(11)
+        seen = []
+        after: int | None = 0
+        while after is not None:
+            step = self._prune(limit=2, after=after, succeeded_s=10.0)
+            seen.append((step.jobs, step.go_on_after))
+            after = step.go_on_after
+        assert seen == [(1, jobs[1].no), (2, jobs[3].no), (0, None)]
+        assert self._left() == {jobs[1].id, jobs[4].id}
+        self.place.clean()
+
+    def test_a_look_ends_where_jobs_are_too_young(self) -> None:
+        old = self._ended()
+        self.clock.push(100)
+        for _ in range(3):
+            self._ended()
+        assert self._prune(limit=2, succeeded_s=50.0) == Pruned(1, 1, None)
+        assert self.place.reader.job(old.id) is None
+
+    def test_a_step_is_bounded_whatever_is_asked_for(self) -> None:
+        made = self.place.put_many(PRUNE_BATCH_MAX + 1)
+        self.clock.push(1)
+        step = self._prune(limit=10 * PRUNE_BATCH_MAX, succeeded_s=0.0)
+        assert step == Pruned(0, 0, made[PRUNE_BATCH_MAX - 1].no)
+
+    def test_a_job_that_was_revived_is_kept(self) -> None:
+        job = self._ended(failure)
+        self.clock.push(DAY_S)
+        self.place.revive(job)
+        assert self._prune(failed_s=1.0).jobs == 0
+        assert self.place.see(job.id).state is State.QUEUED

@@ -1,0 +1,32 @@
+"""The slow reference model of a store: obviously right rather than fast."""
+
+from dataclasses import dataclass
+
+from perdure.ports import Clock
+from perdure.testing.model.control import ModelControl
+from perdure.testing.model.reader import ModelReader
+from perdure.testing.model.store import ModelStore
+from perdure.testing.model.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One connection to a reference model; any number may look at the same tables."""
+
+    store: ModelStore
+    control: ModelControl
+    reader: ModelReader
+    tables: Tables
+
+    def again(self) -> "Model":
+        """Another connection to the same tables."""
+        return _connected(self.tables)
+
+
+def open_model(clock: Clock) -> Model:
+    """A fresh, empty reference model."""
+    return _connected(Tables(clock))
+
+
+def _connected(tables: Tables) -> Model:
+    return Model(ModelStore(tables), ModelControl(tables), ModelReader(tables), tables)

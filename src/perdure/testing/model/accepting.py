@@ -1,0 +1,105 @@
+"""Enqueueing and reviving, as both the store and the operators' side need them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.model.errors import StoreError
+from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob
+from perdure.model.operations import Revival
+from perdure.model.states import State
+from perdure.testing.model.rows import JobRow
+from perdure.testing.model.tables import Tables, length, rank
+
+
+def accept(tables: Tables, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    """Each job is made, or found again by its own id, or by its key."""
+    try:
+        for job in jobs:
+            _make(tables, job, now)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise StoreError(f"a job cannot be written: {error}") from error
+    return [_found(tables, job, now) for job in jobs]
+
+
+def _make(tables: Tables, job: NewJob, now: datetime) -> None:
+    if _by_id(tables, job.id) is not None or _by_key(tables, job) is not None:
+        return
+    due_at = now if job.run_at is None else max(now, job.run_at)
+    tables.put_job(
+        JobRow(
+            no=tables.next_no("jobs"), id=job.id, owner=job.owner, pipeline=job.pipeline,
+            run=job.run, key=job.key, lane=job.lane, stage=job.stage, priority=job.priority,
+            payload_json=job.payload_json, enqueued_at=now, order_at=due_at,
+            rank_at=rank(due_at, job.priority), due_at=due_at,
+            deadline_at=None if job.deadline_s is None else now + length(job.deadline_s),
+            ready=due_at == now,
+        )
+    )  # fmt: skip
+    tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
+    tables.count(job.run, total=1)
+
+
+def _found(tables: Tables, job: NewJob, now: datetime) -> Enqueued:
+    own = _by_id(tables, job.id)
+    if own is not None:  # made just now, or by this very call, sent before
+        return Enqueued(own.id, own.no, created=True)
+    before = _by_key(tables, job)
+    assert before is not None
+    revived = (
+        before.state is State.FAILED
+        and job.if_failed is IfFailed.RETRY
+        and revive(tables, _as_it_stands(before), now)
+    )
+    return Enqueued(before.id, before.no, created=False, revived=revived)
+
+
+def _by_id(tables: Tables, id: str) -> JobRow | None:
+    return next((row for row in tables.jobs.values() if row.id == id), None)
+
+
+def _by_key(tables: Tables, job: NewJob) -> JobRow | None:
+    """A key is taken within one owner, one pipeline and one run (or none)."""
+    if job.key is None:
+        return None
+    wanted = (job.owner, job.pipeline, job.run, job.key)
+    return next(
+        (
+            row
+            for row in tables.jobs.values()
+            if (row.owner, row.pipeline, row.run, row.key) == wanted
+        ),
+        None,
+    )
+
+
+def _as_it_stands(job: JobRow) -> Revival:
+    return Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)
+
+
+def revive(tables: Tables, one: Revival, now: datetime) -> bool:
+    """A new life for a failed job, if it is still the one that was seen."""
+    job = tables.jobs.get(one.no)
+    if job is None or job.token != one.token or job.state is not State.FAILED:
+        return False
+    began_at = job.enqueued_at if job.life == 1 else job.order_at
+    tables.put_job(
+        replace(
+            job, state=State.QUEUED, ready=True, token=job.token + 1, life=job.life + 1,
+            retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
+            input_from=one.input_from,
+            redrive_run=job.redrive_run if one.redrive_run is None else one.redrive_run,
+            order_at=now, rank_at=rank(now, job.priority), due_at=now,
+            deadline_at=None if job.deadline_at is None else now + (job.deadline_at - began_at),
+            finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
+            error_message=None, counters=ZERO, past=ZERO,
+        )
+    )  # fmt: skip
+    for stage in one.forgotten:
+        tables.checkpoints.pop((job.no, stage), None)
+    tables.count(job.run, failed=-1)
+    if one.redrive_run in (None, job.redrive_run):
+        tables.count(job.redrive_run, failed=-1)
+    else:
+        tables.count(one.redrive_run, total=1)
+    return True

@@ -1,0 +1,251 @@
+"""The reads of the reference model."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from perdure.model.filters import EVERY_JOB, JobFilter
+from perdure.model.gates import GateRow
+from perdure.model.jobs import Lane
+from perdure.model.limits import COUNT_MAX, PAGE_ROWS_MAX
+from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
+from perdure.model.runs import RunView
+from perdure.model.states import State
+from perdure.model.views import (
+    AttemptView,
+    Books,
+    Depths,
+    FailureGroup,
+    Finding,
+    JobView,
+    LaneView,
+    Preview,
+)
+from perdure.model.workers import WorkerView
+from perdure.testing.model.rows import JobRow, WorkerRow
+from perdure.testing.model.tables import Tables
+
+_SETTLED_SHOWN_MAX = 200
+
+
+class ModelReader:
+    """The `Reader` port on plain dicts."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def job(self, id: str) -> JobView | None:
+        """One job."""
+        with self._tables.read():
+            return next((self._view(job) for job in self._all() if job.id == id), None)
+
+    def jobs(
+        self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
+    ) -> list[JobView]:
+        """Jobs, newest first."""
+        with self._tables.read():
+            found = [job for job in self._newest_first(chosen) if before is None or job.no < before]
+            return [self._view(job) for job in found[: _rows_of(limit)]]
+
+    def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
+        """The newest ones are counted, up to the bound, and grouped by how they failed."""
+        with self._tables.read():
+            found = self._newest_first(chosen)
+            counted = found[:count_max]
+            return Preview(len(counted), len(found) > count_max, _groups(counted))
+
+    def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
+        """How many jobs stand where."""
+        with self._tables.read():
+            jobs = self._all()
+            return Depths(
+                count_max,
+                ready=_capped((job.ready is True for job in jobs), count_max),
+                later=_capped((job.ready is False for job in jobs), count_max),
+                processing=_capped((job.state is State.PROCESSING for job in jobs), count_max),
+                failed=_capped((job.state is State.FAILED for job in jobs), count_max),
+            )
+
+    def lanes(self, *, count_max: int = COUNT_MAX) -> list[LaneView]:
+        """All lanes, by number."""
+        with self._tables.read():
+            return [
+                LaneView(
+                    no,
+                    lane,
+                    "; ".join(sorted(self._tables.closed_by(lane))) or None,
+                    _capped((j.lane == no and j.ready is True for j in self._all()), count_max),
+                    _capped((j.lane == no and j.ready is False for j in self._all()), count_max),
+                )
+                for no, lane in sorted(self._tables.lanes.items())
+            ]
+
+    def attempts(self, job_no: int) -> list[AttemptView]:
+        """The attempts of one job, oldest first."""
+        with self._tables.read():
+            rows = sorted(self._tables.attempts.items())
+            return [row.view() for (job, _), row in rows if job == job_no]
+
+    def books(self, *, pipeline: str | None = None) -> Books:
+        """Accepted and pruned are kept, the rest is counted."""
+        with self._tables.read():
+            jobs = [job for job in self._all() if pipeline in (None, job.pipeline)]
+            states = Counter(job.state for job in jobs)
+            return Books(
+                accepted=_sum(self._tables.accepted, pipeline),
+                queued=states[State.QUEUED],
+                processing=states[State.PROCESSING],
+                succeeded=states[State.SUCCEEDED],
+                failed=states[State.FAILED],
+                cancelled=states[State.CANCELLED],
+                pruned=_sum(self._tables.pruned, pipeline),
+            )
+
+    def failures(self, *, pipeline: str | None = None) -> list[FailureGroup]:
+        """Failed jobs grouped by how they ended, most frequent first."""
+        with self._tables.read():
+            return list(_groups(job for job in self._all() if pipeline in (None, job.pipeline)))
+
+    def workers(self) -> list[WorkerView]:
+        """The living, then the dead whose jobs are not yet settled, then the newest of the others."""
+        with self._tables.read():
+            newest_first = sorted(self._tables.workers.values(), key=lambda row: -row.no)
+            living = [row for row in newest_first if row.dead_at is None]
+            dead = [row for row in newest_first if row.dead_at is not None]
+            unsettled = [row for row in dead if row.settled_at is None]
+            settled = [row for row in dead if row.settled_at is not None]
+            shown = [*living, *unsettled, *settled[:_SETTLED_SHOWN_MAX]]
+            return [_worker_view(row) for row in shown]
+
+    def pauses(self) -> list[LanePause]:
+        """What is paused, by scope and name."""
+        with self._tables.read():
+            return [pause for _, pause in sorted(self._tables.pauses.items())]
+
+    def gates(self) -> list[GateRow]:
+        """Every gate that has a row, by name."""
+        with self._tables.read():
+            return [gate for _, gate in sorted(self._tables.gates.items())]
+
+    def gate(self, name: str) -> GateRow | None:
+        """One gate."""
+        with self._tables.read():
+            return self._tables.gates.get(name)
+
+    def run(self, id: str) -> RunView | None:
+        """One run."""
+        with self._tables.read():
+            return next((run for run in self._tables.runs.values() if run.id == id), None)
+
+    def runs(
+        self, *, pipeline: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[RunView]:
+        """Runs, newest first."""
+        with self._tables.read():
+            found = [
+                run
+                for no, run in sorted(self._tables.runs.items(), reverse=True)
+                if pipeline in (None, run.pipeline) and (before is None or no < before)
+            ]
+            return found[: _rows_of(limit)]
+
+    def schedules(self, *, due: bool = False) -> list[ScheduleView]:
+        """Schedules by next moment, then by name."""
+        with self._tables.read() as now:
+            rows = sorted(self._tables.schedules.values(), key=lambda row: (row.next_at, row.name))
+            return [row for row in rows if not due or row.next_at <= now]
+
+    def bulks(self, *, running: bool = False, limit: int = 50) -> list[BulkView]:
+        """Bulk operations, newest first."""
+        with self._tables.read():
+            rows = [row for _, row in sorted(self._tables.bulks.items(), reverse=True)]
+            found = [row for row in rows if not running or row.status is BulkStatus.RUNNING]
+            return found[: _rows_of(limit)]
+
+    def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
+        """The audit log, newest first."""
+        with self._tables.read():
+            rows = sorted(self._tables.deeds.items(), reverse=True)
+            found = [row for no, row in rows if before is None or no < before]
+            return found[: _rows_of(limit)]
+
+    def audit(self) -> list[Finding]:
+        """Dicts that nobody can reach are not damaged behind our back."""
+        return []
+
+    def close(self) -> None:
+        """There is nothing to disconnect from."""
+
+    def _all(self) -> list[JobRow]:
+        return list(self._tables.jobs.values())
+
+    def _view(self, job: JobRow) -> JobView:
+        return job.view(self._lane_of(job), self._tables.input_of(job))
+
+    def _lane_of(self, job: JobRow) -> Lane:
+        return self._tables.lanes.get(job.lane, Lane("", "", job.pipeline, job.stage))
+
+    def _newest_first(self, chosen: JobFilter) -> list[JobRow]:
+        found = [job for job in self._all() if self._is_meant(job, chosen)]
+        return sorted(found, key=lambda job: -job.no)
+
+    def _is_meant(self, job: JobRow, chosen: JobFilter) -> bool:
+        lane = self._lane_of(job)
+        return (
+            (not chosen.states or job.state in chosen.states)
+            and chosen.pipeline in (None, job.pipeline)
+            and chosen.stage in (None, job.stage)
+            and chosen.queue in (None, lane.queue)
+            and chosen.category in (None, lane.category)
+            and chosen.owner in (None, job.owner)
+            and chosen.run in (None, job.run, job.redrive_run)
+            and chosen.reason in (None, job.failed_reason)
+            and chosen.kind in (None, job.error_kind)
+            and (chosen.text is None or _says(job.error_message, chosen.text))
+            and _within(job.enqueued_at, chosen.enqueued_from, chosen.enqueued_until)
+            and chosen.discarded in (None, job.discarded_at is not None)
+        )
+
+
+def _rows_of(limit: int) -> int:
+    """A page is bounded, whatever is asked for."""
+    return max(0, min(limit, PAGE_ROWS_MAX))
+
+
+def _says(message: str | None, text: str) -> bool:
+    return message is not None and text.casefold() in message.casefold()
+
+
+def _within(moment: datetime, first: datetime | None, end: datetime | None) -> bool:
+    """From the first moment on, up to the end and without it."""
+    return (first is None or first <= moment) and (end is None or moment < end)
+
+
+def _capped(hits: Iterable[bool], count_max: int) -> int:
+    return min(sum(hits), count_max)
+
+
+def _sum(by_pipeline: dict[str, int], pipeline: str | None) -> int:
+    return sum(count for name, count in by_pipeline.items() if pipeline in (None, name))
+
+
+def _groups(jobs: Iterable[JobRow]) -> tuple[FailureGroup, ...]:
+    """The failed ones among these, grouped by how they ended, most frequent first."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for job in jobs:
+        if job.failed_reason is not None:
+            like = (job.pipeline, job.stage, job.failed_reason.value, job.error_kind or "")
+            groups.setdefault(like, []).append(job.id)
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    return tuple(FailureGroup(*like, len(ids), min(ids)) for like, ids in ordered)
+
+
+def _worker_view(row: WorkerRow) -> WorkerView:
+    return WorkerView(
+        no=row.no, boot=row.boot, name=row.name, role=row.role,
+        ttl_s=row.ttl.total_seconds(), started_at=row.started_at, beat_at=row.beat_at,
+        steady_at=row.steady_at, dead_at=row.dead_at,
+        death_json=None if row.death is None else msgspec.json.encode(row.death).decode(),
+    )  # fmt: skip

@@ -1,0 +1,331 @@
+"""The writes of the reference model.
+
+Always true, and to be read off this file: a record writes only if it shows the token that the job
+has; the token is raised by every claim and every settlement, so no record matches twice; a writer
+that was declared dead writes nothing; a record that comes again, from the same writer, finds its own
+attempt and gets its first receipt.
+
+Who is authoritative: the tables, in the order in which operations take the lock. Nothing may happen
+at once. If an operation raises, nothing of it has happened.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.model.errors import CallerError, WorkerDead
+from perdure.model.jobs import (
+    Claim,
+    ClaimOrder,
+    Enqueued,
+    Lane,
+    LostClaim,
+    NewJob,
+    Receipt,
+    Record,
+    Refused,
+    Settled,
+    Stale,
+    Turn,
+)
+from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
+from perdure.model.outcomes import Death
+from perdure.model.states import TERMINAL, State
+from perdure.model.workers import NewWorker
+from perdure.testing.model.accepting import accept
+from perdure.testing.model.rows import AttemptRow, JobRow, Unwritable, WorkerRow, check_texts
+from perdure.testing.model.tables import Tables, in_line, length
+
+
+class ModelStore:
+    """The `Store` port on plain dicts: what a store must do, said as simply as it can be."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._writes_seen = -1
+
+    def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
+        """A lane is known by all of its parts but its upstream, which may change."""
+        with self._tables.written(self):
+            return {lane: self._lane(lane) for lane in wanted}
+
+    def _lane(self, wanted: Lane) -> int:
+        known = self._tables.lanes
+        for no, lane in known.items():
+            if replace(lane, upstream=None) == replace(wanted, upstream=None):
+                known[no] = wanted
+                return no
+        no = self._tables.next_no("lanes")
+        known[no] = wanted
+        return no
+
+    def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
+        """All or none."""
+        if within is not None:
+            raise CallerError("the reference model has no database to be connected to")
+        with self._tables.written(self) as now:
+            return accept(self._tables, jobs, now)
+
+    def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
+        """First the records, then the claims."""
+        with self._tables.written(self) as now:
+            if by is not None and not self._tables.is_alive(by):
+                raise WorkerDead(f"worker {by} was declared dead, so nothing it says counts")
+            settled = tuple(self._settle(record, by, now) for record in records)
+            if order is None or order.slots <= 0:
+                return Turn(settled, ())
+            claims = self._claim(order, now)
+            short = len(claims) < order.slots
+            return Turn(settled, tuple(claims), self._next_due_s(order, now) if short else None)
+
+    # -- settling ----------------------------------------------------------------------------
+
+    def _settle(self, record: Record, by: int | None, now: datetime) -> Settled:
+        job = self._tables.jobs.get(record.no)
+        if job is None or job.token != record.token:
+            return self._settled_before(record, by)
+        if record.reclaim and not self._tables.is_open(record.lane):
+            record = replace(record, reclaim=False, state=State.QUEUED)
+        try:
+            with self._tables.undone_if_it_fails():
+                return self._write(record, job, by, now)
+        except (ValueError, OverflowError, TypeError) as error:
+            return Refused(record.no, record.id, record.token, str(error))
+
+    def _write(self, record: Record, job: JobRow, by: int | None, now: datetime) -> Receipt:
+        due_at = None if record.delay_s is None else now + length(record.delay_s)
+        starts = record.counters.starts + (1 if record.reclaim else 0)
+        self._tables.put_job(
+            replace(
+                job,
+                state=record.state,
+                ready=due_at == now if record.state is State.QUEUED else None,
+                worker=by if record.reclaim else None,
+                token=job.token + (2 if record.reclaim else 1),  # settled, and claimed again
+                lane=record.lane,
+                stage=record.stage,
+                isolation=record.isolation,
+                counters=replace(record.counters, starts=starts),
+                past=record.past,
+                input_from=record.checkpoint_stage or job.input_from,
+                due_at=due_at or job.due_at,
+                claimed_at=now if record.reclaim else job.claimed_at,
+                finished_at=now if record.state in TERMINAL else None,
+                failed_reason=record.failed_reason,
+                error_kind=record.error_kind,
+                error_message=record.error_message,
+                label=record.label,
+                result_json=record.result_json,
+            )
+        )
+        self._keep(record, by, now, due_at)
+        self._count(record, job)
+        claim = None
+        if record.reclaim:
+            (claim,) = self._tables.claims([self._tables.jobs[job.no]])
+        return Receipt(record.no, record.id, record.token, record.state, due_at, claim)
+
+    def _keep(self, record: Record, by: int | None, now: datetime, due_at: datetime | None) -> None:
+        """The attempt and the checkpoint, each written once and never changed."""
+        told = record.attempt
+        if told is not None:
+            check_texts(told.message, told.policy, told.why_json, told.config_hash, told.stage)
+            row = AttemptRow(
+                record.no, record.token, told, record.state, now, by, record.delay_s, due_at
+            )
+            self._tables.attempts[record.no, record.token] = row
+        if record.checkpoint_stage is not None:
+            place = (record.no, record.checkpoint_stage)
+            if place in self._tables.checkpoints:
+                raise Unwritable(f"stage {record.checkpoint_stage} has its result already")
+            check_texts(record.checkpoint_json)
+            self._tables.checkpoints[place] = record.checkpoint_json or ""
+
+    def _count(self, record: Record, job: JobRow) -> None:
+        """What this record changes in the counts of the job's runs."""
+        ended = record.state in TERMINAL
+        told = record.attempt
+        changes = {
+            "succeeded": record.state is State.SUCCEEDED,
+            "failed": record.state is State.FAILED,
+            "cancelled": record.state is State.CANCELLED,
+            "attempts": told is not None,
+            "retries": told is not None and told.counted == "failures" and not ended,
+        }
+        for run in (job.run, job.redrive_run):
+            self._tables.count(run, **{name: int(by) for name, by in changes.items()})
+
+    def _settled_before(self, record: Record, by: int | None) -> Receipt | Stale:
+        """The receipt of the same record by the same writer; nobody else is told of it."""
+        row = self._tables.attempts.get((record.no, record.token))
+        if record.attempt is None or row is None or by is None or row.settled_by != by:
+            return Stale(record.no, record.id, record.token)
+        job = self._tables.jobs[record.no]
+        claim = None
+        if row.state is State.PROCESSING and job.worker == by and job.token == record.token + 2:
+            (claim,) = self._tables.claims([job])
+        return Receipt(
+            record.no, record.id, record.token, row.state, row.due_at, claim, repeated=True
+        )
+
+    # -- claiming ----------------------------------------------------------------------------
+
+    def _open_to(self, order: ClaimOrder) -> list[JobRow]:
+        """The queued jobs that this order may get, now or later."""
+        lanes = {lane for lane in order.lanes if self._tables.is_open(lane)}
+        return [
+            job
+            for job in self._tables.jobs.values()
+            if job.state is State.QUEUED and job.lane in lanes and job.isolation == order.isolation
+        ]
+
+    def _claim(self, order: ClaimOrder, now: datetime) -> list[Claim]:
+        self._promote(order, now)
+        ready = sorted((job for job in self._open_to(order) if job.ready), key=in_line)
+        taken = [
+            replace(
+                job, state=State.PROCESSING, ready=None, worker=order.worker, token=job.token + 1,
+                counters=replace(job.counters, starts=job.counters.starts + 1), claimed_at=now,
+            )
+            for job in ready[: min(order.slots, CLAIM_BATCH_MAX)]
+        ]  # fmt: skip
+        for job in taken:
+            self._tables.put_job(job)
+        return self._tables.claims(taken)
+
+    def _promote(self, order: ClaimOrder, now: datetime) -> None:
+        """Of each lane, make ready what has fallen due: the longest due first, and not too many."""
+        due = [job for job in self._open_to(order) if job.ready is False and job.due_at <= now]
+        for lane in {job.lane for job in due}:
+            waiting = sorted(
+                (job for job in due if job.lane == lane), key=lambda job: (job.due_at, job.no)
+            )
+            for job in waiting[:PROMOTE_BATCH_MAX]:
+                self._tables.put_job(replace(job, ready=True))
+
+    def _next_due_s(self, order: ClaimOrder, now: datetime) -> float | None:
+        due = [job.due_at for job in self._open_to(order) if not job.ready]
+        return max(0.0, (min(due) - now).total_seconds()) if due else None
+
+    def waiting(self, order: ClaimOrder) -> float | None:
+        """0 when a job is ready, else the time until one falls due."""
+        with self._tables.read() as now:
+            if any(job.ready for job in self._open_to(order)):
+                return 0.0
+            return self._next_due_s(order, now)
+
+    def changed(self) -> bool:
+        """Whether others have written since the last call; at the first call they may have."""
+        with self._tables.read():
+            writers = self._tables.writers
+            writes = sum(writers.values()) - writers[self]
+            changed, self._writes_seen = writes != self._writes_seen, writes
+            return changed
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def add_worker(self, worker: NewWorker) -> int:
+        """Alive, and steady from now."""
+        with self._tables.written(self) as now:
+            no = self._tables.next_no("workers")
+            self._tables.workers[no] = WorkerRow(
+                no, worker.boot, worker.name, worker.role, length(worker.ttl_s), now, now, now
+            )
+            return no
+
+    def beat(self, workers: Sequence[int]) -> frozenset[int]:
+        """After a gap of more than half a lease a worker has to be steady anew."""
+        with self._tables.written(self) as now:
+            heard = frozenset(no for no in workers if self._tables.is_alive(no))
+            for no in heard:
+                row = self._tables.workers[no]
+                gap = now - row.beat_at > row.ttl // 2
+                steady_at = now if gap else row.steady_at
+                self._tables.workers[no] = replace(row, beat_at=now, steady_at=steady_at)
+            return heard
+
+    def end_worker(self, worker: int, death: Death) -> bool:
+        """Once, and for good."""
+        with self._tables.written(self) as now:
+            return self._bury(worker, death, now)
+
+    def _bury(self, worker: int, death: Death, now: datetime) -> bool:
+        if not self._tables.is_alive(worker):
+            return False
+        row = self._tables.workers[worker]
+        self._tables.workers[worker] = replace(row, dead_at=now, death=death)
+        return True
+
+    def mark_dead(self, *, by: int) -> tuple[int, ...]:
+        """The judge must be alive, just heard, and heard without a gap for the longer of both leases."""
+        with self._tables.written(self) as now:
+            judge = self._tables.workers.get(by)
+            dead = [
+                one.no
+                for one in self._tables.workers.values()
+                if judge is not None and _is_silent(one, judge, now)
+            ]
+            for no in dead:
+                self._bury(no, Death("silent"), now)
+            held_by = {job.worker for job in self._tables.jobs.values()}
+            for no, row in self._tables.workers.items():
+                if row.dead_at is not None and row.settled_at is None and no not in held_by:
+                    self._tables.workers[no] = replace(row, settled_at=now)
+            return tuple(dead)
+
+    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+        """What the dead hold: the first dead worker's first jobs first, then in the order of claiming."""
+        with self._tables.read() as now:
+            found = [
+                job
+                for job in self._tables.jobs.values()
+                if job.worker is not None
+                and not self._tables.is_alive(job.worker)
+                and (lanes is None or job.lane in lanes)
+            ]
+            found.sort(key=lambda job: (job.worker, job.no))
+            workers = {job.no: job.worker or 0 for job in found}
+            return [
+                LostClaim(claim, workers[claim.no], self._death(workers[claim.no]), now)
+                for claim in self._tables.claims(found[:limit])
+            ]
+
+    def _death(self, worker: int) -> Death:
+        return self._tables.workers[worker].death or Death("silent")
+
+    def held(self, worker: int) -> dict[int, int]:
+        """Numbers and tokens."""
+        with self._tables.read():
+            return {job.no: job.token for job in self._held(worker)}
+
+    def claims_held(self, worker: int) -> list[Claim]:
+        """The same, whole."""
+        with self._tables.read():
+            return self._tables.claims(self._held(worker))
+
+    def _held(self, worker: int) -> list[JobRow]:
+        return [job for job in self._tables.jobs.values() if job.worker == worker]
+
+    def suspects(self) -> frozenset[int]:
+        """Levels above 0 at which a queued job is due."""
+        with self._tables.read() as now:
+            return frozenset(
+                job.isolation
+                for job in self._tables.jobs.values()
+                if job.isolation > 0 and job.state is State.QUEUED and job.due_at <= now
+            )
+
+    def close(self) -> None:
+        """There is nothing to disconnect from."""
+
+
+def _is_silent(one: WorkerRow, judge: WorkerRow, now: datetime) -> bool:
+    lease = max(judge.ttl, one.ttl)
+    return (
+        one.dead_at is None
+        and one.no != judge.no
+        and judge.dead_at is None
+        and judge.beat_at + judge.ttl // 2 >= now
+        and judge.steady_at + lease <= now
+        and one.beat_at + lease < now
+    )

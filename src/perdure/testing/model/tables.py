@@ -1,0 +1,153 @@
+"""What the reference model keeps: plain dicts, one lock, one clock, and how lanes are closed."""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from perdure.model.gates import GateRow, GateState
+from perdure.model.jobs import Claim, Lane
+from perdure.model.limits import AGEING_S
+from perdure.model.operations import (
+    BulkView,
+    Deed,
+    LanePause,
+    LaneScope,
+    LoggedDeed,
+    ScheduleView,
+)
+from perdure.model.runs import RunView
+from perdure.ports import Clock
+from perdure.testing.model.rows import AttemptRow, JobRow, WorkerRow
+
+_TABLES = (
+    "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
+    "pauses", "schedules", "duties", "deeds", "bulks",
+)  # fmt: skip
+
+
+class Tables:
+    """Everything, in memory. Every operation holds the lock from its first read to its last write."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.lanes: dict[int, Lane] = {}
+        self.workers: dict[int, WorkerRow] = {}
+        self.jobs: dict[int, JobRow] = {}
+        self.attempts: dict[tuple[int, int], AttemptRow] = {}
+        self.checkpoints: dict[tuple[int, str], str] = {}
+        self.accepted: dict[str, int] = {}
+        self.pruned: dict[str, int] = {}
+        self.runs: dict[int, RunView] = {}
+        self.gates: dict[str, GateRow] = {}
+        self.pauses: dict[tuple[LaneScope, str], LanePause] = {}
+        self.schedules: dict[str, ScheduleView] = {}
+        self.duties: dict[str, tuple[int, datetime]] = {}
+        self.deeds: dict[int, LoggedDeed] = {}
+        self.bulks: dict[int, BulkView] = {}
+        self.writers: Counter[object] = Counter()
+        self._numbers: Counter[str] = Counter()
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def written(self, who: object) -> Iterator[datetime]:
+        """A transaction, and the moment at which it takes place: all of it happens, or nothing."""
+        with self._lock:
+            with self.undone_if_it_fails():
+                yield self._clock.now()
+            self.writers[who] += 1
+
+    @contextmanager
+    def read(self) -> Iterator[datetime]:
+        """One consistent look, and the moment at which it is taken."""
+        with self._lock:
+            yield self._clock.now()
+
+    @contextmanager
+    def undone_if_it_fails(self) -> Iterator[None]:
+        """A part of a transaction that may fail alone."""
+        before = {name: dict(getattr(self, name)) for name in _TABLES}
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            if not done:
+                for name, rows in before.items():
+                    setattr(self, name, rows)
+
+    def next_no(self, table: str) -> int:
+        """A number that was never given before."""
+        self._numbers[table] += 1
+        return self._numbers[table]
+
+    def put_job(self, row: JobRow) -> None:
+        """Write a job's row, if it may be written."""
+        row.check()
+        self.jobs[row.no] = row
+
+    def input_of(self, job: JobRow) -> str | None:
+        """What its stage is given: the payload, or the result of the stage before."""
+        if job.input_from is None:
+            return job.payload_json
+        return self.checkpoints.get((job.no, job.input_from))
+
+    def claims(self, jobs: Iterable[JobRow]) -> list[Claim]:
+        """The claims of these jobs, whole, in the order of claiming."""
+        return [job.claim(self.input_of(job)) for job in sorted(jobs, key=in_line)]
+
+    def is_alive(self, worker: int) -> bool:
+        """Whether there is such a worker, and nobody has declared it dead."""
+        row = self.workers.get(worker)
+        return row is not None and row.dead_at is None
+
+    def log(self, deed: Deed, verb: str, subject: str, now: datetime) -> None:
+        """Write down who did what, and why."""
+        no = self.next_no("deeds")
+        self.deeds[no] = LoggedDeed(no, now, deed.by_whom, verb, subject, deed.reason)
+
+    def count(self, run: int | None, **changes: int) -> None:
+        """Change the counts of a run, where there is one."""
+        if run is not None and run in self.runs:
+            row = self.runs[run]
+            counts = {name: getattr(row.counts, name) + by for name, by in changes.items()}
+            self.runs[run] = replace(row, counts=replace(row.counts, **counts))
+
+    def closed_by(self, lane: Lane) -> list[str]:
+        """All that closes a lane, in words; nothing when it is open."""
+        found = []
+        if (LaneScope.QUEUE, lane.queue) in self.pauses:
+            found.append(f"queue {lane.queue} is paused")
+        if (LaneScope.PIPELINE, lane.pipeline) in self.pauses:
+            found.append(f"pipeline {lane.pipeline} is paused")
+        if lane.run is not None and (LaneScope.RUN, str(lane.run)) in self.pauses:
+            found.append(f"run {lane.run} is paused")
+        gate = None if lane.upstream is None else self.gates.get(lane.upstream)
+        if gate is not None and gate.state is not GateState.FLOWING:
+            found.append(f"upstream {gate.name} is {gate.state.value}")
+        parent = None if gate is None or gate.parent is None else self.gates.get(gate.parent)
+        if parent is not None and parent.state is not GateState.FLOWING:
+            found.append(f"credential {parent.name} is {parent.state.value}")
+        return found
+
+    def is_open(self, lane: int) -> bool:
+        """Whether nothing closes the lane of this number."""
+        return lane not in self.lanes or not self.closed_by(self.lanes[lane])
+
+
+def in_line(job: JobRow) -> tuple[datetime, int]:
+    """The order of claiming: by rank, and of equals the older number."""
+    return job.rank_at, job.no
+
+
+def rank(order_at: datetime, priority: int) -> datetime:
+    """One step of priority is worth so much waiting."""
+    return order_at - priority * timedelta(seconds=AGEING_S)
+
+
+def length(seconds: float) -> timedelta:
+    """A length of time in whole microseconds, never shortened."""
+    return timedelta(microseconds=math.ceil(seconds * 1_000_000))

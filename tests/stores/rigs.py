@@ -1,0 +1,146 @@
+"""Both stores as tests want them: opened empty on a given clock, looked into, damaged and closed."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from perdure.stores.opening import Opened, open_store
+from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.schema import SqliteSchema
+from perdure.testing import SharedStoreContract, StoreContract, VirtualClock
+from tests.stores.kit import MEMORY, file_in, opened_on
+
+_TABLES = """
+SELECT tablename FROM pg_tables
+WHERE tablename LIKE 'perdure\\_%' AND tablename <> 'perdure_migrations' ORDER BY 1
+"""
+_CHECKS = """
+SELECT conrelid::regclass::text, conname FROM pg_constraint
+WHERE contype IN ('c', 'f') AND conrelid::regclass::text LIKE 'perdure\\_%'
+"""
+
+
+class Rig(Protocol):
+    """A place where a store can be opened again and again."""
+
+    name: str
+
+    def open(self, clock: VirtualClock) -> Opened: ...
+
+    def damage(self, *statements: str) -> None: ...
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
+
+    def close(self) -> None: ...
+
+
+class SqliteRig:
+    """In memory: one connection at a time, and nothing of the one before."""
+
+    name = "sqlite"
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+
+    def open(self, clock: VirtualClock) -> Opened:
+        self._connection = Connection(MEMORY, clock)
+        SqliteSchema(self._connection, "sqlite:///:memory:").upgrade()
+        return opened_on(self._connection)
+
+    def damage(self, *statements: str) -> None:
+        """Change the tables behind the store's back, as no code of ours would."""
+        assert self._connection is not None
+        raw = self._connection.raw
+        raw.execute("PRAGMA ignore_check_constraints = ON")
+        for statement in statements:
+            raw.execute(statement)
+        raw.execute("PRAGMA ignore_check_constraints = OFF")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        assert self._connection is not None
+        return self._connection.raw.execute(sql).fetchall()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+class PostgresRig:
+    """One database that is emptied in between; its numbers are not given again."""
+
+    name = "postgres"
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self, clock: VirtualClock) -> Opened:
+        self._empty()
+        return self.open_again(clock)
+
+    def open_again(self, clock: VirtualClock) -> Opened:
+        return open_store(self.url, clock, create=True, wait_s_max=10.0, injected=True)
+
+    def damage(self, *statements: str) -> None:
+        """As on SQLite; the checks that would refuse it are gone from this database afterwards."""
+        with psycopg.connect(self.url, autocommit=True) as cx:
+            for table, check in cx.execute(_CHECKS).fetchall():
+                cx.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{check}"')
+            for statement in statements:
+                cx.execute(statement)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as cx:
+            return cx.execute(sql).fetchall()
+
+    def close(self) -> None:
+        """Whoever made the database drops it."""
+
+    def _empty(self) -> None:
+        with psycopg.connect(self.url, autocommit=True) as cx:
+            tables = [name for (name,) in cx.execute(_TABLES).fetchall()]
+            if tables:
+                cx.execute("; ".join(f"DELETE FROM {name}" for name in tables))
+
+
+class SqliteFile(SharedStoreContract):
+    """The contract on a file, as the app opens it: one connection to write, another to read."""
+
+    def open(self, clock: VirtualClock) -> Opened:
+        self.folder = tempfile.TemporaryDirectory(prefix="perdure-")
+        return self.open_again(clock)
+
+    def open_again(self, clock: VirtualClock) -> Opened:
+        url = f"sqlite:///{file_in(Path(self.folder.name))}"
+        return open_store(url, clock, create=True, wait_s_max=10.0)
+
+    def teardown_method(self) -> None:
+        super().teardown_method()
+        self.folder.cleanup()
+
+
+def contract_on(rig: Rig) -> StoreContract:
+    """The contract on a rig, for who calls its tests one by one."""
+
+    class OnRig(StoreContract):
+        def open(self, clock: VirtualClock) -> Opened:
+            return rig.open(clock)
+
+    return OnRig()
+
+
+def broken(rig: Rig, tests: Sequence[str]) -> dict[str, Exception]:
+    """Those of these tests of the contract that fail on a rig, and how."""
+    failed: dict[str, Exception] = {}
+    for name in tests:
+        contract = contract_on(rig)
+        contract.setup_method()
+        try:
+            getattr(contract, name)()
+        except Exception as error:
+            failed[name] = error
+        finally:
+            contract.teardown_method()
+    return failed
