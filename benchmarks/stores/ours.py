@@ -3,11 +3,12 @@
 import sqlite3
 import uuid
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import psycopg
-
 from benchmarks.stores.work import FAILURE, SUCCESS, Item, cpu_ns
+
 from perdure.app.app import open_store
 from perdure.model.decisions import Counted
 from perdure.model.jobs import Attempt, Claim, ClaimOrder, Lane, NewJob, Receipt, Record
@@ -55,6 +56,10 @@ class Ours:
             raise AssertionError("a record was refused")
         return turn.claims
 
+    def counted(self) -> tuple[int, int]:
+        """Finished jobs and attempt rows."""
+        return counted(self.url)
+
     def close(self) -> None:
         """Disconnect."""
         self.opened.close()
@@ -79,12 +84,6 @@ class OursOnPostgres(Ours):
             self._pids = [pid for (pid,) in rows]
         return cpu_ns(self._pids)
 
-    def counted(self) -> tuple[int, int]:
-        """Finished jobs and attempt rows."""
-        with psycopg.connect(self.url, autocommit=True) as cx:
-            row = cx.execute(_COUNTED).fetchone()
-        return row or (0, 0)
-
 
 class OursOnSqlite(Ours):
     """On a file."""
@@ -96,18 +95,26 @@ class OursOnSqlite(Ours):
         """The library is in our own thread."""
         return None
 
-    def counted(self) -> tuple[int, int]:
-        """Finished jobs and attempt rows."""
-        cx = sqlite3.connect(self.url.removeprefix("sqlite:///"))
-        row: tuple[int, int] = cx.execute(_COUNTED).fetchone()
-        cx.close()
-        return row
+
+def on(url: str) -> "OursOnPostgres | OursOnSqlite":
+    """Our store behind a URL."""
+    return OursOnPostgres(url) if url.startswith("postgresql:") else OursOnSqlite(url)
 
 
 _COUNTED = (
     "SELECT (SELECT count(*) FROM perdure_jobs WHERE state = 'succeeded'), "
     "(SELECT count(*) FROM perdure_attempts)"
 )
+
+
+def counted(url: str) -> tuple[int, int]:
+    """Finished jobs and attempt rows, read by a connection of its own."""
+    if url.startswith("postgresql:"):
+        with psycopg.connect(url, autocommit=True) as server:
+            return server.execute(_COUNTED).fetchone() or (0, 0)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+        row: tuple[int, int] = file.execute(_COUNTED).fetchone()
+        return row
 
 
 def record(claim: Claim, ending: Record, worker: int) -> Record:

@@ -52,7 +52,23 @@ def _ended(failed: bool) -> Record:
     line = Line("p", "q", "c", (stage,), {"one": 1})
     now = datetime.now(UTC)
     claim = Claim(
-        1, "", 1, 1, "p", "one", "", "{}", "{}", Counters(starts=1), ZERO, 1, 0, now, now, None, None
+        1,
+        "",
+        1,
+        1,
+        "p",
+        "one",
+        "",
+        "{}",
+        "{}",
+        Counters(starts=1),
+        ZERO,
+        1,
+        0,
+        now,
+        now,
+        None,
+        None,
     )
     raised = ConnectionResetError(104, "Connection reset by peer")
     outcome = Raised(evidence_of(raised)) if failed else Returned('"done"')

@@ -5,7 +5,7 @@ import pytest
 from perdure.engine.revival import FAILED_STAGE, FROM_START, ChildRun, Restart, Revivals
 from perdure.engine.stages import Catalogue, Line
 from perdure.model.errors import NotRetriable, UnknownName
-from perdure.model.jobs import Claim
+from perdure.model.jobs import Claim, Lane
 from perdure.model.operations import Revival
 from perdure.model.runs import NewRun
 from perdure.model.states import State
@@ -193,7 +193,8 @@ def in_run(place, worker, run, name: str, lanes: dict[str, int]):
 
 
 def test_a_job_of_a_run_stays_in_its_lanes(place, worker, run):
-    lanes = place.lanes_of("p", run=run.no, upstream="model")
+    wanted = [Lane("q", "c", "p", name, run.no, f"model of {name}") for name in STAGES]
+    lanes = {lane.stage: no for lane, no in place.store.lanes(wanted).items()}
     job = in_run(place, worker, run, "two", lanes)
     assert revived(place, job).lane == lanes["two"]
     assert revived(place, job, FROM_START).lane == lanes["one"]

@@ -27,10 +27,9 @@ def work(app: App, *, worker: int, role: Role, config: Config, lifeline: int) ->
     """Be a working process; ``lifeline`` is the pipe that closes when the supervisor is gone."""
     write_logs(form=config.log_format, level=config.log_level)
     concurrency = {
-        Role.MAIN: config.concurrency,
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
         Role.ALONE: 1,
-    }[role]
+    }.get(role, config.concurrency)
     opened = open_store(app.url)
     process = Worker(
         opened.store,

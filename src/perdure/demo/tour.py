@@ -266,7 +266,7 @@ class _Tour:
         names = [hand.name for hand in self.crew.hands if belongs(worker, hand)]
         killed = f"invoice {self.script.poison} killed {names[0]}'s process"
         match worker.role:
-            case Role.MAIN:
+            case Role.MAIN | Role.CALLER:
                 return f"{killed}; its neighbours become suspects"
             case Role.SUSPECTS:
                 return f"{killed} for suspects; each runs alone now"

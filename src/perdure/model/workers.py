@@ -11,11 +11,12 @@ class Role(StrEnum):
     MAIN = "main"
     SUSPECTS = "suspects"
     ALONE = "alone"
+    CALLER = "caller"  # runs a job of its own while it waits for it; claims nothing
 
     @property
     def isolation(self) -> int:
         """The isolation level of the jobs that this role claims."""
-        return (Role.MAIN, Role.SUSPECTS, Role.ALONE).index(self)
+        return {Role.SUSPECTS: 1, Role.ALONE: 2}.get(self, 0)
 
 
 @dataclass(frozen=True, slots=True)

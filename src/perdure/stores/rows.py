@@ -9,7 +9,7 @@ import msgspec
 from perdure.model.errors import StoreDamaged
 from perdure.model.gates import GateRow, GateState
 from perdure.model.jobs import ZERO, Claim, Counters, Lane, NewJob
-from perdure.model.limits import AGEING_S
+from perdure.model.limits import AGEING_S, DELAY_S_MAX
 from perdure.model.operations import (
     BulkStatus,
     BulkVerb,
@@ -78,6 +78,13 @@ def job_in(job: NewJob) -> dict[str, object]:
     return row
 
 
+def delay_us(delay_s: float) -> int:
+    """A delay in whole microseconds, never shortened; one that no rule can have asked for is refused."""
+    if not 0 <= delay_s <= DELAY_S_MAX:
+        raise ValueError(f"a delay of {delay_s!r} s; it must lie between 0 and {DELAY_S_MAX:g}")
+    return seconds_us(delay_s)
+
+
 def claim_out(row: Row) -> Claim:
     """A claim. A row that somebody has damaged is claimed all the same, to be settled as that.
 
@@ -125,7 +132,7 @@ def job_out(row: Row) -> JobView:
             category=row[36], run=row[37], redrive_run=row[38], retries_manual=row[39],
             input_from=row[40], discarded_at=maybe_us(row[41]),
         )  # fmt: skip
-    except (ValueError, msgspec.DecodeError) as error:
+    except (ValueError, OverflowError, msgspec.DecodeError) as error:
         raise StoreDamaged(
             f"the row of job {row[1]} cannot be read ({error}); see: perdure audit"
         ) from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from perdure.model.errors import StoreBusy
 from perdure.model.jobs import Enqueued, IfFailed, NewJob
 from perdure.model.operations import Revival
 from perdure.model.states import State
@@ -11,20 +12,31 @@ from perdure.stores.postgres.settling import answered
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import AGEING_US, Row, apart, encoded, job_in
 
+_TRIES_MAX = 3  # a key may be given up by a job that is pruned between our two looks
+
 
 def accept(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
     """Insert what is new, find what is not. Without a moment the server's own is taken."""
-    rows = [job_in(job) for job in apart(jobs)]
-    cursor = cx.execute(SQL.enqueue, {"jobs": encoded(rows), "now": now, "ageing_us": AGEING_US})
-    made = dict(answered(cursor) or ())
-    missing = [job for job in jobs if job.id not in made]
-    before = _found(cx, missing, now) if missing else {}
-    return [
-        Enqueued(job.id, made[job.id], True) if job.id in made else before[job.id] for job in jobs
-    ]
+    done: dict[str, Enqueued] = {}
+    for _ in range(_TRIES_MAX):
+        missing = [job for job in jobs if job.id not in done]
+        done |= _inserted(cx, apart(missing), now)
+        missing = [job for job in jobs if job.id not in done]
+        if missing:
+            done |= _found(cx, missing, now)
+        if len(done) == len({job.id for job in jobs}):
+            return [done[job.id] for job in jobs]
+    raise StoreBusy("the jobs that have these keys come and go; try again")  # pragma: no cover
+
+
+def _inserted(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueued]:
+    rows = encoded([job_in(job) for job in jobs])
+    cursor = cx.execute(SQL.enqueue, {"jobs": rows, "now": now, "ageing_us": AGEING_US})
+    return {id: Enqueued(id, no, True) for id, no in answered(cursor) or ()}
 
 
 def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueued]:
+    """Who had the ids or the keys before. One that was pruned since is not found, and free again."""
     asked = {job.id: job for job in jobs}
     rows = [
         {
@@ -33,10 +45,18 @@ def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueue
         }
         for job in asked.values()
     ]  # fmt: skip
-    found = cx.execute(SQL.enqueued_before, {"jobs": encoded(rows)}).fetchall()
-    again = [_revival(row) for row in found if _is_dead(row, asked[row[0]])]
+    answer = cx.execute(SQL.enqueued_before, {"jobs": encoded(rows)}).fetchall()
+    by_id = {row[0]: row for row in answer}
+    found = [by_id[id] for id in asked if id in by_id]
+    first = {row[1]: row for row in reversed(found) if _is_dead(row, asked[row[0]])}
+    again = [_revival(row) for row in first.values()]
     revived = revive(cx, again, _now(cx, now)) if again else set()
-    return {row[0]: Enqueued(row[2], row[1], row[0] == row[2], row[1] in revived) for row in found}
+    return {
+        row[0]: Enqueued(
+            row[2], row[1], row[0] == row[2], row[1] in revived and first[row[1]] is row
+        )
+        for row in found
+    }
 
 
 def _is_dead(row: Row, job: NewJob) -> bool:

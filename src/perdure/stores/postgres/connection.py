@@ -4,34 +4,37 @@ Always true: a transaction is READ COMMITTED, has bounds on statements, locks an
 store's clock (the server's, unless a test brings its own) once. No transaction is open while a stage runs.
 
 Behind a pooler in transaction mode nothing may live in a session: no prepared statements, no LISTEN, no
-session settings. We find out by what the server says about the settings that we asked for when connecting;
-a pooler refuses or drops them.
+session settings. We find out by a mark among the settings that we ask for when connecting: a pooler refuses
+or drops them, and the mark is not there. One that keeps them shows itself by statements that were prepared
+and are not found.
 
 If the connection breaks, the caller does not know whether its transaction was committed, and gets
 `StoreUnavailable`; it sends the same call again, which the ids, keys and tokens make harmless.
 """
 
+import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from typing import NamedTuple, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from perdure.model.errors import ConfigError, StoreBusy
+from perdure.model.errors import ConfigError, StoreBusy, StoreError
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
-from perdure.stores.postgres.errors import ROLLED_BACK, named, translated
-from perdure.stores.postgres.lending import Cx, Lender
+from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, named, translated
+from perdure.stores.postgres.lending import Cx, Lender, Line
 
 VERSION_MIN = 150000
 CONNECTIONS_MAX = 8  # a worker's pump needs one; threads of an API share the rest
 STATEMENT_MS_MAX = 30_000  # a turn takes milliseconds; what takes longer is stuck
 LOCK_MS_MAX = 5_000  # rows are locked for the length of a turn
 IDLE_MS_MAX = 30_000  # an open transaction of a process that has stopped must not hold others up
+ANSWER_MORE_S = 5.0  # a server that is still there reports a statement's end within this
 _TRIES_MAX = 5  # of a transaction that the server rolled back for the sake of another
 
 T = TypeVar("T")
@@ -46,6 +49,7 @@ _SETTINGS = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "jit": "off",
+    "perdure.direct": "on",  # the mark
 }
 
 # A half-open line is noticed within 15 seconds.
@@ -57,8 +61,33 @@ _KEEPALIVE = {
     "tcp_user_timeout": "14000",
 }
 
-_PLACE = "SELECT pg_postmaster_start_time()::text, current_database()"
+# What a pooler says to settings that it does not pass on: PgBouncer, Amazon RDS Proxy.
+_REFUSED = ("unsupported startup parameter", "command-line options")
+
+_GREETING = """
+SELECT current_setting('perdure.direct', true),
+    extract(epoch FROM current_setting('statement_timeout')::interval)::float8
+"""
+_PLACE = """
+SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_database(),
+    to_regclass('perdure_jobs')::oid::bigint
+"""
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+class Place(NamedTuple):
+    """Which tables a connection leads to, whatever name or route led there."""
+
+    started: str
+    database: str
+    table: int | None
+
+    @classmethod
+    def of(cls, cx: Cx) -> "Place":
+        """Where this connection leads."""
+        row = cx.execute(_PLACE).fetchone()
+        assert row is not None
+        return cls(*row)
 
 
 class Connection:
@@ -74,8 +103,8 @@ class Connection:
     ) -> None:
         self.shown_url = shown(url)
         self.pooled = False
+        self.place: Place | None = None
         self._clock = clock
-        self._place: str | None = None
         self._conninfo, self._options = _arguments(url, wait_s_max)
         self._lender = Lender(self._connect, size_max=size_max, wait_s_max=wait_s_max)
         with translated(self.shown_url), self._lender.lent():
@@ -84,8 +113,11 @@ class Connection:
     @contextmanager
     def lent(self) -> Iterator[Cx]:
         """A connection in autocommit: each statement, or each pipeline, is a transaction."""
-        with translated(self.shown_url), self._lender.lent() as cx:
-            yield cx
+        try:
+            with self._lender.lent() as cx:
+                yield cx
+        except psycopg.Error as error:
+            raise self._named(error) from error
 
     @contextmanager
     def transaction(self, *, walking: bool = False) -> Iterator[tuple[Cx, int]]:
@@ -104,14 +136,12 @@ class Connection:
 
     def written(self, work: Callable[[Cx, int], T]) -> T:
         """Do some work in one transaction; again, if the server rolled it back for another's sake."""
-        for left in reversed(range(_TRIES_MAX)):
-            try:
-                with self._lender.lent() as cx, cx.transaction():
-                    return work(cx, self.store_now(cx))
-            except psycopg.Error as error:
-                if error.sqlstate not in ROLLED_BACK or not left:
-                    raise named(error, self.shown_url) from error
-        raise StoreBusy(f"store {self.shown_url}: others were in the way")  # pragma: no cover
+
+        def whole(cx: Cx) -> T:
+            with cx.transaction():
+                return work(cx, self.store_now(cx))
+
+        return self.resent(whole)
 
     def resent(self, work: Callable[[Cx], T]) -> T:
         """As `written`, for work that is a single statement and needs no transaction around it."""
@@ -121,7 +151,7 @@ class Connection:
                     return work(cx)
             except psycopg.Error as error:
                 if error.sqlstate not in ROLLED_BACK or not left:
-                    raise named(error, self.shown_url) from error
+                    raise self._named(error) from error
         raise StoreBusy(f"store {self.shown_url}: others were in the way")  # pragma: no cover
 
     def monotonic(self) -> float:
@@ -141,21 +171,6 @@ class Connection:
         assert row is not None
         return int(row[0])
 
-    @property
-    def place(self) -> str:
-        """Which database this is, whatever name or route led there."""
-        if self._place is None:
-            with self.lent() as cx:
-                self._place = self.place_of(cx)
-        return self._place
-
-    @staticmethod
-    def place_of(cx: Cx) -> str:
-        """Server and database behind a connection: when the server started, and the name."""
-        row = cx.execute(_PLACE).fetchone()
-        assert row is not None
-        return f"database {row[1]!r} of the server started {row[0]}"
-
     def close(self) -> None:
         """Disconnect."""
         self._lender.close()
@@ -165,58 +180,95 @@ class Connection:
         with translated(self.shown_url):
             return self._connect()
 
+    def _named(self, error: psycopg.Error) -> StoreError:
+        if error.sqlstate in POOLED:
+            self.pooled = True
+            self._lender.drop_idle()  # they have prepared statements
+        return named(error, self.shown_url)
+
     def _connect(self) -> Cx:
         cx = self._called()
-        _check_version(cx, self.shown_url)
-        row = cx.execute("SELECT current_setting('enable_hashjoin')").fetchone()
-        self.pooled = self.pooled or row != ("off",)
-        if self.pooled:
-            cx.prepare_threshold = None
+        try:
+            self._greet(cx)
+        except (psycopg.Error, ConfigError):
+            cx.close()
+            raise
         return cx
 
-    def _called(self) -> Cx:
+    def _greet(self, cx: Line) -> None:
+        _check_server(cx, self.shown_url)
+        row = cx.execute(_GREETING, prepare=False).fetchone()
+        assert row is not None
+        mark, statement_s = row
+        self.pooled = self.pooled or mark != "on"
+        if self.pooled:
+            cx.prepare_threshold = None
+        if not statement_s:  # behind a pooler nobody has decided so
+            statement_s = STATEMENT_MS_MAX / 1000 if self.pooled else math.inf
+        cx.answer_s_max = statement_s + ANSWER_MORE_S
+
+    def _called(self) -> Line:
+        ours, theirs = self._options
         if not self.pooled:
             try:
-                return psycopg.connect(self._conninfo, options=self._options, autocommit=True)
+                return Line.connect(
+                    self._conninfo, options=f"{ours} {theirs}".strip(), autocommit=True
+                )
             except psycopg.OperationalError as error:
-                if "unsupported startup parameter" not in str(error):
+                if not any(words in str(error) for words in _REFUSED):
                     raise
                 self.pooled = True
-        return psycopg.connect(self._conninfo, autocommit=True)
+        return Line.connect(self._conninfo, options=theirs, autocommit=True)
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    place = parts.netloc.replace(f":{parts.password}@", ":***@")
-    return urlunsplit(parts._replace(netloc=place))
+    """The URL without its passwords, also where it cannot be read as one."""
+    hidden = re.sub(r"((?:^|[?&\s])(?:ssl)?password=)('[^']*'|[^&\s]*)", r"\1***", url)
+    scheme, colon, rest = hidden.partition("://")
+    user, at, host = rest.rpartition("@")  # an @ that is not encoded belongs to the password
+    if not colon or not at or ":" not in user:
+        return hidden
+    return f"{scheme}://{user.partition(':')[0]}:***@{host}"
 
 
-def _arguments(url: str, wait_s_max: float) -> tuple[str, str]:
-    """What to connect with; what the URL says beats our own."""
+def _arguments(url: str, wait_s_max: float) -> tuple[str, tuple[str, str]]:
+    """What to connect with, and our settings and theirs; what the URL says beats our own."""
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except psycopg.ProgrammingError as error:
-        raise ConfigError(
-            f"store {shown(url)!r} is not a URL of PostgreSQL ({str(error).strip()}); write "
-            "postgresql://user:password@host:5432/database"
-        ) from None
+        raise _not_a_url(url, str(error)) from None
+    if "@" in given.get("host", "") or not re.fullmatch(r"[0-9,]*", given.get("port", "")):
+        raise _not_a_url(url, "")  # the rest of a password that is not encoded
     ours = {
         **_KEEPALIVE,
         "connect_timeout": str(max(2, round(wait_s_max))),
         "application_name": f"perdure {os.getpid()}",
     }
     settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-    options = f"{settings} {given.pop('options', '')}".strip()
-    return make_conninfo(**{**ours, **given}), options
+    theirs = given.pop("options", "")
+    return make_conninfo(**{**ours, **given, "client_encoding": "utf8"}), (settings, theirs)
 
 
-def _check_version(cx: Cx, shown_url: str) -> None:
+def _not_a_url(url: str, said: str) -> ConfigError:
+    # Of what libpq says only this is sure not to quote a part of the password.
+    quotable = "invalid URI query parameter" in said and "@" not in url.partition("?")[2]
+    why = f" ({said.strip()})" if quotable else ""
+    return ConfigError(
+        f"store {shown(url)!r} is not a URL of PostgreSQL{why}; write "
+        "postgresql://user:password@host:5432/database, with signs such as @ : / ? # % in user and "
+        "password percent-encoded"
+    )
+
+
+def _check_server(cx: Cx, shown_url: str) -> None:
     found = cx.info.server_version
     if found < VERSION_MIN:
-        cx.close()
         raise ConfigError(
             f"{shown_url} is PostgreSQL {found // 10000}; Perdure needs {VERSION_MIN // 10000} or newer"
+        )
+    encoding = cx.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise ConfigError(
+            f"{shown_url} has the encoding {encoding}, which cannot hold every text; make the "
+            "database anew: createdb --encoding=UTF8 --template=template0"
         )

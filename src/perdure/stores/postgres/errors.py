@@ -30,6 +30,10 @@ _SCHEMA: Named = (
     SchemaMismatch,
     "the tables are not those of this version; see: perdure db status",
 )
+_DAMAGED: Named = (
+    StoreDamaged,
+    "the server reports a damaged table; check its log and restore a backup",
+)
 _LIMIT: Named = (StoreUnavailable, "the server is short of a resource; try again later")
 
 BY_CODE: dict[str, Named] = {
@@ -38,6 +42,10 @@ BY_CODE: dict[str, Named] = {
     "25006": (
         StoreReadOnly,
         "the server is a standby, or set to read only; connect to the primary",
+    ),
+    "25P02": (
+        StoreError,
+        "an earlier statement of your transaction has failed: roll it back first",
     ),
     "25P03": _AWAY,  # idle in transaction for too long: the connection is gone
     "28P01": (StoreDenied, "check the user and the password in the URL"),
@@ -52,6 +60,8 @@ BY_CODE: dict[str, Named] = {
     "55P03": _AGAIN,  # lock_timeout
     "57014": _AGAIN,  # statement_timeout
     "26000": _AWAY,  # a prepared statement that the pooler's other server does not have
+    "XX001": _DAMAGED,
+    "XX002": _DAMAGED,
 }
 
 BY_CLASS: dict[str, Named] = {
@@ -63,7 +73,7 @@ BY_CLASS: dict[str, Named] = {
     "3D": _AWAY, "3F": _SCHEMA, "40": _AGAIN, "42": _SCHEMA, "44": _BAD, "53": _LIMIT, "54": _BAD,
     "55": _AGAIN, "57": _AWAY, "58": (StoreUnavailable, "the server reports an error of its disk"),
     "72": _BAD, "F0": (StoreUnavailable, "mend the server's configuration"), "HV": _BAD, "P0": _BAD,
-    "XX": (StoreDamaged, "the server reports a damaged table; check its log and restore a backup"),
+    "XX": (StoreUnavailable, "the server reports a fault of its own; check its log"),
 }  # fmt: skip
 
 # What is wrong with one row, not with the store: its neighbours can be written without it.
@@ -71,6 +81,9 @@ ROW_CLASSES = ("22", "23", "54")
 
 # The server has rolled all of it back, and says so: the same may be sent again at once.
 ROLLED_BACK = ("40001", "40P01")
+
+# A statement that we had prepared is not there, or is another client's: a pooler stands between.
+POOLED = ("26000", "42P05")
 
 
 @contextmanager
@@ -90,16 +103,11 @@ def named(error: psycopg.Error, shown_url: str) -> StoreError:
 
 
 def _looked_up(error: psycopg.Error) -> Named:
-    code = error.sqlstate
+    away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    code = error.sqlstate or (_code_by_words(str(error)) if away else None)
     if code is not None:
         return BY_CODE.get(code) or BY_CLASS.get(code[:2], _BAD)
-    text = str(error)
-    if "password authentication failed" in text or "no password supplied" in text:
-        return BY_CODE["28P01"]
-    for words, code in _BY_WORDS.items():
-        if words in text:
-            return BY_CODE.get(code) or BY_CLASS[code[:2]]
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+    if away:
         return (
             StoreUnavailable,
             "check that the server runs and that host and port in the URL are right",
@@ -107,14 +115,26 @@ def _looked_up(error: psycopg.Error) -> Named:
     return _BAD
 
 
-# libpq gives no SQLSTATE for what goes wrong before the connection stands.
-_BY_WORDS = {
-    "does not exist": "3D000",
-    "no pg_hba.conf entry": "28000",
-    "role ": "28000",
-    "too many clients": "53300",
-    "remaining connection slots": "53300",
-    "starting up": "57P03",
-    "shutting down": "57P01",
-    "recovery mode": "57P03",
-}
+def _code_by_words(text: str) -> str | None:
+    return next((code for words, code in _BY_WORDS if words in text), None)
+
+
+# libpq gives no SQLSTATE for what goes wrong before the connection stands. The first match counts.
+_BY_WORDS = (
+    ("password authentication failed", "28P01"),
+    ("no password supplied", "28P01"),
+    ("authentication failed", "28000"),
+    ("pg_hba.conf", "28000"),
+    ("not permitted to log in", "28000"),
+    ("permission denied", "42501"),
+    ("too many c", "53300"),  # clients, connections for role, connections for database
+    ("remaining connection slots", "53300"),
+    ('role "', "28000"),
+    ("does not exist", "3D000"),
+    ("starting up", "57P03"),
+    ("shutting down", "57P01"),
+    ("recovery mode", "57P03"),
+    ("not yet accepting connections", "57P03"),
+    ("not accepting connections", "57P03"),
+    ("not currently accepting connections", "57P03"),
+)

@@ -4,21 +4,76 @@ psycopg-pool reconnects in threads of its own, with growing pauses, while caller
 restart of the server that is seconds of standing still (docs/decisions/0012). Here the thread that needs a
 connection makes it, at once and within a bounded time, and one that died while it lay idle is noticed
 before it is lent.
+
+Always true: what is lent is outside of any transaction and in the hands of one thread; there are never more
+than so many; nobody waits for an answer longer than the server may take. A process that was forked off
+touches none of them: they are its parent's.
 """
 
+import math
 import os
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
+from psycopg.waiting import Ready
 
 from perdure.model.errors import StoreBusy, StoreUnavailable
 
 Cx = psycopg.Connection[tuple[Any, ...]]
+RV = TypeVar("RV")
+
+_WAIT_INTERVAL_S = 0.1  # psycopg's own: how often a wait looks up
+
+
+class Line(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that gives up when the server does not answer.
+
+    Keepalives notice a host that is gone. They do not notice a server that is stopped, or a proxy whose
+    own server is gone: those acknowledge everything and say nothing, for ever.
+    """
+
+    answer_s_max = math.inf
+
+    def wait(
+        self, gen: PQGen[RV], interval: float = _WAIT_INTERVAL_S, timeout: float | None = None
+    ) -> RV:
+        """Wait for an answer, not longer than it may take."""
+        if self.answer_s_max == math.inf:
+            return super().wait(gen, interval, timeout)
+        return super().wait(
+            self._until(gen, time.monotonic() + self.answer_s_max), interval, timeout
+        )
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Wait as long as it takes, for work whose length nobody knows."""
+        usual, self.answer_s_max = self.answer_s_max, math.inf
+        try:
+            yield
+        finally:
+            self.answer_s_max = usual
+
+    def _until(self, gen: PQGen[RV], end_at_s: float) -> PQGen[RV]:
+        ready: Any = None
+        while True:
+            try:
+                wanted = gen.send(ready)
+            except StopIteration as end:
+                answer: RV = end.value
+                return answer
+            ready = yield wanted
+            if ready == Ready.NONE and time.monotonic() >= end_at_s:
+                self.close()  # else the end of a pipeline or transaction would wait once more
+                raise psycopg.OperationalError(
+                    f"the server has not answered for {self.answer_s_max:g} s"
+                )
 
 
 class Lender:
@@ -58,11 +113,17 @@ class Lender:
 
     def close(self) -> None:
         """Close what is idle; what is lent is closed when it comes back."""
+        self._closed = True
+        if self._pid == os.getpid():
+            self.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Close what is idle."""
         with self._guard:
-            self._closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
-            connection.close()
+            with suppress(psycopg.Error):
+                connection.close()
 
     def _taken(self) -> Cx | None:
         while True:
@@ -75,25 +136,31 @@ class Lender:
             connection.close()
 
     def _put_back(self, connection: Cx) -> None:
-        if connection.info.transaction_status is not TransactionStatus.IDLE:
+        if self._pid != os.getpid():
+            return
+        if connection.closed:
+            self.drop_idle()  # the line broke: whatever broke it has broken the others, too
+        elif connection.info.transaction_status is not TransactionStatus.IDLE:
             connection.close()  # an open transaction is rolled back by the server
         with self._guard:
             keep = not (self._closed or connection.closed)
             if keep:
                 self._idle.append(connection)
         if not keep:
-            with suppress(psycopg.Error):
-                connection.close()
+            connection.close()
 
 
 def _sound(connection: Cx) -> bool:
-    """Whether the server is still there, as far as our end of the line knows."""
+    """Whether the server is still there, as far as our end of the line knows.
+
+    A server says nothing to an idle client but goodbye; what else it may have said (that a setting has
+    changed) is worth no thought: another connection is made in a millisecond.
+    """
     if connection.closed:
         return False
+    line = select.poll()  # not select: it knows no file above the number 1023
     try:
-        readable, _, _ = select.select([connection.fileno()], [], [], 0)
-        if readable:  # a goodbye, or a notice
-            connection.pgconn.consume_input()
-    except (OSError, ValueError, psycopg.Error):
+        line.register(connection.fileno(), select.POLLIN | select.POLLPRI)
+    except psycopg.Error:
         return False
-    return connection.info.transaction_status is TransactionStatus.IDLE
+    return not line.poll(0)

@@ -1,21 +1,24 @@
 """Hints that there is work, by LISTEN and NOTIFY. Polling is the truth; a lost hint costs a poll.
 
 NOTIFY takes a lock that all committing notifiers of a database share, so it is never part of an enqueue: a
-thread sends one notification for all that was enqueued within a few milliseconds, after it is durable.
+thread sends one notification for all that was enqueued within a few milliseconds, after it is durable. Under a
+steady stream it sends a few in a second: whoever listens then looks at the store often enough anyway.
 """
 
+import os
 import threading
 import time
 from contextlib import suppress
 
 import psycopg
 
-from perdure.model.errors import StoreError
+from perdure.model.errors import PerdureError
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.statements import SQL
 
 _GATHER_S = 0.005  # what is enqueued within this time is told at once
+_APART_S = 0.05  # between two notifications
 _IDLE_S = 5.0  # the thread ends when nothing was told for so long
 _AGAIN_S = 5.0  # between two tries to listen
 
@@ -28,39 +31,45 @@ class Herald:
         self._news = threading.Event()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._ended = threading.Event()
+        self._pid = os.getpid()
 
     def tell(self) -> None:
         """There is news."""
         self._news.set()
         with self._guard:
-            if self._closed or (self._thread is not None and self._thread.is_alive()):
-                return
-            self._thread = threading.Thread(target=self._run, name="perdure-herald", daemon=True)
-            self._thread.start()
+            if self._thread is None and not self._ended.is_set():
+                self._thread = threading.Thread(
+                    target=self._run, name="perdure-herald", daemon=True
+                )
+                self._thread.start()
 
     def close(self) -> None:
         """Send what is left and stop."""
+        if self._pid != os.getpid():
+            return  # forked off: the thread is our parent's, and perhaps held the lock
         with self._guard:
-            self._closed = True
+            self._ended.set()
             thread = self._thread
-        self._news.set()
         if thread is not None and thread is not threading.current_thread():
+            self._news.set()
             thread.join(timeout=2.0)
 
     def _run(self) -> None:
-        while self._news.wait(timeout=_IDLE_S):
+        while self._waited():
+            self._ended.wait(_GATHER_S)
             self._news.clear()
-            if not self._closed:
-                time.sleep(_GATHER_S)
-            with suppress(StoreError), self._connection.lent() as cx:  # a hint is worth no error
+            with suppress(PerdureError), self._connection.lent() as cx:  # a hint is worth no error
                 cx.execute(SQL.notify)
-            with self._guard:
-                if self._closed:
-                    return
+            self._ended.wait(_APART_S)
+
+    def _waited(self) -> bool:
+        """Wait for news; False when there is nothing to be done any more, and somebody else may start."""
+        self._news.wait(0 if self._ended.is_set() else _IDLE_S)
         with self._guard:
             if not self._news.is_set():
                 self._thread = None
+            return self._thread is not None
 
 
 class Ear:
@@ -69,15 +78,15 @@ class Ear:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._listening: Cx | None = None
-        self._again_at = 0.0
+        self._again_at_s = 0.0
+        self._pid = os.getpid()
 
     def heard(self) -> bool:
-        """Whether a hint has come since the last call; never waits."""
+        """Whether a hint has come since the last call; waits for nothing but a connection, now and then."""
         if self._connection.pooled:
             return False  # LISTEN would be accepted by the pooler, and nothing would ever come
-        if self._listening is None and not self._listen():
-            return False
-        assert self._listening is not None
+        if self._listening is None:
+            return self._listen()  # what was told before, nobody has heard
         try:
             return any(True for _ in self._listening.notifies(timeout=0))
         except psycopg.Error:
@@ -86,18 +95,18 @@ class Ear:
 
     def close(self) -> None:
         """Stop listening."""
-        if self._listening is not None:
+        if self._listening is not None and self._pid == os.getpid():
             with suppress(psycopg.Error):
                 self._listening.close()
             self._listening = None
 
     def _listen(self) -> bool:
-        if time.monotonic() < self._again_at:
+        if time.monotonic() < self._again_at_s:
             return False
-        self._again_at = time.monotonic() + _AGAIN_S
+        self._again_at_s = time.monotonic() + _AGAIN_S
         try:
             self._listening = self._connection.apart()
             self._listening.execute("LISTEN perdure")
-        except (StoreError, psycopg.Error):
+        except (PerdureError, psycopg.Error):
             self.close()
         return self._listening is not None

@@ -1,14 +1,22 @@
-"""The schema in one database."""
+"""The schema in one database.
 
-from perdure.model.errors import StoreDenied
+Always true: an upgrade is one transaction under an advisory lock, so it is there whole or not at all, and two
+that upgrade at once apply each step once. Who may read what was applied may open the store; who may make
+tables may upgrade it.
+"""
+
+import psycopg
+
+from perdure.model.errors import PerdureError, StoreDenied
 from perdure.model.views import SchemaStatus
 from perdure.stores.migrations import check_current, check_fits, migrations, status_of
-from perdure.stores.postgres.connection import Connection
-from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.connection import LOCK_MS_MAX, Connection
+from perdure.stores.postgres.lending import Cx, Line
 
 PACKAGE = "perdure.stores.postgres"
 
 _LOCK = 0x7065726475  # one upgrade at a time in a database, whoever begins it
+_TURN_S_MAX = 60  # to wait for an upgrade that somebody else has begun
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS perdure_migrations (
@@ -19,6 +27,9 @@ CREATE TABLE IF NOT EXISTS perdure_migrations (
     applied_at  bigint NOT NULL
 )
 """
+
+# No right in the schema, and no schema in the search_path where the role has one.
+_MAY_NOT = (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName)
 
 
 class PostgresSchema:
@@ -36,10 +47,12 @@ class PostgresSchema:
         """Apply what is pending, all in one transaction, under a lock."""
         try:
             return self._connection.written(self._apply)
-        except StoreDenied as denied:
+        except PerdureError as denied:
+            if not isinstance(denied.__cause__, _MAY_NOT):
+                raise
             raise StoreDenied(
                 f"{self._connection.shown_url} may not make tables ({denied.__cause__}); have their owner "
-                "run: perdure db upgrade"
+                "run: perdure db upgrade, and grant this role its rights: see docs/postgres.md"
             ) from denied
 
     def close(self) -> None:
@@ -52,8 +65,15 @@ class PostgresSchema:
             check_current(self._connection.shown_url, _applied(cx), migrations(PACKAGE))
 
     def _apply(self, cx: Cx, now: int) -> tuple[str, ...]:
-        cx.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        cx.execute("SET LOCAL statement_timeout = 0")
+        assert isinstance(cx, Line)
+        with cx.patient():
+            cx.execute(f"SET LOCAL lock_timeout = '{_TURN_S_MAX}s'")
+            cx.execute("SET LOCAL statement_timeout = 0")
+            cx.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            cx.execute(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")  # who waits for a table stops others
+            return self._applied_under_lock(cx, now)
+
+    def _applied_under_lock(self, cx: Cx, now: int) -> tuple[str, ...]:
         known = migrations(PACKAGE)
         applied = _applied(cx)
         check_fits(self._connection.shown_url, applied, known)

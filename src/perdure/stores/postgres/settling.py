@@ -9,11 +9,13 @@ import psycopg
 
 from perdure.model.jobs import ZERO, Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import State
-from perdure.stores.moments import maybe_us, seconds_us, to_us
+from perdure.stores.moments import maybe_us, to_us
 from perdure.stores.postgres.errors import ROW_CLASSES
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import Row, claim_out, encoded, past_in
+from perdure.stores.rows import Row, claim_out, delay_us, encoded, past_in
+
+UNWRITABLE = (psycopg.Error, ValueError, OverflowError, TypeError)
 
 _answer = msgspec.json.Decoder()
 _UNCOUNTED = frozenset({ZERO, replace(ZERO, starts=1)})
@@ -56,7 +58,7 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
         row["result"] = record.result_json
     if record.delay_s is not None:
         row["delay_s"] = record.delay_s
-        row["delay_us"] = seconds_us(record.delay_s)
+        row["delay_us"] = delay_us(record.delay_s)
     if record.checkpoint_stage is not None:
         row["checkpoint_stage"] = record.checkpoint_stage
         row["checkpoint"] = record.checkpoint_json
@@ -95,12 +97,12 @@ def receipts(
     cx: Cx, records: Sequence[Record], done: Sequence[Row] | None, by: int | None
 ) -> tuple[Settled, ...]:
     """The answer to each record; those that were not written may have been by an earlier sending."""
-    accepted = {row[0]: row for row in done or ()}
-    missing = [one for one in records if one.no not in accepted]
+    accepted = {(row[0], row[1]): row for row in done or ()}
+    missing = [one for one in records if (one.no, one.token) not in accepted]
     before = _settled_before(cx, missing, by) if missing else {}
     return tuple(
-        _receipt(one, accepted[one.no]) if one.no in accepted
-        else before.get(one.no) or Stale(one.no, one.id, one.token)
+        _receipt(one, accepted[one.no, one.token]) if (one.no, one.token) in accepted
+        else before.get((one.no, one.token)) or Stale(one.no, one.id, one.token)
         for one in records
     )  # fmt: skip
 
@@ -114,7 +116,7 @@ def record_each(
         try:
             with cx.transaction():
                 answer = answered(cx.execute(SQL.record, parameters([one], by, now)))
-        except psycopg.Error as error:
+        except UNWRITABLE as error:
             if not is_bad_row(error):
                 raise
             settled.append(Refused(one.no, one.id, one.token, str(error).strip()))
@@ -125,9 +127,11 @@ def record_each(
     return tuple(settled), True
 
 
-def is_bad_row(error: psycopg.Error) -> bool:
+def is_bad_row(error: Exception) -> bool:
     """Whether the fault is in one row and its neighbours can be written without it."""
-    return isinstance(error, psycopg.DataError) or (error.sqlstate or "")[:2] in ROW_CLASSES
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, psycopg.DataError) or (error.sqlstate or "")[:2] in ROW_CLASSES
+    return isinstance(error, UNWRITABLE)
 
 
 def claims_of(cx: Cx, nos: Sequence[int]) -> list[Claim]:
@@ -138,15 +142,17 @@ def claims_of(cx: Cx, nos: Sequence[int]) -> list[Claim]:
 
 
 def _receipt(record: Record, row: Row) -> Receipt:
-    _, state, due_at, claim = row
+    _, _, state, due_at, claim = row
     return Receipt(
         record.no, record.id, record.token, State(state), maybe_us(due_at),
         None if claim is None else claim_out(claim),
     )  # fmt: skip
 
 
-def _settled_before(cx: Cx, records: Sequence[Record], by: int | None) -> dict[int, Receipt]:
-    asked = {one.no: one for one in records if one.attempt is not None}
+def _settled_before(
+    cx: Cx, records: Sequence[Record], by: int | None
+) -> dict[tuple[int, int], Receipt]:
+    asked = {(one.no, one.token): one for one in records if one.attempt is not None}
     where = {
         "records": encoded([{"no": one.no, "token": one.token} for one in asked.values()]),
         "by": by,
@@ -159,8 +165,9 @@ def _settled_before(cx: Cx, records: Sequence[Record], by: int | None) -> dict[i
     ]
     again = {one.no: one for one in claims_of(cx, ours)}
     return {
-        no: Receipt(
-            no, asked[no].id, token, State(state), maybe_us(due_at), again.get(no), repeated=True
+        (no, token): Receipt(
+            no, asked[no, token].id, token, State(state), maybe_us(due_at),
+            again.get(no) if state == State.PROCESSING else None, repeated=True,
         )
         for no, token, state, due_at, _, _ in rows
-    }
+    }  # fmt: skip

@@ -15,8 +15,6 @@ get the same receipts, from the attempt rows.
 
 from collections.abc import Sequence
 
-import psycopg
-
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
     Claim,
@@ -45,6 +43,7 @@ from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.listening import Ear, Herald
 from perdure.stores.postgres.settling import (
+    UNWRITABLE,
     answered,
     claims_of,
     is_bad_row,
@@ -101,11 +100,15 @@ class PostgresStore:
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim; one transaction."""
-        asked = order if order is not None and order.slots > 0 else None
+        asked = _served(order)
         with self._connection.lent() as cx:
+            if not records and asked is None and by is not None:
+                _check_alive(
+                    cx.execute(SQL.worker_alive, {"worker": by}).fetchone() is not None, by
+                )
             try:
                 return self._turn(cx, records, asked, by)
-            except psycopg.Error as error:
+            except UNWRITABLE as error:
                 if not records or not is_bad_row(error):
                     raise
             return self._turn_apart(cx, records, asked, by)
@@ -250,6 +253,14 @@ def _check_alive(alive: bool, worker: int | None) -> None:
         raise WorkerDead(
             f"worker {worker} was declared dead, so nothing it says counts; it must stop"
         )
+
+
+def _served(order: ClaimOrder | None) -> ClaimOrder | None:
+    """The order without lanes that it names twice, or None when it asks for nothing."""
+    if order is None or order.slots <= 0:
+        return None
+    lanes = tuple(dict.fromkeys(order.lanes))
+    return ClaimOrder(order.worker, order.slots, lanes, order.isolation)
 
 
 def _rest(order: ClaimOrder, taken: int) -> ClaimOrder:

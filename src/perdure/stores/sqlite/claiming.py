@@ -12,7 +12,7 @@ from perdure.stores.sqlite.statements import SQL
 def open_lanes(cx: sqlite3.Connection, order: ClaimOrder) -> list[int]:
     """Those of the order's lanes that nothing closes."""
     closed = {lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()}
-    return [lane for lane in order.lanes if lane not in closed] if closed else list(order.lanes)
+    return [lane for lane in dict.fromkeys(order.lanes) if lane not in closed]
 
 
 def claim(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int) -> list[Claim]:

@@ -28,6 +28,7 @@ from perdure.model.errors import (
 )
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
+from perdure.stores.sqlite.place import warn_of_network
 from perdure.stores.sqlite.turnstile import Turnstile
 
 VERSION_MIN = (3, 38, 0)  # the ->> operator
@@ -60,6 +61,7 @@ class Connection:
             )
             undo.callback(self.raw.close)
             if path != MEMORY and not looking:
+                warn_of_network(path)
                 self._turnstile = Turnstile(path, wait_s_max=wait_s_max)
                 undo.callback(self._turnstile.close)
             self._settings()

@@ -12,7 +12,7 @@ from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State
 from perdure.stores.counting import Tally
 from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
-from perdure.stores.rows import claim_out, encoded, past_in
+from perdure.stores.rows import claim_out, delay_us, encoded, past_in
 from perdure.stores.sqlite.statements import SQL
 
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
@@ -22,13 +22,21 @@ class RowRefused(Exception):
     """One row of a batch cannot be written."""
 
 
+def _is_bad_row(error: Exception) -> bool:
+    """Whether the fault is in one row; a value that cannot be bound is a ProgrammingError."""
+    bound = isinstance(error, sqlite3.ProgrammingError) and "binding" in str(error)
+    return bound or isinstance(error, UNWRITABLE)
+
+
 def record_all(
     cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
 ) -> tuple[Settled, ...]:
     """All records at once; one that cannot be written refuses them all."""
     try:
         return _write(cx, sorted(records, key=lambda one: one.no), by, now)
-    except UNWRITABLE as error:
+    except (*UNWRITABLE, sqlite3.ProgrammingError) as error:
+        if not _is_bad_row(error):
+            raise
         raise RowRefused from error
 
 
@@ -41,7 +49,9 @@ def record_each(
         cx.execute("SAVEPOINT one")
         try:
             settled.extend(_write(cx, [one], by, now))
-        except UNWRITABLE as error:
+        except (*UNWRITABLE, sqlite3.ProgrammingError) as error:
+            if not _is_bad_row(error):
+                raise
             cx.execute("ROLLBACK TO one")
             settled.append(Refused(one.no, one.id, one.token, str(error)))
         cx.execute("RELEASE one")
@@ -66,10 +76,10 @@ def _write(
 ) -> tuple[Settled, ...]:
     asked = _where_open(cx, records)
     runs = _matched(cx, asked)
-    accepted = [one for one in asked if one.no in runs]
+    accepted = [one for one in asked if (one.no, one.token) in runs]
     tally = Tally()
     for one in accepted:
-        tally.settled(one, runs[one.no])
+        tally.settled(one, runs[one.no, one.token])
     cx.executemany(SQL.record, [record_row(one, by, now) for one in accepted])
     cx.executemany(SQL.attempts_add, [attempt_row(r, by, now) for r in accepted if r.attempt])
     cx.executemany(
@@ -82,19 +92,21 @@ def _write(
     )
     add_tally(cx, tally, by or 0)
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
-    done = {one.no for one in accepted}
     return tuple(
-        _receipt(one, now, again.get(one.no)) if one.no in done else _settled_before(cx, one, by)
+        _receipt(one, now, again.get(one.no) if one.reclaim else None)
+        if (one.no, one.token) in runs
+        else _settled_before(cx, one, by)
         for one in asked
     )
 
 
 def _matched(
     cx: sqlite3.Connection, records: Sequence[Record]
-) -> dict[int, tuple[int | None, ...]]:
-    """What the guard will let pass: we are the only writer until our commit."""
+) -> dict[tuple[int, int], tuple[int | None, int | None]]:
+    """What the guard will let pass, and its runs: we are the only writer until our commit."""
     shown = encoded([(one.no, one.token) for one in records])
-    return {no: tuple(runs) for no, *runs in cx.execute(SQL.matched, {"records": shown}).fetchall()}
+    rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
+    return {(no, token): (run, redriven) for no, token, run, redriven in rows}
 
 
 def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[Record]:
@@ -113,7 +125,7 @@ def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[R
 def record_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
     """A record, as `record.sql` binds it."""
     c, again = record.counters, record.reclaim
-    due_at = None if record.delay_s is None else now + seconds_us(record.delay_s)
+    due_at = None if record.delay_s is None else now + delay_us(record.delay_s)
     return (
         str(record.state),
         int(due_at == now) if record.state is State.QUEUED else None,

@@ -75,7 +75,7 @@ def _let_go_of_the_dead() -> None:
 @click.command("worker-child", hidden=True)
 @click.argument("app")
 @click.option("--worker", "number", type=int, required=True)
-@click.option("--role", type=click.Choice([role.value for role in Role]), required=True)
+@click.option("--role", type=click.Choice(["main", "suspects", "alone"]), required=True)
 @click.option("--lifeline", type=int, required=True)
 @_tuning
 def worker_child(app: str, number: int, role: str, lifeline: int, **tuning: object) -> None:

@@ -97,7 +97,7 @@ SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),
     'done', (
         SELECT json_agg(json_build_array(
-            d.no, d.state, CASE WHEN d.delay_us IS NULL THEN NULL ELSE d.due_at END, d.claim
+            d.no, d.token, d.state, CASE WHEN d.delay_us IS NULL THEN NULL ELSE d.due_at END, d.claim
         )) FROM done AS d
     )
 )

@@ -9,7 +9,11 @@ DROP INDEX perdure_jobs_held;
 DROP INDEX perdure_jobs_failed;
 DROP INDEX perdure_jobs_key;
 
+DROP INDEX perdure_workers_alive;
+DROP INDEX perdure_workers_unsettled;
+
 ALTER TABLE perdure_lanes RENAME TO perdure_old_lanes;
+ALTER TABLE perdure_workers RENAME TO perdure_old_workers;
 ALTER TABLE perdure_jobs RENAME TO perdure_old_jobs;
 ALTER TABLE perdure_attempts RENAME TO perdure_old_attempts;
 ALTER TABLE perdure_checkpoints RENAME TO perdure_old_checkpoints;
@@ -29,6 +33,27 @@ CREATE UNIQUE INDEX perdure_lanes_name
 CREATE INDEX perdure_lanes_queue ON perdure_lanes (queue);
 CREATE INDEX perdure_lanes_run ON perdure_lanes (run) WHERE run IS NOT NULL;
 CREATE INDEX perdure_lanes_upstream ON perdure_lanes (upstream) WHERE upstream IS NOT NULL;
+
+-- A caller runs a job itself while it waits; nobody beats for it, and its jobs are found by their hard limit.
+CREATE TABLE perdure_workers (
+    no          INTEGER PRIMARY KEY AUTOINCREMENT,
+    boot        TEXT NOT NULL UNIQUE,
+    name        TEXT NOT NULL,
+    role        TEXT NOT NULL CHECK (role IN ('main', 'suspects', 'alone', 'caller')),
+    ttl_us      INTEGER NOT NULL CHECK (ttl_us > 0),
+    started_at  INTEGER NOT NULL,
+    beat_at     INTEGER NOT NULL,
+    steady_at   INTEGER NOT NULL,
+    dead_at     INTEGER,
+    death       TEXT,
+    settled_at  INTEGER,
+    CHECK ((dead_at IS NULL) = (death IS NULL)),
+    CHECK (settled_at IS NULL OR dead_at IS NOT NULL)
+);
+
+CREATE INDEX perdure_workers_alive ON perdure_workers (beat_at) WHERE dead_at IS NULL;
+CREATE INDEX perdure_workers_unsettled ON perdure_workers (no)
+    WHERE dead_at IS NOT NULL AND settled_at IS NULL;
 
 -- The checks of hot tables are chains of OR: for an IN of more than two SQLite builds a small table each time,
 -- which doubled the cost of an insert (3.40).
@@ -57,6 +82,7 @@ CREATE TABLE perdure_jobs (
     due_at          INTEGER NOT NULL,
     claimed_at      INTEGER,
     deadline_at     INTEGER,
+    hard_at         INTEGER,
     finished_at     INTEGER,
     discarded_at    INTEGER,
     updated_at      INTEGER NOT NULL,
@@ -123,6 +149,8 @@ CREATE TABLE perdure_checkpoints (
     PRIMARY KEY (job, stage)
 ) WITHOUT ROWID;
 
+INSERT INTO perdure_workers SELECT * FROM perdure_old_workers;
+
 INSERT INTO perdure_lanes (no, queue, category, pipeline, stage)
 SELECT no, queue, category, pipeline, stage FROM perdure_old_lanes;
 
@@ -151,6 +179,7 @@ DROP TABLE perdure_old_checkpoints;
 DROP TABLE perdure_old_attempts;
 DROP TABLE perdure_old_jobs;
 DROP TABLE perdure_old_lanes;
+DROP TABLE perdure_old_workers;
 
 -- Only what can run now is in the first of these, only what waits for its time in the second:
 -- finished, future, suspect and held jobs cost a claim nothing.
@@ -161,6 +190,8 @@ CREATE INDEX perdure_jobs_suspect ON perdure_jobs (isolation, lane)
 CREATE INDEX perdure_jobs_held ON perdure_jobs (worker) WHERE worker IS NOT NULL;
 CREATE INDEX perdure_jobs_failed ON perdure_jobs (pipeline, stage, failed_reason, error_kind)
     WHERE failed_reason IS NOT NULL;
+CREATE INDEX perdure_jobs_deadline ON perdure_jobs (deadline_at)
+    WHERE deadline_at IS NOT NULL AND ready IS NOT NULL;
 CREATE INDEX perdure_jobs_run ON perdure_jobs (run, no) WHERE run IS NOT NULL;
 CREATE INDEX perdure_jobs_redrive ON perdure_jobs (redrive_run, no) WHERE redrive_run IS NOT NULL;
 CREATE UNIQUE INDEX perdure_jobs_key ON perdure_jobs (owner, pipeline, coalesce(run, 0), key)

@@ -1,0 +1,140 @@
+"""pgqueuer on the same server with the same jobs, by its own means: its queries, its queue manager, its retry.
+
+The clock of a drain runs from the first call of the entrypoint to the last, so that neither its start-up nor
+its last flush counts against it. It deletes a job that is done and keeps log rows. It has two drivers; with
+psycopg its listener and its queries share one connection and take turns on it, so asyncpg is used where it is
+installed.
+"""
+
+import asyncio
+import importlib.util
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from benchmarks.stores.work import ENQUEUE_BATCH, Item, items
+from pgqueuer import AsyncpgDriver, PsycopgDriver, QueueManager, RetryRequested
+from pgqueuer.models import Job
+from pgqueuer.queries import Queries
+from pgqueuer.types import QueueExecutionMode
+
+BATCH = 500
+DRIVERS = ("asyncpg", "psycopg") if importlib.util.find_spec("asyncpg") else ("psycopg",)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRates:
+    """Jobs per second."""
+
+    bulk: float
+    single: float
+    drain: float
+    retry: float
+
+
+def measure(
+    url: Callable[[], str], driver: str, *, jobs: int, retries: int, singles: int
+) -> PeerRates:
+    """Each on a database of its own."""
+    logging.getLogger("pgqueuer").setLevel(logging.CRITICAL)  # it logs a line for every retry
+    bulk, drain = asyncio.run(_drained(url(), driver, jobs, failing=False))
+    _, retry = asyncio.run(_drained(url(), driver, retries, failing=True))
+    return PeerRates(bulk, asyncio.run(_singles(url(), driver, singles)), drain, retry)
+
+
+async def _drained(url: str, driver: str, count: int, *, failing: bool) -> tuple[float, float]:
+    async with _queries(url, driver) as queries:
+        bulk = await _enqueued(queries, items(count))
+        with psycopg.connect(url, autocommit=True) as cx:
+            cx.execute("VACUUM ANALYZE pgqueuer")
+        worked = _Worked(count)
+        work = QueueManager(queries)
+        work.entrypoint("one")(worked.failing_once if failing else worked.succeeding)
+        await work.run(
+            batch_size=BATCH, mode=QueueExecutionMode.drain, dequeue_timeout=timedelta(seconds=1)
+        )
+        return bulk, worked.rate()
+
+
+class _Worked:
+    """Entrypoints that do nothing but see when they are called."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._finished = 0
+        self._failed = 0
+        self._first_s = 0.0
+        self._last_s = 0.0
+
+    async def succeeding(self, job: Job) -> None:
+        self._called()
+        self._finished += 1
+
+    async def failing_once(self, job: Job) -> None:
+        self._called()
+        if job.attempts == 0:
+            self._failed += 1
+            raise RetryRequested(delay=timedelta(0))
+        self._finished += 1
+
+    def _called(self) -> None:
+        self._last_s = time.perf_counter()
+        self._first_s = self._first_s or self._last_s
+
+    def rate(self) -> float:
+        if self._finished != self._count or self._failed not in (0, self._count):
+            raise AssertionError(
+                f"pgqueuer finished {self._finished} of {self._count} jobs after {self._failed} failures"
+            )
+        return self._count / (self._last_s - self._first_s)
+
+
+async def _singles(url: str, driver: str, count: int) -> float:
+    async with _queries(url, driver) as queries:
+        new = items(count)
+        begun_s = time.perf_counter()
+        for one in new:
+            await queries.enqueue("one", one.payload_json.encode())
+        return count / (time.perf_counter() - begun_s)
+
+
+async def _enqueued(queries: Queries, new: list[Item]) -> float:
+    lots = [
+        [one.payload_json.encode() for one in new[at : at + ENQUEUE_BATCH]]
+        for at in range(0, len(new), ENQUEUE_BATCH)
+    ]
+    elapsed_s = 0.0
+    for lot in lots:
+        begun_s = time.perf_counter()
+        await queries.enqueue(["one"] * len(lot), lot, [0] * len(lot))
+        elapsed_s += time.perf_counter() - begun_s
+    return len(new) / elapsed_s
+
+
+@asynccontextmanager
+async def _queries(url: str, driver: str) -> Any:
+    cx = await _CONNECT[driver](url)
+    try:
+        queries = Queries(AsyncpgDriver(cx) if driver == "asyncpg" else PsycopgDriver(cx))
+        await queries.install()
+        yield queries
+    finally:
+        await cx.close()
+
+
+async def _asyncpg(url: str) -> Any:
+    import asyncpg
+
+    return await asyncpg.connect(url)
+
+
+async def _psycopg(url: str) -> Any:
+    return await psycopg.AsyncConnection.connect(url, autocommit=True)
+
+
+_CONNECT: dict[str, Callable[[str], Awaitable[Any]]] = {"asyncpg": _asyncpg, "psycopg": _psycopg}

@@ -1,0 +1,164 @@
+"""What the acts on several stores in step have in common: what they know, and words for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Receipt, Record
+from perdure.testing import VirtualClock
+from perdure.testing.contract.kit import uuid_of
+from tests.stores.promises import Promises
+from tests.stores.sides import Side, Sides
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+LANES: dict[str, Lane] = {
+    "one": Lane("q", "c", "p", "one"),
+    "two": Lane("q", "c", "p", "two"),
+    "upstream": Lane("q2", "c", "p", "one", upstream="vendor"),
+    "elsewhere": Lane("q2", "c2", "p2", "one"),
+}
+BEGINNINGS = st.sampled_from(["one", "one", "one", "upstream", "elsewhere", "of a run"])
+KEYS = st.sampled_from([None, None, "k1", "k2"])
+COMING_S = st.sampled_from([None, None, None, None, -5, 0, 5, 60])
+
+
+@dataclass
+class Held:
+    """A claim as each side has given it, and the worker to whom."""
+
+    worker: str
+    claims: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(next(iter(self.claims.values())).id)
+
+
+@dataclass
+class Job:
+    """A job as the test knows it."""
+
+    lane: str
+    run: str | None
+    run_at: datetime | None
+    parts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return str(self.parts["id"])
+
+    def on(self, side: Side) -> NewJob:
+        return NewJob(
+            lane=side.no("lane", self.lane), run=side.maybe_no("run", self.run), run_at=self.run_at,
+            **self.parts,
+        )  # fmt: skip
+
+
+class Acting:
+    """The stores, and what the acts so far have made of them."""
+
+    def __init__(self, make_sides: Callable[[VirtualClock], Sides]) -> None:
+        self.clock = VirtualClock()
+        self.sides = make_sides(self.clock)
+        self.promises = Promises(self.clock)
+        self.lanes: dict[str, Lane] = {}
+        self.workers: list[str] = []
+        self.jobs: list[Job] = []
+        self.held: list[Held] = []
+        self.sent: list[tuple[dict[str, Record], str | None]] = []
+        self.runs: list[str] = []
+        self.bulks: list[str] = []
+        self._named = 0
+
+    def new_name(self) -> str:
+        self._named += 1
+        return uuid_of(self._named)
+
+    def a_worker(self, draw: Draw) -> str:
+        """Mostly one of the living, so that something gets done."""
+        living = [name for name in self.workers if name not in self.promises.dead]
+        some = living if living and draw(st.integers(0, 5)) else self.workers
+        return str(draw(st.sampled_from(some)))
+
+    def first(self, answers: dict[str, Any]) -> Any:
+        """The answer of the side that is the measure of the others."""
+        return answers[self.sides.first.name]
+
+    def add_lane(self, name: str, lane: Lane, run: str | None = None) -> None:
+        def make(side: Side) -> None:
+            own = replace(lane, run=side.maybe_no("run", run))
+            side.learn("lane", name, side.store.lanes([own])[own])
+
+        self.sides.each(f"lane {name}", make)
+        self.lanes[name] = lane
+
+    def a_job(self, draw: Draw, *, plain: bool = False) -> Job:
+        run = draw(st.sampled_from([None, None, *self.runs]))
+        lane = "one" if plain else draw(BEGINNINGS)
+        if lane == "of a run":
+            lane = "one" if run is None else f"one of {run}"
+        in_s = None if plain else draw(COMING_S)
+        parts = {
+            "id": self.new_name(), "pipeline": self.lanes[lane].pipeline, "stage": "one",
+            "payload_json": f'{{"n":{self._named}}}',
+            "owner": draw(st.sampled_from(["", "", "ann"])), "key": draw(KEYS),
+            "priority": draw(st.integers(-1, 2)),
+            "deadline_s": draw(st.sampled_from([None, 90.5])),
+            "if_failed": draw(st.sampled_from(IfFailed)),
+        }  # fmt: skip
+        run_at = None if in_s is None else self.clock.now() + timedelta(seconds=in_s)
+        return Job(lane, run, run_at, parts)
+
+    def enqueue(self, jobs: list[Job]) -> None:
+        def call(side: Side) -> Any:
+            made = side.store.enqueue([job.on(side) for job in jobs])
+            for one in made:
+                side.learn("job", one.id, one.no)
+            return made
+
+        made = self.first(self.sides.each("enqueue", call))
+        self.promises.accepted(one.id for one in made if one.created)
+
+    def order(
+        self, side: Side, worker: str, slots: int, *, isolation: int = 0, few: bool = False
+    ) -> ClaimOrder:
+        lanes = sorted(self.lanes)[:: 2 if few else 1]
+        numbers = tuple(side.no("lane", lane) for lane in lanes)
+        return ClaimOrder(side.no("worker", worker), slots, numbers, isolation)
+
+    def hold(self, worker: str, claims: dict[str, Any]) -> None:
+        self.promises.claimed(self.first(claims))
+        self.held.append(Held(worker, claims))
+
+    def hold_all(self, worker: str, turns: dict[str, Any]) -> None:
+        names = [side.name for side in self.sides.all]
+        for several in zip(*(turns[name].claims for name in names), strict=True):
+            self.hold(worker, dict(zip(names, several, strict=True)))
+
+    def turn(self, said: dict[str, list[Record]], writer: str | None, slots: int = 0) -> None:
+        """Say how claims ended and take new ones; a dead writer is told so, and nothing is written."""
+        before = self.promises.tokens(self.sides.first)
+
+        def call(side: Side) -> Any:
+            order = None
+            if slots and writer is not None:
+                order = self.order(side, writer, slots)
+            turn = side.store.turn(said[side.name], order, by=side.maybe_no("worker", writer))
+            return replace(turn, settled=tuple(sorted(turn.settled, key=lambda one: one.id)))
+
+        turns = self.sides.each("turn", call)
+        answer = self.first(turns)
+        assert (answer == "raised WorkerDead") == (writer in self.promises.dead)
+        if isinstance(answer, str):
+            return
+        self.promises.settled(answer.settled, before)
+        for place, one in enumerate(answer.settled):
+            if isinstance(one, Receipt) and one.claim is not None and writer is not None:
+                again = {name: turn.settled[place].claim for name, turn in turns.items()}
+                self.hold(writer, again)
+        if writer is not None:
+            self.hold_all(writer, turns)

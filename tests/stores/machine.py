@@ -1,0 +1,62 @@
+"""A state machine that does to several stores whatever can be done to one, and sees that they agree.
+
+After every step the answers were the same, everything that can be read is the same, and what is
+promised holds on the first side, and so on all.
+"""
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from perdure.testing import VirtualClock
+from tests.stores.acting import LANES
+from tests.stores.operating import Operating
+from tests.stores.sides import Sides, dump
+from tests.stores.walking import Walking
+
+# How often each act comes; one rule for all of them, so that none is left out of a whole example.
+WEIGHTS = {
+    "enqueue": 5, "enqueue_again": 1, "hire": 1, "beat": 1, "all_beat_for_a_while": 2, "kill": 1,
+    "reap": 3, "claim": 8, "record": 9, "send_again": 2, "cancel": 1, "pass_time": 4, "look": 1,
+    "deal_with_dead_letters": 4, "list": 1, "pause_or_resume": 2, "change_gate": 2, "begin_run": 2,
+    "change_run": 1, "prune": 2, "schedule": 1, "tick": 1, "take_duty": 1, "begin_bulk": 1,
+    "step_bulk": 1,
+}  # fmt: skip
+ACTS = st.sampled_from([act for act, weight in WEIGHTS.items() for _ in range(weight)])
+
+
+class InStep(Walking, Operating, RuleBasedStateMachine):
+    """Every operation of the ports, on every side."""
+
+    def __init__(self, make_sides: Callable[[VirtualClock], Sides]) -> None:
+        super().__init__(make_sides)
+        RuleBasedStateMachine.__init__(self)
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """With something to do."""
+        for name, lane in LANES.items():
+            self.add_lane(name, lane)
+        for act in ("hire", "hire", "enqueue", "enqueue", "claim"):
+            self._do(act, data)
+
+    @rule(act=ACTS, data=st.data())
+    def do(self, act: str, data: st.DataObject) -> None:
+        self._do(act, data)
+
+    def _do(self, act: str, data: st.DataObject) -> None:
+        getattr(self, f"act_{act}")(data.draw)
+
+    @invariant()
+    def everything_that_can_be_read_is_the_same(self) -> None:
+        answers = self.sides.each("a look at everything", dump)
+        self.promises.check(answers[self.sides.first.name])
+
+    def teardown(self) -> None:
+        """At the end the audit finds nothing on any side."""
+        try:
+            found = self.sides.each("audit", lambda side: side.reader.audit())
+            assert found[self.sides.first.name] == []
+        finally:
+            self.sides.close()

@@ -1,0 +1,208 @@
+"""Six bugs that other queues have or had, put back one at a time by patching; no switch in the source.
+
+Where the bug is a missing guard, the patch shows the store whatever token the job has at that moment,
+which is what a statement without the guard would let pass. Where it is one clause of one statement,
+that clause is taken out; it must still be there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from perdure.model.jobs import ClaimOrder, Record, Turn
+from perdure.model.states import State
+from perdure.stores.postgres.statements import SQL as POSTGRES
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.sqlite.statements import SQL as SQLITE
+from perdure.stores.sqlite.store import SqliteStore
+from tests.stores.rigs import Rig
+
+Patch = Callable[[pytest.MonkeyPatch, Rig], None]
+Shown = Callable[[Record, int, str], bool]
+
+STORES: dict[str, Any] = {"sqlite": SqliteStore, "postgres": PostgresStore}
+STATEMENTS: dict[str, Any] = {"sqlite": SQLITE, "postgres": POSTGRES}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug, who has or had it, and the tests of the contract that must fail on it."""
+
+    name: str
+    plant: Patch
+    killed_by: tuple[str, ...]
+
+
+def reworded(statement: str, **words: tuple[str, str]) -> Patch:
+    """A clause of a statement in other words, by store."""
+
+    def plant(patch: pytest.MonkeyPatch, rig: Rig) -> None:
+        old, new = words[rig.name]
+        text = getattr(STATEMENTS[rig.name], statement)
+        assert old in text, f"{statement}.sql of {rig.name} no longer says {old!r}"
+        patch.setattr(STATEMENTS[rig.name], statement, text.replace(old, new))
+
+    return plant
+
+
+def unguarded(shown: Shown) -> Patch:
+    """Records that are ``shown`` pass with whatever token their job has now."""
+
+    def plant(patch: pytest.MonkeyPatch, rig: Rig) -> None:
+        store = STORES[rig.name]
+        right = store.turn
+
+        def turn(
+            self: Any, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None
+        ) -> Turn:
+            return right(self, [_passing(rig, one, shown) for one in records], order, by=by)
+
+        patch.setattr(store, "turn", turn)
+
+    return plant
+
+
+def _passing(rig: Rig, record: Record, shown: Shown) -> Record:
+    rows = rig.rows(f"SELECT token, state FROM perdure_jobs WHERE no = {record.no}")
+    for token, state in rows:
+        if shown(record, token, state):
+            return replace(record, token=token)
+    return record
+
+
+def _is_rescue(record: Record) -> bool:
+    return record.attempt is not None and record.attempt.kind == "worker_lost"
+
+
+def worker_clock_leases(patch: pytest.MonkeyPatch, rig: Rig) -> None:
+    """Whoever sweeps compares leases with its own clock, which is an hour ahead."""
+    store = STORES[rig.name]
+    right = store.mark_dead
+
+    def mark_dead(self: Any, *, by: int) -> tuple[int, ...]:
+        clock = self._connection._clock
+        late_us = 3_600_000_000
+        beaten_at = clock._passed_us
+        self.beat([by])  # so that its own lease looks fresh to it
+        clock._passed_us += late_us
+        try:
+            _as_if_steady(rig, by, to_us=_us(clock))
+            return right(self, by=by)
+        finally:
+            clock._passed_us = beaten_at
+
+    patch.setattr(store, "mark_dead", mark_dead)
+
+
+def _us(clock: Any) -> int:
+    return round(clock.now().timestamp() * 1_000_000)
+
+
+def _as_if_steady(rig: Rig, judge: int, *, to_us: int) -> None:
+    rig.damage(f"UPDATE perdure_workers SET beat_at = {to_us} WHERE no = {judge}")
+
+
+def worker_clock_waits(patch: pytest.MonkeyPatch, rig: Rig) -> None:
+    """A retry is due by the worker's own reckoning: when its attempt ended, for all it knows."""
+    store = STORES[rig.name]
+    right = store.turn
+
+    def turn(
+        self: Any, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None
+    ) -> Turn:
+        now = self._connection._clock.now()
+        return right(self, [_reckoned(one, now) for one in records], order, by=by)
+
+    patch.setattr(store, "turn", turn)
+
+
+def _reckoned(record: Record, now: Any) -> Record:
+    if record.attempt is None or not record.delay_s:
+        return record
+    ended_at = record.attempt.claimed_at + timedelta(seconds=record.attempt.elapsed_s)
+    delay_s = (ended_at - now).total_seconds() + record.delay_s
+    return replace(record, delay_s=max(0.0, delay_s))
+
+
+MUTANTS = (
+    Mutant(
+        "no guard on finish (Oban, PgQueuer, graphile-worker, SAQ)",
+        unguarded(lambda record, token, state: True),
+        (
+            "test_a_record_with_another_token_writes_nothing_at_all",
+            "test_a_writer_that_was_overtaken_writes_nothing",
+            "test_a_word_about_a_job_that_has_ended_is_stale",
+            "test_a_word_about_a_job_that_somebody_else_settled_is_stale",
+            "test_a_stale_row_among_good_ones_is_only_itself",
+            "test_a_late_word_about_the_life_before_is_stale",
+        ),
+    ),
+    Mutant(
+        "a guard on the state only (River, pg-boss, DBOS)",
+        unguarded(lambda record, token, state: state == State.PROCESSING),
+        (
+            "test_a_record_with_another_token_writes_nothing_at_all",
+            "test_a_writer_that_was_overtaken_writes_nothing",
+        ),
+    ),
+    Mutant(
+        "a dead worker's beat is accepted (PgQueuer)",
+        reworded(
+            "beat", sqlite=("AND dead_at IS NULL", ""), postgres=("AND w.dead_at IS NULL", "")
+        ),
+        (
+            "test_a_beat_of_a_dead_worker_is_refused_and_changes_nothing",
+            "test_a_worker_that_was_declared_dead_stays_dead",
+        ),
+    ),
+    Mutant(
+        "rescue from a stale read (River before #1373)",
+        unguarded(lambda record, token, state: _is_rescue(record)),
+        ("test_two_sweepers_settle_a_lost_job_once",),
+    ),
+    Mutant(
+        "a crash is not counted (PgQueuer, Dramatiq)",
+        reworded(
+            "record",
+            sqlite=("crashes = ?11", "crashes = crashes"),
+            postgres=("crashes = coalesce(r.crashes, 0)", "crashes = j.crashes"),
+        ),
+        (
+            "test_what_a_dead_worker_held_is_settled_by_another",
+            "test_suspects_are_claimed_only_at_their_own_level",
+            "test_counters_are_kept_as_they_are_told",
+        ),
+    ),
+    Mutant(
+        "a start is not counted at the claim (PgQueuer, Dramatiq)",
+        reworded(
+            "claim",
+            sqlite=("starts = starts + 1", "starts = starts"),
+            postgres=("starts = j.starts + 1", "starts = j.starts"),
+        ),
+        (
+            "test_a_claim_raises_token_and_starts_and_names_the_holder",
+            "test_every_further_claim_raises_them_again",
+        ),
+    ),
+    Mutant(
+        "a worker's clock is trusted with leases (Quartz)",
+        worker_clock_leases,
+        (
+            "test_a_silent_worker_is_declared_dead_after_its_lease_and_not_before",
+            "test_a_worker_that_beats_is_never_declared_dead",
+            "test_after_the_store_was_away_nobody_is_declared_dead_at_once",
+        ),
+    ),
+    Mutant(
+        "a worker's clock is trusted with waits (Quartz)",
+        worker_clock_waits,
+        (
+            "test_a_retry_waits_for_its_delay_by_the_stores_clock",
+            "test_the_attempt_is_kept_as_it_was_told",
+        ),
+    ),
+)

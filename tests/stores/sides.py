@@ -1,0 +1,164 @@
+"""Several stores driven in step: the same call on each, and their answers in words that are the same.
+
+Stores number jobs, workers, lanes and runs as they like. So a call names them by what the test calls
+them, each side looks its own numbers up, and in an answer the numbers become names again.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from perdure.model.errors import PerdureError
+from perdure.model.jobs import Claim, Enqueued, Lane, Receipt, Refused, Stale
+from perdure.model.operations import BulkView, LanePause, LaneScope, LoggedDeed
+from perdure.model.runs import RunView
+from perdure.model.views import JobView, LaneView
+from perdure.model.workers import WorkerView
+from perdure.testing import OpenedStore
+
+# What the number of a noun counts, and what its other fields number.
+COUNTS: dict[type, str] = {
+    Claim: "job", Receipt: "job", Stale: "job", Refused: "job", Enqueued: "job", JobView: "job",
+    WorkerView: "worker", LaneView: "lane", RunView: "run", BulkView: "bulk", LoggedDeed: "deed",
+}  # fmt: skip
+NUMBERED = {
+    "lane": "lane", "worker": "worker", "run": "run", "redrive_run": "run", "parent": "run",
+    "job_no": "job", "cursor": "job", "go_on_after": "job",
+}  # fmt: skip
+
+
+class Side:
+    """One of the stores, and its own numbers for what the test has named."""
+
+    def __init__(self, name: str, opened: OpenedStore) -> None:
+        self.name = name
+        self.store = opened.store
+        self.control = opened.control
+        self.reader = opened.reader
+        self._numbers: dict[tuple[str, object], int] = {}
+        self._names: dict[tuple[str, int], object] = {}
+
+    def learn(self, kind: str, name: object, number: int) -> None:
+        self._numbers[kind, name] = number
+        self._names[kind, number] = name
+
+    def no(self, kind: str, name: object) -> int:
+        return self._numbers[kind, name]
+
+    def maybe_no(self, kind: str, name: object | None) -> int | None:
+        return None if name is None else self.no(kind, name)
+
+    def name_of(self, kind: str, number: int) -> object:
+        return self._names.get((kind, number), f"an unknown {kind}")
+
+    def close(self) -> None:
+        self.store.close()
+        self.reader.close()
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def told(self, value: Any) -> Any:
+        """A value without numbers that are this side's own."""
+        if isinstance(value, LaneView):
+            return ("lane", self.name_of("lane", value.no), self._words(value.closed_by),
+                    value.ready, value.later, value.lane.upstream)  # fmt: skip
+        if isinstance(value, LanePause) and value.scope is LaneScope.RUN:
+            return ("pause", self.name_of("run", int(value.name)), value.reason, value.paused_at)
+        if isinstance(value, LoggedDeed):
+            subject = (
+                self.name_of("run", int(value.subject))
+                if value.subject.isdigit()
+                else value.subject
+            )
+            return ("deed", value.done_at, value.by_whom, value.verb, subject, value.reason)
+        if isinstance(value, Refused):
+            return ("refused", value.id, value.token)
+        if is_dataclass(value) and not isinstance(value, type):
+            return (type(value).__name__, *(
+                self._field(type(value), one.name, getattr(value, one.name)) for one in fields(value)
+            ))  # fmt: skip
+        if isinstance(value, dict):
+            return {self.told(key): self.told(one) for key, one in value.items()}
+        if isinstance(value, frozenset):
+            return sorted(map(repr, map(self.told, value)))
+        if isinstance(value, list | tuple):
+            return [self.told(one) for one in value]
+        return value
+
+    def _field(self, noun: type, name: str, value: Any) -> Any:
+        kind = COUNTS.get(noun) if name == "no" else NUMBERED.get(name)
+        if kind is None or value is None or noun is Lane:
+            return self.told(value)
+        return self.name_of(kind, value)
+
+    def _words(self, text: str | None) -> str | None:
+        """What closes a lane, sorted by name and not by number."""
+        if text is None:
+            return None
+        words = [
+            re.sub(r"^run (\d+)", lambda found: f"run {self.name_of('run', int(found[1]))}", one)
+            for one in text.split("; ")
+        ]
+        return "; ".join(sorted(words))
+
+
+class Differ(AssertionError):
+    """Two sides have given different answers to the same call."""
+
+
+class Sides:
+    """All of them; the first is the measure of the others."""
+
+    def __init__(self, sides: list[Side]) -> None:
+        self.all = sides
+        self.first = sides[0]
+
+    def each(self, what: str, call: Callable[[Side], Any]) -> dict[str, Any]:
+        """Make a call on each side; their own answers, if these mean the same."""
+        answers = {side.name: _answer(call, side) for side in self.all}
+        self.same(what, answers)
+        return answers
+
+    def same(self, what: str, answers: dict[str, Any]) -> None:
+        meant = {side.name: side.told(answers[side.name]) for side in self.all}
+        measure = meant[self.first.name]
+        for name, answer in meant.items():
+            if answer != measure:
+                raise Differ(f"{what}:\n  {self.first.name}: {measure!r}\n  {name}: {answer!r}")
+
+    def learn(self, kind: str, name: object, numbers: dict[str, int]) -> None:
+        for side in self.all:
+            side.learn(kind, name, numbers[side.name])
+
+    def close(self) -> None:
+        for side in self.all:
+            side.close()
+
+
+def _answer(call: Callable[[Side], Any], side: Side) -> Any:
+    try:
+        return call(side)
+    except PerdureError as error:
+        return f"raised {type(error).__name__}"
+
+
+def dump(side: Side) -> dict[str, Any]:
+    """All that can be read of a store."""
+    reader = side.reader
+    jobs = reader.jobs(limit=500)
+    return {
+        "jobs": jobs,
+        "attempts": {job.id: reader.attempts(job.no) for job in jobs},
+        "books": reader.books(),
+        "depths": reader.depths(),
+        "failures": reader.failures(),
+        "lanes": reader.lanes(),
+        "workers": reader.workers(),
+        "pauses": frozenset(reader.pauses()),  # by name, and a run's name is its number
+        "gates": reader.gates(),
+        "runs": reader.runs(),
+        "schedules": reader.schedules(),
+        "bulks": reader.bulks(),
+        "deeds": reader.deeds(limit=20),
+    }
