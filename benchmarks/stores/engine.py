@@ -14,6 +14,7 @@ import uuid
 from pathlib import Path
 
 from benchmarks.stores.ours import LEASE_S, counted
+from benchmarks.stores.work import Rate
 
 from perdure.app.app import App
 from perdure.engine.clock import SystemClock
@@ -28,8 +29,8 @@ CHILD_S_MAX = 300
 AT_ONCE = Policy("at-once", otherwise=RETRY, own_delay=lambda failures, kind: 0.0)
 
 
-def measure(url: str, jobs: int, *, failing: bool) -> float:
-    """Enqueue so many jobs, let a worker drain them, and tell the jobs per second."""
+def measure(url: str, jobs: int, *, failing: bool) -> Rate:
+    """Enqueue so many jobs and let a worker drain them."""
     argv = [sys.executable, "-m", "benchmarks.stores.engine", url, str(jobs), str(int(failing))]
     ended = subprocess.run(
         argv, cwd=ROOT, capture_output=True, text=True, timeout=CHILD_S_MAX, check=False
@@ -39,7 +40,7 @@ def measure(url: str, jobs: int, *, failing: bool) -> float:
     wanted, found = (jobs, jobs * 2 if failing else jobs), counted(url)
     if found != wanted:
         raise AssertionError(f"the worker's jobs and attempts are {found}, wanted {wanted}")
-    return jobs / float(json.loads(ended.stdout.splitlines()[-1]))
+    return Rate(jobs, float(json.loads(ended.stdout.splitlines()[-1])))
 
 
 class Stage:

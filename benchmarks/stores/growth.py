@@ -8,14 +8,12 @@ PostgreSQL, our thread's for SQLite.
 """
 
 import math
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import psycopg
 from benchmarks.stores.ours import on
 from benchmarks.stores.places import Places
 from benchmarks.stores.work import SUCCESS, items
@@ -134,7 +132,7 @@ class Field:
             assert SUCCESS.attempt is not None
             statements.append(_ATTEMPTS.format(why=SUCCESS.attempt.why_json))
         statements.append(_BOOKED[self.scheme].format(rows=rows))
-        written(self.ours.url, *statements)
+        self.ours.behind(*statements)
 
     def add(self, count: int) -> None:
         """Enqueue so many jobs, in turns over the open lanes."""
@@ -158,8 +156,7 @@ class Field:
         records = self.ours.settled(turn.claims, failing=False)
         self.ours.store.turn(records, None, by=self.ours.worker)
         numbers = ", ".join(str(claim.no) for claim in turn.claims)
-        written(
-            self.ours.url,
+        self.ours.behind(
             f"DELETE FROM perdure_attempts WHERE job IN ({numbers})",
             f"DELETE FROM perdure_jobs WHERE no IN ({numbers})",
         )
@@ -192,19 +189,6 @@ _BOOKED = {
     "sqlite": "INSERT INTO perdure_books (pipeline, accepted) VALUES ('p', {rows}) "
     "ON CONFLICT (pipeline) DO UPDATE SET accepted = accepted + excluded.accepted",
 }
-
-
-def written(url: str, *statements: str) -> None:
-    """Write behind the store's back, while nobody else writes."""
-    if url.startswith("postgresql:"):
-        with psycopg.connect(url) as server:
-            for one in statements:
-                server.execute(one)  # type: ignore[call-overload]
-        return
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as file:
-        file.execute("PRAGMA synchronous = OFF")
-        for one in statements:
-            file.execute(one)
 
 
 def grown(

@@ -1,5 +1,6 @@
 """Perdure's two stores, through the port that the engine uses."""
 
+import os
 import sqlite3
 import uuid
 from collections.abc import Sequence
@@ -27,7 +28,6 @@ class Ours:
         self.lanes = self.lay([Lane("q", "c", "p", "one"), Lane("q", "c", "p", "two")])
         boot = NewWorker(uuid.uuid4().hex, "bench", Role.MAIN, LEASE_S)
         self.worker = self.store.add_worker(boot)
-        self._pids: list[int] = []
 
     def lay(self, lanes: Sequence[Lane]) -> tuple[int, ...]:
         """The numbers of these lanes, made where they are missing."""
@@ -66,23 +66,37 @@ class Ours:
 
 
 class OursOnPostgres(Ours):
-    """On a database of a server."""
+    """On a database of a server, with a second connection to look at it from the side."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._aside = psycopg.connect(url, autocommit=True)
+        self._spent_ns: dict[int, int] = {}
 
     def ready(self) -> None:
         """What autovacuum would have done by then."""
-        with psycopg.connect(self.url, autocommit=True) as cx:
-            cx.execute("VACUUM ANALYZE perdure_jobs")
+        self._aside.execute("VACUUM ANALYZE perdure_jobs")
 
     def server_ns(self) -> int | None:
-        """CPU time of our backends."""
-        if not self._pids:
-            with psycopg.connect(self.url, autocommit=True) as cx:
-                rows = cx.execute(
-                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-                    "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
-                ).fetchall()
-            self._pids = [pid for (pid,) in rows]
-        return cpu_ns(self._pids)
+        """CPU time of all backends that we have had."""
+        rows = self._aside.execute(_BACKENDS, (f"perdure {os.getpid()}",)).fetchall()
+        for (pid,) in rows:
+            spent_ns = cpu_ns(pid)
+            if spent_ns is None:
+                return None
+            self._spent_ns[pid] = spent_ns
+        return sum(self._spent_ns.values())
+
+    def behind(self, *statements: str) -> None:
+        """Write behind the store's back, in one transaction."""
+        with self._aside.transaction():
+            for one in statements:
+                self._aside.execute(one.encode())
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._aside.close()
+        super().close()
 
 
 class OursOnSqlite(Ours):
@@ -94,6 +108,20 @@ class OursOnSqlite(Ours):
     def server_ns(self) -> int | None:
         """The library is in our own thread."""
         return None
+
+    def behind(self, *statements: str) -> None:
+        """Write behind the store's back, while nobody else writes."""
+        with closing(
+            sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)
+        ) as cx:
+            cx.execute("PRAGMA synchronous = OFF")
+            for one in statements:
+                cx.execute(one)
+
+
+_BACKENDS = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+)
 
 
 def on(url: str) -> "OursOnPostgres | OursOnSqlite":

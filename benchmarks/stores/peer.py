@@ -12,12 +12,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import psycopg
-from benchmarks.stores.work import ENQUEUE_BATCH, Item, items
+from benchmarks.stores.places import Places
+from benchmarks.stores.work import ENQUEUE_BATCH, Item, Rate, items
 from pgqueuer import AsyncpgDriver, PsycopgDriver, QueueManager, RetryRequested
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
@@ -27,27 +27,21 @@ BATCH = 500
 DRIVERS = ("asyncpg", "psycopg") if importlib.util.find_spec("asyncpg") else ("psycopg",)
 
 
-@dataclass(frozen=True, slots=True)
-class PeerRates:
-    """Jobs per second."""
-
-    bulk: float
-    single: float
-    drain: float
-    retry: float
-
-
-def measure(
-    url: Callable[[], str], driver: str, *, jobs: int, retries: int, singles: int
-) -> PeerRates:
+def measured(
+    places: Places, driver: str, *, jobs: int, retries: int, singles: int
+) -> dict[str, Rate]:
     """Each on a database of its own."""
     logging.getLogger("pgqueuer").setLevel(logging.CRITICAL)  # it logs a line for every retry
-    bulk, drain = asyncio.run(_drained(url(), driver, jobs, failing=False))
-    _, retry = asyncio.run(_drained(url(), driver, retries, failing=True))
-    return PeerRates(bulk, asyncio.run(_singles(url(), driver, singles)), drain, retry)
+    with places.fresh("postgresql") as url:
+        bulk, drain = asyncio.run(_drained(url, driver, jobs, failing=False))
+    with places.fresh("postgresql") as url:
+        _, retry = asyncio.run(_drained(url, driver, retries, failing=True))
+    with places.fresh("postgresql") as url:
+        single = asyncio.run(_singles(url, driver, singles))
+    return {"bulk enqueue": bulk, "drain": drain, "retry": retry, "single enqueue": single}
 
 
-async def _drained(url: str, driver: str, count: int, *, failing: bool) -> tuple[float, float]:
+async def _drained(url: str, driver: str, count: int, *, failing: bool) -> tuple[Rate, Rate]:
     async with _queries(url, driver) as queries:
         bulk = await _enqueued(queries, items(count))
         with psycopg.connect(url, autocommit=True) as cx:
@@ -86,24 +80,24 @@ class _Worked:
         self._last_s = time.perf_counter()
         self._first_s = self._first_s or self._last_s
 
-    def rate(self) -> float:
+    def rate(self) -> Rate:
         if self._finished != self._count or self._failed not in (0, self._count):
             raise AssertionError(
                 f"pgqueuer finished {self._finished} of {self._count} jobs after {self._failed} failures"
             )
-        return self._count / (self._last_s - self._first_s)
+        return Rate(self._count, self._last_s - self._first_s)
 
 
-async def _singles(url: str, driver: str, count: int) -> float:
+async def _singles(url: str, driver: str, count: int) -> Rate:
     async with _queries(url, driver) as queries:
         new = items(count)
         begun_s = time.perf_counter()
         for one in new:
             await queries.enqueue("one", one.payload_json.encode())
-        return count / (time.perf_counter() - begun_s)
+        return Rate(count, time.perf_counter() - begun_s)
 
 
-async def _enqueued(queries: Queries, new: list[Item]) -> float:
+async def _enqueued(queries: Queries, new: list[Item]) -> Rate:
     lots = [
         [one.payload_json.encode() for one in new[at : at + ENQUEUE_BATCH]]
         for at in range(0, len(new), ENQUEUE_BATCH)
@@ -113,7 +107,7 @@ async def _enqueued(queries: Queries, new: list[Item]) -> float:
         begun_s = time.perf_counter()
         await queries.enqueue(["one"] * len(lot), lot, [0] * len(lot))
         elapsed_s += time.perf_counter() - begun_s
-    return len(new) / elapsed_s
+    return Rate(len(new), elapsed_s)
 
 
 @asynccontextmanager

@@ -180,7 +180,7 @@ class Narrow:
 
     def server_ns(self) -> int | None:
         """CPU time of our backend."""
-        return cpu_ns([self.cx.info.backend_pid])
+        return cpu_ns(self.cx.info.backend_pid)
 
     def counted(self) -> tuple[int, int]:
         """Finished jobs and attempt rows."""

@@ -117,22 +117,17 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many jobs in so much time, and what a job cost in CPU time on either side."""
+    """So many jobs in so much time, and where it was looked at, what a job cost in CPU time on either side."""
 
     jobs: int
     elapsed_s: float
-    client_us: float
-    server_us: float | None
+    client_us: float | None = None
+    server_us: float | None = None
 
     @property
     def jobs_s(self) -> float:
         """Jobs per second."""
         return self.jobs / self.elapsed_s
-
-    @property
-    def cpu_us(self) -> float:
-        """CPU time per job on both sides."""
-        return self.client_us + (self.server_us or 0.0)
 
 
 class Watch:
@@ -187,9 +182,9 @@ def drain(contender: Contender, count: int, slots: int, *, failing: bool = False
     return rate
 
 
-def cpu_ns(pids: Sequence[int]) -> int | None:
-    """CPU time of some processes of this machine; None where /proc does not tell."""
+def cpu_ns(pid: int) -> int | None:
+    """CPU time of a process of this machine; None where /proc does not tell."""
     try:
-        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids)
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return None

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Receipt, Record
 from perdure.testing import VirtualClock
@@ -13,17 +12,15 @@ from perdure.testing.contract.kit import uuid_of
 from tests.stores.promises import Promises
 from tests.stores.sides import Side, Sides
 
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-
 LANES: dict[str, Lane] = {
     "one": Lane("q", "c", "p", "one"),
     "two": Lane("q", "c", "p", "two"),
     "upstream": Lane("q2", "c", "p", "one", upstream="vendor"),
     "elsewhere": Lane("q2", "c2", "p2", "one"),
 }
-BEGINNINGS = st.sampled_from(["one", "one", "one", "upstream", "elsewhere", "of a run"])
-KEYS = st.sampled_from([None, None, "k1", "k2"])
-COMING_S = st.sampled_from([None, None, None, None, -5, 0, 5, 60])
+BEGINNINGS = ["one", "one", "one", "upstream", "elsewhere", "of a run"]
+KEYS = [None, None, "k1", "k2"]
+COMING_S = [None, None, None, None, -5, 0, 5, 60]
 
 
 @dataclass
@@ -78,11 +75,11 @@ class Acting:
         self._named += 1
         return uuid_of(self._named)
 
-    def a_worker(self, draw: Draw) -> str:
+    def a_worker(self, chance: Random) -> str:
         """Mostly one of the living, so that something gets done."""
         living = [name for name in self.workers if name not in self.promises.dead]
-        some = living if living and draw(st.integers(0, 5)) else self.workers
-        return str(draw(st.sampled_from(some)))
+        some = living if living and chance.randint(0, 5) else self.workers
+        return str(chance.choice(some))
 
     def first(self, answers: dict[str, Any]) -> Any:
         """The answer of the side that is the measure of the others."""
@@ -96,19 +93,19 @@ class Acting:
         self.sides.each(f"lane {name}", make)
         self.lanes[name] = lane
 
-    def a_job(self, draw: Draw, *, plain: bool = False) -> Job:
-        run = draw(st.sampled_from([None, None, *self.runs]))
-        lane = "one" if plain else draw(BEGINNINGS)
+    def a_job(self, chance: Random, *, plain: bool = False) -> Job:
+        run = chance.choice([None, None, *self.runs])
+        lane = "one" if plain else chance.choice(BEGINNINGS)
         if lane == "of a run":
             lane = "one" if run is None else f"one of {run}"
-        in_s = None if plain else draw(COMING_S)
+        in_s = None if plain else chance.choice(COMING_S)
         parts = {
             "id": self.new_name(), "pipeline": self.lanes[lane].pipeline, "stage": "one",
             "payload_json": f'{{"n":{self._named}}}',
-            "owner": draw(st.sampled_from(["", "", "ann"])), "key": draw(KEYS),
-            "priority": draw(st.integers(-1, 2)),
-            "deadline_s": draw(st.sampled_from([None, 90.5])),
-            "if_failed": draw(st.sampled_from(IfFailed)),
+            "owner": chance.choice(["", "", "ann"]), "key": chance.choice(KEYS),
+            "priority": chance.randint(-1, 2),
+            "deadline_s": chance.choice([None, 90.5]),
+            "if_failed": chance.choice(list(IfFailed)),
         }  # fmt: skip
         run_at = None if in_s is None else self.clock.now() + timedelta(seconds=in_s)
         return Job(lane, run, run_at, parts)

@@ -5,6 +5,7 @@ promised holds on the first side, and so on all.
 """
 
 from collections.abc import Callable
+from random import Random
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,9 +16,11 @@ from tests.stores.operating import Operating
 from tests.stores.sides import Sides, dump
 from tests.stores.walking import Walking
 
-# How often each act comes; one rule for all of them, so that none is left out of a whole example.
+# How often each act comes; one rule for all of them, so that none is left out of a whole example. What it is
+# done to is chosen by a seed: drawn piece by piece, it would be the same most of the time.
+SEEDS = st.integers(0, 2**32 - 1)
 WEIGHTS = {
-    "enqueue": 5, "enqueue_again": 1, "hire": 1, "beat": 1, "all_beat_for_a_while": 2, "kill": 1,
+    "enqueue": 5, "enqueue_again": 1, "hire": 1, "beat": 1, "all_beat_for_a_while": 2, "kill": 2,
     "reap": 3, "claim": 8, "record": 9, "send_again": 2, "cancel": 1, "pass_time": 4, "look": 1,
     "deal_with_dead_letters": 4, "list": 1, "pause_or_resume": 2, "change_gate": 2, "begin_run": 2,
     "change_run": 1, "prune": 2, "schedule": 1, "tick": 1, "take_duty": 1, "begin_bulk": 1,
@@ -33,20 +36,23 @@ class InStep(Walking, Operating, RuleBasedStateMachine):
         super().__init__(make_sides)
         RuleBasedStateMachine.__init__(self)
 
-    @initialize(data=st.data())
-    def begin(self, data: st.DataObject) -> None:
+    @initialize(seed=SEEDS)
+    def begin(self, seed: int) -> None:
         """With something to do."""
+        chance = Random(seed)
         for name, lane in LANES.items():
             self.add_lane(name, lane)
-        for act in ("hire", "hire", "enqueue", "enqueue", "claim"):
-            self._do(act, data)
+        for act in ("hire", "hire", "enqueue", "enqueue", "begin_run", "claim", "claim"):
+            self._do(act, chance)
+        self.fail_all()
+        self._do("claim", chance)
 
-    @rule(act=ACTS, data=st.data())
-    def do(self, act: str, data: st.DataObject) -> None:
-        self._do(act, data)
+    @rule(act=ACTS, seed=SEEDS)
+    def do(self, act: str, seed: int) -> None:
+        self._do(act, Random(seed))
 
-    def _do(self, act: str, data: st.DataObject) -> None:
-        getattr(self, f"act_{act}")(data.draw)
+    def _do(self, act: str, chance: Random) -> None:
+        getattr(self, f"act_{act}")(chance)
 
     @invariant()
     def everything_that_can_be_read_is_the_same(self) -> None:

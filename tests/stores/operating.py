@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 from perdure.model.filters import JobFilter
 from perdure.model.gates import GateChange, GateState
@@ -25,33 +24,33 @@ from perdure.model.runs import NewRun, RunStatus
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
 from perdure.testing.contract.kit import uuid_of
-from tests.stores.acting import LANES, Acting, Draw
+from tests.stores.acting import LANES, Acting
 from tests.stores.sides import Side
 
 DEED = Deed("ann", "to see what happens")
-STALE = st.sampled_from([0, 0, 0, 1])
-GATES = st.sampled_from([*GateState, GateState.FLOWING, GateState.FLOWING])
-STATUSES = st.sampled_from([*RunStatus, RunStatus.RUNNING, RunStatus.RUNNING])
+STALE = [0, 0, 0, 1]
+GATES = [*GateState, GateState.FLOWING, GateState.FLOWING]
+STATUSES = [*RunStatus, RunStatus.RUNNING, RunStatus.RUNNING]
 
 
 class Operating(Acting):
     """What people and the upkeep do."""
 
-    def act_deal_with_dead_letters(self, draw: Draw) -> None:
+    def act_deal_with_dead_letters(self, chance: Random) -> None:
         """Revive or discard jobs; some of them are not dead, or were seen long ago."""
         seen = self.sides.first.reader.jobs(JobFilter(states=(State.FAILED,)))
         known = [job.id for job in seen] or [job.id for job in self.jobs]
         if not known:
             return
         more = [job.id for job in self.jobs[-3:]]
-        ids = draw(st.lists(st.sampled_from(known + more), min_size=1, max_size=3, unique=True))
-        off_by = draw(STALE)
-        if draw(st.integers(0, 2)) == 0:
+        ids = list(dict.fromkeys(chance.choices(known + more, k=chance.randint(1, 3))))
+        off_by = chance.choice(STALE)
+        if chance.randint(0, 2) == 0:
             self.sides.each("discard", lambda side: self._discard(side, ids, off_by))
             return
         children = [name for name in self.runs if name.startswith("child")]
-        driver = draw(st.sampled_from([None, *children]))
-        again = draw(st.booleans())
+        driver = chance.choice([None, *children])
+        again = chance.random() < 0.5
         self.sides.each(
             "revive",
             lambda side: side.control.revive(
@@ -74,20 +73,20 @@ class Operating(Acting):
             one = replace(one, stage="one", lane=lane, input_from=None, forgotten=("one",))
         return one
 
-    def act_list(self, draw: Draw) -> None:
+    def act_list(self, chance: Random) -> None:
         """A filter, on both its sides: the listing and the preview."""
         chosen = {
-            "states": tuple(draw(st.lists(st.sampled_from(State), max_size=3))),
-            "pipeline": draw(st.sampled_from([None, None, "p", "p2"])),
-            "stage": draw(st.sampled_from([None, None, "two"])),
-            "queue": draw(st.sampled_from([None, None, "q2"])),
-            "owner": draw(st.sampled_from([None, None, "ann"])),
-            "reason": draw(st.sampled_from([None, None, None, FailedReason.FATAL])),
-            "text": draw(st.sampled_from([None, None, "THE", "%"])),
-            "discarded": draw(st.sampled_from([None, None, True, False])),
+            "states": tuple(chance.choices(list(State), k=chance.randint(0, 3))),
+            "pipeline": chance.choice([None, None, "p", "p2"]),
+            "stage": chance.choice([None, None, "two"]),
+            "queue": chance.choice([None, None, "q2"]),
+            "owner": chance.choice([None, None, "ann"]),
+            "reason": chance.choice([None, None, None, FailedReason.FATAL]),
+            "text": chance.choice([None, None, "THE", "%"]),
+            "discarded": chance.choice([None, None, True, False]),
         }
-        run = draw(st.sampled_from([None, None, *self.runs]))
-        limit = draw(st.integers(1, 5))
+        run = chance.choice([None, None, *self.runs])
+        limit = chance.randint(1, 5)
 
         def wanted(side: Side) -> JobFilter:
             return JobFilter(run=side.maybe_no("run", run), **chosen)
@@ -95,14 +94,14 @@ class Operating(Acting):
         self.sides.each("list", lambda side: side.reader.jobs(wanted(side), limit=limit))
         self.sides.each("preview", lambda side: side.reader.preview(wanted(side), count_max=limit))
 
-    def act_pause_or_resume(self, draw: Draw) -> None:
-        scope = draw(st.sampled_from(LaneScope))
+    def act_pause_or_resume(self, chance: Random) -> None:
+        scope = chance.choice(list(LaneScope))
         names = {LaneScope.QUEUE: ["q", "q2"], LaneScope.PIPELINE: ["p", "p2"]}.get(
             scope, self.runs
         )
         if not names:
             return
-        name, resume = draw(st.sampled_from(names)), draw(st.integers(0, 2)) > 0
+        name, resume = chance.choice(names), chance.randint(0, 2) > 0
 
         def call(side: Side) -> bool:
             own = str(side.no("run", name)) if scope is LaneScope.RUN else name
@@ -111,9 +110,13 @@ class Operating(Acting):
 
         self.sides.each("resume" if resume else "pause", call)
 
-    def act_change_gate(self, draw: Draw) -> None:
-        name, state, off_by = draw(st.sampled_from(["vendor", "account"])), draw(GATES), draw(STALE)
-        held_for_s = draw(st.sampled_from([None, 2.5]))
+    def act_change_gate(self, chance: Random) -> None:
+        name, state, off_by = (
+            chance.choice(["vendor", "account"]),
+            chance.choice(GATES),
+            chance.choice(STALE),
+        )
+        held_for_s = chance.choice([None, 2.5])
         parent = "account" if name == "vendor" else None
 
         def call(side: Side) -> Any:
@@ -124,9 +127,9 @@ class Operating(Acting):
 
         self.sides.each("change gate", call)
 
-    def act_begin_run(self, draw: Draw) -> None:
-        kind = "child" if self.runs and draw(st.booleans()) else "run"
-        name = f"{kind} {draw(st.integers(0, 1))}"
+    def act_begin_run(self, chance: Random) -> None:
+        kind = "child" if self.runs and chance.random() < 0.5 else "run"
+        name = f"{kind} {chance.randint(0, 1)}"
         parent = self.runs[0] if kind == "child" else None
         id = self.new_name()
 
@@ -141,11 +144,11 @@ class Operating(Acting):
             self.runs.append(name)
             self.add_lane(f"one of {name}", LANES["one"], name)
 
-    def act_change_run(self, draw: Draw) -> None:
+    def act_change_run(self, chance: Random) -> None:
         if not self.runs:
             return
-        name, status = draw(st.sampled_from(self.runs)), draw(STATUSES)
-        stale = draw(STALE)
+        name, status = chance.choice(self.runs), chance.choice(STATUSES)
+        stale = chance.choice(STALE)
 
         def call(side: Side) -> Any:
             no = side.no("run", name)
@@ -155,10 +158,10 @@ class Operating(Acting):
 
         self.sides.each("change run", call)
 
-    def act_prune(self, draw: Draw) -> None:
-        ages = [draw(st.sampled_from([None, 0.0, 10.0])) for _ in range(4)]
-        limit, after = draw(st.integers(1, 4)), None
-        for _ in range(draw(st.integers(1, 4))):
+    def act_prune(self, chance: Random) -> None:
+        ages = [chance.choice([None, 0.0, 10.0]) for _ in range(4)]
+        limit, after = chance.randint(1, 4), None
+        for _ in range(chance.randint(1, 4)):
             step = self._pruned(ages, limit, after)
             if step.go_on_after is None:
                 return
@@ -171,22 +174,22 @@ class Operating(Acting):
 
         return self.first(self.sides.each("prune", call))
 
-    def act_schedule(self, draw: Draw) -> None:
-        name = draw(st.sampled_from(["s1", "s2"]))
-        if draw(st.integers(0, 3)) == 0:
+    def act_schedule(self, chance: Random) -> None:
+        name = chance.choice(["s1", "s2"])
+        if chance.randint(0, 3) == 0:
             self.sides.each("drop", lambda side: side.control.drop_schedule(name))
             return
-        spec = draw(st.sampled_from(["every 5 s", "every 60 s"]))
+        spec = chance.choice(["every 5 s", "every 60 s"])
         new = NewSchedule(name, "p", spec, "[1]", self.clock.now() + timedelta(seconds=5))
         self.sides.each("schedule", lambda side: side.control.put_schedule(new))
 
-    def act_tick(self, draw: Draw) -> None:
+    def act_tick(self, chance: Random) -> None:
         known = self.sides.first.reader.schedules()
         if not known:
             return
-        one = draw(st.sampled_from(known))
-        due_at = one.next_at + timedelta(seconds=draw(STALE))
-        job = self.a_job(draw, plain=True)
+        one = chance.choice(known)
+        due_at = one.next_at + timedelta(seconds=chance.choice(STALE))
+        job = self.a_job(chance, plain=True)
 
         def call(side: Side) -> Any:
             tick = Tick(one.name, due_at, due_at + timedelta(seconds=5), job.on(side))
@@ -200,9 +203,9 @@ class Operating(Acting):
             self.jobs.append(job)
             self.promises.accepted([made.id])
 
-    def act_take_duty(self, draw: Draw) -> None:
-        name, worker = draw(st.sampled_from(["upkeep", "gates"])), self.a_worker(draw)
-        ttl_s = draw(st.sampled_from([0.5, 20.0]))
+    def act_take_duty(self, chance: Random) -> None:
+        name, worker = chance.choice(["upkeep", "gates"]), self.a_worker(chance)
+        ttl_s = chance.choice([0.5, 20.0])
         self.sides.each(
             "duty",
             lambda side: side.control.take_duty(
@@ -210,8 +213,8 @@ class Operating(Acting):
             ),
         )
 
-    def act_begin_bulk(self, draw: Draw) -> None:
-        id = uuid_of(draw(st.integers(1, 2)), 0xABC)
+    def act_begin_bulk(self, chance: Random) -> None:
+        id = uuid_of(chance.randint(1, 2), 0xABC)
 
         def call(side: Side) -> Any:
             made = side.control.add_bulk(NewBulk(id, BulkVerb.REDRIVE, "{}", DEED))
@@ -221,11 +224,11 @@ class Operating(Acting):
         self.sides.each("begin bulk", call)
         self.bulks = sorted({*self.bulks, id})
 
-    def act_step_bulk(self, draw: Draw) -> None:
+    def act_step_bulk(self, chance: Random) -> None:
         if not self.bulks:
             return
-        id, status = draw(st.sampled_from(self.bulks)), draw(st.sampled_from(BulkStatus))
-        below, stale = draw(st.sampled_from([None, *(job.id for job in _jobs(self))])), draw(STALE)
+        id, status = chance.choice(self.bulks), chance.choice(list(BulkStatus))
+        below, stale = chance.choice([None, *(job.id for job in _jobs(self))]), chance.choice(STALE)
 
         def call(side: Side) -> Any:
             (known,) = [one for one in side.reader.bulks() if one.id == id]

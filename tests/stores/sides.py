@@ -7,12 +7,15 @@ them, each side looks its own numbers up, and in an answer the numbers become na
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from datetime import datetime
+from functools import cache
 from typing import Any
 
 from perdure.model.errors import PerdureError
-from perdure.model.jobs import Claim, Enqueued, Lane, Receipt, Refused, Stale
+from perdure.model.jobs import Claim, Counters, Enqueued, Receipt, Refused, Stale
 from perdure.model.operations import BulkView, LanePause, LaneScope, LoggedDeed
 from perdure.model.runs import RunView
+from perdure.model.states import State
 from perdure.model.views import JobView, LaneView
 from perdure.model.workers import WorkerView
 from perdure.testing import OpenedStore
@@ -26,6 +29,17 @@ NUMBERED = {
     "lane": "lane", "worker": "worker", "run": "run", "redrive_run": "run", "parent": "run",
     "job_no": "job", "cursor": "job", "go_on_after": "job",
 }  # fmt: skip
+
+PLAIN = frozenset({str, int, float, bool, type(None), datetime, State, Counters})
+
+
+@cache
+def _parts(noun: type) -> tuple[tuple[str, str | None], ...]:
+    """The fields of a noun, and what each of them numbers."""
+    return tuple(
+        (one.name, COUNTS.get(noun) if one.name == "no" else NUMBERED.get(one.name))
+        for one in fields(noun)
+    )
 
 
 class Side:
@@ -60,37 +74,44 @@ class Side:
 
     def told(self, value: Any) -> Any:
         """A value without numbers that are this side's own."""
-        if isinstance(value, LaneView):
-            return ("lane", self.name_of("lane", value.no), self._words(value.closed_by),
-                    value.ready, value.later, value.lane.upstream)  # fmt: skip
-        if isinstance(value, LanePause) and value.scope is LaneScope.RUN:
-            return ("pause", self.name_of("run", int(value.name)), value.reason, value.paused_at)
-        if isinstance(value, LoggedDeed):
-            subject = (
-                self.name_of("run", int(value.subject))
-                if value.subject.isdigit()
-                else value.subject
-            )
-            return ("deed", value.done_at, value.by_whom, value.verb, subject, value.reason)
-        if isinstance(value, Refused):
-            return ("refused", value.id, value.token)
-        if is_dataclass(value) and not isinstance(value, type):
-            return (type(value).__name__, *(
-                self._field(type(value), one.name, getattr(value, one.name)) for one in fields(value)
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        if kind in SPECIAL:
+            return SPECIAL[kind](self, value)
+        if is_dataclass(value):
+            return (kind.__name__, *(
+                self._field(getattr(value, name), counts) for name, counts in _parts(kind)
             ))  # fmt: skip
         if isinstance(value, dict):
-            return {self.told(key): self.told(one) for key, one in value.items()}
+            return {key: self.told(one) for key, one in value.items()}
         if isinstance(value, frozenset):
             return sorted(map(repr, map(self.told, value)))
         if isinstance(value, list | tuple):
             return [self.told(one) for one in value]
         return value
 
-    def _field(self, noun: type, name: str, value: Any) -> Any:
-        kind = COUNTS.get(noun) if name == "no" else NUMBERED.get(name)
-        if kind is None or value is None or noun is Lane:
-            return self.told(value)
-        return self.name_of(kind, value)
+    def _field(self, value: Any, counts: str | None) -> Any:
+        if counts is None:
+            return value if type(value) in PLAIN else self.told(value)
+        return None if value is None else self.name_of(counts, value)
+
+    def told_lane(self, value: LaneView) -> Any:
+        name, closed_by = self.name_of("lane", value.no), self._words(value.closed_by)
+        return (name, closed_by, value.ready, value.later, value.lane.upstream)
+
+    def told_pause(self, value: LanePause) -> Any:
+        of_run = value.scope is LaneScope.RUN
+        name = self.name_of("run", int(value.name)) if of_run else value.name
+        return (value.scope, name, value.reason, value.paused_by, value.paused_at)
+
+    def told_deed(self, value: LoggedDeed) -> Any:
+        of_run = value.subject.isdigit()
+        subject = self.name_of("run", int(value.subject)) if of_run else value.subject
+        return (value.done_at, value.by_whom, value.verb, subject, value.reason)
+
+    def told_refusal(self, value: Refused) -> Any:
+        return ("refused", value.id, value.token)
 
     def _words(self, text: str | None) -> str | None:
         """What closes a lane, sorted by name and not by number."""
@@ -101,6 +122,14 @@ class Side:
             for one in text.split("; ")
         ]
         return "; ".join(sorted(words))
+
+
+SPECIAL: dict[type, Callable[[Side, Any], Any]] = {
+    LaneView: Side.told_lane,
+    LanePause: Side.told_pause,
+    LoggedDeed: Side.told_deed,
+    Refused: Side.told_refusal,
+}
 
 
 class Differ(AssertionError):

@@ -1,23 +1,21 @@
 """Acts of the walk, on several stores in step: enqueue, claim, settle, beat, die, reap."""
 
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 from perdure.model.jobs import Record
 from perdure.model.outcomes import Death
 from perdure.model.states import Move, State
 from perdure.model.workers import NewWorker, Role
 from perdure.testing.contract import records
-from tests.stores.acting import Acting, Draw, Held
+from tests.stores.acting import Acting, Held
 from tests.stores.sides import Side
 
-DELAYS_S = st.sampled_from([0.0, 0.0, 1e-7, 1.5, 5.0, 60.0])
-PASSING_S = st.sampled_from([1e-6, 1.0, 1.5, 5.0, 7.5, 7.500001, 15.0, 61.0, 3600.0])
-ENDINGS = st.sampled_from(
-    "success retry snooze failure failure crash release cancelled advance carry_on carry_on".split()
-)
-WRITERS = st.sampled_from(["its worker", "its worker", "its worker", "nobody", "another"])
+DELAYS_S = [0.0, 0.0, 1e-7, 1.5, 5.0, 60.0]
+PASSING_S = [1e-6, 1.0, 1.5, 5.0, 7.5, 7.500001, 15.0, 61.0, 3600.0]
+ENDINGS = ["success", "retry", "snooze", "failure", "failure", "crash", "release", "cancelled",
+     "advance", "carry_on", "carry_on"]  # fmt: skip
+WRITERS = ["its worker", "its worker", "its worker", "nobody", "another"]
 
 
 class Walking(Acting):
@@ -25,21 +23,21 @@ class Walking(Acting):
 
     # -- enqueueing --------------------------------------------------------------------------
 
-    def act_enqueue(self, draw: Draw) -> None:
-        jobs = [self.a_job(draw) for _ in range(draw(st.integers(1, 4)))]
+    def act_enqueue(self, chance: Random) -> None:
+        jobs = [self.a_job(chance) for _ in range(chance.randint(1, 4))]
         self.jobs += jobs
         self.enqueue(jobs)
 
-    def act_enqueue_again(self, draw: Draw) -> None:
+    def act_enqueue_again(self, chance: Random) -> None:
         """The same call, sent again."""
         if self.jobs:
-            self.enqueue(draw(st.lists(st.sampled_from(self.jobs), min_size=1, max_size=3)))
+            self.enqueue(chance.choices(self.jobs, k=chance.randint(1, 3)))
 
     # -- workers -----------------------------------------------------------------------------
 
-    def act_hire(self, draw: Draw) -> None:
-        ttl_s = draw(st.sampled_from([15.0, 5.0, 3.000001]))
-        role = draw(st.sampled_from(Role))
+    def act_hire(self, chance: Random) -> None:
+        ttl_s = chance.choice([15.0, 5.0, 3.000001])
+        role = chance.choice(list(Role))
         name = f"worker {len(self.workers)}"
 
         def call(side: Side) -> None:
@@ -49,12 +47,12 @@ class Walking(Acting):
         self.workers.append(name)
         self.promises.heard(name, ttl_s)
 
-    def act_beat(self, draw: Draw) -> None:
-        self._beat(draw(st.lists(st.sampled_from(self.workers), min_size=1, max_size=4)))
+    def act_beat(self, chance: Random) -> None:
+        self._beat(chance.choices(self.workers, k=chance.randint(1, 4)))
 
-    def act_all_beat_for_a_while(self, draw: Draw) -> None:
+    def act_all_beat_for_a_while(self, chance: Random) -> None:
         """So that judges become steady; one of them stays silent."""
-        silent = self.a_worker(draw)
+        silent = self.a_worker(chance)
         for _ in range(5):
             self.clock.push(1.5)
             self._beat([name for name in self.workers if name != silent])
@@ -67,15 +65,15 @@ class Walking(Acting):
         for name in self.first(self.sides.each("beat", call)):
             self.promises.heard(name)
 
-    def act_kill(self, draw: Draw) -> None:
-        name = draw(st.sampled_from(self.workers))
+    def act_kill(self, chance: Random) -> None:
+        name = chance.choice(self.workers)
         death = Death("exited", signal="SIGKILL")
         self.sides.each("kill", lambda side: side.store.end_worker(side.no("worker", name), death))
         self.promises.died(name)
 
-    def act_reap(self, draw: Draw) -> None:
+    def act_reap(self, chance: Random) -> None:
         """Declare dead, read what is lost, and settle it."""
-        judge, limit = self.a_worker(draw), draw(st.integers(1, 4))
+        judge, limit = self.a_worker(chance), chance.randint(1, 4)
 
         def mark(side: Side) -> Any:
             dead = side.store.mark_dead(by=side.no("worker", judge))
@@ -84,7 +82,7 @@ class Walking(Acting):
         for name in self.first(self.sides.each("mark dead", mark)):
             self.promises.died(name, silent=True)
         lost = self.sides.each("lost", lambda side: side.store.lost(limit=limit))
-        if self.first(lost) and draw(st.integers(0, 3)):
+        if self.first(lost) and chance.randint(0, 3):
             said = {
                 name: [records.crash(one.claim, one.worker) for one in some]
                 for name, some in lost.items()
@@ -93,11 +91,11 @@ class Walking(Acting):
 
     # -- claiming and settling ---------------------------------------------------------------
 
-    def act_claim(self, draw: Draw) -> None:
-        worker, slots = self.a_worker(draw), draw(st.integers(1, 4))
+    def act_claim(self, chance: Random) -> None:
+        worker, slots = self.a_worker(chance), chance.randint(1, 4)
         where = {
-            "isolation": draw(st.sampled_from([0, 0, 0, 0, 0, 1, 2])),
-            "few": draw(st.integers(0, 3)) == 0,
+            "isolation": chance.choice([0, 0, 0, 0, 0, 1, 2]),
+            "few": chance.randint(0, 3) == 0,
         }
         self.sides.each(
             "waiting", lambda side: side.store.waiting(self.order(side, worker, slots, **where))
@@ -113,23 +111,23 @@ class Walking(Acting):
         if not dead:
             self.hold_all(worker, turns)
 
-    def act_record(self, draw: Draw) -> None:
+    def act_record(self, chance: Random) -> None:
         """Say how claims ended; some of them ended long ago."""
         if not self.held:
             return
-        some = draw(st.lists(st.sampled_from(self.held[-8:]), min_size=1, max_size=3))
-        ended = {one.id: (one, draw(ENDINGS), draw(DELAYS_S)) for one in some}
-        who = draw(WRITERS)
+        some = chance.choices(self.held[-8:], k=chance.randint(1, 3))
+        ended = {one.id: (one, chance.choice(ENDINGS), chance.choice(DELAYS_S)) for one in some}
+        who = chance.choice(WRITERS)
         writer = some[0].worker if who == "its worker" else None
         if who == "another":
-            writer = self.a_worker(draw)
+            writer = self.a_worker(chance)
         said = {
             side.name: [self._ended(side, *one) for one in ended.values()]
             for side in self.sides.all
         }
         for place in range(len(ended)):
             self.sent.append(({name: words[place] for name, words in said.items()}, writer))
-        self.turn(said, writer, draw(st.integers(0, 2)))
+        self.turn(said, writer, chance.randint(0, 2))
 
     def _ended(self, side: Side, held: Held, end: str, delay_s: float) -> Record:
         claim, worker = held.claims[side.name], side.no("worker", held.worker)
@@ -144,17 +142,23 @@ class Walking(Acting):
         plain: Record = getattr(records, end)(claim, worker)
         return plain
 
-    def act_send_again(self, draw: Draw) -> None:
+    def fail_all(self) -> None:
+        """Make dead letters of all that is held."""
+        for held in self.held:
+            said = {side.name: [self._ended(side, held, "failure", 0.0)] for side in self.sides.all}
+            self.turn(said, held.worker)
+
+    def act_send_again(self, chance: Random) -> None:
         """A record whose answer was lost."""
         if self.sent:
-            said, writer = draw(st.sampled_from(self.sent[-8:]))
-            self.turn({name: [one] for name, one in said.items()}, writer, draw(st.integers(0, 1)))
+            said, writer = chance.choice(self.sent[-8:])
+            self.turn({name: [one] for name, one in said.items()}, writer, chance.randint(0, 1))
 
-    def act_cancel(self, draw: Draw) -> None:
+    def act_cancel(self, chance: Random) -> None:
         """A person cancels what waits; what is in work is cancelled by a record like any other."""
         if not self.jobs:
             return
-        id, off_by = draw(st.sampled_from(self.jobs)).id, draw(st.sampled_from([0, 0, 0, -1]))
+        id, off_by = chance.choice(self.jobs).id, chance.choice([0, 0, 0, -1])
         job = self.sides.first.reader.job(id)
         if job is None or job.state is not State.QUEUED:
             return
@@ -172,11 +176,11 @@ class Walking(Acting):
 
     # -- time and looks ----------------------------------------------------------------------
 
-    def act_pass_time(self, draw: Draw) -> None:
-        self.clock.push(draw(PASSING_S))
+    def act_pass_time(self, chance: Random) -> None:
+        self.clock.push(chance.choice(PASSING_S))
 
-    def act_look(self, draw: Draw) -> None:
-        worker = draw(st.sampled_from(self.workers))
+    def act_look(self, chance: Random) -> None:
+        worker = chance.choice(self.workers)
 
         def held(side: Side) -> Any:
             found = side.store.held(side.no("worker", worker))

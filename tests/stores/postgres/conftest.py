@@ -1,5 +1,7 @@
 """Stores on PostgreSQL for the tests of this folder."""
 
+from typing import Any
+
 import pytest
 
 from perdure.testing import VirtualClock
@@ -8,19 +10,29 @@ from tests.stores.postgres.kit import Place
 
 
 @pytest.fixture
-def place(database):
-    """A store whose time is the server's."""
-    place = Place(database)
-    yield place
-    place.close()
+def open_place():
+    """Opens stores: `open_place(url, clock, series=1)`; they are closed after the test."""
+    places: list[Place] = []
+
+    def opened(url: str, clock: VirtualClock | None = None, **options: Any) -> Place:
+        places.append(Place(url, clock, **options))
+        return places[-1]
+
+    yield opened
+    for one in places:
+        one.close()
 
 
 @pytest.fixture
-def clocked(database):
+def place(open_place, database) -> Place:
+    """A store whose time is the server's."""
+    return open_place(database)
+
+
+@pytest.fixture
+def clocked(open_place, database) -> Place:
     """A store whose time the test pushes."""
-    place = Place(database, VirtualClock())
-    yield place
-    place.close()
+    return open_place(database, VirtualClock())
 
 
 @pytest.fixture
@@ -30,16 +42,13 @@ def worker(place) -> int:
 
 
 @pytest.fixture
-def proxy(postgres):
-    """A faulty line to the server."""
+def proxy(postgres, open_place):
+    """A faulty line to the server; it is healed before the stores are closed."""
     with Proxy(postgres.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def far(place, proxy):
+def far(place, proxy, open_place) -> Place:
     """The same store, at the other end of the faulty line."""
-    far = Place(proxy.url(place.url), series=1)
-    yield far
-    proxy.heal()
-    far.close()
+    return open_place(proxy.url(place.url), series=1)

@@ -50,6 +50,17 @@ class Place(kit.Place):
             return cx.execute(sql, values).fetchall()
 
 
+def opened(url: str, **options: Any) -> Connection:
+    """A connection that does not wait long."""
+    return Connection(url, **{"wait_s_max": 2.0, **options})
+
+
+def pid_of(connection: Connection) -> int:
+    """The server's process behind a connection that is lent now."""
+    with connection.lent() as cx:
+        return cx.execute("SELECT pg_backend_pid()").fetchone()[0]
+
+
 def with_options(url: str, **settings: object) -> str:
     """A URL that asks the server for these settings."""
     words = " ".join(f"-c {name}={value}" for name, value in settings.items())
