@@ -24,7 +24,7 @@ from perdure.model.operations import Deed
 
 CLAIMED = 100
 OPEN_JOBS = 1_000  # ready jobs in the lanes that are claimed from, whatever else there is
-WARM_UP = 20
+WARM_UP = 20  # statements are prepared, plans chosen and caches filled by then
 LANES = 1_000
 FILL_BATCH = 100_000
 DAY_US = 86_400_000_000
@@ -216,16 +216,17 @@ def _field(kind: str, rows: int) -> Callable[[str], Field]:
 def measured(
     places: Places, scheme: str, made: dict[str, Callable[[str], Field]], samples: int
 ) -> dict[str, Any]:
-    """Measure these in turns; the first of them, which prepare statements and fill caches, are left out."""
+    """Measure these in turns; the first few are left out."""
+    warm_up = min(WARM_UP, samples)
     with ExitStack() as stack:
         fields: dict[str, Field] = {}
         for name, make in made.items():
             fields[name] = make(stack.enter_context(places.fresh(scheme)))
             stack.callback(fields[name].close)
-        for number in range(WARM_UP + samples):
+        for number in range(warm_up + samples):
             for one in fields.values():
                 wall_ms, cpu_ms = one.measure()
-                if number >= WARM_UP:
+                if number >= warm_up:
                     one.times.wall.append(wall_ms)
                     one.times.cpu.append(cpu_ms)
         return {name: one.times.summary() for name, one in fields.items()}

@@ -1,7 +1,7 @@
 """pgqueuer on the same server with the same jobs, by its own means: its queries, its queue manager, its retry.
 
-The clock of a drain runs from the first call of the entrypoint to the last, so that neither its start-up nor
-its last flush counts against it. It deletes a job that is done and keeps log rows. It has two drivers; with
+The clock of a drain runs from its first look at the queue until its last log rows are written, so that neither
+its start-up nor its shutdown counts against it. It deletes a job that is done and keeps log rows. It has two drivers; with
 psycopg its listener and its queries share one connection and take turns on it, so asyncpg is used where it is
 installed.
 """
@@ -10,7 +10,7 @@ import asyncio
 import importlib.util
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -52,40 +52,47 @@ async def _drained(url: str, driver: str, count: int, *, failing: bool) -> tuple
         await work.run(
             batch_size=BATCH, mode=QueueExecutionMode.drain, dequeue_timeout=timedelta(seconds=1)
         )
-        return bulk, worked.rate()
+        worked.check(failures=count if failing else 0)
+        return bulk, Rate(count, queries.written_s - queries.looked_s)
+
+
+class _Watched(Queries):
+    """Its queries, and when the first and the last of a drain took place."""
+
+    looked_s = 0.0
+    written_s = 0.0
+
+    async def dequeue(self, *arguments: Any, **named: Any) -> Any:
+        self.looked_s = self.looked_s or time.perf_counter()
+        return await super().dequeue(*arguments, **named)
+
+    async def log_jobs(self, *arguments: Any, **named: Any) -> None:
+        await super().log_jobs(*arguments, **named)
+        self.written_s = time.perf_counter()
 
 
 class _Worked:
-    """Entrypoints that do nothing but see when they are called."""
+    """Entrypoints that do nothing but count their calls."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._finished = 0
         self._failed = 0
-        self._first_s = 0.0
-        self._last_s = 0.0
 
     async def succeeding(self, job: Job) -> None:
-        self._called()
         self._finished += 1
 
     async def failing_once(self, job: Job) -> None:
-        self._called()
         if job.attempts == 0:
             self._failed += 1
             raise RetryRequested(delay=timedelta(0))
         self._finished += 1
 
-    def _called(self) -> None:
-        self._last_s = time.perf_counter()
-        self._first_s = self._first_s or self._last_s
-
-    def rate(self) -> Rate:
-        if self._finished != self._count or self._failed not in (0, self._count):
+    def check(self, *, failures: int) -> None:
+        if (self._finished, self._failed) != (self._count, failures):
             raise AssertionError(
                 f"pgqueuer finished {self._finished} of {self._count} jobs after {self._failed} failures"
             )
-        return Rate(self._count, self._last_s - self._first_s)
 
 
 async def _singles(url: str, driver: str, count: int) -> Rate:
@@ -111,10 +118,10 @@ async def _enqueued(queries: Queries, new: list[Item]) -> Rate:
 
 
 @asynccontextmanager
-async def _queries(url: str, driver: str) -> Any:
+async def _queries(url: str, driver: str) -> AsyncIterator[_Watched]:
     cx = await _CONNECT[driver](url)
     try:
-        queries = Queries(AsyncpgDriver(cx) if driver == "asyncpg" else PsycopgDriver(cx))
+        queries = _Watched(AsyncpgDriver(cx) if driver == "asyncpg" else PsycopgDriver(cx))
         await queries.install()
         yield queries
     finally:

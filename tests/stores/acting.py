@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Receipt, Record
+from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Receipt, Record, Settled
 from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import uuid_of
 from tests.stores.promises import Promises
@@ -31,8 +31,10 @@ class Held:
     claims: dict[str, Any]
 
     @property
-    def id(self) -> str:
-        return str(next(iter(self.claims.values())).id)
+    def lease(self) -> tuple[str, int]:
+        """Two claims of one job differ in their tokens."""
+        claim = next(iter(self.claims.values()))
+        return (claim.id, claim.token)
 
 
 @dataclass
@@ -145,7 +147,7 @@ class Acting:
             if slots and writer is not None:
                 order = self.order(side, writer, slots)
             turn = side.store.turn(said[side.name], order, by=side.maybe_no("worker", writer))
-            return replace(turn, settled=tuple(sorted(turn.settled, key=lambda one: one.id)))
+            return replace(turn, settled=tuple(sorted(turn.settled, key=_lease)))
 
         turns = self.sides.each("turn", call)
         answer = self.first(turns)
@@ -159,3 +161,7 @@ class Acting:
                 self.hold(writer, again)
         if writer is not None:
             self.hold_all(writer, turns)
+
+
+def _lease(answer: Settled) -> tuple[str, int]:
+    return (answer.id, answer.token)

@@ -24,9 +24,10 @@ class Promises:
         self.dead: set[str | None] = set()
         self._clock = clock
         self._accepted: set[str] = set()
+        self._pruned = 0
         self._leases: dict[str, timedelta] = {}
         self._heard_at: dict[str, datetime] = {}
-        self._written: set[tuple[str, int]] = set()
+        self._written: set[tuple[int, int]] = set()
 
     # -- what was told -----------------------------------------------------------------------
 
@@ -61,7 +62,7 @@ class Promises:
         for answer in answers:
             if isinstance(answer, Receipt) and not answer.repeated:
                 assert before[answer.id] == answer.token, f"S3: job {answer.id} was overwritten"
-                place = (answer.id, answer.token)
+                place = (answer.no, answer.token)
                 assert place not in self._written, f"S3: job {answer.id} was settled twice"
                 self._written.add(place)
 
@@ -79,7 +80,10 @@ class Promises:
         found = [job.id for job in jobs]
         assert len(found) == len(set(found)), "S1: a job is there twice"
         assert set(found) <= self._accepted, "S1: a job that nobody has accepted"
-        assert len(self._accepted) - len(found) == books.pruned, "S1: a job is gone"
+        gone = self._accepted - set(found)
+        assert len(gone) == books.pruned - self._pruned, "S1: a job is gone that nobody has pruned"
+        self._accepted -= gone
+        self._pruned = books.pruned
         assert books.balanced, f"S15: {books}"
 
 

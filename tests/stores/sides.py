@@ -16,7 +16,7 @@ from perdure.model.jobs import Claim, Counters, Enqueued, Receipt, Refused, Stal
 from perdure.model.operations import BulkView, LanePause, LaneScope, LoggedDeed
 from perdure.model.runs import RunView
 from perdure.model.states import State
-from perdure.model.views import JobView, LaneView
+from perdure.model.views import AttemptView, JobView, LaneView
 from perdure.model.workers import WorkerView
 from perdure.testing import OpenedStore
 
@@ -52,6 +52,7 @@ class Side:
         self.reader = opened.reader
         self._numbers: dict[tuple[str, object], int] = {}
         self._names: dict[tuple[str, int], object] = {}
+        self._attempts: dict[tuple[int, int], list[AttemptView]] = {}
 
     def learn(self, kind: str, name: object, number: int) -> None:
         self._numbers[kind, name] = number
@@ -65,6 +66,13 @@ class Side:
 
     def name_of(self, kind: str, number: int) -> object:
         return self._names.get((kind, number), f"an unknown {kind}")
+
+    def attempts(self, job: JobView, *, again: bool) -> list[AttemptView]:
+        """Of one job; as read before, if its token has not been raised since."""
+        place = (job.no, job.token)
+        if again or place not in self._attempts:
+            self._attempts[place] = self.reader.attempts(job.no)
+        return self._attempts[place]
 
     def close(self) -> None:
         self.store.close()
@@ -172,13 +180,13 @@ def _answer(call: Callable[[Side], Any], side: Side) -> Any:
         return f"raised {type(error).__name__}"
 
 
-def dump(side: Side) -> dict[str, Any]:
-    """All that can be read of a store."""
+def dump(side: Side, *, whole: bool = True) -> dict[str, Any]:
+    """All that can be read of a store; unless ``whole``, attempts only of jobs that have moved."""
     reader = side.reader
     jobs = reader.jobs(limit=500)
     return {
         "jobs": jobs,
-        "attempts": {job.id: reader.attempts(job.no) for job in jobs},
+        "attempts": {job.id: side.attempts(job, again=whole) for job in jobs},
         "books": reader.books(),
         "depths": reader.depths(),
         "failures": reader.failures(),

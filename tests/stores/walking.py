@@ -116,7 +116,7 @@ class Walking(Acting):
         if not self.held:
             return
         some = chance.choices(self.held[-8:], k=chance.randint(1, 3))
-        ended = {one.id: (one, chance.choice(ENDINGS), chance.choice(DELAYS_S)) for one in some}
+        ended = {one.lease: (one, chance.choice(ENDINGS), chance.choice(DELAYS_S)) for one in some}
         who = chance.choice(WRITERS)
         writer = some[0].worker if who == "its worker" else None
         if who == "another":

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perdure.model.errors import StoreError
+from perdure.model.filters import JobFilter
 from perdure.model.jobs import Claim, ClaimOrder, Lane, NewJob, Record
 from perdure.model.operations import Deed, Retention, Revival, Target
+from perdure.model.states import State
+from perdure.model.views import JobView
 from perdure.model.workers import NewWorker, Role
 from perdure.stores.opening import Opened, open_store
 from perdure.stores.sqlite import connection
@@ -30,7 +33,7 @@ from perdure.testing.contract.records import (
 )
 
 LANES = [Lane("q", "c", "p", stage) for stage in ("one", "two")]
-ANN, BOB, CAT = uuid_of(1), uuid_of(2), uuid_of(3)
+JOBS = [uuid_of(1), uuid_of(2), uuid_of(3)]
 WORKER = 1
 STEP_S = 10
 TRIES = 3
@@ -92,8 +95,7 @@ class Life:
 
     def enqueue(self) -> Call:
         jobs = [
-            NewJob(id, "p", 1, "one", PAYLOAD, key=f"key {id}", deadline_s=3600.0)
-            for id in (ANN, BOB, CAT)
+            NewJob(id, "p", 1, "one", PAYLOAD, key=f"key {id}", deadline_s=3600.0) for id in JOBS
         ]
         return lambda: self.opened.store.enqueue(jobs)
 
@@ -121,14 +123,12 @@ class Life:
         return self._settled(lambda claim: cancelled(claim, WORKER))
 
     def revive(self) -> Call:
-        job = self.opened.reader.job(BOB)
-        assert job is not None
+        job = self._dead_letter()
         again = Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)
         return lambda: self.opened.control.revive([again], DEED)
 
     def discard(self) -> Call:
-        job = self.opened.reader.job(BOB)
-        assert job is not None
+        job = self._dead_letter()
         return lambda: self.opened.control.discard([Target(job.no, job.id, job.token)], DEED)
 
     def prune(self) -> Call:
@@ -136,11 +136,15 @@ class Life:
         return lambda: self.opened.control.prune(ends, limit=10)
 
     def close(self) -> Call:
-        return lambda: self.opened.close()  # the last one out moves the log into the file
+        return self.opened.close  # the last one out moves the log into the file
 
     def _open(self) -> None:
         url = f"sqlite:///{self._path}"
         self._opened = open_store(url, self._clock, create=True, wait_s_max=5.0)
+
+    def _dead_letter(self) -> JobView:
+        (job,) = self.opened.reader.jobs(JobFilter(states=(State.FAILED,)))
+        return job
 
     def _settled(self, record_of: Callable[[Claim], Record]) -> Call:
         (claim,) = self.opened.store.claims_held(WORKER)

@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.story
 
 RUNS = {"log left to grow": "live", "log moved after every commit": "live_moving"}
 OURS = {"StoreFull", "StoreUnavailable"}
-SAMPLE = 10  # of how many points the quick tests take one
+SAMPLE = 19  # of how many points the quick tests take one; odd, as writes come in pairs
 
 
 @pytest.fixture
@@ -194,3 +195,34 @@ def test_a_lost_step_and_a_half_one_are_seen(tmp_path, whole):
 def test_the_steps_can_be_told_apart(whole):
     same = [step for step in range(len(STEPS)) if whole[step] == whole[step + 1]]
     assert same == [len(STEPS) - 1]  # closing writes nothing new
+
+
+# -- a disk that is full -----------------------------------------------------------------
+
+MOUNTED = 'mount -t tmpfs -o size=64m tmpfs "$1" && cd "$2" && shift 2 && exec "$@"'
+
+
+def on_a_small_disk(folder: Path, missing: Callable[[str], NoReturn], *command: str) -> str:
+    """Run a command beside a file system of 64 MB, which is gone with the command; what it says."""
+    apart = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    if shutil.which(apart[0]) is None or subprocess.run([*apart, "true"], check=False).returncode:
+        missing("the right to mount a small file system (unshare)")
+    words = [*apart, "sh", "-c", MOUNTED, "sh", str(folder), str(ROOT), *command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    if "permission denied" in done.stderr.lower() and "mount" in done.stderr:
+        missing("the right to mount a small file system")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_full_disk_refuses_what_is_new_loses_nothing_and_goes_on_when_there_is_room(
+    tmp_path, missing
+):
+    program = [sys.executable, "-m", "tests.stories.full_disk", str(tmp_path)]
+    seen = json.loads(on_a_small_disk(tmp_path, missing, *program))
+    print(f"FIGURE on a full disk: {seen}")
+    assert set(seen["errors_while_full"]) == {"StoreFull"}
+    assert not seen["settled_while_full"]
+    assert seen["errors"] == seen["errors_while_full"]  # none once there was room
+    assert seen["succeeded"] == seen["accepted"] > seen["accepted_while_full"] > 100
+    assert list(tmp_path.iterdir()) == []  # nothing was written beside the small disk

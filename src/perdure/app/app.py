@@ -25,6 +25,7 @@ from perdure.model.errors import (
     ConfigError,
     JobFailed,
     JobUnfinished,
+    StoreBusy,
     UnknownName,
 )
 from perdure.model.jobs import Enqueued
@@ -138,7 +139,7 @@ class Pipeline:
         sqlite3, or SQLAlchemy on one of these): the job is then part of its transaction, and is
         there when that commits. Call `App.ready` once before the first such transaction.
         """
-        self._app.ready()
+        self._ready(within)
         job = new_job(
             self._app.ids, self._line, item,
             owner=owner, key=key, priority=priority, run_at=run_at, deadline_s=deadline_s,
@@ -150,7 +151,7 @@ class Pipeline:
         self, items: Iterable[Any], *, owner: str = "", priority: int = 0, within: object = None
     ) -> list[JobRef]:
         """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own."""
-        self._app.ready()
+        self._ready(within)
         jobs = (
             new_job(self._app.ids, self._line, item, owner=owner, priority=priority)
             for item in items
@@ -164,6 +165,17 @@ class Pipeline:
     async def enqueue_many_async(self, items: Iterable[Any], **options: Any) -> list[JobRef]:
         """As `enqueue_many`, without blocking the event loop."""
         return await asyncio.to_thread(self.enqueue_many, list(items), **options)
+
+    def _ready(self, within: object) -> None:
+        try:
+            self._app.ready()
+        except StoreBusy as busy:
+            if within is None:
+                raise
+            raise StoreBusy(
+                f"the lanes of the app's pipelines are made outside of your transaction, which may be "
+                f"what holds the store ({busy}); call App.ready before it begins"
+            ) from busy
 
     def _refs(self, done: list[Enqueued], within: object) -> list[JobRef]:
         if within is None:  # else it is not durable yet, and may never be

@@ -16,7 +16,7 @@ def driver_connection(within: object) -> object:
 
 
 def _behind_sqlalchemy(within: Any) -> object:
-    if type(within).__name__.startswith("Async"):
+    if type(within).__name__.lower().startswith("async"):
         raise CallerError(
             f"within is an SQLAlchemy {type(within).__name__}, which is asynchronous; call "
             "await session.run_sync(lambda session: pipeline.enqueue(item, within=session))"
@@ -24,8 +24,10 @@ def _behind_sqlalchemy(within: Any) -> object:
     if hasattr(within, "get_bind") and callable(getattr(within, "connection", None)):
         within = within.connection()  # a Session
     found = getattr(getattr(within, "connection", None), "driver_connection", None)
-    if found is None:
+    if found is None or not hasattr(within, "in_transaction"):
         raise CallerError(
             f"within is an SQLAlchemy {type(within).__name__}; pass a Session or a Connection"
         )
+    if not within.in_transaction():
+        within.begin()  # as it does before its own first statement; else its commit would do nothing
     return found

@@ -37,13 +37,17 @@ class Place(kit.Place):
     ) -> None:
         self.url = url
         self.connection = Connection(url, clock=clock, **options)
-        PostgresSchema(self.connection).upgrade()
         opened = Opened(
             PostgresStore(self.connection),
             PostgresControl(self.connection),
             PostgresReader(self.connection),
         )
-        super().__init__(opened, clock or VirtualClock(), series=series)
+        try:
+            PostgresSchema(self.connection).upgrade()
+            super().__init__(opened, clock or VirtualClock(), series=series)
+        except BaseException:
+            opened.close()
+            raise
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with self.connection.lent() as cx:
@@ -127,9 +131,11 @@ def terminate(server: Server, url: str) -> int:
 
 @contextmanager
 def other(url: str, **options: Any) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-    """Somebody else's connection, in a transaction that is rolled back at the end."""
+    """Somebody else's connection, in a transaction that has been rolled back at the end."""
     cx = psycopg.connect(url, **options)
     try:
         yield cx
     finally:
+        if not cx.closed:
+            cx.rollback()  # a goodbye alone is not waited for
         cx.close()

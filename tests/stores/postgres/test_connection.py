@@ -197,3 +197,32 @@ def test_the_store_is_reached_through_a_socket_file_too(postgres, database):
     place.put()
     assert place.reader.books().accepted == 1
     place.close()
+
+
+# -- reports ---------------------------------------------------------------------------------------
+
+
+def test_a_report_may_walk_and_take_its_time_and_leaves_nothing_of_that_behind(connection):
+    with connection.lent() as cx:
+        usual_s = cx.answer_s_max
+    with connection.walking() as cx:
+        assert cx.answer_s_max == 1805
+        found = {
+            name: cx.execute(f"SHOW {name}").fetchone()[0]
+            for name in (
+                "enable_seqscan",
+                "enable_hashjoin",
+                "enable_nestloop",
+                "statement_timeout",
+            )
+        }
+        assert cx.execute("SHOW transaction_isolation").fetchone() == ("repeatable read",)
+        assert cx.execute("SHOW transaction_read_only").fetchone() == ("on",)
+    assert found == {
+        "enable_seqscan": "on", "enable_hashjoin": "on", "enable_nestloop": "off",
+        "statement_timeout": "30min",
+    }  # fmt: skip
+    with connection.lent() as cx:
+        assert cx.answer_s_max == usual_s
+    for name in ("enable_seqscan", "statement_timeout", "transaction_isolation"):
+        assert setting(connection, name) == WANTED[name]

@@ -108,7 +108,8 @@ def test_a_pooler_that_nobody_could_see_is_known_by_statements_that_are_gone(pla
     for _ in range(12):
         place.put()
     with place.connection.lent() as cx:
-        cx.execute("DEALLOCATE ALL", prepare=False)  # as another client's server would not have it
+        # Behind the driver's back: as if the pooler had given us another server.
+        cx.execute("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$", prepare=False)
     with pytest.raises(Exception, match="may succeed later"):
         place.put()
     assert place.connection.pooled
@@ -162,7 +163,7 @@ def test_twelve_workers_live_through_three_connections_to_the_server(
     assert done == [10] * THREADS
     books = pooled.reader.books()
     assert books.succeeded == 10 * THREADS
-    assert books.accepted == 10 * THREADS + 3 * 4  # the same keys, in four series of ids: see below
+    assert books.accepted == 10 * THREADS + 3  # the same three keys from all
     pooled.clean()
     with psycopg.connect(narrow.url("pgbouncer", user=SUPERUSER), autocommit=True) as console:
         console.prepare_threshold = None
@@ -186,7 +187,7 @@ def test_the_dead_are_marked_and_their_jobs_found_through_a_pooler(narrow, datab
     (claim,) = place.take(judge)
     place.settle(retry(claim, judge, delay_s=60), by=judge)
     assert place.store.waiting(place.order(judge)) == pytest.approx(60)
-    assert place.store.end_worker(judge, Death("exit", exit_code=0))
+    assert place.store.end_worker(judge, Death("silent"))
     place.clean()
 
 

@@ -1,7 +1,8 @@
 """Connections to one database: settings, the store's time, transactions.
 
 Always true: a transaction is READ COMMITTED, has bounds on statements, locks and idleness, and reads the
-store's clock (the server's, unless a test brings its own) once. No transaction is open while a stage runs.
+store's clock (the server's, unless a test brings its own) once; committed, it is on stable storage, unless the
+URL itself says otherwise. No transaction is open while a stage runs.
 
 Behind a pooler in transaction mode nothing may live in a session: no prepared statements, no LISTEN, no
 session settings. We find out by a mark among the settings that we ask for when connecting: a pooler refuses
@@ -27,13 +28,14 @@ from perdure.model.errors import ConfigError, StoreBusy, StoreError
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
 from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, named, translated
-from perdure.stores.postgres.lending import Cx, Lender, Line
+from perdure.stores.postgres.lending import Cx, Lender, Line, patient
 
 VERSION_MIN = 150000
 CONNECTIONS_MAX = 8  # a worker's pump needs one; threads of an API share the rest
 STATEMENT_MS_MAX = 30_000  # a turn takes milliseconds; what takes longer is stuck
 LOCK_MS_MAX = 5_000  # rows are locked for the length of a turn
 IDLE_MS_MAX = 30_000  # an open transaction of a process that has stopped must not hold others up
+WALK_S_MAX = 1800  # a report over all jobs
 ANSWER_MORE_S = 5.0  # a server that is still there reports a statement's end within this
 _TRIES_MAX = 5  # of a transaction that the server rolled back for the sake of another
 
@@ -61,12 +63,20 @@ _KEEPALIVE = {
     "tcp_user_timeout": "14000",
 }
 
+# Without nested loops: before a table was first analysed, its planner would take it for small.
+_WALKING = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; "
+    "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; "
+    f"SET LOCAL enable_nestloop = off; SET LOCAL statement_timeout = '{WALK_S_MAX}s'"
+)
+
 # What a pooler says to settings that it does not pass on: PgBouncer, Amazon RDS Proxy.
 _REFUSED = ("unsupported startup parameter", "command-line options")
 
 _GREETING = """
 SELECT current_setting('perdure.direct', true),
-    extract(epoch FROM current_setting('statement_timeout')::interval)::float8
+    extract(epoch FROM current_setting('statement_timeout')::interval)::float8,
+    current_setting('synchronous_commit')
 """
 _PLACE = """
 SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_database(),
@@ -120,19 +130,17 @@ class Connection:
             raise self._named(error) from error
 
     @contextmanager
-    def transaction(self, *, walking: bool = False) -> Iterator[tuple[Cx, int]]:
-        """One transaction, and the store's time in microseconds.
-
-        A report that looks at whole tables says ``walking``: its plans may then walk and hash.
-        """
+    def transaction(self) -> Iterator[tuple[Cx, int]]:
+        """One transaction, and the store's time in microseconds."""
         with self.lent() as cx, cx.transaction():
-            if walking:
-                cx.execute(
-                    "SELECT set_config('enable_seqscan', 'on', true), "
-                    "set_config('enable_hashjoin', 'on', true), "
-                    "set_config('enable_mergejoin', 'on', true)"
-                )
             yield cx, self.store_now(cx)
+
+    @contextmanager
+    def walking(self) -> Iterator[Cx]:
+        """A snapshot for a report over whole tables, which may walk and hash, and take its time."""
+        with self.lent() as cx, patient(cx, WALK_S_MAX + ANSWER_MORE_S), cx.transaction():
+            cx.execute(_WALKING, prepare=False)  # more than one command cannot be prepared
+            yield cx
 
     def written(self, work: Callable[[Cx, int], T]) -> T:
         """Do some work in one transaction; again, if the server rolled it back for another's sake."""
@@ -199,10 +207,12 @@ class Connection:
         _check_server(cx, self.shown_url)
         row = cx.execute(_GREETING, prepare=False).fetchone()
         assert row is not None
-        mark, statement_s = row
+        mark, statement_s, durable = row
         self.pooled = self.pooled or mark != "on"
         if self.pooled:
             cx.prepare_threshold = None
+        elif durable == "off" and "synchronous_commit" not in self._options[1]:
+            cx.execute("SET synchronous_commit = on")  # what is accepted is on stable storage
         if not statement_s:  # behind a pooler nobody has decided so
             statement_s = STATEMENT_MS_MAX / 1000 if self.pooled else math.inf
         cx.answer_s_max = statement_s + ANSWER_MORE_S

@@ -51,15 +51,6 @@ class Line(psycopg.Connection[tuple[Any, ...]]):
             self._until(gen, time.monotonic() + self.answer_s_max), interval, timeout
         )
 
-    @contextmanager
-    def patient(self) -> Iterator[None]:
-        """Wait as long as it takes, for work whose length nobody knows."""
-        usual, self.answer_s_max = self.answer_s_max, math.inf
-        try:
-            yield
-        finally:
-            self.answer_s_max = usual
-
     def _until(self, gen: PQGen[RV], end_at_s: float) -> PQGen[RV]:
         ready: Any = None
         while True:
@@ -74,6 +65,17 @@ class Line(psycopg.Connection[tuple[Any, ...]]):
                 raise psycopg.OperationalError(
                     f"the server has not answered for {self.answer_s_max:g} s"
                 )
+
+
+@contextmanager
+def patient(cx: Cx, answer_s_max: float = math.inf) -> Iterator[None]:
+    """Wait longer than usual, for work that takes its time."""
+    assert isinstance(cx, Line)
+    usual, cx.answer_s_max = cx.answer_s_max, answer_s_max
+    try:
+        yield
+    finally:
+        cx.answer_s_max = usual
 
 
 class Lender:

@@ -11,7 +11,7 @@ from perdure.model.errors import PerdureError, StoreDenied
 from perdure.model.views import SchemaStatus
 from perdure.stores.migrations import check_current, check_fits, migrations, status_of
 from perdure.stores.postgres.connection import LOCK_MS_MAX, Connection
-from perdure.stores.postgres.lending import Cx, Line
+from perdure.stores.postgres.lending import Cx, patient
 
 PACKAGE = "perdure.stores.postgres"
 
@@ -65,12 +65,13 @@ class PostgresSchema:
             check_current(self._connection.shown_url, _applied(cx), migrations(PACKAGE))
 
     def _apply(self, cx: Cx, now: int) -> tuple[str, ...]:
-        assert isinstance(cx, Line)
-        with cx.patient():
+        with patient(cx):
             cx.execute(f"SET LOCAL lock_timeout = '{_TURN_S_MAX}s'")
             cx.execute("SET LOCAL statement_timeout = 0")
             cx.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            cx.execute(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")  # who waits for a table stops others
+            cx.execute(
+                f"SET LOCAL lock_timeout = {LOCK_MS_MAX}"
+            )  # who waits for a table stops others
             return self._applied_under_lock(cx, now)
 
     def _applied_under_lock(self, cx: Cx, now: int) -> tuple[str, ...]:

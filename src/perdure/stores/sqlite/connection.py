@@ -169,6 +169,10 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 _BY_CODE: dict[str, tuple[type[StoreError], str]] = {
+    "SQLITE_BUSY_SNAPSHOT": (
+        StoreBusy,
+        "others have written since this transaction first read; roll back, and begin with BEGIN IMMEDIATE",
+    ),
     "SQLITE_BUSY": (StoreBusy, "another connection holds it; try again"),
     "SQLITE_LOCKED": (StoreBusy, "another connection holds it; try again"),
     "SQLITE_FULL": (StoreFull, "free some space; nothing that was accepted is lost"),

@@ -1,6 +1,7 @@
 """The guard: a word with another token than the job's, or from a dead worker, changes nothing."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import Receipt, Stale
@@ -102,6 +103,8 @@ class Guarding(OnAFreshStore):
     def test_a_dead_worker_writes_nothing(self) -> None:
         claim = self.one_claim()
         self.place.put()
+        self.place.put(run_at=self.clock.now() + timedelta(seconds=5))
+        self.clock.push(6)
         self.place.store.end_worker(self.worker, Death("exited", exit_status=1))
         before = self.place.everything()
         order = self.place.order(self.worker, 1)

@@ -1,0 +1,231 @@
+"""What a turn costs: the hot statements go by the index that was made for them, whatever the tables hold.
+
+A statement is prepared once in a session, often when the tables are still empty, and its generic plan is kept
+while they grow. So generic plans are pinned for tables in every condition. A custom plan is made anew for each
+call (behind a pooler all are): those are pinned for large tables.
+"""
+
+import psycopg
+import pytest
+
+from perdure.model.outcomes import Death
+from tests.stores.kit import crash, failure, retry, success
+from tests.stores.postgres.kit import Place
+from tests.stores.postgres.plans import Node, plan_of
+
+ID = "00000000-0000-7000-8000-000000000001"
+VALUES: dict[str, object] = {
+    "now": 1, "worker": 1, "by": 1, "lanes": "{1,2}", "floors": "{0,0}", "isolation": 0,
+    "slots": 200, "limit": 200, "death": "{}", "nos": "{1,2,3}", "id": ID, "job": 1,
+    "jobs": f'[{{"id":"{ID}","owner":"","pipeline":"p","key":"k"}}]',
+    "records": '[{"no":1,"token":1},{"no":2,"token":1}]',
+    "targets": '[{"no":1,"token":1}]',
+    "ageing_us": 1,
+    "revivals": '[{"no":1,"token":1}]',
+}  # fmt: skip
+
+# statement: the indexes by which it comes to each of the tables that grow.
+JOBS: dict[str, set[str]] = {
+    "claim": {"perdure_jobs_ready", "perdure_jobs_pkey"},
+    "promote": {"perdure_jobs_later", "perdure_jobs_pkey"},
+    "waiting": {"perdure_jobs_ready", "perdure_jobs_later"},
+    "record": {"perdure_jobs_pkey"},
+    "claims": {"perdure_jobs_pkey"},
+    "lost": {"perdure_jobs_held"},
+    "held": {"perdure_jobs_held"},
+    "settle_workers": {"perdure_jobs_held"},
+    "suspects": {"perdure_jobs_suspect"},
+    "enqueued_before": {"perdure_jobs_id_key", "perdure_jobs_key"},
+    "settled_before": {"perdure_jobs_pkey"},
+    "job_by_id": {"perdure_jobs_id_key"},
+    "revive": {"perdure_jobs_pkey"},
+    "discard": {"perdure_jobs_pkey"},
+    "attempts_of": set(),
+    "mark_dead": set(),
+    "overdue": set(),
+}  # fmt: skip
+ATTEMPTS = {"settled_before": {"perdure_attempts_pkey"}, "attempts_of": {"perdure_attempts_pkey"}}
+# Every one of these jobs is wanted: their index holds nothing else.
+WHOLE = {"perdure_jobs_suspect"}
+GROWING = ("perdure_jobs", "perdure_attempts", "perdure_checkpoints")
+
+FILL = """
+INSERT INTO perdure_jobs (
+    id, lane, token, rank_at, order_at, due_at, enqueued_at, updated_at, isolation, priority, ready,
+    worker, finished_at, state, failed_reason, key, owner, pipeline, stage, payload
+)
+SELECT
+    gen_random_uuid(), 1 + n %% 2, 1, n, n, n, n, n, 0, 0,
+    CASE WHEN n %% 10 < 3 THEN 1 WHEN n %% 10 = 3 THEN 0 END,
+    CASE WHEN n %% 1000 = 4 THEN 1 END,
+    CASE WHEN n %% 10 >= 4 AND n %% 1000 <> 4 THEN n END,
+    CASE WHEN n %% 10 < 4 THEN 'queued' WHEN n %% 1000 = 4 THEN 'processing'
+        WHEN n %% 10 = 5 THEN 'failed' ELSE 'succeeded' END,
+    CASE WHEN n %% 10 = 5 THEN 'fatal' END,
+    CASE WHEN n %% 7 = 0 THEN 'key-' || n END, 'ann', 'p', 'one', '{"n":1}'
+FROM generate_series(1, %(jobs)s) AS n
+"""
+FILL_ATTEMPTS = """
+INSERT INTO perdure_attempts (
+    job, token, claimed_at, settled_at, elapsed_s, number, life, status, state, stage, message, policy,
+    config_hash, why
+)
+SELECT n, 1, 1, 1, 0.5, 1, 1, 'success', 'succeeded', 'one', '', 'p/1', '', '{}'
+FROM generate_series(1, %(jobs)s) AS n
+"""
+FILL_CHECKPOINTS = """
+INSERT INTO perdure_checkpoints (job, stage, token, saved_at, value)
+SELECT n, 'one', 1, 1, '{}' FROM generate_series(1, %(jobs)s) AS n
+"""
+MANY = 100_000
+
+
+def fill(place: Place, condition: str) -> None:
+    if condition == "empty":
+        return
+    if condition.startswith("many"):
+        place.rows("WITH x AS (INSERT INTO perdure_workers (boot, name, role, ttl_us, started_at, "
+                   "beat_at, steady_at) VALUES ('b', 'n', 'main', 1, 1, 1, 1)) SELECT 1")  # fmt: skip
+        with psycopg.connect(place.url, autocommit=True) as cx:
+            cx.execute(FILL, {"jobs": MANY})
+            cx.execute(FILL_ATTEMPTS, {"jobs": MANY})
+            cx.execute(FILL_CHECKPOINTS, {"jobs": MANY})
+    else:
+        worker, dead = place.hire(), place.hire()
+        place.put_many(200)
+        claims = place.take(worker, 90)
+        for end, some in (
+            (success, claims[:40]), (failure, claims[40:50]), (retry, claims[50:70]),
+            (crash, claims[70:80]),
+        ):  # fmt: skip
+            place.settle(*(end(claim, worker) for claim in some), by=worker)
+        place.take(dead, 10)
+        place.store.end_worker(dead, Death("silent"))
+    if condition.endswith("analysed"):
+        with psycopg.connect(place.url, autocommit=True) as cx:
+            cx.execute("ANALYZE")
+
+
+CONDITIONS = [
+    ("empty", "generic"), ("few", "generic"), ("few analysed", "generic"), ("many", "generic"),
+    ("many", "custom"), ("many analysed", "generic"), ("many analysed", "custom"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=CONDITIONS, ids=" ".join)
+def filled(request, postgres):
+    condition, mode = request.param
+    place = Place(postgres.create_database())
+    with psycopg.connect(
+        place.url, autocommit=True
+    ) as cx:  # no autovacuum analyses behind our back
+        cx.execute("ALTER TABLE perdure_jobs SET (autovacuum_enabled = off)")
+        cx.execute("ALTER TABLE perdure_attempts SET (autovacuum_enabled = off)")
+    fill(place, condition)
+    yield place, mode
+    place.close()
+    postgres.drop_database(place.url)
+
+
+def used(plan: Node, table: str) -> set[str]:
+    """The indexes by which a plan comes to a table."""
+    return {one.index for one in plan.walk() if one.index and one.index.startswith(f"{table}_")}
+
+
+def walks(plan: Node) -> list[str]:
+    """Steps that go over a whole table or index of those that grow."""
+    return [
+        f"{one.type} {one.table or ''} {one.index or ''}"
+        for one in plan.walk()
+        if (one.type == "Seq Scan" and one.table in GROWING)
+        or (
+            one.index is not None
+            and one.index.startswith(GROWING)
+            and not one.condition
+            and one.index not in WHOLE
+        )
+    ]
+
+
+def planned(place: Place, mode: str, name: str) -> Node:
+    with place.connection.lent() as cx:
+        return plan_of(cx, name, VALUES, mode=mode)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_hot_statement_goes_by_the_index_that_was_made_for_it(filled, name):
+    plan = planned(*filled, name)
+    assert walks(plan) == [], f"\n{plan}"
+    assert used(plan, "perdure_jobs") == JOBS[name], f"\n{plan}"
+    assert used(plan, "perdure_attempts") == ATTEMPTS.get(name, set()), f"\n{plan}"
+
+
+@pytest.mark.parametrize("name", ["claim", "promote", "waiting"])
+def test_the_heads_of_a_lane_are_read_in_their_order_and_no_further_than_needed(filled, name):
+    """Under a limit there is the index, perhaps with locks on its rows, and no sort: it would read all."""
+    plan = planned(*filled, name)
+    limits = [one for one in plan.walk() if one.type == "Limit" and touches_jobs(one)]
+    heads = [one for one in limits if not any(inner in limits for inner in list(one.walk())[1:])]
+    assert heads, f"\n{plan}"
+    for head in heads:
+        assert {one.type for one in head.walk()} <= {
+            "Limit", "LockRows", "Index Scan", "Index Only Scan",
+        }, f"\n{plan}"  # fmt: skip
+
+
+def touches_jobs(plan: Node) -> bool:
+    return any(one.table == "perdure_jobs" for one in plan.walk())
+
+
+@pytest.mark.parametrize("name", ["record", "revive", "discard"])
+def test_rows_are_locked_in_the_order_in_which_the_batch_names_them(filled, name):
+    """The batch is on the outside of a nested loop (or is sorted first), so two batches never cross."""
+    plan = planned(*filled, name)
+    faults = unordered(plan)
+    assert faults == [], f"\n{plan}"
+
+
+def unordered(plan: Node) -> list[str]:
+    """Joins of a batch with the jobs that do not take the rows in the batch's order."""
+    joins = [one for one in plan.walk() if "Join" in one.type or one.type == "Nested Loop"]
+    near = [one for one in joins if any(inner.index == "perdure_jobs_pkey" for inner in one.inner)]
+    wrong = [one.type for one in near if one.type != "Nested Loop"]
+    wrong += [
+        "the jobs are outside"
+        for one in near
+        if one.type == "Nested Loop" and one.inner[1].index != "perdure_jobs_pkey"
+    ]
+    return wrong if near else ["no join with the jobs by number"]
+
+
+# -- broken twins --------------------------------------------------------------------------------------
+
+TWINS = [
+    ("perdure_jobs_ready", "claim"),
+    ("perdure_jobs_ready", "waiting"),
+    ("perdure_jobs_later", "promote"),
+    ("perdure_jobs_later", "waiting"),
+    ("perdure_jobs_held", "held"),
+    ("perdure_jobs_held", "lost"),
+    ("perdure_jobs_held", "settle_workers"),
+    ("perdure_jobs_suspect", "suspects"),
+    ("perdure_jobs_key", "enqueued_before"),
+]
+
+
+@pytest.mark.parametrize(("index", "name"), TWINS)
+def test_a_schema_without_the_index_would_be_noticed(place, index, name):
+    with psycopg.connect(place.url, autocommit=True) as cx:
+        cx.execute(f"DROP INDEX {index}")
+    plan = planned(place, "generic", name)
+    assert walks(plan) or used(plan, "perdure_jobs") != JOBS[name]
+
+
+def test_a_session_that_may_hash_would_be_noticed(place):
+    """Why the settings of a connection say otherwise: over a small table a hash join is cheaper."""
+    place.put_many(50)
+    with psycopg.connect(place.url, autocommit=True) as cx:
+        cx.execute("ANALYZE")
+        plan = plan_of(cx, "record", VALUES, mode="generic")
+    assert walks(plan)
+    assert unordered(plan) != []
