@@ -1,9 +1,10 @@
 """pgqueuer on the same server with the same jobs, by its own means: its queries, its queue manager, its retry.
 
 The clock of a drain runs from its first look at the queue until its last log rows are written, so that neither
-its start-up nor its shutdown counts against it. It deletes a job that is done and keeps log rows. It has two drivers; with
-psycopg its listener and its queries share one connection and take turns on it, so asyncpg is used where it is
-installed.
+its start-up nor its shutdown counts against it. It deletes a job that is done and keeps log rows.
+
+It has two drivers. With psycopg its listener and its queries share one connection, and a query waits until the
+listener lets go of it, so asyncpg is the one to compare with: it is used wherever it is installed.
 """
 
 import asyncio
@@ -24,25 +25,24 @@ from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
 
 BATCH = 500
-DRIVERS = ("asyncpg", "psycopg") if importlib.util.find_spec("asyncpg") else ("psycopg",)
+DRIVER = "asyncpg" if importlib.util.find_spec("asyncpg") else "psycopg"
 
 
-def measured(
-    places: Places, driver: str, *, jobs: int, retries: int, singles: int
-) -> dict[str, Rate]:
+def measured(places: Places, *, jobs: int, retries: int, singles: int) -> dict[str, Rate]:
     """Each on a database of its own."""
     logging.getLogger("pgqueuer").setLevel(logging.CRITICAL)  # it logs a line for every retry
     with places.fresh("postgresql") as url:
-        bulk, drain = asyncio.run(_drained(url, driver, jobs, failing=False))
+        bulk, drain = asyncio.run(drained(url, jobs, failing=False))
     with places.fresh("postgresql") as url:
-        _, retry = asyncio.run(_drained(url, driver, retries, failing=True))
+        _, retry = asyncio.run(drained(url, retries, failing=True))
     with places.fresh("postgresql") as url:
-        single = asyncio.run(_singles(url, driver, singles))
+        single = asyncio.run(_singles(url, singles))
     return {"bulk enqueue": bulk, "drain": drain, "retry": retry, "single enqueue": single}
 
 
-async def _drained(url: str, driver: str, count: int, *, failing: bool) -> tuple[Rate, Rate]:
-    async with _queries(url, driver) as queries:
+async def drained(url: str, count: int, *, failing: bool) -> tuple[Rate, Rate]:
+    """Enqueue so many jobs, and drain them."""
+    async with _queries(url) as queries:
         bulk = await _enqueued(queries, items(count))
         with psycopg.connect(url, autocommit=True) as cx:
             cx.execute("VACUUM ANALYZE pgqueuer")
@@ -95,8 +95,8 @@ class _Worked:
             )
 
 
-async def _singles(url: str, driver: str, count: int) -> Rate:
-    async with _queries(url, driver) as queries:
+async def _singles(url: str, count: int) -> Rate:
+    async with _queries(url) as queries:
         new = items(count)
         begun_s = time.perf_counter()
         for one in new:
@@ -118,10 +118,10 @@ async def _enqueued(queries: Queries, new: list[Item]) -> Rate:
 
 
 @asynccontextmanager
-async def _queries(url: str, driver: str) -> AsyncIterator[_Watched]:
-    cx = await _CONNECT[driver](url)
+async def _queries(url: str) -> AsyncIterator[_Watched]:
+    cx = await _CONNECT[DRIVER](url)
     try:
-        queries = _Watched(AsyncpgDriver(cx) if driver == "asyncpg" else PsycopgDriver(cx))
+        queries = _Watched(AsyncpgDriver(cx) if DRIVER == "asyncpg" else PsycopgDriver(cx))
         await queries.install()
         yield queries
     finally:

@@ -104,11 +104,11 @@ def _engine_round(places: Places, scheme: str, sizes: Sizes, found: dict[str, li
 
 
 def _peer_round(places: Places, sizes: Sizes, found: dict[str, dict[str, list[Rate]]]) -> None:
-    for driver in peer.DRIVERS:
-        for what, rate in peer.measured(
-            places, driver, jobs=sizes.peer_jobs, retries=sizes.peer_retries, singles=sizes.singles
-        ).items():
-            found[f"pgqueuer ({driver})"][what].append(rate)
+    rates = peer.measured(
+        places, jobs=sizes.peer_jobs, retries=sizes.peer_retries, singles=sizes.singles
+    )
+    for what, rate in rates.items():
+        found[f"pgqueuer ({peer.DRIVER})"][what].append(rate)
 
 
 def summary(rates: Sequence[Rate]) -> dict[str, Any]:

@@ -335,7 +335,7 @@ def test_an_asynchronous_one_is_refused_with_the_words_that_help(shop, kind):
     """It is known by its name, as SQLAlchemy's asyncio wants a library that we do not need."""
     within = type(kind, (), {"__module__": "sqlalchemy.ext.asyncio.session"})()
     with pytest.raises(
-        CallerError, match=rf"{kind}, which is asynchronous.*run_sync\(lambda session"
+        CallerError, match=rf"{kind}, which is asynchronous.*synchronous Session in"
     ):
         shop.pipe.enqueue(1, within=within)
 

@@ -56,6 +56,7 @@ class Proxy:
         self._flowing.set()
         self._latency_s = 0.0
         self._trap: Trap | None = None
+        self._traps: list[Trap] = []
 
     def __enter__(self) -> Self:
         self.accept()
@@ -118,9 +119,9 @@ class Proxy:
     def heal(self) -> None:
         """Pass everything on again, also what was kept back."""
         self._latency_s = 0.0
-        if self._trap is not None:
-            self._trap.released.set()
-            self._trap = None
+        self._trap = None
+        for trap in self._traps:
+            trap.released.set()
         self._flowing.set()
 
     def close(self) -> None:
@@ -137,6 +138,7 @@ class Proxy:
     # -- what the threads do -----------------------------------------------------------------
 
     def _set(self, trap: Trap) -> Trap:
+        self._traps.append(trap)
         self._trap = trap
         return trap
 

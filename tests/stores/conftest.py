@@ -36,12 +36,20 @@ def postgres_url(postgres):
     postgres.drop_database(url)
 
 
+@pytest.fixture
+def postgres_rig(postgres_url):
+    """That database, to be opened empty."""
+    rig = PostgresRig(postgres_url)
+    yield rig
+    rig.close()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def rig(request):
     """Both stores."""
-    if request.param == "sqlite":
-        rig = SqliteRig()
-    else:
-        rig = PostgresRig(request.getfixturevalue("postgres_url"))
+    if request.param == "postgres":
+        yield request.getfixturevalue("postgres_rig")
+        return
+    rig = SqliteRig()
     yield rig
     rig.close()

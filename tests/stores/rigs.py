@@ -75,9 +75,12 @@ class PostgresRig:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._aside = psycopg.connect(url, autocommit=True)
 
     def open(self, clock: VirtualClock) -> Opened:
-        self._empty()
+        tables = [name for (name,) in self._aside.execute(_TABLES).fetchall()]
+        if tables:
+            self._aside.execute("; ".join(f"DELETE FROM {name}" for name in tables))
         return self.open_again(clock)
 
     def open_again(self, clock: VirtualClock) -> Opened:
@@ -85,24 +88,17 @@ class PostgresRig:
 
     def damage(self, *statements: str) -> None:
         """As on SQLite; the checks that would refuse it are gone from this database afterwards."""
-        with psycopg.connect(self.url, autocommit=True) as cx:
-            for table, check in cx.execute(_CHECKS).fetchall():
-                cx.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{check}"')
-            for statement in statements:
-                cx.execute(statement)
+        for table, check in self._aside.execute(_CHECKS).fetchall():
+            self._aside.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{check}"')
+        for statement in statements:
+            self._aside.execute(statement)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.url, autocommit=True) as cx:
-            return cx.execute(sql).fetchall()
+        return self._aside.execute(sql).fetchall()
 
     def close(self) -> None:
         """Whoever made the database drops it."""
-
-    def _empty(self) -> None:
-        with psycopg.connect(self.url, autocommit=True) as cx:
-            tables = [name for (name,) in cx.execute(_TABLES).fetchall()]
-            if tables:
-                cx.execute("; ".join(f"DELETE FROM {name}" for name in tables))
+        self._aside.close()
 
 
 class SqliteFile(SharedStoreContract):

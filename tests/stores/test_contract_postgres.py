@@ -15,6 +15,7 @@ class TestPostgres(SharedStoreContract):
     def _database(cls, postgres):
         cls.rig = PostgresRig(postgres.create_database())
         yield
+        cls.rig.close()
         postgres.drop_database(cls.rig.url)
 
     def open(self, clock: VirtualClock) -> Opened:

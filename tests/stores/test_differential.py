@@ -27,20 +27,23 @@ def two(clock: VirtualClock) -> Sides:
     return Sides([Side("model", open_model(clock)), Side("sqlite", SqliteRig().open(clock))])
 
 
-def all_three(url: str) -> Callable[[VirtualClock], Sides]:
+def all_three(rig: PostgresRig) -> Callable[[VirtualClock], Sides]:
     def make(clock: VirtualClock) -> Sides:
-        sides = two(clock).all
-        return Sides([*sides, Side("postgres", PostgresRig(url).open(clock))])
+        return Sides([*two(clock).all, Side("postgres", rig.open(clock))])
 
     return make
 
 
+@pytest.mark.timeout(
+    900
+)  # to find the shortest way to a difference takes longer than to see that there is none
 def test_sqlite_and_the_model_do_not_differ():
-    in_step(two, examples=40, steps=40)
+    in_step(two, examples=50, steps=40)
 
 
-def test_all_three_do_not_differ(postgres_url):
-    in_step(all_three(postgres_url), examples=15, steps=30)
+@pytest.mark.timeout(900)
+def test_all_three_do_not_differ(postgres_rig):
+    in_step(all_three(postgres_rig), examples=20, steps=40)
 
 
 @pytest.mark.long
@@ -49,5 +52,5 @@ def test_sqlite_and_the_model_do_not_differ_for_long():
 
 
 @pytest.mark.long
-def test_all_three_do_not_differ_for_long(postgres_url):
-    in_step(all_three(postgres_url), examples=400, steps=60)
+def test_all_three_do_not_differ_for_long(postgres_rig):
+    in_step(all_three(postgres_rig), examples=400, steps=60)

@@ -14,9 +14,10 @@ from perdure.model.errors import (
     StoreUnavailable,
 )
 from perdure.stores import opening
+from perdure.stores.migrations import CODE_VERSION, Migration, migrations
 from perdure.stores.sqlite import schema as sqlite_schema
 from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.schema import CODE_VERSION, Migration, SqliteSchema, migrations
+from perdure.stores.sqlite.schema import PACKAGE, SqliteSchema
 from perdure.testing import VirtualClock
 from tests.stores.kit import Place, file_in
 
@@ -60,7 +61,7 @@ def test_a_fresh_file_has_no_schema_and_everything_pending(fresh):
     status = fresh.status()
     assert not status.present
     assert (status.version, status.url) == (0, "sqlite:///work.db")
-    assert status.pending == tuple(f"{one.number:04d}_{one.name}" for one in migrations())
+    assert status.pending == tuple(f"{one.number:04d}_{one.name}" for one in migrations(PACKAGE))
 
 
 def test_an_upgrade_applies_all_and_a_second_one_nothing(fresh):
@@ -68,13 +69,15 @@ def test_an_upgrade_applies_all_and_a_second_one_nothing(fresh):
     assert fresh.upgrade() == ()
     status = fresh.status()
     assert (status.present, status.pending) == (True, ())
-    assert status.version == status.known_version == migrations()[-1].number
+    assert status.version == status.known_version == migrations(PACKAGE)[-1].number
     fresh.check()
 
 
 def test_the_migrations_are_numbered_without_gaps_and_let_this_code_run():
-    assert [one.number for one in migrations()] == list(range(1, len(migrations()) + 1))
-    assert all(one.compat_min <= CODE_VERSION for one in migrations())
+    assert [one.number for one in migrations(PACKAGE)] == list(
+        range(1, len(migrations(PACKAGE)) + 1)
+    )
+    assert all(one.compat_min <= CODE_VERSION for one in migrations(PACKAGE))
 
 
 def test_a_fresh_store_is_made_on_opening(path):
@@ -103,7 +106,7 @@ def test_two_that_upgrade_at_once_apply_it_once(path):
         (),
         (),
         (),
-        tuple(f"{m.number:04d}_{m.name}" for m in migrations()),
+        tuple(f"{m.number:04d}_{m.name}" for m in migrations(PACKAGE)),
     ]
     for connection in connections:
         connection.close()
@@ -136,7 +139,7 @@ def test_a_newer_schema_that_lets_this_code_run_is_fine(path, fresh):
 
 
 SECOND = Migration(
-    len(migrations()) + 1,
+    len(migrations(PACKAGE)) + 1,
     "colours",
     "-- compat_min: 1\nCREATE TABLE perdure_colours (no INTEGER);\n",
     1,
@@ -151,8 +154,8 @@ def with_migration(monkeypatch):
     """This version of the code, with one step more."""
 
     def add(step: Migration) -> None:
-        known = migrations()
-        monkeypatch.setattr(sqlite_schema, "migrations", lambda: (*known, step))
+        known = migrations(PACKAGE)
+        monkeypatch.setattr(sqlite_schema, "migrations", lambda package: (*known, step))
 
     return add
 

@@ -16,10 +16,11 @@ def driver_connection(within: object) -> object:
 
 
 def _behind_sqlalchemy(within: Any) -> object:
-    if type(within).__name__.lower().startswith("async"):
+    if type(within).__name__.lower().startswith("async"):  # its driver is, under run_sync too
         raise CallerError(
-            f"within is an SQLAlchemy {type(within).__name__}, which is asynchronous; call "
-            "await session.run_sync(lambda session: pipeline.enqueue(item, within=session))"
+            f"within is an SQLAlchemy {type(within).__name__}, which is asynchronous; do the whole "
+            "transaction on a synchronous Session in a thread (asyncio.to_thread), or enqueue after "
+            "your commit"
         )
     if hasattr(within, "get_bind") and callable(getattr(within, "connection", None)):
         within = within.connection()  # a Session

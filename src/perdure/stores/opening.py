@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from perdure.model.errors import ConfigError, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import Connection, translated
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -133,7 +133,10 @@ def _check_present(schema: Schema, url: str) -> None:
 
 
 def _check_exists(url: str) -> None:
-    if not Path(sqlite_path(url)).exists():
+    path = sqlite_path(url)
+    with translated(path):
+        exists = Path(path).exists()
+    if not exists:
         raise StoreUnavailable(
             f"store {url!r} does not exist; check --store or PERDURE_STORE, or enqueue first"
         )

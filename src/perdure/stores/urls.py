@@ -6,19 +6,26 @@ from perdure.model.errors import ConfigError
 
 POSTGRES = ("postgresql://", "postgres://")
 
-_PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)|(?<=password=)[^&\s]*")
+_IN_QUERY = re.compile(r"((?:^|[?&\s])(?:ssl)?password=)('[^']*'|[^&\s]*)")
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password, wherever that stands."""
-    return _PASSWORD.sub("***", url) if url.startswith(POSTGRES) else url
+    """The URL without its passwords, also where it cannot be read as one."""
+    if url.startswith("sqlite:"):
+        return url
+    hidden = _IN_QUERY.sub(r"\1***", url)
+    scheme, colon, rest = hidden.partition("://")
+    user, at, host = rest.rpartition("@")  # an @ that is not encoded belongs to the password
+    if not colon or not at or ":" not in user:
+        return hidden
+    return f"{scheme}://{user.partition(':')[0]}:***@{host}"
 
 
 def sqlite_path(url: str) -> str:
     """The file behind ``sqlite:///relative`` or ``sqlite:////absolute``."""
     if not url.startswith("sqlite:///") or url == "sqlite:///":
         raise ConfigError(
-            f"store {url!r} is not a URL of a store; write sqlite:///work.db for a file beside "
+            f"store {shown_url(url)!r} is not a URL of a store; write sqlite:///work.db for a file beside "
             "you, sqlite:////var/lib/work.db for an absolute path, or "
             "postgresql://user:password@host:5432/database for a server"
         )

@@ -139,3 +139,9 @@ def other(url: str, **options: Any) -> Iterator[psycopg.Connection[tuple[Any, ..
         if not cx.closed:
             cx.rollback()  # a goodbye alone is not waited for
         cx.close()
+
+
+def alter(url: str, statement: str) -> None:
+    """Change the tables behind the store's back."""
+    with psycopg.connect(url, autocommit=True) as cx:
+        cx.execute(statement)

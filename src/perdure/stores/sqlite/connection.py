@@ -10,6 +10,7 @@ If we die: before COMMIT nothing has happened, after it everything has. The kern
 """
 
 import errno
+import os
 import sqlite3
 import threading
 import time
@@ -179,7 +180,6 @@ _BY_CODE: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_READONLY": (StoreReadOnly, "make the file and its folder writable"),
     "SQLITE_NOTADB": (StoreDamaged, "it is not an SQLite database; name another file"),
     "SQLITE_CORRUPT": (StoreDamaged, "it is damaged; restore a backup"),
-    "SQLITE_CANTOPEN": (StoreUnavailable, "check that its folder exists and that you may write"),
     "SQLITE_IOERR": (StoreUnavailable, "the disk reports an error"),
     "SQLITE_PERM": (StoreReadOnly, "make the file and its folder writable"),
 }
@@ -187,7 +187,21 @@ _BY_CODE: dict[str, tuple[type[StoreError], str]] = {
 
 def _named(error: sqlite3.Error, path: str) -> StoreError:
     name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith("SQLITE_CANTOPEN"):
+        return _unopened(error, Path(path))
     for prefix, (kind, advice) in _BY_CODE.items():
         if name.startswith(prefix):
             return kind(f"store {path!r}: {error}; {advice}")
     return StoreError(f"store {path!r}: {error}")
+
+
+def _unopened(error: sqlite3.Error, path: Path) -> StoreError:
+    """SQLite says only that it cannot open a file; the file system knows why."""
+    if os.path.isdir(path):  # noqa: PTH112 - a Path would raise where a folder may not be entered
+        return StoreUnavailable(f"store {str(path)!r} is a folder; name a file in it")
+    there = path if os.access(path, os.F_OK) else path.parent
+    if os.access(there, os.F_OK) and not os.access(there, os.R_OK | os.W_OK):
+        return StoreReadOnly(f"store {str(path)!r}: {error}; make the file and its folder writable")
+    return StoreUnavailable(
+        f"store {str(path)!r}: {error}; check that its folder exists and that you may write"
+    )

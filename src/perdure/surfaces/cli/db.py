@@ -27,6 +27,8 @@ def status(store: str | None, as_json: bool) -> None:
         click.echo(f"{found.url}: no schema yet; run: perdure db upgrade --store {found.url}")
         return
     state = "up to date" if not found.pending else f"pending: {', '.join(found.pending)}"
+    if found.version > found.known_version:
+        state = "newer than this version of Perdure knows"
     click.echo(f"{found.url}: schema {found.version} of {found.known_version}, {state}")
 
 

@@ -249,6 +249,19 @@ class Settling(OnAFreshStore):
         again = self._carried_on(record)
         assert (again.repeated, again.claim, again.state) == (True, None, State.PROCESSING)
 
+    def test_a_carry_on_sent_again_beside_the_word_that_ends_it_gets_no_claim(self) -> None:
+        """What it had won is settled in the same batch, so nobody is to begin it once more."""
+        record = self._carry_on(self.one_claim())
+        first = self._carried_on(record)
+        assert first.claim is not None
+        ended = success(first.claim, self.worker)
+        answers = {one.token: one for one in self.place.settle(record, ended, by=self.worker)}
+        assert answers == {
+            record.token: replace(first, claim=None, repeated=True),
+            ended.token: Receipt(ended.no, ended.id, ended.token, State.SUCCEEDED, None),
+        }
+        self.place.clean()
+
     def test_nobody_carries_on_without_being_a_worker(self) -> None:
         claim = self.one_claim()
         (answer,) = self.place.settle(self._carry_on(claim), by=None)

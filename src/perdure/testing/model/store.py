@@ -71,7 +71,7 @@ class ModelStore:
         with self._tables.written(self) as now:
             if by is not None and not self._tables.is_alive(by):
                 raise WorkerDead(f"worker {by} was declared dead, so nothing it says counts")
-            settled = tuple(self._settle(record, by, now) for record in records)
+            settled = self._settle_all(records, by, now)
             if order is None or order.slots <= 0:
                 return Turn(settled, ())
             claims = self._claim(order, now)
@@ -80,9 +80,24 @@ class ModelStore:
 
     # -- settling ----------------------------------------------------------------------------
 
+    def _settle_all(
+        self, records: Sequence[Record], by: int | None, now: datetime
+    ) -> tuple[Settled, ...]:
+        """First what is new is written; what was written before is answered from what is then true."""
+        tokens = {no: job.token for no, job in self._tables.jobs.items()}
+        written = {
+            place: self._settle(record, by, now)
+            for place, record in enumerate(records)
+            if tokens.get(record.no) == record.token
+        }
+        return tuple(
+            written[place] if place in written else self._settled_before(record, by)
+            for place, record in enumerate(records)
+        )
+
     def _settle(self, record: Record, by: int | None, now: datetime) -> Settled:
-        job = self._tables.jobs.get(record.no)
-        if job is None or job.token != record.token:
+        job = self._tables.jobs[record.no]
+        if job.token != record.token:  # the same record twice in one batch
             return self._settled_before(record, by)
         if record.reclaim and not self._tables.is_open(record.lane):
             record = replace(record, reclaim=False, state=State.QUEUED)

@@ -1,0 +1,368 @@
+"""A store that cannot be used is told in one line that says what to do, with a status that says what it is."""
+
+import os
+import secrets
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from perdure.app import schema_of
+from tests.stores import old
+from tests.stories.kit import CLI
+
+APP = """
+import perdure
+app = perdure.App()
+@app.stage()
+def only(item):
+    return item
+app.pipeline("one", only)
+"""
+
+# Root may read and write anything; without these capabilities only what it has the right to.
+WITHOUT_OVERRIDE = """
+import ctypes, os, sys
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+        sys.exit(99)
+os.execv(sys.executable, sys.argv[1:])
+"""
+
+# Stops the import of the driver, wherever it is installed.
+WITHOUT_DRIVER = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "psycopg":
+            raise ModuleNotFoundError("No module named 'psycopg'", name=name)
+sys.meta_path.insert(0, Blocked())
+"""
+
+COMMANDS = {
+    "status": ["db", "status"],
+    "upgrade": ["db", "upgrade", "--json"],
+    "list": ["jobs", "list", "--json"],
+    "audit": ["audit"],
+    "enqueue": ["enqueue", "shop:one", "1", "--json"],
+    "worker": ["worker", "shop:app", "--lease-ttl", "2"],
+}
+SECRET = "hunter2-" + secrets.token_hex(4)
+
+
+class Desk:
+    """A folder with an app, where all commands are run at once against one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "shop.py").write_text(APP)
+        self.environment = {
+            name: text for name, text in os.environ.items() if not name.startswith("PERDURE_")
+        }
+
+    def run(
+        self, url: str, *names: str, before: tuple[str, ...] = (), within_s: float = 30.0
+    ) -> dict[str, subprocess.CompletedProcess[str]]:
+        """The commands of these names (else all of them), each to its end."""
+        started = {
+            name: subprocess.Popen(
+                [*before, *CLI, *COMMANDS[name]],
+                cwd=self.folder, env={**self.environment, "PERDURE_STORE": url},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+            for name in names or COMMANDS
+        }  # fmt: skip
+        give_up_at = time.monotonic() + within_s
+        done = {}
+        try:
+            for name, one in started.items():
+                out, err = one.communicate(timeout=max(0.1, give_up_at - time.monotonic()))
+                done[name] = subprocess.CompletedProcess(one.args, one.returncode, out, err)
+        finally:
+            for one in started.values():
+                one.kill()
+                one.communicate()
+        return done
+
+
+@pytest.fixture
+def desk(tmp_path) -> Desk:
+    return Desk(tmp_path)
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
+    """One line, the right status, and no stack trace."""
+    assert done.returncode == status, (done.args, done.stderr)
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith("perdure: ")
+    for word in words:
+        assert word in line
+    assert SECRET not in line
+
+
+def all_refused(
+    done: dict[str, subprocess.CompletedProcess[str]], status: int, *words: str
+) -> None:
+    assert done
+    for one in done.values():
+        refused(one, status, *words)
+
+
+def made(url: str) -> None:
+    """Give a store its schema."""
+    schema = schema_of(url)
+    schema.upgrade()
+    schema.close()
+
+
+# -- URLs --------------------------------------------------------------------------------
+
+
+def test_a_scheme_that_is_not_known_is_refused_with_an_example(desk):
+    done = desk.run(f"mysql://ann:{SECRET}@there/x")
+    all_refused(done, 2, "'mysql://ann:***@there/x' is not a URL of a store", "sqlite:///work.db")
+
+
+@pytest.mark.parametrize("url", ["sqlite:///", "work.db"])
+def test_a_url_without_a_path_or_a_scheme_is_refused_with_an_example(desk, url):
+    done = desk.run(url, "status", "enqueue")
+    all_refused(done, 2, f"store {url!r} is not a URL of a store", "sqlite:///work.db")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://ann:{SECRET}%@127.0.0.1/x",
+        f"postgresql://ann:a@{SECRET}@127.0.0.1/x",
+        f"postgresql://ann:{SECRET}@127.0.0.1:port/x",
+        f"postgresql://127.0.0.1/x?password={SECRET}&nosuch=1",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(desk, url):
+    all_refused(desk.run(url, "list"), 2, "is not a URL of PostgreSQL", "***")
+
+
+def test_a_driver_that_is_missing_is_named_with_the_extra_that_brings_it(desk):
+    (desk.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER)
+    desk.environment["PYTHONPATH"] = str(desk.folder)
+    done = desk.run(f"postgresql://ann:{SECRET}@127.0.0.1/x", "upgrade", "worker")
+    all_refused(done, 2, "No module named 'psycopg'", "pip install 'perdure[postgres]'")
+
+
+# -- servers -----------------------------------------------------------------------------
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_that_is_not_there_is_named(desk):
+    done = desk.run(f"postgresql://ann:{SECRET}@127.0.0.1:{closed_port()}/x")
+    all_refused(done, 11, "ann:***@127.0.0.1", "refused", "check that the server runs")
+
+
+def test_a_host_that_is_not_known_is_named(desk):
+    done = desk.run(f"postgresql://ann:{SECRET}@nowhere.invalid/x", "status", "enqueue")
+    all_refused(done, 11, "nowhere.invalid", "host and port in the URL")
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that accepts and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64)
+        yield listening.getsockname()[1]
+
+
+def test_a_server_that_never_answers_is_given_up_within_the_bound_of_the_url(desk, silent):
+    began_at = time.monotonic()
+    url = f"postgresql://ann:{SECRET}@127.0.0.1:{silent}/x?connect_timeout=2"
+    all_refused(desk.run(url, "upgrade", "enqueue"), 11, "timeout", "check that the server runs")
+    assert time.monotonic() - began_at < 10
+
+
+def test_a_server_that_never_answers_is_given_up_within_our_own_bound(desk, silent):
+    began_at = time.monotonic()
+    all_refused(desk.run(f"postgresql://127.0.0.1:{silent}/x", "audit", "worker"), 11, "timeout")
+    assert time.monotonic() - began_at < 20  # 10, and the start of a process
+
+
+@pytest.mark.parametrize("where", ["in its place", "in the query"])
+def test_a_wrong_password_is_refused_and_not_repeated(desk, postgres, database, where):
+    url = postgres.url(database, password=SECRET)
+    if where == "in the query":
+        url = url.replace(f":{SECRET}@", "@") + f"?password={SECRET}"
+    done = desk.run(url, "list", "worker")
+    all_refused(done, 18, "check the user and the password in the URL", "***")
+
+
+def test_a_database_that_does_not_exist_is_named(desk, postgres):
+    done = desk.run(postgres.url("nosuch"), "upgrade", "worker")
+    all_refused(done, 11, '"nosuch" does not exist', "createdb")
+
+
+@pytest.fixture
+def visitor(postgres, database) -> Iterator[str]:
+    """The URL of a role that may connect to a database, and nothing else."""
+    name = f"visitor_{secrets.token_hex(4)}"
+    postgres.create_role(name)
+    yield postgres.url(database, user=name)
+    postgres.drop_role(name)
+
+
+def password_of(url: str) -> str:
+    return url.partition("@")[0].rpartition(":")[2]
+
+
+def test_a_role_without_rights_is_told_whom_to_ask(desk, visitor, database):
+    made(database)
+    done = desk.run(visitor, "status", "list", "worker")
+    all_refused(done, 18, "permission denied for table perdure_migrations", "docs/postgres.md")
+    assert not [one for one in done.values() if password_of(visitor) in one.stderr]
+
+
+def test_a_role_that_may_not_make_tables_is_told_to_have_them_made(desk, visitor):
+    done = desk.run(visitor, "upgrade", "enqueue")
+    all_refused(done, 18, "may not make tables", "have their owner run: perdure db upgrade")
+    assert not [one for one in done.values() if password_of(visitor) in one.stderr]
+
+
+def test_a_database_without_a_schema_is_told_how_to_make_one(desk, database):
+    done = desk.run(database, "list", "audit")
+    all_refused(done, 11, "holds no schema of Perdure", "perdure db upgrade --store postgresql://")
+    assert not [one for one in done.values() if password_of(database) in one.stderr]
+
+
+def test_a_good_store_shows_no_password_either(desk, database):
+    made(database)
+    password = password_of(database)
+    in_query = database.replace(f":{password}@", "@") + f"?password={password}"
+    done = desk.run(database, "status", "upgrade", "audit", "enqueue")
+    for one in (*done.values(), *desk.run(in_query, "status", "upgrade").values()):
+        assert (one.returncode, one.stderr) == (0, "")
+        assert one.stdout
+        assert password not in one.stdout
+
+
+# -- schemas -----------------------------------------------------------------------------
+
+FUTURE = "INSERT INTO perdure_migrations VALUES (99, 'future', 'x', 99, 0)"
+
+
+def test_a_schema_that_is_too_new_is_refused_and_its_status_is_told(desk):
+    file = desk.folder / "future.db"
+    made(f"sqlite:///{file}")
+    raw = sqlite3.connect(file, isolation_level=None)
+    raw.execute(FUTURE)
+    raw.close()
+    assert_too_new(desk.run("sqlite:///future.db"))
+
+
+def test_a_schema_on_a_server_that_is_too_new_is_refused_and_its_status_is_told(desk, database):
+    made(database)
+    with psycopg.connect(database) as cx:
+        cx.execute(FUTURE)
+    assert_too_new(desk.run(database, "status", "upgrade", "list", "worker"))
+
+
+def assert_too_new(done: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    status = done.pop("status")
+    assert (status.returncode, status.stderr) == (0, "")
+    assert "schema 99 of" in status.stdout
+    assert "newer than this version of Perdure knows" in status.stdout
+    all_refused(done, 16, "is at 99 and needs a newer version of Perdure", "upgrade the package")
+
+
+def test_a_schema_that_is_too_old_is_refused_with_the_command_that_helps(desk):
+    old.make(desk.folder / "old.db")
+    done = desk.run("sqlite:///old.db", "list", "worker")
+    all_refused(done, 16, "run: perdure db upgrade --store sqlite:///old.db")
+
+
+# -- files -------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(desk):
+    file = desk.folder / "notes.db"
+    file.write_text("these are my notes, not a database\n" * 40)
+    done = desk.run("sqlite:///notes.db", "status", "upgrade", "worker")
+    all_refused(done, 15, "notes.db", "name another file")
+    assert file.read_text().startswith("these are my notes")
+
+
+def test_a_folder_is_no_file(desk):
+    (desk.folder / "drawer").mkdir()
+    done = desk.run("sqlite:///drawer", "audit", "enqueue")
+    all_refused(done, 11, "'drawer' is a folder; name a file in it")
+
+
+def test_a_folder_that_does_not_exist_is_not_made(desk):
+    done = desk.run("sqlite:///nowhere/work.db", "list", "enqueue")
+    all_refused(done, 11, "nowhere/work.db", "check")
+    assert not (desk.folder / "nowhere").exists()
+
+
+@pytest.fixture
+def plain(missing) -> tuple[str, ...]:
+    """What makes a command obey the rights of files, though we may be root."""
+    words = (sys.executable, "-c", WITHOUT_OVERRIDE)
+    if subprocess.run([*words, sys.executable, "-c", ""], check=False).returncode:
+        missing("the right to drop CAP_DAC_OVERRIDE")
+    return words
+
+
+LOCKED: dict[str, tuple[int | None, int | None, tuple[str, ...]]] = {
+    # what is locked: the rights on the files and on the folder, and the commands to try
+    "file": (0o444, None, ("upgrade", "list", "audit", "enqueue", "worker")),
+    "folder": (None, 0o555, ("status", "upgrade", "worker")),
+    "both": (0o444, 0o555, ("list", "enqueue")),
+    "unreadable": (0, None, ("status", "enqueue")),
+    "not to be entered": (None, 0, ("status", "enqueue")),
+}
+
+
+@pytest.mark.parametrize("what", LOCKED)
+def test_what_may_not_be_written_is_refused(desk, plain, what):
+    on_files, on_folder, names = LOCKED[what]
+    folder = desk.folder / "locked"
+    folder.mkdir()
+    made(f"sqlite:///{folder / 'work.db'}")
+    for one in folder.iterdir() if on_files is not None else ():
+        one.chmod(on_files)
+    folder.chmod(0o755 if on_folder is None else on_folder)
+    try:
+        done = desk.run("sqlite:///locked/work.db", *names, before=plain)
+    finally:
+        folder.chmod(0o755)
+    all_refused(done, 14, "locked/work.db", "writ")
+
+
+def test_the_status_of_a_file_that_may_only_be_read_is_told(desk, plain):
+    made(f"sqlite:///{desk.folder / 'work.db'}")
+    (desk.folder / "work.db").chmod(0o444)
+    done = desk.run("sqlite:///work.db", "status", before=plain)["status"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "up to date" in done.stdout
+
+
+def test_a_fresh_store_in_a_folder_that_may_not_be_written_is_refused(desk, plain):
+    folder = desk.folder / "locked"
+    folder.mkdir()
+    folder.chmod(0o555)
+    try:
+        done = desk.run("sqlite:///locked/work.db", "upgrade", "worker", before=plain)
+    finally:
+        folder.chmod(0o755)
+    all_refused(done, 14, "locked/work.db", "make the file and its folder writable")
+    assert list(folder.iterdir()) == []
