@@ -1,5 +1,6 @@
 """Jobs that are enqueued within a caller's own transaction come and go with its rows."""
 
+import asyncio
 import fcntl
 import os
 import sqlite3
@@ -338,6 +339,18 @@ def test_an_asynchronous_one_is_refused_with_the_words_that_help(shop, kind):
         CallerError, match=rf"{kind}, which is asynchronous.*synchronous Session in"
     ):
         shop.pipe.enqueue(1, within=within)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_whole_transaction_in_a_thread_is_what_helps(shop):
+    def transaction() -> None:
+        with alchemy_session(shop) as caller:
+            caller.order(1)
+            shop.pipe.enqueue(1, within=caller.within)
+            caller.commit()
+
+    asyncio.run(asyncio.to_thread(transaction))
+    assert (shop.orders(), shop.jobs()) == ([1], 1)
 
 
 def test_an_asynchronous_psycopg_connection_is_refused(shops):

@@ -42,6 +42,9 @@ def _parts(noun: type) -> tuple[tuple[str, str | None], ...]:
     )
 
 
+NOUNS = {one.__name__: [part.name for part in fields(one)] for one in (*COUNTS, AttemptView)}
+
+
 class Side:
     """One of the stores, and its own numbers for what the test has named."""
 
@@ -162,7 +165,8 @@ class Sides:
         measure = meant[self.first.name]
         for name, answer in meant.items():
             if answer != measure:
-                raise Differ(f"{what}:\n  {self.first.name}: {measure!r}\n  {name}: {answer!r}")
+                place, one, other = apart(measure, answer)
+                raise Differ(f"{what}{place}:\n  {self.first.name}: {one!r}\n  {name}: {other!r}")
 
     def learn(self, kind: str, name: object, numbers: dict[str, int]) -> None:
         for side in self.all:
@@ -171,6 +175,25 @@ class Sides:
     def close(self) -> None:
         for side in self.all:
             side.close()
+
+
+def apart(one: Any, other: Any, place: str = "") -> tuple[str, Any, Any]:
+    """Where two answers differ first, and in what."""
+    for part, mine, theirs in _pairs(one, other):
+        if mine != theirs:
+            return apart(mine, theirs, f"{place}, {part}")
+    return place, one, other
+
+
+def _pairs(one: Any, other: Any) -> list[tuple[str, Any, Any]]:
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [(str(key), one[key], other[key]) for key in one]
+    both = (one, other)
+    if all(isinstance(each, list | tuple) for each in both) and len(one) == len(other):
+        noun = NOUNS.get(str(one[0])) if isinstance(one, tuple) and one else None
+        names = [f"{one[0]} {one[1]}", *noun] if noun else [f"[{n}]" for n in range(len(one))]
+        return list(zip(names, one, other, strict=True))
+    return []
 
 
 def _answer(call: Callable[[Side], Any], side: Side) -> Any:

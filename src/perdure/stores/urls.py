@@ -14,11 +14,11 @@ def shown_url(url: str) -> str:
     if url.startswith("sqlite:"):
         return url
     hidden = _IN_QUERY.sub(r"\1***", url)
-    scheme, colon, rest = hidden.partition("://")
-    user, at, host = rest.rpartition("@")  # an @ that is not encoded belongs to the password
-    if not colon or not at or ":" not in user:
+    before = hidden.find("//") + 2 if "//" in hidden else 0
+    user, at, host = hidden[before:].rpartition("@")  # an @ that is not encoded is the password's
+    if not at or ":" not in user:
         return hidden
-    return f"{scheme}://{user.partition(':')[0]}:***@{host}"
+    return f"{hidden[:before]}{user.partition(':')[0]}:***@{host}"
 
 
 def sqlite_path(url: str) -> str:

@@ -23,16 +23,33 @@ def open_place():
         one.close()
 
 
+@pytest.fixture(scope="session")
+def template(postgres):
+    """A database with the schema in it; a copy is had sooner than made."""
+    url = postgres.create_database()
+    Place(url).close()
+    yield url
+    postgres.drop_database(url)
+
+
 @pytest.fixture
-def place(open_place, database) -> Place:
+def furnished(postgres, template):
+    """The URL of a fresh database that has the schema and no rows."""
+    url = postgres.create_database(template=template)
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def place(furnished, open_place) -> Place:
     """A store whose time is the server's."""
-    return open_place(database)
+    return open_place(furnished)
 
 
 @pytest.fixture
-def clocked(open_place, database) -> Place:
+def clocked(furnished, open_place) -> Place:
     """A store whose time the test pushes."""
-    return open_place(database, VirtualClock())
+    return open_place(furnished, VirtualClock())
 
 
 @pytest.fixture

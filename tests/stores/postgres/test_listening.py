@@ -116,12 +116,17 @@ def test_what_is_enqueued_last_is_told_before_the_store_is_closed(place, ears, o
     assert not heralds()
 
 
-def test_a_listener_that_is_killed_notices_counts_it_as_a_change_and_listens_again(
-    place, ears, postgres, monkeypatch
-):
+@pytest.fixture
+def eager(monkeypatch):
+    """Whoever lost its line listens again at once."""
     monkeypatch.setattr(listening, "_AGAIN_S", 0.0)
+
+
+def test_a_listener_that_is_killed_notices_counts_it_as_a_change_and_listens_again(
+    eager, place, ears, postgres
+):
     terminate(postgres, place.url)
-    assert ears.store.changed()  # it may have missed one
+    until(ears.store.changed, "it may have missed one", within_s=HINT_S_MAX)
     assert ears.store.changed()  # and again when it has begun anew: nobody listened in between
     assert not ears.store.changed()
     place.put()
@@ -140,10 +145,7 @@ def test_a_listener_does_not_try_again_in_a_hurry(place, ears, proxy, open_place
     assert time.monotonic() - began < 1.0
 
 
-def test_a_listener_that_cannot_be_had_costs_nothing_but_hints(
-    place, proxy, open_place, monkeypatch
-):
-    monkeypatch.setattr(listening, "_AGAIN_S", 0.0)
+def test_a_listener_that_cannot_be_had_costs_nothing_but_hints(eager, place, proxy, open_place):
     far = open_place(proxy.url(place.url), series=3)
     worker = far.hire()
     proxy.refuse()  # those who are connected stay

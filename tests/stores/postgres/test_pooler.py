@@ -45,8 +45,8 @@ def deaf(postgres, missing):
 
 
 @pytest.fixture
-def pooled(narrow, database, open_place) -> Place:
-    return open_place(narrow.url(database))
+def pooled(narrow, furnished, open_place) -> Place:
+    return open_place(narrow.url(furnished))
 
 
 def prepared(url: str) -> int:
@@ -57,43 +57,43 @@ def prepared(url: str) -> int:
 # -- finding out ---------------------------------------------------------------------------------
 
 
-def test_a_pooler_that_refuses_settings_is_known_for_one(narrow, database):
-    connection = opened(narrow.url(database))
+def test_a_pooler_that_refuses_settings_is_known_for_one(narrow, furnished):
+    connection = opened(narrow.url(furnished))
     assert connection.pooled
     connection.close()
 
 
-def test_a_pooler_that_drops_settings_is_known_for_one(deaf, database):
-    connection = opened(deaf.url(database))
+def test_a_pooler_that_drops_settings_is_known_for_one(deaf, furnished):
+    connection = opened(deaf.url(furnished))
     assert connection.pooled
     with connection.lent() as cx:
         assert cx.execute("SHOW lock_timeout").fetchone() == ("0",)
     connection.close()
 
 
-def test_a_server_is_not_taken_for_a_pooler(database):
-    connection = opened(database)
+def test_a_server_is_not_taken_for_a_pooler(furnished):
+    connection = opened(furnished)
     assert not connection.pooled
     connection.close()
 
 
-def test_settings_of_the_url_that_a_pooler_refuses_are_not_dropped_in_silence(narrow, database):
+def test_settings_of_the_url_that_a_pooler_refuses_are_not_dropped_in_silence(narrow, furnished):
     """A search_path that is not in force would lead to other tables."""
     with pytest.raises(Exception, match="unsupported startup parameter"):
-        Connection(with_options(narrow.url(database), search_path="mine"))
+        Connection(with_options(narrow.url(furnished), search_path="mine"))
 
 
 @pytest.mark.parametrize("kind", ["narrow", "deaf"])
-def test_no_statement_is_ever_prepared_behind_a_pooler(kind, request, database, open_place):
+def test_no_statement_is_ever_prepared_behind_a_pooler(kind, request, furnished, open_place):
     pooler = request.getfixturevalue(kind)
-    place = open_place(pooler.url(database))
+    place = open_place(pooler.url(furnished))
     worker = place.hire()
     for _ in range(12):  # the driver prepares what it has sent five times
         place.put()
         (claim,) = place.take(worker)
         place.settle(success(claim, worker), by=worker)
     for _ in range(SERVERS):
-        assert prepared(pooler.url(database)) == 0
+        assert prepared(pooler.url(furnished)) == 0
 
 
 def test_a_statement_that_was_prepared_would_be_noticed(place, worker):
@@ -156,9 +156,9 @@ def life(place: Place, number: int) -> int:
 
 
 def test_twelve_workers_live_through_three_connections_to_the_server(
-    pooled, narrow, database, open_place
+    pooled, narrow, furnished, open_place
 ):
-    places = [pooled, *(open_place(narrow.url(database), series=n + 1) for n in range(3))]
+    places = [pooled, *(open_place(narrow.url(furnished), series=n + 1) for n in range(3))]
     done = at_once([partial(life, places[n % 4], n + 1) for n in range(THREADS)])
     assert done == [10] * THREADS
     books = pooled.reader.books()
@@ -168,11 +168,11 @@ def test_twelve_workers_live_through_three_connections_to_the_server(
     with psycopg.connect(narrow.url("pgbouncer", user=SUPERUSER), autocommit=True) as console:
         console.prepare_threshold = None
         rows = psycopg.ClientCursor(console).execute("SHOW SERVERS").fetchall()
-    assert 1 <= sum(database.endswith(f"/{row[2]}") for row in rows) <= SERVERS
+    assert 1 <= sum(furnished.endswith(f"/{row[2]}") for row in rows) <= SERVERS
 
 
-def test_the_dead_are_marked_and_their_jobs_found_through_a_pooler(narrow, database, open_place):
-    place = open_place(narrow.url(database), VirtualClock())
+def test_the_dead_are_marked_and_their_jobs_found_through_a_pooler(narrow, furnished, open_place):
+    place = open_place(narrow.url(furnished), VirtualClock())
     judge, silent = place.hire(), place.hire()
     place.put_many(4)
     held = place.take(silent, 3)
@@ -214,14 +214,14 @@ def test_who_listens_at_the_server_hears_of_what_was_enqueued_through_a_pooler(p
 
 
 def test_a_pooler_that_restarts_costs_no_more_than_the_calls_under_way(
-    postgres, database, missing, open_place
+    postgres, furnished, missing, open_place
 ):
     try:
         pooler = Bouncer(postgres)
     except MissingPart as part:
         missing(str(part))
     with pooler:
-        place = open_place(pooler.url(database))
+        place = open_place(pooler.url(furnished))
         place.put()
         pooler.stop()
         with pytest.raises(Exception, match="check that the server runs"):
@@ -231,9 +231,9 @@ def test_a_pooler_that_restarts_costs_no_more_than_the_calls_under_way(
         assert place.reader.books().accepted == 2
 
 
-def test_a_full_pool_makes_callers_wait_not_fail(narrow, database, pooled, open_place):
+def test_a_full_pool_makes_callers_wait_not_fail(narrow, furnished, pooled, open_place):
     """Three transactions hold all that the pooler has; a fourth waits its turn."""
-    holders = [open_place(narrow.url(database), series=n + 1) for n in range(SERVERS)]
+    holders = [open_place(narrow.url(furnished), series=n + 1) for n in range(SERVERS)]
     blocks = [one.connection.transaction() for one in holders]
     for one in blocks:
         one.__enter__()

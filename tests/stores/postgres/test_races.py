@@ -12,15 +12,21 @@ from perdure.model.outcomes import Death
 from perdure.stores.postgres import settling
 from perdure.testing import VirtualClock
 from tests.stores.kit import TTL_S, crash, release, retry, success
-from tests.stores.postgres.kit import Place, at_once, blocked, meanwhile, other
+from tests.stores.postgres.kit import (
+    Place,
+    at_once,
+    blocked,
+    meanwhile,
+    other,
+)
 
 THREADS = 16
 
 
 @pytest.fixture
-def crowd(open_place, database):
+def crowd(furnished, open_place):
     """So many connections to one store, each with ids of its own."""
-    return [open_place(database, series=n + 1, size_max=2) for n in range(THREADS)]
+    return [open_place(furnished, series=n + 1, size_max=2) for n in range(THREADS)]
 
 
 def audited(place: Place) -> None:
@@ -213,10 +219,10 @@ def test_records_in_another_order_than_numbers_would_stop_each_other(
 
 
 @pytest.fixture
-def court(open_place, database):
+def court(furnished, open_place):
     """A worker that has gone silent while a turn of it is under way, and a judge who may say so."""
     clock = VirtualClock()
-    return [open_place(database, clock, series=n) for n in range(3)]
+    return [open_place(furnished, clock, series=n) for n in range(3)]
 
 
 def test_a_worker_is_not_declared_dead_while_a_turn_of_it_is_under_way(court, postgres):

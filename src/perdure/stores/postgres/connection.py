@@ -29,6 +29,7 @@ from perdure.ports import Clock
 from perdure.stores.moments import to_us
 from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, named, translated
 from perdure.stores.postgres.lending import Cx, Lender, Line, patient
+from perdure.stores.urls import shown_url
 
 VERSION_MIN = 150000
 CONNECTIONS_MAX = 8  # a worker's pump needs one; threads of an API share the rest
@@ -111,7 +112,7 @@ class Connection:
         wait_s_max: float = 10.0,
         size_max: int = CONNECTIONS_MAX,
     ) -> None:
-        self.shown_url = shown(url)
+        self.shown_url = shown_url(url)
         self.pooled = False
         self.place: Place | None = None
         self._clock = clock
@@ -231,16 +232,6 @@ class Connection:
         return Line.connect(self._conninfo, options=theirs, autocommit=True)
 
 
-def shown(url: str) -> str:
-    """The URL without its passwords, also where it cannot be read as one."""
-    hidden = re.sub(r"((?:^|[?&\s])(?:ssl)?password=)('[^']*'|[^&\s]*)", r"\1***", url)
-    scheme, colon, rest = hidden.partition("://")
-    user, at, host = rest.rpartition("@")  # an @ that is not encoded belongs to the password
-    if not colon or not at or ":" not in user:
-        return hidden
-    return f"{scheme}://{user.partition(':')[0]}:***@{host}"
-
-
 def _arguments(url: str, wait_s_max: float) -> tuple[str, tuple[str, str]]:
     """What to connect with, and our settings and theirs; what the URL says beats our own."""
     try:
@@ -264,21 +255,21 @@ def _not_a_url(url: str, said: str) -> ConfigError:
     quotable = "invalid URI query parameter" in said and "@" not in url.partition("?")[2]
     why = f" ({said.strip()})" if quotable else ""
     return ConfigError(
-        f"store {shown(url)!r} is not a URL of PostgreSQL{why}; write "
+        f"store {shown_url(url)!r} is not a URL of PostgreSQL{why}; write "
         "postgresql://user:password@host:5432/database, with signs such as @ : / ? # % in user and "
         "password percent-encoded"
     )
 
 
-def _check_server(cx: Cx, shown_url: str) -> None:
+def _check_server(cx: Cx, name: str) -> None:
     found = cx.info.server_version
     if found < VERSION_MIN:
         raise ConfigError(
-            f"{shown_url} is PostgreSQL {found // 10000}; Perdure needs {VERSION_MIN // 10000} or newer"
+            f"{name} is PostgreSQL {found // 10000}; Perdure needs {VERSION_MIN // 10000} or newer"
         )
     encoding = cx.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise ConfigError(
-            f"{shown_url} has the encoding {encoding}, which cannot hold every text; make the "
+            f"{name} has the encoding {encoding}, which cannot hold every text; make the "
             "database anew: createdb --encoding=UTF8 --template=template0"
         )

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.waiting import Ready
 
 from perdure.model.errors import StoreBusy, StoreUnavailable
@@ -142,7 +142,7 @@ class Lender:
             return
         if connection.closed:
             self.drop_idle()  # the line broke: whatever broke it has broken the others, too
-        elif connection.info.transaction_status is not TransactionStatus.IDLE:
+        elif not _outside(connection):
             connection.close()  # an open transaction is rolled back by the server
         with self._guard:
             keep = not (self._closed or connection.closed)
@@ -150,6 +150,14 @@ class Lender:
                 self._idle.append(connection)
         if not keep:
             connection.close()
+
+
+def _outside(connection: Cx) -> bool:
+    """Whether this is neither in a transaction nor in a pipeline that it could not leave."""
+    return (
+        connection.info.transaction_status is TransactionStatus.IDLE
+        and connection.pgconn.pipeline_status == PipelineStatus.OFF
+    )
 
 
 def _sound(connection: Cx) -> bool:

@@ -51,19 +51,19 @@ def _plain(raw: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _all_or_none(raw: sqlite3.Connection) -> Iterator[None]:
-    begun = not raw.in_transaction
+    begun, done = not raw.in_transaction, False
     raw.execute("BEGIN IMMEDIATE" if begun else _LOCK).close()
     raw.execute("SAVEPOINT perdure").close()
     try:
         yield
-    except BaseException:
-        if raw.in_transaction:  # SQLite itself ends one that meets a full disk
+        raw.execute("RELEASE perdure").close()
+        if begun and _commits_by_itself(raw):
+            raw.execute("COMMIT").close()
+        done = True
+    finally:
+        if not done and raw.in_transaction:  # SQLite itself ends one that meets a full disk
             for undo in ["ROLLBACK"] if begun else ["ROLLBACK TO perdure", "RELEASE perdure"]:
                 raw.execute(undo).close()
-        raise
-    raw.execute("RELEASE perdure").close()
-    if begun and _commits_by_itself(raw):
-        raw.execute("COMMIT").close()
 
 
 def _commits_by_itself(raw: sqlite3.Connection) -> bool:
