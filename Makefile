@@ -17,10 +17,10 @@ setup: $(STAMP) ## make .venv with perdure, editable, and the test tools (PYTHON
 $(STAMP): pyproject.toml requirements/dev.txt
 	@PYTHON="$(PYTHON)" sh tools/setup.sh $@
 
-parts: ## what no wheel has and the tests need: pgbouncer (as root, with apt-get)
-	@sh tools/parts.sh pgbouncer
+parts: ## what no wheel has and the tests need: pgbouncer, strace (as root, with apt-get)
+	@sh tools/parts.sh pgbouncer strace
 
-parts-long: ## the same for the long tests: strace and PostgreSQL 15 too
+parts-long: ## the same for the long tests: PostgreSQL 15 too
 	@sh tools/parts.sh pgbouncer strace postgresql-15
 
 demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream

@@ -24,6 +24,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 hypothesis.settings.register_profile("perdure", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("perdure")
 
+pytest.register_assert_rewrite(
+    "perdure.testing.contract"
+)  # so that a broken promise shows its values
+
 
 @pytest.fixture(scope="session")
 def missing() -> Callable[[str], NoReturn]:

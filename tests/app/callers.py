@@ -197,3 +197,7 @@ SQLITE: list[Opening] = [
     *ALCHEMY,
 ]  # fmt: skip
 POSTGRES: list[Opening] = [psycopg_default, psycopg_by_hand, psycopg_cursor, *ALCHEMY]
+
+
+def name(value: object) -> str:
+    return getattr(value, "__name__", str(value))

@@ -43,7 +43,7 @@ def test_sqlite_and_the_model_do_not_differ():
 
 @pytest.mark.timeout(900)
 def test_all_three_do_not_differ(postgres_rig):
-    in_step(all_three(postgres_rig), examples=20, steps=40)
+    in_step(all_three(postgres_rig), examples=15, steps=40)
 
 
 @pytest.mark.long

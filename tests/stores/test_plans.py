@@ -47,8 +47,10 @@ PLANS = {
     "attempts_of": [r"SEARCH perdure_attempts USING PRIMARY KEY \(job=\?\)"],
 }  # fmt: skip
 
-# Walking these is meant: an argument, a constant, and indexes that hold only a handful of workers.
-SMALL = re.compile(r"SCAN (\w+ VIRTUAL TABLE|CONSTANT ROW|\w+ USING INDEX perdure_workers_)")
+# Walking these is meant: an argument, a constant, and indexes that hold only a few workers or shut gates.
+SMALL = re.compile(
+    r"SCAN (\w+ VIRTUAL TABLE|CONSTANT ROW|\w+ USING INDEX perdure_(workers_|gates_shut))"
+)
 
 # A table that grows with the work, walked whole or by an index that holds all of it.
 GROWING = re.compile(r"SCAN (perdure_jobs|perdure_attempts|perdure_checkpoints|j|a|c)\b(.*)")

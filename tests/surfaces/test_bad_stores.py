@@ -1,4 +1,8 @@
-"""A store that cannot be used is told in one line that says what to do, with a status that says what it is."""
+"""A store that cannot be used is told in one line that says what to do, with a status that says what it is.
+
+Some stores are tried with every command, the others with one or two: they all open a store in the same way. A
+schema that is too old: see tests/stores/test_upgrade.py.
+"""
 
 import os
 import secrets
@@ -14,7 +18,6 @@ import psycopg
 import pytest
 
 from perdure.app import schema_of
-from tests.stores import old
 from tests.stories.kit import CLI
 
 APP = """
@@ -54,7 +57,7 @@ COMMANDS = {
     "enqueue": ["enqueue", "shop:one", "1", "--json"],
     "worker": ["worker", "shop:app", "--lease-ttl", "2"],
 }
-SECRET = "hunter2-" + secrets.token_hex(4)
+SECRET = "hunter2-4f510916"  # the same in every process of a parallel run
 
 
 class Desk:
@@ -131,9 +134,9 @@ def test_a_scheme_that_is_not_known_is_refused_with_an_example(desk):
     all_refused(done, 2, "'mysql://ann:***@there/x' is not a URL of a store", "sqlite:///work.db")
 
 
-@pytest.mark.parametrize("url", ["sqlite:///", "work.db"])
-def test_a_url_without_a_path_or_a_scheme_is_refused_with_an_example(desk, url):
-    done = desk.run(url, "status", "enqueue")
+@pytest.mark.parametrize(("url", "name"), [("sqlite:///", "enqueue"), ("work.db", "status")])
+def test_a_url_without_a_path_or_a_scheme_is_refused_with_an_example(desk, url, name):
+    done = desk.run(url, name)
     all_refused(done, 2, f"store {url!r} is not a URL of a store", "sqlite:///work.db")
 
 
@@ -153,7 +156,7 @@ def test_a_url_that_cannot_be_read_is_refused_without_its_password(desk, url):
 def test_a_driver_that_is_missing_is_named_with_the_extra_that_brings_it(desk):
     (desk.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER)
     desk.environment["PYTHONPATH"] = str(desk.folder)
-    done = desk.run(f"postgresql://ann:{SECRET}@127.0.0.1/x", "upgrade", "worker")
+    done = desk.run(f"postgresql://ann:{SECRET}@127.0.0.1/x", "worker")
     all_refused(done, 2, "No module named 'psycopg'", "pip install 'perdure[postgres]'")
 
 
@@ -172,7 +175,7 @@ def test_a_server_that_is_not_there_is_named(desk):
 
 
 def test_a_host_that_is_not_known_is_named(desk):
-    done = desk.run(f"postgresql://ann:{SECRET}@nowhere.invalid/x", "status", "enqueue")
+    done = desk.run(f"postgresql://ann:{SECRET}@nowhere.invalid/x", "status")
     all_refused(done, 11, "nowhere.invalid", "host and port in the URL")
 
 
@@ -188,27 +191,29 @@ def silent() -> Iterator[int]:
 def test_a_server_that_never_answers_is_given_up_within_the_bound_of_the_url(desk, silent):
     began_at = time.monotonic()
     url = f"postgresql://ann:{SECRET}@127.0.0.1:{silent}/x?connect_timeout=2"
-    all_refused(desk.run(url, "upgrade", "enqueue"), 11, "timeout", "check that the server runs")
-    assert time.monotonic() - began_at < 10
+    all_refused(desk.run(url, "upgrade"), 11, "timeout", "check that the server runs")
+    assert time.monotonic() - began_at < 20
 
 
 def test_a_server_that_never_answers_is_given_up_within_our_own_bound(desk, silent):
     began_at = time.monotonic()
     all_refused(desk.run(f"postgresql://127.0.0.1:{silent}/x", "worker"), 11, "timeout")
-    assert time.monotonic() - began_at < 10  # a third of a lease, at least 2, and two processes
+    assert time.monotonic() - began_at < 20  # a third of a lease, at least 2, and two processes
 
 
-@pytest.mark.parametrize("where", ["in its place", "in the query"])
-def test_a_wrong_password_is_refused_and_not_repeated(desk, postgres, database, where):
+def test_a_wrong_password_is_refused_and_not_repeated(desk, postgres, database):
+    done = desk.run(postgres.url(database, password=SECRET), "worker")
+    all_refused(done, 18, "check the user and the password in the URL", "perdure:***@")
+
+
+def test_a_wrong_password_in_the_query_is_refused_and_not_repeated(desk, postgres, database):
     url = postgres.url(database, password=SECRET)
-    if where == "in the query":
-        url = url.replace(f":{SECRET}@", "@") + f"?password={SECRET}"
-    done = desk.run(url, "list", "worker")
-    all_refused(done, 18, "check the user and the password in the URL", "***")
+    done = desk.run(url.replace(f":{SECRET}@", "@") + f"?password={SECRET}", "list")
+    all_refused(done, 18, "check the user and the password in the URL", "password=***")
 
 
 def test_a_database_that_does_not_exist_is_named(desk, postgres):
-    done = desk.run(postgres.url("nosuch"), "upgrade", "worker")
+    done = desk.run(postgres.url("nosuch"), "upgrade")
     all_refused(done, 11, '"nosuch" does not exist', "createdb")
 
 
@@ -227,19 +232,19 @@ def password_of(url: str) -> str:
 
 def test_a_role_without_rights_is_told_whom_to_ask(desk, visitor, database):
     made(database)
-    done = desk.run(visitor, "status", "list", "worker")
+    done = desk.run(visitor, "status", "worker")
     all_refused(done, 18, "permission denied for table perdure_migrations", "docs/postgres.md")
     assert not [one for one in done.values() if password_of(visitor) in one.stderr]
 
 
 def test_a_role_that_may_not_make_tables_is_told_to_have_them_made(desk, visitor):
-    done = desk.run(visitor, "upgrade", "enqueue")
+    done = desk.run(visitor, "upgrade")
     all_refused(done, 18, "may not make tables", "have their owner run: perdure db upgrade")
     assert not [one for one in done.values() if password_of(visitor) in one.stderr]
 
 
 def test_a_database_without_a_schema_is_told_how_to_make_one(desk, database):
-    done = desk.run(database, "list", "audit")
+    done = desk.run(database, "list")
     all_refused(done, 11, "holds no schema of Perdure", "perdure db upgrade --store postgresql://")
     assert not [one for one in done.values() if password_of(database) in one.stderr]
 
@@ -248,8 +253,8 @@ def test_a_good_store_shows_no_password_either(desk, database):
     made(database)
     password = password_of(database)
     in_query = database.replace(f":{password}@", "@") + f"?password={password}"
-    done = desk.run(database, "status", "upgrade", "audit", "enqueue")
-    for one in (*done.values(), *desk.run(in_query, "status", "upgrade").values()):
+    done = desk.run(database, "status", "upgrade", "enqueue")
+    for one in (*done.values(), *desk.run(in_query, "status").values()):
         assert (one.returncode, one.stderr) == (0, "")
         assert one.stdout
         assert password not in one.stdout
@@ -273,7 +278,7 @@ def test_a_schema_on_a_server_that_is_too_new_is_refused_and_its_status_is_told(
     made(database)
     with psycopg.connect(database) as cx:
         cx.execute(FUTURE)
-    assert_too_new(desk.run(database, "status", "upgrade", "list", "worker"))
+    assert_too_new(desk.run(database, "status", "list"))
 
 
 def assert_too_new(done: dict[str, subprocess.CompletedProcess[str]]) -> None:
@@ -284,26 +289,20 @@ def assert_too_new(done: dict[str, subprocess.CompletedProcess[str]]) -> None:
     all_refused(done, 16, "is at 99 and needs a newer version of Perdure", "upgrade the package")
 
 
-def test_a_schema_that_is_too_old_is_refused_with_the_command_that_helps(desk):
-    old.make(desk.folder / "old.db")
-    done = desk.run("sqlite:///old.db", "list", "worker")
-    all_refused(done, 16, "run: perdure db upgrade --store sqlite:///old.db")
-
-
 # -- files -------------------------------------------------------------------------------
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(desk):
     file = desk.folder / "notes.db"
     file.write_text("these are my notes, not a database\n" * 40)
-    done = desk.run("sqlite:///notes.db", "status", "upgrade", "worker")
+    done = desk.run("sqlite:///notes.db", "upgrade", "worker")
     all_refused(done, 15, "notes.db", "name another file")
     assert file.read_text().startswith("these are my notes")
 
 
 def test_a_folder_is_no_file(desk):
     (desk.folder / "drawer").mkdir()
-    done = desk.run("sqlite:///drawer", "audit", "enqueue")
+    done = desk.run("sqlite:///drawer", "audit")
     all_refused(done, 11, "'drawer' is a folder; name a file in it")
 
 
@@ -324,11 +323,11 @@ def plain(missing) -> tuple[str, ...]:
 
 LOCKED: dict[str, tuple[int | None, int | None, tuple[str, ...]]] = {
     # what is locked: the rights on the files and on the folder, and the commands to try
-    "file": (0o444, None, ("upgrade", "list", "audit", "enqueue", "worker")),
-    "folder": (None, 0o555, ("status", "upgrade", "worker")),
-    "both": (0o444, 0o555, ("list", "enqueue")),
-    "unreadable": (0, None, ("status", "enqueue")),
-    "not to be entered": (None, 0, ("status", "enqueue")),
+    "file": (0o444, None, ("upgrade", "worker")),
+    "folder": (None, 0o555, ("status", "enqueue")),
+    "both": (0o444, 0o555, ("list",)),
+    "unreadable": (0, None, ("status",)),
+    "not to be entered": (None, 0, ("audit", "enqueue")),
 }
 
 
@@ -361,7 +360,7 @@ def test_a_fresh_store_in_a_folder_that_may_not_be_written_is_refused(desk, plai
     folder.mkdir()
     folder.chmod(0o555)
     try:
-        done = desk.run("sqlite:///locked/work.db", "upgrade", "worker", before=plain)
+        done = desk.run("sqlite:///locked/work.db", "worker", before=plain)
     finally:
         folder.chmod(0o755)
     all_refused(done, 14, "locked/work.db", "make the file and its folder writable")

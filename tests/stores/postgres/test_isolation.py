@@ -48,8 +48,9 @@ def test_an_error_in_the_commit_of_a_pipeline_undoes_all_of_it(furnished):
             cx.execute("INSERT INTO pairs VALUES (1)")
             cx.execute("INSERT INTO pairs VALUES (1)")
 
-    with pytest.raises(StoreError):
-        twice()
+    for _ in range(20):  # what the driver makes of it depends on how the answers fall into packets
+        with pytest.raises(StoreError):
+            twice()
     with connection.lent() as cx:
         assert cx.execute("SELECT count(*) FROM pairs").fetchone() == (0,)
     connection.close()

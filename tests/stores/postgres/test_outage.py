@@ -58,7 +58,7 @@ def test_reads_enqueues_and_turns_go_on_within_two_seconds_of_a_crash(own, place
 
 
 def test_all_threads_are_back_within_two_seconds(own, place):
-    """Connections that lay idle through the crash do not cost a failure each."""
+    """Connections that lay idle through the crash do not cost a failure each, nor a wait."""
     at_once([place.put] * 8)
     own.restart("immediate")
     back_at_s = time.monotonic()

@@ -13,6 +13,7 @@ from perdure.stores.postgres import settling
 from perdure.testing import VirtualClock
 from tests.stores.kit import TTL_S, crash, release, retry, success
 from tests.stores.postgres.kit import (
+    SIGNAL_S_MAX,
     Place,
     at_once,
     blocked,
@@ -350,15 +351,20 @@ def test_lanes_that_many_ask_for_at_once_have_one_number_each(crowd):
     assert len(set(answers[0].values())) == 30
 
 
-def test_two_versions_of_an_app_that_name_other_upstreams_both_get_their_lane(crowd):
-    """While one replaces the other, each finds the lane, whoever wrote last."""
-
-    def ask(place: Place, upstream: str) -> None:
-        lane = Lane("q", "c", "changing", "one", upstream=upstream)
-        for _ in range(20):
-            assert lane in place.store.lanes([lane])
-
-    at_once([partial(ask, crowd[0], "old"), partial(ask, crowd[1], "new")])
+def test_two_versions_of_an_app_that_name_other_upstreams_both_get_their_lane(place, far, proxy):
+    """While one replaces the other: what one has just written is overwritten before it looks again."""
+    old, new = (Lane("q", "c", "changing", "one", upstream=name) for name in ("old", "new"))
+    written = proxy.hold(b"COMMIT")
+    with meanwhile(lambda: far.store.lanes([old])) as answer:
+        assert written.sprung.wait(SIGNAL_S_MAX)
+        looked = proxy.hold(b"perdure_lanes")
+        written.released.set()
+        if looked.sprung.wait(
+            1.0
+        ):  # who takes the number from what was written need not look again
+            assert new in place.store.lanes([new])
+            looked.released.set()
+        assert list(answer()) == [old]
 
 
 def test_a_run_whose_counts_many_write_at_once_adds_up(crowd):

@@ -68,7 +68,7 @@ def promote_parameters(order: ClaimOrder, now: int | None) -> dict[str, object]:
     """What `promote.sql` binds."""
     return {
         "lanes": array(order.lanes), "isolation": order.isolation, "limit": PROMOTE_BATCH_MAX,
-        "now": now,
+        "worker": order.worker, "now": now,
     }  # fmt: skip
 
 

@@ -45,11 +45,21 @@ class Line(psycopg.Connection[tuple[Any, ...]]):
         self, gen: PQGen[RV], interval: float = _WAIT_INTERVAL_S, timeout: float | None = None
     ) -> RV:
         """Wait for an answer, not longer than it may take."""
-        if self.answer_s_max == math.inf:
-            return super().wait(gen, interval, timeout)
-        return super().wait(
-            self._until(gen, time.monotonic() + self.answer_s_max), interval, timeout
-        )
+        if self.answer_s_max != math.inf:
+            gen = self._until(gen, time.monotonic() + self.answer_s_max)
+        if timeout is None:  # psycopg 3.2 does not know it
+            return super().wait(gen, interval)
+        return super().wait(gen, interval, timeout)
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        """As the driver's, which (3.3) loses count when the commit at the very end is what fails."""
+        try:
+            with super().pipeline() as pipeline:
+                yield pipeline
+        except IndexError as error:
+            self.close()
+            raise psycopg.OperationalError("the pipeline could not be committed") from error
 
     def _until(self, gen: PQGen[RV], end_at_s: float) -> PQGen[RV]:
         ready: Any = None

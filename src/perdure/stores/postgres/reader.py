@@ -48,11 +48,6 @@ AUDIT: dict[str, str] = dict(CHECKS)
 _WORKERS_MAX = 200  # dead ones that have left nothing behind
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-# For reports over whole tables, which may walk and hash, and take their time.
-_WALKING = (
-    f"{_SNAPSHOT}; SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; "
-    "SET LOCAL enable_mergejoin = on; SET LOCAL statement_timeout = '30min'"
-)
 
 _DIALECT = Dialect("perdure_jobs AS j", "j.no = ANY (CAST(:nos AS bigint[]))", array)
 _PARAMETER = re.compile(r":([a-z_0-9]+)")
@@ -112,7 +107,7 @@ class PostgresReader:
     def books(self, *, pipeline: str | None = None) -> Books:
         """How many items came in, and where they are."""
         where = {"pipeline": pipeline}
-        with self._snapshot(_WALKING) as cx:
+        with self._connection.walking() as cx:
             ((accepted, pruned),) = cx.execute(SQL.books, where).fetchall()
             found: dict[str, int] = dict(cx.execute(SQL.states_count, where).fetchall())
         return Books(
@@ -176,7 +171,7 @@ class PostgresReader:
 
     def audit(self) -> list[Finding]:
         """Everything in the tables that ought not to be so."""
-        with self._snapshot(_WALKING) as cx:
+        with self._connection.walking() as cx:
             return findings(AUDIT, lambda sql: cx.execute(sql).fetchall())
 
     def close(self) -> None:

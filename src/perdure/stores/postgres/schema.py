@@ -51,7 +51,7 @@ class PostgresSchema:
             if not isinstance(denied.__cause__, _MAY_NOT):
                 raise
             raise StoreDenied(
-                f"{self._connection.shown_url} may not make tables ({denied.__cause__}); have their owner "
+                f"{self._connection.shown_url} may not make tables ({_one_line(denied)}); have their owner "
                 "run: perdure db upgrade, and grant this role its rights: see docs/postgres.md"
             ) from denied
 
@@ -88,6 +88,10 @@ class PostgresSchema:
                 (one.number, one.name, one.checksum, one.compat_min, now),
             )
         return tuple(one.label for one in pending)
+
+
+def _one_line(denied: PerdureError) -> str:
+    return " ".join(str(denied.__cause__).split())
 
 
 def _applied(cx: Cx) -> dict[int, tuple[str, int]]:

@@ -73,12 +73,12 @@ class PostgresStore:
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
         """The numbers of these lanes, made where they are missing."""
         with self._connection.lent() as cx:
-            found = _lane_nos(cx, wanted)
-        missing = sorted({lane for lane in wanted if lane not in found}, key=repr)
+            found, exact = _lane_nos(cx, wanted)
+        missing = sorted(set(wanted) - exact, key=repr)
         if missing:
             self._connection.written(lambda cx, _: _add_lanes(cx, missing))
-            with self._connection.lent() as cx:
-                found |= _lane_nos(cx, missing)
+            with self._connection.lent() as cx:  # another version of the app may want another upstream
+                found |= _lane_nos(cx, missing)[0]
         return found
 
     def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
@@ -271,7 +271,8 @@ def _joined(settled: Sequence[Settled], claims: Sequence[Claim], more: Turn) -> 
     return Turn(tuple(settled), (*claims, *more.claims), more.next_due_s)
 
 
-def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
+def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> tuple[dict[Lane, int], set[Lane]]:
+    """The numbers of the lanes that are there, and those of them that serve the wanted upstream."""
     rows = [
         {
             "place": place, "queue": lane.queue, "category": lane.category,
@@ -281,7 +282,8 @@ def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
         for place, lane in enumerate(wanted)
     ]  # fmt: skip
     found = cx.execute(SQL.lanes_find, {"lanes": encoded(rows)}).fetchall()
-    return {wanted[place]: no for no, place in found}
+    numbers = {wanted[place]: no for no, place, _ in found}
+    return numbers, {wanted[place] for _, place, same in found if same}
 
 
 def _all_lanes(cx: Cx) -> set[int]:

@@ -58,6 +58,12 @@ class Enqueueing(OnAFreshStore):
 
     # -- keys --------------------------------------------------------------------------------
 
+    def test_a_job_for_a_lane_that_does_not_exist_is_refused_with_its_batch(self) -> None:
+        with raises(StoreError):
+            self.place.store.enqueue([self.place.new(), self.place.new(lane=999)])
+        assert self.place.reader.books().accepted == 0
+        self.place.clean()
+
     def test_the_same_key_is_the_same_job(self) -> None:
         first = self.place.put(key="invoice-7")
         again = self.place.put(key="invoice-7")

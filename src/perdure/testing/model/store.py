@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.model.errors import CallerError, WorkerDead
+from perdure.model.errors import CallerError, StoreError, WorkerDead
 from perdure.model.jobs import (
     Claim,
     ClaimOrder,
@@ -64,6 +64,9 @@ class ModelStore:
         if within is not None:
             raise CallerError("the reference model has no database to be connected to")
         with self._tables.written(self) as now:
+            for job in jobs:
+                if job.lane not in self._tables.lanes:
+                    raise StoreError(f"lane {job.lane} does not exist: nobody would claim its jobs")
             return accept(self._tables, jobs, now)
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:

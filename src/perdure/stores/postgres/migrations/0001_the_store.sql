@@ -63,6 +63,7 @@ CREATE TABLE perdure_jobs (
     discarded_at    bigint,
     state           text NOT NULL
         CHECK (state IN ('queued', 'processing', 'succeeded', 'failed', 'cancelled')),
+    on_lost         text CHECK (on_lost IN ('hand_over', 'drop')),
     failed_reason   text CHECK (failed_reason IN ('fatal', 'exhausted', 'crashed', 'expired')),
     key             text,
     owner           text NOT NULL,

@@ -4,10 +4,13 @@ WITH seen AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(targets)s::jsonb) AS s (no bigint, token bigint)
 ),
 held AS MATERIALIZED (
-    SELECT j.no FROM seen AS s JOIN perdure_jobs AS j ON j.no = s.no AND j.token = s.token
-    WHERE j.failed_reason IS NOT NULL AND j.discarded_at IS NULL
-    ORDER BY j.no
-    FOR UPDATE OF j
+    SELECT h.no FROM (SELECT * FROM seen ORDER BY no) AS s
+    CROSS JOIN LATERAL (
+        SELECT j.no FROM perdure_jobs AS j
+        WHERE j.no = s.no AND j.token = s.token
+        AND j.failed_reason IS NOT NULL AND j.discarded_at IS NULL
+        FOR UPDATE
+    ) AS h
 )
 UPDATE perdure_jobs AS j SET
     discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint

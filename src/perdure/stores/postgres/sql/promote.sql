@@ -14,6 +14,9 @@ due AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS h
     WHERE l.lane NOT IN (SELECT c.lane FROM perdure_closed_lanes AS c)
+    AND EXISTS (
+        SELECT 1 FROM perdure_workers AS w WHERE w.no = %(worker)s::bigint AND w.dead_at IS NULL
+    )
 ),
 promoted AS (
     UPDATE perdure_jobs SET ready = 1 WHERE no = ANY (ARRAY(SELECT no FROM due)) RETURNING rank_at

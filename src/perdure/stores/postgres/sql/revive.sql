@@ -6,11 +6,13 @@ WITH r AS MATERIALIZED (
     )
 ),
 before AS MATERIALIZED (
-    SELECT j.no, j.run, j.redrive_run AS redriven, r.stage, r.lane, r.input_from, r.redrive_run
-    FROM r JOIN perdure_jobs AS j ON j.no = r.no AND j.token = r.token
-    WHERE j.failed_reason IS NOT NULL
-    ORDER BY j.no
-    FOR UPDATE OF j
+    SELECT h.no, h.run, h.redrive_run AS redriven, s.stage, s.lane, s.input_from, s.redrive_run
+    FROM (SELECT * FROM r ORDER BY no) AS s
+    CROSS JOIN LATERAL (
+        SELECT j.no, j.run, j.redrive_run FROM perdure_jobs AS j
+        WHERE j.no = s.no AND j.token = s.token AND j.failed_reason IS NOT NULL
+        FOR UPDATE
+    ) AS h
 ),
 revived AS (
     UPDATE perdure_jobs AS j SET

@@ -83,6 +83,7 @@ CREATE TABLE perdure_jobs (
     claimed_at      INTEGER,
     deadline_at     INTEGER,
     hard_at         INTEGER,
+    on_lost         TEXT CHECK (on_lost = 'hand_over' OR on_lost = 'drop'),
     finished_at     INTEGER,
     discarded_at    INTEGER,
     updated_at      INTEGER NOT NULL,
@@ -174,6 +175,12 @@ SELECT
 FROM perdure_old_attempts;
 
 INSERT INTO perdure_checkpoints SELECT job, stage, token, saved_at, value FROM perdure_old_checkpoints;
+
+-- Numbers go on where they were, even if the last rows are gone: none is given twice.
+DELETE FROM sqlite_sequence WHERE name IN ('perdure_lanes', 'perdure_workers', 'perdure_jobs');
+INSERT INTO sqlite_sequence (name, seq)
+SELECT replace(name, 'perdure_old_', 'perdure_'), seq FROM sqlite_sequence
+WHERE name IN ('perdure_old_lanes', 'perdure_old_workers', 'perdure_old_jobs');
 
 DROP TABLE perdure_old_checkpoints;
 DROP TABLE perdure_old_attempts;
@@ -323,7 +330,8 @@ CREATE TABLE perdure_bulks (
     changed_at  INTEGER NOT NULL
 );
 
--- The lanes from which nothing is claimed, and why; from the few closed things to their lanes.
+-- The lanes from which nothing is claimed, and why; from the few closed things to their lanes, in this order:
+-- a CROSS JOIN is never turned round.
 CREATE VIEW perdure_closed_lanes AS
 SELECT l.no AS lane, 'queue ' || p.name || ' is paused' AS closed_by
 FROM perdure_pauses AS p JOIN perdure_lanes AS l ON l.queue = p.name WHERE p.scope = 'queue'
@@ -336,12 +344,12 @@ FROM perdure_pauses AS p JOIN perdure_lanes AS l ON l.run = CAST(p.name AS INTEG
 WHERE p.scope = 'run' AND l.run IS NOT NULL
 UNION ALL
 SELECT l.no, 'upstream ' || g.name || ' is ' || g.state
-FROM perdure_gates AS g JOIN perdure_lanes AS l ON l.upstream = g.name
+FROM perdure_gates AS g CROSS JOIN perdure_lanes AS l ON l.upstream = g.name
 WHERE g.state <> 'flowing' AND l.upstream IS NOT NULL
 UNION ALL
 SELECT l.no, 'credential ' || c.name || ' is ' || c.state
-FROM perdure_gates AS c JOIN perdure_gates AS g ON g.parent = c.name
-JOIN perdure_lanes AS l ON l.upstream = g.name
+FROM perdure_gates AS c CROSS JOIN perdure_gates AS g ON g.parent = c.name
+CROSS JOIN perdure_lanes AS l ON l.upstream = g.name
 WHERE c.state <> 'flowing' AND g.parent IS NOT NULL AND l.upstream IS NOT NULL;
 
 -- What happened to each job, one line an event, with readable moments.

@@ -1,0 +1,35 @@
+"""Shops and callers for the tests of transactions."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.app.callers import Caller, Shop
+
+
+@pytest.fixture
+def shops(request, tmp_path) -> Iterator[dict[str, Shop]]:
+    """Shops by store, made when they are asked for."""
+    made: dict[str, Shop] = {}
+
+    class Made(dict[str, Shop]):
+        def __missing__(self, store: str) -> Shop:
+            sqlite = f"sqlite:///{tmp_path / 'work.db'}"
+            url = sqlite if store == "sqlite" else request.getfixturevalue("database")
+            made[store] = self[store] = Shop(url)
+            return made[store]
+
+    yield Made()
+    for shop in made.values():
+        shop.close()
+
+
+@pytest.fixture
+def shop(shops, store) -> Shop:
+    return shops[store]
+
+
+@pytest.fixture
+def caller(shop, way) -> Iterator[Caller]:
+    with way(shop) as opened:
+        yield opened
