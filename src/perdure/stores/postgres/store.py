@@ -73,12 +73,10 @@ class PostgresStore:
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
         """The numbers of these lanes, made where they are missing."""
         with self._connection.lent() as cx:
-            found, exact = _lane_nos(cx, wanted)
-        missing = sorted(set(wanted) - exact, key=repr)
+            found = _lane_nos(cx, wanted)
+        missing = sorted({lane for lane in wanted if lane not in found}, key=repr)
         if missing:
-            self._connection.written(lambda cx, _: _add_lanes(cx, missing))
-            with self._connection.lent() as cx:  # another version of the app may want another upstream
-                found |= _lane_nos(cx, missing)[0]
+            found |= self._connection.written(lambda cx, _: _add_lanes(cx, missing))
         return found
 
     def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
@@ -271,8 +269,7 @@ def _joined(settled: Sequence[Settled], claims: Sequence[Claim], more: Turn) -> 
     return Turn(tuple(settled), (*claims, *more.claims), more.next_due_s)
 
 
-def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> tuple[dict[Lane, int], set[Lane]]:
-    """The numbers of the lanes that are there, and those of them that serve the wanted upstream."""
+def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
     rows = [
         {
             "place": place, "queue": lane.queue, "category": lane.category,
@@ -282,23 +279,25 @@ def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> tuple[dict[Lane, int], set[Lane
         for place, lane in enumerate(wanted)
     ]  # fmt: skip
     found = cx.execute(SQL.lanes_find, {"lanes": encoded(rows)}).fetchall()
-    numbers = {wanted[place]: no for no, place, _ in found}
-    return numbers, {wanted[place] for _, place, same in found if same}
+    return {wanted[place]: no for no, place in found}
 
 
 def _all_lanes(cx: Cx) -> set[int]:
     return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
 
 
-def _add_lanes(cx: Cx, lanes: Sequence[Lane]) -> None:
-    for lane in lanes:
-        cx.execute(
-            SQL.lane_add,
-            {
-                "queue": lane.queue, "category": lane.category, "pipeline": lane.pipeline,
-                "stage": lane.stage, "run": lane.run, "upstream": lane.upstream,
-            },
-        )  # fmt: skip
+def _add_lanes(cx: Cx, lanes: Sequence[Lane]) -> dict[Lane, int]:
+    return {lane: _add_lane(cx, lane) for lane in lanes}
+
+
+def _add_lane(cx: Cx, lane: Lane) -> int:
+    where = {
+        "queue": lane.queue, "category": lane.category, "pipeline": lane.pipeline,
+        "stage": lane.stage, "run": lane.run, "upstream": lane.upstream,
+    }  # fmt: skip
+    row = cx.execute(SQL.lane_add, where).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _mark_dead(cx: Cx, by: int, now: int) -> tuple[int, ...]:

@@ -316,10 +316,10 @@ SELECT l.no, 'upstream ' || g.name || ' is ' || g.state
 FROM perdure_gates AS g JOIN perdure_lanes AS l ON l.upstream = g.name
 WHERE g.state <> 'flowing' AND l.upstream IS NOT NULL
 UNION ALL
-SELECT l.no, 'credential ' || c.name || ' is ' || c.state
-FROM perdure_gates AS c JOIN perdure_gates AS g ON g.parent = c.name
+SELECT l.no, 'credential ' || k.name || ' is ' || k.state
+FROM perdure_gates AS k JOIN perdure_gates AS g ON g.parent = k.name
 JOIN perdure_lanes AS l ON l.upstream = g.name
-WHERE c.state <> 'flowing' AND g.parent IS NOT NULL AND l.upstream IS NOT NULL;
+WHERE k.state <> 'flowing' AND g.parent IS NOT NULL AND l.upstream IS NOT NULL;
 
 -- What happened to each job, one line an event, with readable moments.
 CREATE VIEW perdure_job_events AS

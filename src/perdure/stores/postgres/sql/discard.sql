@@ -4,13 +4,13 @@ WITH seen AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(targets)s::jsonb) AS s (no bigint, token bigint)
 ),
 held AS MATERIALIZED (
-    SELECT h.no FROM (SELECT * FROM seen ORDER BY no) AS s
+    SELECT j.no FROM (SELECT * FROM seen ORDER BY no) AS s
     CROSS JOIN LATERAL (
-        SELECT j.no FROM perdure_jobs AS j
-        WHERE j.no = s.no AND j.token = s.token
-        AND j.failed_reason IS NOT NULL AND j.discarded_at IS NULL
+        SELECT o.no FROM perdure_jobs AS o
+        WHERE o.no = s.no AND o.token = s.token AND o.state = 'failed' AND o.discarded_at IS NULL
+        LIMIT 1
         FOR UPDATE
-    ) AS h
+    ) AS j
 )
 UPDATE perdure_jobs AS j SET
     discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint

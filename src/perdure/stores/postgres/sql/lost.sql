@@ -4,7 +4,7 @@ FROM perdure_workers AS w
 CROSS JOIN LATERAL (
     SELECT h.no, h.worker FROM perdure_jobs AS h
     WHERE h.worker = w.no AND (%(lanes)s::bigint[] IS NULL OR h.lane = ANY (%(lanes)s::bigint[]))
-    ORDER BY h.no LIMIT %(limit)s
+    ORDER BY h.no + 0 LIMIT %(limit)s
 ) AS j
 WHERE w.dead_at IS NOT NULL AND w.settled_at IS NULL
 ORDER BY w.no, j.no LIMIT %(limit)s

@@ -43,6 +43,7 @@ done AS (
             elapsed_s double precision, counted text, kind text, message text, policy text, why text,
             evidence text, config_hash text
         )
+        OFFSET 0  -- keeps the subquery whole: else the closed lanes are looked up at every use of `reclaim`
     ) AS r
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))

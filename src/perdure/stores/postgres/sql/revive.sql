@@ -6,13 +6,13 @@ WITH r AS MATERIALIZED (
     )
 ),
 before AS MATERIALIZED (
-    SELECT h.no, h.run, h.redrive_run AS redriven, s.stage, s.lane, s.input_from, s.redrive_run
-    FROM (SELECT * FROM r ORDER BY no) AS s
+    SELECT j.no, j.run, j.redrive_run AS redriven, r.stage, r.lane, r.input_from, r.redrive_run
+    FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
-        SELECT j.no, j.run, j.redrive_run FROM perdure_jobs AS j
-        WHERE j.no = s.no AND j.token = s.token AND j.failed_reason IS NOT NULL
+        SELECT o.no, o.run, o.redrive_run FROM perdure_jobs AS o
+        WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed' LIMIT 1
         FOR UPDATE
-    ) AS h
+    ) AS j
 ),
 revived AS (
     UPDATE perdure_jobs AS j SET

@@ -2,7 +2,7 @@
 SELECT a.job, a.token, a.state, a.due_at, j.token, j.worker
 FROM jsonb_to_recordset(%(records)s::jsonb) AS r (no bigint, token bigint)
 CROSS JOIN LATERAL (
-    SELECT * FROM perdure_attempts AS b WHERE b.job = r.no AND b.token = r.token LIMIT 1
+    SELECT * FROM perdure_attempts AS o WHERE o.job = r.no AND o.token = r.token LIMIT 1
 ) AS a
-CROSS JOIN LATERAL (SELECT * FROM perdure_jobs AS k WHERE k.no = r.no LIMIT 1) AS j
-WHERE a.settled_by = %(by)s::bigint
+CROSS JOIN LATERAL (SELECT h.token, h.worker FROM perdure_jobs AS h WHERE h.no = a.job LIMIT 1) AS j
+WHERE a.settled_by IS NOT DISTINCT FROM %(by)s::bigint AND a.settled_by IS NOT NULL
