@@ -167,6 +167,7 @@ _LONGER = "max(judge.ttl_us, w.ttl_us)"
 
 UNGUARDED = (
     reworded("record", "AND token = ?28", "AND ?28 IS ?28"),
+    reworded("matched", "SELECT j.no, j.token", "SELECT j.no, r.value ->> 1"),
     reworded("matched", "AND j.token = r.value ->> 1", ""),
 )
 

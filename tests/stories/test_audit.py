@@ -85,6 +85,28 @@ DAMAGES = {
     "more was accepted than can be found": Damage(
         "books_balance", "UPDATE perdure_books SET accepted = accepted + 1", subject="walk"
     ),
+    "a job that did not fail was discarded": Damage(
+        "discarded_not_failed", "UPDATE perdure_jobs SET discarded_at = 1 WHERE no = :no"
+    ),
+    "two jobs have one key": Damage(
+        "key_twice",
+        "DROP INDEX perdure_jobs_key; UPDATE perdure_jobs SET key = 'k' WHERE no IN (:no, :no + 1)",
+    ),
+    "a job waits in a lane that is not there": Damage(
+        "lane_of_no_lane", "UPDATE perdure_jobs SET lane = 777 WHERE no = :no"
+    ),
+    "the counters of earlier stages are no JSON": Damage(
+        "past_unreadable", "UPDATE perdure_jobs SET past = 'oops' WHERE no = :no"
+    ),
+    "a job is of a run that is not there": Damage(
+        "run_of_no_run", "UPDATE perdure_jobs SET run = 777 WHERE no = :no"
+    ),
+    "a run counts what it does not have": Damage(
+        "run_counts_differ",
+        "INSERT INTO perdure_runs VALUES (1, 'r-1', '', 'walk', 'r', 'running', NULL, '{}', 1, 1, NULL)"
+        "; INSERT INTO perdure_run_counts (run, writer, total) VALUES (1, 0, 1)",
+        subject="r-1",
+    ),
     "a finished job still waits": Damage(
         "state_and_fields", "UPDATE perdure_jobs SET ready = 1 WHERE no = :no"
     ),
@@ -121,7 +143,8 @@ def plant(file: Path, sql: str, no: int) -> None:
     raw.execute("PRAGMA ignore_check_constraints = ON")
     raw.execute("PRAGMA foreign_keys = OFF")
     for statement in sql.split(";"):
-        assert raw.execute(statement, {"no": no} if ":no" in statement else {}).rowcount > 0
+        changed = raw.execute(statement, {"no": no} if ":no" in statement else {}).rowcount
+        assert changed != 0  # -1 is a change of the schema
     raw.commit()
     raw.close()
 
