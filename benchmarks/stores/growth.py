@@ -18,6 +18,7 @@ from benchmarks.stores.ours import on
 from benchmarks.stores.places import Places
 from benchmarks.stores.work import SUCCESS, items
 
+from perdure.app.app import open_store
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import ClaimOrder, Lane, NewJob
 from perdure.model.operations import Deed
@@ -96,6 +97,7 @@ class Field:
 
     def __init__(self, url: str, *, kind: str, rows: int) -> None:
         self.ours = on(url)
+        self.feeding = open_store(url)  # whoever enqueues has connections of its own
         self.scheme = url.partition(":")[0]
         self.open_lanes: tuple[int, ...] = self.ours.lanes[:1]
         self.asked_lanes = self.ours.lanes
@@ -137,7 +139,7 @@ class Field:
     def add(self, count: int) -> None:
         """Enqueue so many jobs, in turns over the open lanes."""
         lanes = self.open_lanes
-        self.ours.store.enqueue(
+        self.feeding.store.enqueue(
             [
                 NewJob(one.id, "p", lanes[place * len(lanes) // count], "one", one.payload_json)
                 for place, one in enumerate(items(count))
@@ -168,6 +170,7 @@ class Field:
 
     def close(self) -> None:
         """Disconnect."""
+        self.feeding.close()
         self.ours.close()
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from perdure import App, CallerError
-from perdure.model.errors import StoreError
+from perdure.model.errors import ConfigError, StoreError
 from perdure.model.jobs import NewJob
 from tests.app.callers import (
     POSTGRES,
@@ -247,14 +247,10 @@ def test_a_connection_to_memory_is_refused(shop):
     memory.close()
 
 
-def test_a_store_in_memory_cannot_be_joined():
-    app = App("sqlite:///:memory:")
-    pipe = app.pipeline("p", app.stage(name="one")(lambda item: item))
-    memory = sqlite3.connect(":memory:")
-    with pytest.raises(CallerError, match=":memory:"):
-        pipe.enqueue(1, within=memory)
-    memory.close()
-    app.close()
+@pytest.mark.parametrize("path", [":memory:", "file:x?mode=memory", "file:work.db"])
+def test_a_store_that_may_be_in_memory_is_refused(path):
+    with pytest.raises(ConfigError, match="lost with its process"):
+        App(f"sqlite:///{path}")
 
 
 def test_a_connection_to_another_database_is_refused(shops, postgres):

@@ -218,7 +218,7 @@ def assert_upgradable(path: Path, version: int) -> None:
 @pytest.fixture
 def tracer(missing) -> None:
     if strace() is None:
-        missing("strace, to crash processes at their writes (make parts-long)")
+        missing("strace, to crash processes at their writes (make parts)")
 
 
 def test_an_upgrade_that_is_killed_has_happened_or_not(tmp_path, tracer):

@@ -29,7 +29,7 @@ SAMPLE = 19  # of how many points the quick tests take one; odd, as writes come 
 @pytest.fixture
 def nursery(missing) -> Iterator[Nursery]:
     if strace() is None:
-        missing("strace, to crash processes at their writes (make parts-long)")
+        missing("strace, to crash processes at their writes (make parts)")
     with Nursery() as one:
         yield one
 

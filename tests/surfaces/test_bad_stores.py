@@ -245,7 +245,7 @@ def test_a_role_that_may_not_make_tables_is_told_to_have_them_made(desk, visitor
 
 def test_a_database_without_a_schema_is_told_how_to_make_one(desk, database):
     done = desk.run(database, "list")
-    all_refused(done, 11, "holds no schema of Perdure", "perdure db upgrade --store postgresql://")
+    all_refused(done, 11, "holds no schema of Perdure", "run: perdure db upgrade")
     assert not [one for one in done.values() if password_of(database) in one.stderr]
 
 

@@ -134,8 +134,8 @@ class Pipeline:
     ) -> JobRef:
         """Enqueue one item; when this returns, it is on stable storage.
 
-        The same ``key`` gives the same job; with ``if_failed="retry"`` one that has failed is given
-        a new life. ``within`` is a connection of your own to the store's database (psycopg,
+        The same ``key`` gives the same job, as it was enqueued first: the new item and options are
+        not looked at. With ``if_failed="retry"`` one that has failed is given a new life. ``within`` is a connection of your own to the store's database (psycopg,
         sqlite3, or SQLAlchemy on one of these): the job is then part of its transaction, and is
         there when that commits. Call `App.ready` once before the first such transaction.
         """

@@ -37,8 +37,9 @@ def new_job(
         ("owner", owner, str), ("key", key, str | None), ("priority", priority, int),
         ("run_at", run_at, datetime | None), ("deadline_s", deadline_s, int | float | None),
     ):  # fmt: skip
-        if not isinstance(value, kind):
-            raise CallerError(f"{what} is {value!r}, of type {type(value).__name__}; pass {kind}")
+        if not isinstance(value, kind) or isinstance(value, bool):  # which is an int to Python
+            wanted = getattr(kind, "__name__", kind)
+            raise CallerError(f"{what} is {value!r}, of type {type(value).__name__}; pass {wanted}")
     if owner:
         check_name("owner", owner)
     if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isprintable()):

@@ -103,6 +103,9 @@ class Pump:
     def check_held(self) -> None:
         """Stop handlers of jobs that the store has taken from us."""
         held = self._store.held(self._seat.worker)
+        known = {(claim.no, claim.token) for claim in self._in_hand.values()}
+        if not held.items() <= known:  # an earlier turn of ours came through after all
+            self._unsure = True
         gone = [
             no
             for no, claim in self._in_hand.items()

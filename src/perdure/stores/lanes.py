@@ -12,6 +12,10 @@ class KnownLanes:
     def __init__(self) -> None:
         self._numbers: set[int] = set()
 
+    def learn(self, numbers: Iterable[int]) -> None:
+        """These exist."""
+        self._numbers.update(numbers)
+
     def check(self, jobs: Sequence[NewJob], look: Callable[[], Iterable[int]]) -> None:
         """Refuse jobs for a lane that does not exist: nobody would ever claim them."""
         wanted = {job.lane for job in jobs}

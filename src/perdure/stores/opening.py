@@ -127,8 +127,8 @@ def _ready(schema: _CheckedSchema, url: str, *, create: bool) -> None:
 def _check_present(schema: Schema, url: str) -> None:
     if not schema.status().present:
         raise StoreUnavailable(
-            f"{url!r} holds no schema of Perdure; check the path, or run: "
-            f"perdure db upgrade --store {url}"
+            f"{url!r} holds no schema of Perdure; check --store or PERDURE_STORE, or run: "
+            "perdure db upgrade"
         )
 
 

@@ -47,13 +47,12 @@ class Ends:
     def aged(self, rows: Sequence[Row], limit: int) -> Aged:
         """Choose from up to ``limit`` rows of `prune_look.sql`."""
         youngest = self.youngest
-        chosen: list[Row] = []
-        for row in rows:
-            if youngest is None or row[4] >= youngest:
-                return Aged(chosen, None)
-            if self._over(row):
-                chosen.append(row)
-        return Aged(chosen, rows[-1][0] if rows and len(rows) == limit else None)
+        if youngest is None or not rows:
+            return Aged([], None)
+        chosen = [row for row in rows if row[4] < youngest and self._over(row)]
+        # The last one, not the first: a single job may have come in while the clock was wrong.
+        is_last = len(rows) < limit or rows[-1][4] >= youngest
+        return Aged(chosen, None if is_last else rows[-1][0])
 
     def _over(self, row: Row) -> bool:
         _, _, _, state, _, finished_at, discarded_at = row

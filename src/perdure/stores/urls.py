@@ -29,4 +29,10 @@ def sqlite_path(url: str) -> str:
             "you, sqlite:////var/lib/work.db for an absolute path, or "
             "postgresql://user:password@host:5432/database for a server"
         )
-    return url.removeprefix("sqlite:///")
+    path = url.removeprefix("sqlite:///")
+    if path == ":memory:" or path.startswith("file:"):  # SQLite keeps these in memory, or may
+        raise ConfigError(
+            f"store {url!r} is no file, and what is not in a file is lost with its process; write "
+            "sqlite:///work.db, or sqlite:///./file:name for a file that is called so"
+        )
+    return path

@@ -15,6 +15,24 @@ from perdure.stores.rows import AGEING_US, Row, apart, encoded, job_in
 _TRIES_MAX = 3  # a key may be given up by a job that is pruned between our two looks
 
 
+def all_lanes(cx: Cx) -> set[int]:
+    """The numbers of all lanes."""
+    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
+
+
+def accept_whole(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
+    """All or none, and safe to be called anew by somebody who got no answer.
+
+    The insert is a single statement. What may follow it looks up the jobs that had the keys before: if
+    that fails, calling again with the same keys finds the jobs, and only a batch that has jobs
+    without keys beside them needs a transaction around both.
+    """
+    if len({job.key is None for job in jobs}) == 1:
+        return accept(cx, jobs, now)
+    with cx.transaction():
+        return accept(cx, jobs, now)
+
+
 def accept(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
     """Insert what is new, find what is not. Without a moment the server's own is taken."""
     done: dict[str, Enqueued] = {}

@@ -13,6 +13,7 @@ If the connection breaks, the caller does not know whether its transaction was c
 `StoreUnavailable`; it sends the same call again, which the ids, keys and tokens make harmless.
 """
 
+import logging
 import math
 import os
 import re
@@ -30,6 +31,8 @@ from perdure.stores.moments import to_us
 from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, named, translated
 from perdure.stores.postgres.lending import Cx, Lender, Line, patient
 from perdure.stores.urls import shown_url
+
+log = logging.getLogger("perdure")
 
 VERSION_MIN = 150000
 CONNECTIONS_MAX = 8  # a worker's pump needs one; threads of an API share the rest
@@ -114,6 +117,7 @@ class Connection:
     ) -> None:
         self.shown_url = shown_url(url)
         self.pooled = False
+        self._warned = False
         self.place: Place | None = None
         self._clock = clock
         self._conninfo, self._options = _arguments(url, wait_s_max)
@@ -212,6 +216,13 @@ class Connection:
         self.pooled = self.pooled or mark != "on"
         if self.pooled:
             cx.prepare_threshold = None
+            if durable == "off" and not self._warned:
+                self._warned = True
+                log.warning(
+                    "%s answers before it has written (synchronous_commit is off), and a pooler keeps us "
+                    "from changing that: ALTER ROLE … SET synchronous_commit = on",
+                    self.shown_url,
+                )
         elif durable == "off" and "synchronous_commit" not in self._options[1]:
             cx.execute("SET synchronous_commit = on")  # what is accepted is on stable storage
         if not statement_s:  # behind a pooler nobody has decided so

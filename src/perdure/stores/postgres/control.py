@@ -43,8 +43,9 @@ from perdure.model.operations import (
 from perdure.model.runs import NewRun, RunStatus, RunView
 from perdure.model.states import State
 from perdure.stores import deeds
+from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import from_us, seconds_us, to_us
-from perdure.stores.postgres.accepting import accept
+from perdure.stores.postgres.accepting import accept, all_lanes
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
@@ -59,6 +60,7 @@ class PostgresControl:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._lanes = KnownLanes()
 
     def revive(self, chosen: Sequence[Revival], deed: Deed) -> list[Settled]:
         """Give failed jobs a new life; one that is not failed, or has moved on, is stale."""
@@ -196,6 +198,7 @@ class PostgresControl:
             }  # fmt: skip
             if cx.execute(SQL.schedule_tick, where).rowcount != 1:
                 return None
+            self._lanes.check([tick.job], lambda: all_lanes(cx))
             (done,) = accept(cx, [tick.job], now)
             cx.execute(SQL.notify)
             return done
@@ -222,7 +225,10 @@ class PostgresControl:
             jobs, attempts = _let_go(cx, aged.rows) if aged.rows else (0, 0)
             return Pruned(jobs, attempts, aged.go_on_after)
 
-        return self._connection.written(work)
+        done = self._connection.written(work)
+        if done.go_on_after is None:
+            self._connection.written(_fold)
+        return done
 
     def add_bulk(self, bulk: NewBulk) -> BulkView:
         """Begin a bulk operation; the same id finds the same one."""
@@ -305,6 +311,12 @@ def _only(cx: Cx, sql: str, values: dict[str, Any]) -> Row:
     row = cx.execute(sql, values).fetchone()
     assert row is not None
     return row
+
+
+def _fold(cx: Cx, _: int) -> None:
+    """Add up what callers have written down line by line: the books and the counts of runs."""
+    cx.execute(SQL.books_fold)
+    cx.execute(SQL.run_counts_fold)
 
 
 def _let_go(cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Records on their way to the server and receipts on their way back: one JSON value each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,14 @@ _UNCOUNTED = frozenset({ZERO, replace(ZERO, starts=1)})
 
 def parameters(records: Sequence[Record], by: int | None, now: int | None) -> dict[str, object]:
     """What `record.sql` binds. Rows are locked in the order in which they stand here."""
-    rows = [record_in(one, by) for one in sorted(records, key=lambda one: one.no)]
+    rows = [record_in(one, by) for one in sorted(firsts(records), key=lambda one: one.no)]
     return {"records": encoded(rows), "by": by, "now": now}
+
+
+def firsts(records: Sequence[Record]) -> Sequence[Record]:
+    """The records, without a second word about the same claim: the first one counts."""
+    found = {(one.no, one.token): one for one in reversed(records)}
+    return records if len(found) == len(records) else list(found.values())
 
 
 def record_in(record: Record, by: int | None) -> dict[str, object]:
@@ -98,10 +104,11 @@ def receipts(
 ) -> tuple[Settled, ...]:
     """The answer to each record; those that were not written may have been by an earlier sending."""
     accepted = {(row[0], row[1]): row for row in done or ()}
-    missing = [one for one in records if (one.no, one.token) not in accepted]
+    fresh = {id(one) for one in firsts(records) if (one.no, one.token) in accepted}
+    missing = [one for one in records if id(one) not in fresh]
     before = _settled_before(cx, missing, by) if missing else {}
     return tuple(
-        _receipt(one, accepted[one.no, one.token]) if (one.no, one.token) in accepted
+        _receipt(one, accepted[one.no, one.token]) if id(one) in fresh
         else before.get((one.no, one.token)) or Stale(one.no, one.id, one.token)
         for one in records
     )  # fmt: skip
@@ -134,11 +141,15 @@ def is_bad_row(error: Exception) -> bool:
     return isinstance(error, UNWRITABLE)
 
 
-def claims_of(cx: Cx, nos: Sequence[int]) -> list[Claim]:
-    """The claims of these jobs, whole, in the order of claiming."""
-    if not nos:
+def claims_of(cx: Cx, seen: Mapping[int, int]) -> list[Claim]:
+    """The claims of these jobs, whole, in the order of claiming, if they still have the tokens seen.
+
+    This is a statement of its own with a newer snapshot: a job may be in other hands by now.
+    """
+    if not seen:
         return []
-    return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": list(nos)}).fetchall()]
+    rows = cx.execute(SQL.claims, {"nos": list(seen)}).fetchall()
+    return [claim_out(row) for row in rows if row[2] == seen[row[0]]]
 
 
 def _receipt(record: Record, row: Row) -> Receipt:
@@ -158,11 +169,11 @@ def _settled_before(
         "by": by,
     }
     rows = cx.execute(SQL.settled_before, where).fetchall() if asked else []
-    ours = [
-        no
+    ours = {
+        no: token
         for no, old_token, state, _, token, worker in rows
         if state == State.PROCESSING and worker == by and token == old_token + 2
-    ]
+    }
     again = {one.no: one for one in claims_of(cx, ours)}
     return {
         (no, token): Receipt(

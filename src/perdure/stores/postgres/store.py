@@ -14,8 +14,9 @@ get the same receipts, from the attempt rows.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from perdure.model.errors import WorkerDead
+from perdure.model.errors import StoreError, WorkerDead
 from perdure.model.jobs import (
     Claim,
     ClaimOrder,
@@ -31,7 +32,7 @@ from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import from_us, seconds_us
-from perdure.stores.postgres.accepting import accept
+from perdure.stores.postgres.accepting import accept, accept_whole, all_lanes
 from perdure.stores.postgres.claiming import (
     Floors,
     array,
@@ -77,6 +78,7 @@ class PostgresStore:
         missing = sorted({lane for lane in wanted if lane not in found}, key=repr)
         if missing:
             found |= self._connection.written(lambda cx, _: _add_lanes(cx, missing))
+        self._lanes.learn(found.values())
         return found
 
     def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
@@ -85,14 +87,17 @@ class PostgresStore:
             return []
         if within is not None:
             with joined(within, self._connection) as cx:
-                self._lanes.check(jobs, lambda: _all_lanes(cx))
+                self._lanes.check(jobs, self._look_at_lanes)  # their snapshot may be old
                 return accept(cx, jobs, self._connection.now())
         self._lanes.check(jobs, self._look_at_lanes)
-        done = self._connection.resent(lambda cx: accept(cx, jobs, self._connection.now()))
+        done = self._connection.resent(lambda cx: accept_whole(cx, jobs, self._connection.now()))
         self._herald.tell()
         self._enqueues += 1
         if self._enqueues % _FOLD_EVERY == 0:
-            with self._connection.lent() as cx:
+            with (
+                suppress(StoreError),
+                self._connection.lent() as cx,
+            ):  # the jobs are in all the same
                 cx.execute(SQL.books_fold)
         return done
 
@@ -158,8 +163,8 @@ class PostgresStore:
         where = {"lanes": None if lanes is None else array(lanes), "limit": limit}
         with self._connection.transaction() as (cx, now):
             rows = cx.execute(SQL.lost, where).fetchall()
-            found = {no: (worker, death_of(death)) for no, worker, death in rows}
-            claims = claims_of(cx, list(found))
+            found = {no: (worker, death_of(death)) for no, _, worker, death in rows}
+            claims = claims_of(cx, {no: token for no, token, _, _ in rows})
         return [LostClaim(claim, *found[claim.no], from_us(now)) for claim in claims]
 
     def held(self, worker: int) -> dict[int, int]:
@@ -169,9 +174,9 @@ class PostgresStore:
 
     def claims_held(self, worker: int) -> list[Claim]:
         """The claims that this worker holds, whole."""
-        with self._connection.lent() as cx:
-            held = cx.execute(SQL.held, {"worker": worker}).fetchall()
-            return claims_of(cx, [no for no, _ in held])
+        with self._connection.lent() as cx, cx.transaction():
+            cx.execute(SQL.worker_quiet, {"worker": worker})  # a turn under way ends first
+            return claims_of(cx, dict(cx.execute(SQL.held, {"worker": worker}).fetchall()))
 
     def suspects(self) -> frozenset[int]:
         """Isolation levels above 0 at which jobs wait."""
@@ -187,7 +192,7 @@ class PostgresStore:
 
     def _look_at_lanes(self) -> set[int]:
         with self._connection.lent() as cx:
-            return _all_lanes(cx)
+            return all_lanes(cx)
 
     def _turn(
         self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None
@@ -218,7 +223,7 @@ class PostgresStore:
             rest = self._turn(cx, (), _rest(order, len(rows)), by)
             return _joined(settled, claims_in(rows), rest)
         wait_s, alive = self._waiting(cx, order)
-        if not rows:
+        if not rows and not settled:  # what was settled has to be told first; the next turn says it
             _check_alive(alive, order.worker)
         return Turn(settled, tuple(claims_in(rows)), wait_s)
 
@@ -280,10 +285,6 @@ def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
     ]  # fmt: skip
     found = cx.execute(SQL.lanes_find, {"lanes": encoded(rows)}).fetchall()
     return {wanted[place]: no for no, place in found}
-
-
-def _all_lanes(cx: Cx) -> set[int]:
-    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
 
 
 def _add_lanes(cx: Cx, lanes: Sequence[Lane]) -> dict[Lane, int]:

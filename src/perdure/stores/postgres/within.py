@@ -37,7 +37,8 @@ def joined(within: object, own: Connection) -> Iterator[Cx]:
     guest = cast("Cx", _Guest(raw))
     with translated(own.shown_url):
         _check_place(guest, own)
-        yield guest
+        with raw.transaction():  # all or none; inside the caller's it is a savepoint
+            yield guest
 
 
 def _borrowed(within: object) -> psycopg.Connection[Any]:
@@ -64,14 +65,18 @@ def _borrowed(within: object) -> psycopg.Connection[Any]:
             "within is in pipeline mode, where nothing is answered before its end; enqueue before "
             "or after the pipeline"
         )
+    if raw.info.encoding != "utf-8":
+        raise CallerError(
+            f"within has the client encoding {raw.info.encoding}, which cannot carry every text; "
+            "connect with client_encoding=utf8"
+        )
     return raw
 
 
 def _check_place(guest: Cx, own: Connection) -> None:
     theirs = Place.of(guest)
-    if (
-        own.place != theirs
-    ):  # not known yet; or the server was started anew since, and is another one
+    # Not known yet; or the server was started anew since, and is another one.
+    if own.place != theirs:
         with own.lent() as cx:
             own.place = Place.of(cx)
     ours = own.place

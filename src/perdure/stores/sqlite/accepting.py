@@ -39,6 +39,11 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     ]  # fmt: skip
 
 
+def all_lanes(cx: sqlite3.Connection) -> set[int]:
+    """The numbers of all lanes."""
+    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
+
+
 def _row(no: int, job: NewJob, now: int) -> tuple[object, ...]:
     due_at = now if job.run_at is None else max(now, to_us(job.run_at))
     return (

@@ -19,8 +19,10 @@ def claim(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int)
     """Promote what has fallen due, merge the heads of the lanes by rank, and take the first ones."""
     slots = min(order.slots, CLAIM_BATCH_MAX)
     where = {"lanes": encoded(lanes), "isolation": order.isolation, "now": now}
-    for (lane,) in cx.execute(SQL.due_lanes, where).fetchall():
-        cx.execute(SQL.promote, where | {"lane": lane, "limit": PROMOTE_BATCH_MAX})
+    due = cx.execute(SQL.due_lanes, where).fetchall()
+    for (lane,) in due:  # an equal part for each, so that no turn holds the line for long
+        part = max(1, PROMOTE_BATCH_MAX // len(due))
+        cx.execute(SQL.promote, where | {"lane": lane, "limit": part})
     heads = [
         cx.execute(
             SQL.heads, {"lane": lane, "isolation": order.isolation, "limit": slots}

@@ -39,10 +39,11 @@ from perdure.model.runs import NewRun, RunStatus, RunView
 from perdure.model.states import State
 from perdure.stores import deeds
 from perdure.stores.counting import Tally
+from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import from_us, seconds_us, to_us
 from perdure.stores.pruning import Ends
 from perdure.stores.rows import Row, bulk_out, encoded, gate_out, run_out
-from perdure.stores.sqlite.accepting import accept
+from perdure.stores.sqlite.accepting import accept, all_lanes
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.reviving import revive_one
 from perdure.stores.sqlite.settling import add_tally
@@ -54,6 +55,7 @@ class SqliteControl:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._lanes = KnownLanes()
 
     def revive(self, chosen: Sequence[Revival], deed: Deed) -> list[Settled]:
         """Give failed jobs a new life; one that is not failed, or has moved on, is stale."""
@@ -178,6 +180,7 @@ class SqliteControl:
             }  # fmt: skip
             if cx.execute(SQL.schedule_tick, where).rowcount != 1:
                 return None
+            self._lanes.check([tick.job], lambda: all_lanes(cx))
             return accept(cx, [tick.job], now)[0]
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:

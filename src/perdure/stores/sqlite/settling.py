@@ -76,7 +76,9 @@ def _write(
 ) -> tuple[Settled, ...]:
     asked = _where_open(cx, records)
     runs = _matched(cx, asked)
-    accepted = [one for one in asked if (one.no, one.token) in runs]
+    first = {(one.no, one.token): one for one in reversed(asked)}
+    accepted = [one for claim, one in first.items() if claim in runs]
+    accepted.sort(key=lambda one: one.no)
     tally = Tally()
     for one in accepted:
         tally.settled(one, runs[one.no, one.token])
@@ -94,7 +96,7 @@ def _write(
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
     return tuple(
         _receipt(one, now, again.get(one.no) if one.reclaim else None)
-        if (one.no, one.token) in runs
+        if (one.no, one.token) in runs and first[one.no, one.token] is one
         else _settled_before(cx, one, by)
         for one in asked
     )

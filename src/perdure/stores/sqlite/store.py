@@ -32,7 +32,7 @@ from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import from_us, seconds_us
 from perdure.stores.rows import death_of, encoded
-from perdure.stores.sqlite.accepting import accept
+from perdure.stores.sqlite.accepting import accept, all_lanes
 from perdure.stores.sqlite.claiming import claim, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.settling import RowRefused, claims_of, record_all, record_each
@@ -62,7 +62,9 @@ class SqliteStore:
                 for lane in missing:
                     cx.execute(SQL.lane_add, (*_names(lane), lane.upstream))
                     found[lane] = _lane_no(cx, lane)
-        return {lane: no for lane, no in found.items() if no is not None}
+        numbers = {lane: no for lane, no in found.items() if no is not None}
+        self._lanes.learn(numbers.values())
+        return numbers
 
     def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
         """Accept jobs, all or none; the same key gives the same job."""
@@ -70,10 +72,10 @@ class SqliteStore:
             return []
         if within is not None:
             with joined(within, self._connection) as (cx, now):
-                self._lanes.check(jobs, lambda: _all_lanes(cx))
+                self._lanes.check(jobs, self._look_at_lanes)
                 return accept(cx, jobs, now)
         with self._connection.written() as (cx, now):
-            self._lanes.check(jobs, lambda: _all_lanes(cx))
+            self._lanes.check(jobs, lambda: all_lanes(cx))
             return accept(cx, jobs, now)
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
@@ -165,6 +167,10 @@ class SqliteStore:
         """Disconnect."""
         self._connection.close()
 
+    def _look_at_lanes(self) -> set[int]:
+        with self._connection.read() as (cx, _):  # not the caller's, whose snapshot may be old
+            return all_lanes(cx)
+
     def _turn(
         self,
         records: Sequence[Record],
@@ -190,10 +196,6 @@ def _lane_no(cx: sqlite3.Connection, lane: Lane) -> int | None:
     """The lane's number; None when it is missing or serves another upstream than it says."""
     row = cx.execute(SQL.lane_no, _names(lane)).fetchone()
     return int(row[0]) if row is not None and row[1] == lane.upstream else None
-
-
-def _all_lanes(cx: sqlite3.Connection) -> set[int]:
-    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
 
 
 def _names(lane: Lane) -> tuple[object, ...]:

@@ -32,7 +32,12 @@ def joined(within: object, own: Connection) -> Iterator[tuple[sqlite3.Connection
             "SQLite file: pass a sqlite3 connection, or an SQLAlchemy one that uses sqlite3"
         )
     with translated(own.path), _plain(raw):
-        _check_same_file(raw, own.path)
+        try:
+            _check_same_file(raw, own.path)
+        except sqlite3.ProgrammingError as error:
+            raise CallerError(
+                f"within cannot be used here ({error}); pass an open connection of this thread"
+            ) from error
         raw.execute("PRAGMA wal_autocheckpoint = 0").close()
         with _all_or_none(raw):
             yield raw, own.now()

@@ -24,7 +24,7 @@ def status(store: str | None, as_json: bool) -> None:
         echo_json(found)
         return
     if not found.present:
-        click.echo(f"{found.url}: no schema yet; run: perdure db upgrade --store {found.url}")
+        click.echo(f"{found.url}: no schema yet; run: perdure db upgrade")
         return
     state = "up to date" if not found.pending else f"pending: {', '.join(found.pending)}"
     if found.version > found.known_version:

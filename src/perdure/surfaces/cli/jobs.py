@@ -1,5 +1,6 @@
 """perdure jobs: look at jobs, and read why each attempt ended as it did."""
 
+from contextlib import closing
 from datetime import datetime
 
 import click
@@ -43,9 +44,9 @@ def list_jobs(
     as_json: bool,
 ) -> None:
     """List jobs, newest first."""
-    reader = open_store(configured(store=store).store, create=False).reader
     chosen = JobFilter(states=tuple(map(State, states)), pipeline=pipeline)
-    found = reader.jobs(chosen, limit=limit, before=before)
+    with closing(open_store(configured(store=store).store, create=False)) as opened:
+        found = opened.reader.jobs(chosen, limit=limit, before=before)
     if as_json:
         echo_json([_plain(job) for job in found])
         return
@@ -67,14 +68,15 @@ def list_jobs(
 @json_option
 def show(job_id: str, store: str | None, as_json: bool) -> None:
     """Show one job, by id or number, and the explained history of its attempts."""
-    reader = open_store(configured(store=store).store, create=False).reader
-    job = reader.job(job_id)
-    if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
-        below = reader.jobs(limit=1, before=int(job_id) + 1)
-        job = below[0] if below and below[0].no == int(job_id) else None
-    if job is None:
-        raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
-    attempts = reader.attempts(job.no)
+    with closing(open_store(configured(store=store).store, create=False)) as opened:
+        reader = opened.reader
+        job = reader.job(job_id)
+        if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
+            below = reader.jobs(limit=1, before=int(job_id) + 1)
+            job = below[0] if below and below[0].no == int(job_id) else None
+        if job is None:
+            raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
+        attempts = reader.attempts(job.no)
     if as_json:
         echo_json({**_plain(job), "attempts": [_plain_attempt(one) for one in attempts]})
         return

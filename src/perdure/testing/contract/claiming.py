@@ -146,6 +146,18 @@ class Claiming(OnAFreshStore):
             (PROMOTE_BATCH_MAX + more - 3, 0),
         ]
 
+    def test_a_herd_in_many_lanes_is_bounded_in_each_turn_and_served_in_equal_parts(self) -> None:
+        later = self.clock.now() + timedelta(seconds=5)
+        for stage in ("one", "two"):
+            lane = self.place.lanes[stage]
+            self.place.put_many(PROMOTE_BATCH_MAX, run_at=later, lane=lane, stage=stage)
+        self.clock.push(6)
+        assert len(self.place.take(self.worker, 1)) == 1
+        depths = self.place.reader.depths()
+        assert (depths.ready, depths.later) == (PROMOTE_BATCH_MAX - 1, PROMOTE_BATCH_MAX)
+        waiting = {one.no: one.later for one in self.place.reader.lanes()}
+        assert set(waiting.values()) == {PROMOTE_BATCH_MAX // 2}
+
     def test_the_longest_due_are_made_ready_first(self) -> None:
         later = self.clock.now() + timedelta(seconds=10)
         urgent = self.place.put(priority=9, run_at=later + timedelta(seconds=10)).id

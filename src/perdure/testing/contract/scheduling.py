@@ -1,5 +1,6 @@
 """Schedules, duties and bulk operations: each moves on by one hand at a time."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -91,6 +92,15 @@ class Scheduling(OnAFreshStore):
         again = self.place.control.tick(self._tick(self._at(60), key="k"))
         assert again == Enqueued(known.id, known.no, created=False)
         assert self.place.reader.schedules()[0].ticks == 1
+
+    def test_a_tick_for_a_lane_that_does_not_exist_leaves_the_schedule_where_it_is(self) -> None:
+        self._schedule()
+        before = self.place.reader.schedules()
+        tick = self._tick(self._at(60))
+        with raises(StoreError):
+            self.place.control.tick(replace(tick, job=replace(tick.job, lane=999)))
+        assert self.place.reader.schedules() == before
+        assert self.place.reader.books().accepted == 0
 
     def test_a_tick_whose_job_cannot_be_written_leaves_the_schedule_where_it_is(self) -> None:
         self._schedule()

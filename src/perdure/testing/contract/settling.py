@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.model.jobs import Counters, Receipt, Record, Refused, Stale
-from perdure.model.states import FailedReason, State
+from perdure.model.states import FailedReason, Move, State
 from perdure.testing.contract.kit import OnAFreshStore
 from perdure.testing.contract.records import (
     ENDINGS,
@@ -45,6 +45,32 @@ class Settling(OnAFreshStore):
         )  # fmt: skip
         assert (job.finished_at, job.worker) == (self.clock.now(), None)
         assert job.token == claim.token + 1
+        self.place.clean()
+
+    def test_of_two_words_about_one_claim_in_a_batch_the_first_counts(self) -> None:
+        run = self.place.begin_run()
+        self.place.put(run=run.no)
+        worker = self.place.hire()
+        (claim,) = self.place.take(worker)
+        first, second = self.place.settle(success(claim, worker), failure(claim, worker), by=worker)
+        assert isinstance(first, Receipt)
+        assert isinstance(second, Receipt)
+        assert (first.state, first.repeated) == (State.SUCCEEDED, False)
+        assert (second.state, second.repeated) == (State.SUCCEEDED, True)
+        assert self.place.see(claim.id).state is State.SUCCEEDED
+        assert self.place.see_run(run).counts.succeeded == 1
+        self.place.clean()
+
+    def test_a_wait_that_is_cancelled_twice_in_a_batch_is_cancelled_once(self) -> None:
+        run = self.place.begin_run()
+        job = self.place.see(self.place.put(run=run.no).id)
+        word = Record(
+            no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
+            stage=job.stage, lane=job.lane, counters=job.counters, past=job.past, isolation=0,
+        )  # fmt: skip
+        answers = self.place.settle(word, replace(word), by=None)
+        assert [type(one) for one in answers] == [Receipt, Stale]
+        assert self.place.see_run(run).counts.cancelled == 1
         self.place.clean()
 
     def test_a_failure_is_a_dead_letter_with_its_reason(self) -> None:

@@ -5,7 +5,7 @@ import msgspec
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import Lane
 from perdure.model.outcomes import Death
-from perdure.model.workers import Role
+from perdure.model.workers import NewWorker, Role
 from perdure.testing.contract.kit import TTL_S, OnAFreshStore, raises
 from perdure.testing.contract.records import crash, release, success
 
@@ -27,6 +27,13 @@ class Working(OnAFreshStore):
         first = self.place.hire()
         self.place.store.end_worker(first, EXITED)
         assert self.place.hire() > first
+
+    def test_a_worker_that_is_registered_again_is_the_same_one(self) -> None:
+        new = NewWorker("the-same-boot", "host:1", Role.MAIN, 4.5)
+        first = self.place.store.add_worker(new)
+        self.clock.push(1)
+        assert self.place.store.add_worker(new) == first
+        assert len(self.place.reader.workers()) == 1
 
     # -- beats -------------------------------------------------------------------------------
 

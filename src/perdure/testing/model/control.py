@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.model.errors import CallerError
+from perdure.model.errors import CallerError, StoreError
 from perdure.model.gates import GateChange, GateRow, GateState
 from perdure.model.jobs import Enqueued, Receipt, Settled, Stale
 from perdure.model.limits import PRUNE_BATCH_MAX
@@ -182,6 +182,8 @@ class ModelControl:
             known = self._tables.schedules.get(tick.schedule)
             if known is None or known.next_at != tick.due_at:
                 return None
+            if tick.job.lane not in self._tables.lanes:
+                raise StoreError(f"lane {tick.job.lane} does not exist")
             self._tables.schedules[tick.schedule] = replace(
                 known, next_at=tick.next_at, ticked_at=now, ticks=known.ticks + 1
             )
@@ -201,19 +203,20 @@ class ModelControl:
     # -- pruning -----------------------------------------------------------------------------
 
     def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
-        """In the order of numbers; what came in too late to be let go ends the look."""
+        """In the order of numbers, so many at a time; over when the last one came in too late to go."""
         with self._tables.written(self) as now:
             limit = min(limit, PRUNE_BATCH_MAX)
             ends = [now - length(one) for one in _lengths(retention) if one is not None]
             above = [job for no, job in sorted(self._tables.jobs.items()) if no > after][:limit]
-            attempts = jobs = 0
-            for job in above:
-                if not ends or job.enqueued_at >= max(ends):
-                    return Pruned(jobs, attempts, None)
-                if _may_go(job, retention, now):
-                    attempts += self._let_go(job)
-                    jobs += 1
-            return Pruned(jobs, attempts, above[-1].no if above and len(above) == limit else None)
+            if not ends or not above:
+                return Pruned(0, 0, None)
+            gone = [
+                self._let_go(job)
+                for job in above
+                if job.enqueued_at < max(ends) and _may_go(job, retention, now)
+            ]
+            is_last = len(above) < limit or above[-1].enqueued_at >= max(ends)
+            return Pruned(len(gone), sum(gone), None if is_last else above[-1].no)
 
     def _let_go(self, job: JobRow) -> int:
         tables = self._tables

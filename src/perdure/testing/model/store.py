@@ -212,13 +212,14 @@ class ModelStore:
         return self._tables.claims(taken)
 
     def _promote(self, order: ClaimOrder, now: datetime) -> None:
-        """Of each lane, make ready what has fallen due: the longest due first, and not too many."""
+        """Make ready what has fallen due, the longest due first: so many, in equal parts by lane."""
         due = [job for job in self._open_to(order) if job.ready is False and job.due_at <= now]
-        for lane in {job.lane for job in due}:
+        lanes = {job.lane for job in due}
+        for lane in lanes:
             waiting = sorted(
                 (job for job in due if job.lane == lane), key=lambda job: (job.due_at, job.no)
             )
-            for job in waiting[:PROMOTE_BATCH_MAX]:
+            for job in waiting[: max(1, PROMOTE_BATCH_MAX // len(lanes))]:
                 self._tables.put_job(replace(job, ready=True))
 
     def _next_due_s(self, order: ClaimOrder, now: datetime) -> float | None:
@@ -245,6 +246,9 @@ class ModelStore:
     def add_worker(self, worker: NewWorker) -> int:
         """Alive, and steady from now."""
         with self._tables.written(self) as now:
+            for row in self._tables.workers.values():
+                if row.boot == worker.boot:  # this very call, sent again after its answer was lost
+                    return row.no
             no = self._tables.next_no("workers")
             self._tables.workers[no] = WorkerRow(
                 no, worker.boot, worker.name, worker.role, length(worker.ttl_s), now, now, now

@@ -1,0 +1,16 @@
+-- Add up what callers have counted, each backend in a row of its own; rows in use meanwhile stay.
+WITH gone AS (
+    DELETE FROM perdure_run_counts WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM perdure_run_counts WHERE writer < 0
+        ORDER BY run, writer LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING *
+)
+INSERT INTO perdure_run_counts AS c (run, writer, total, succeeded, failed, cancelled, attempts, retries)
+SELECT
+    run, 0, sum(total), sum(succeeded), sum(failed), sum(cancelled), sum(attempts), sum(retries)
+FROM gone GROUP BY run
+ON CONFLICT (run, writer) DO UPDATE SET
+    total = c.total + excluded.total, succeeded = c.succeeded + excluded.succeeded,
+    failed = c.failed + excluded.failed, cancelled = c.cancelled + excluded.cancelled,
+    attempts = c.attempts + excluded.attempts, retries = c.retries + excluded.retries
