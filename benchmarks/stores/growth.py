@@ -226,6 +226,7 @@ def measured(
         for name, make in made.items():
             fields[name] = make(stack.enter_context(places.fresh(scheme)))
             stack.callback(fields[name].close)
+        places.rest()
         for number in range(warm_up + samples):
             for one in fields.values():
                 wall_ms, cpu_ms = one.measure()

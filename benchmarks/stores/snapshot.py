@@ -77,6 +77,7 @@ def _drained(
         contender = make(url)
         stack.callback(contender.close)
         fill(contender, jobs)
+        places.rest()
         if held:
             holder = stack.enter_context(psycopg.connect(url))
             holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

@@ -19,7 +19,7 @@ EACH = [(scheme, name) for scheme in SCHEMES for name in CONTENDERS[scheme]]
 
 @pytest.fixture
 def places(postgres, tmp_path) -> Places:
-    return Places(postgres, tmp_path)
+    return Places(postgres, tmp_path, log_files=1)
 
 
 @pytest.fixture(params=SCHEMES)

@@ -21,9 +21,17 @@ def losing(proxy, call, words: bytes = b""):
     assert trap.sprung.wait(SIGNAL_S_MAX)
 
 
-def test_an_enqueue_sent_again_gives_the_same_jobs(far, place, proxy):
-    jobs = [far.new(), far.new(key="a"), far.new(key="b")]
-    losing(proxy, lambda: far.store.enqueue(jobs), INSERTING)
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ((None, None, None), INSERTING),
+        (("a", "b", "c"), INSERTING),
+        ((None, "a", "b"), b"COMMIT"),  # jobs with and without keys are a transaction
+    ],
+)
+def test_an_enqueue_sent_again_gives_the_same_jobs(far, place, proxy, keys, words):
+    jobs = [far.new(key=key) for key in keys]
+    losing(proxy, lambda: far.store.enqueue(jobs), words)
     assert place.reader.books().accepted == 3
     again = far.store.enqueue(jobs)
     assert [one.id for one in again] == [job.id for job in jobs]

@@ -104,7 +104,9 @@ def named(error: psycopg.Error, shown_url: str) -> StoreError:
 
 def _looked_up(error: psycopg.Error) -> Named:
     away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    code = error.sqlstate or _code_by_words(str(error), away=away)
+    if error.sqlstate is None and any(words in str(error) for words in _OF_THE_URL):
+        return StoreUnavailable, "check the parameters after the ? in the URL"
+    code = error.sqlstate or (_code_by_words(str(error)) if away else None)
     if code is not None:
         return BY_CODE.get(code) or BY_CLASS.get(code[:2], _BAD)
     if away:
@@ -115,23 +117,14 @@ def _looked_up(error: psycopg.Error) -> Named:
     return _BAD
 
 
-def _code_by_words(text: str, *, away: bool) -> str | None:
-    known = _BY_WORDS if away else _OF_THE_URL
-    return next((code for words, code in (*_OF_THE_URL, *known) if words in text), None)
+def _code_by_words(text: str) -> str | None:
+    return next((code for words, code in _BY_WORDS if words in text), None)
 
 
-_PARAMETERS = "(a parameter of the URL)"
-
-_OF_THE_URL = tuple(
-    (words, _PARAMETERS)
-    for words in (
-        "invalid sslmode value", "invalid integer value", "invalid connection option",
-        "does not support SSL", "certificate", "unrecognized configuration parameter",
-        "bad value for",
-    )
+_OF_THE_URL = (
+    "invalid sslmode value", "invalid integer value", "invalid connection option",
+    "does not support SSL", "certificate", "unrecognized configuration parameter", "bad value for",
 )  # fmt: skip
-BY_CODE[_PARAMETERS] = (StoreUnavailable, "check the parameters after the ? in the URL")
-
 
 # libpq gives no SQLSTATE for what goes wrong before the connection stands. The first match counts.
 _BY_WORDS = (
