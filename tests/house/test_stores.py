@@ -14,7 +14,7 @@ STORES = ("sqlite", "postgres")
 # These change only jobs that nobody holds, and say so in their own guard.
 UNHELD = {"promote.sql": "ready = 0", "claim.sql": "ready = 1"}
 
-SHOWN = re.compile(r"\btoken\s*=\s*(\w+\.token|:token|\?28\b|%\(token\)s)")
+SHOWN = re.compile(r"\btoken\s*=\s*(\w+\.token|:token|\?\d+|%\(token\)s)")
 
 
 def unguarded(statements: dict[str, str]) -> list[str]:

@@ -12,7 +12,11 @@ from tests.stores.kit import MEMORY, Place, crash, failure, retry, success
 
 # statement: what its plan must contain, as regular expressions.
 PLANS = {
-    "heads": [r"SEARCH perdure_jobs USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?\)"],
+    "heads": [r"SEARCH perdure_jobs USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?"],
+    "firsts": [
+        r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)",
+        r"SEARCH h USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?\)",
+    ],
     "busy_lanes": [r"SEARCH j USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?\)"],
     "due_lanes": [r"USING (COVERING )?INDEX perdure_jobs_later \(lane=\? AND isolation=\? AND due_at<\?\)"],
     "promote": [

@@ -32,6 +32,7 @@ JOBS: dict[str, set[str]] = {
     "promote": {"perdure_jobs_later", "perdure_jobs_pkey"},
     "waiting": {"perdure_jobs_ready", "perdure_jobs_later"},
     "record": {"perdure_jobs_pkey"},
+    "record_done": {"perdure_jobs_pkey"},
     "claims": {"perdure_jobs_pkey"},
     "lost": {"perdure_jobs_held"},
     "held": {"perdure_jobs_held"},
@@ -183,7 +184,7 @@ def heads(plan: Node) -> list[Node]:
     return [one for one in limits if not any(inner in limits for inner in list(one.walk())[1:])]
 
 
-@pytest.mark.parametrize("name", ["record", "revive", "discard"])
+@pytest.mark.parametrize("name", ["record", "record_done", "revive", "discard"])
 def test_rows_are_locked_in_the_order_in_which_the_batch_names_them(filled, name):
     """The batch is on the outside of a nested loop (or is sorted first), so two batches never cross."""
     for plan in planned(*filled, name):

@@ -49,6 +49,7 @@ from perdure.stores.postgres.settling import (
     claims_of,
     is_bad_row,
     parameters,
+    plain_parameters,
     receipts,
     record_each,
 )
@@ -199,18 +200,22 @@ class PostgresStore:
     ) -> Turn:
         """The whole turn in one pipeline, which is one transaction."""
         now = self._connection.now()
-        promoted, claimed = cx.cursor(), cx.cursor(binary=True)
+        recorded, promoted, claimed = cx.cursor(), cx.cursor(), cx.cursor(binary=True)
+        plain = plain_parameters(records, by, now)
         with cx.pipeline():
-            recorded = cx.execute(SQL.record, parameters(records, by, now)) if records else None
+            if plain is not None and records:
+                recorded.execute(SQL.record_done, plain)
+            elif records:
+                recorded.execute(SQL.record, parameters(records, by, now))
             if order is not None:
                 floors = self._floors.of(order)
                 promoted.execute(SQL.promote, promote_parameters(order, now))
                 claimed.execute(SQL.claim, claim_parameters(order, floors, now))
         settled: tuple[Settled, ...] = ()
-        if recorded is not None:
+        if records:
             answer = answered(recorded)
             _check_alive(answer["alive"], by)
-            settled = receipts(cx, records, answer["done"], by)
+            settled = receipts(cx, records, answer["done"], by, all_plain=plain is not None)
         if order is None:
             return Turn(settled, ())
         rows = claimed.fetchall()

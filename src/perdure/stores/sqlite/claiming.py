@@ -2,11 +2,15 @@
 
 import heapq
 import sqlite3
+from typing import Any
 
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
-from perdure.stores.rows import claim_out, encoded
+from perdure.stores.rows import encoded
+from perdure.stores.sqlite.settling import claims_of
 from perdure.stores.sqlite.statements import SQL
+
+AFTER_ALL = 2**63 - 1
 
 
 def open_lanes(cx: sqlite3.Connection, order: ClaimOrder) -> list[int]:
@@ -23,18 +27,27 @@ def claim(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int)
     for (lane,) in due:  # an equal part for each, so that no turn holds the line for long
         part = max(1, PROMOTE_BATCH_MAX // len(due))
         cx.execute(SQL.promote, where | {"lane": lane, "limit": part})
-    heads = [
-        cx.execute(
-            SQL.heads, {"lane": lane, "isolation": order.isolation, "limit": slots}
-        ).fetchall()
-        for (lane,) in cx.execute(SQL.busy_lanes, where).fetchall()
-    ]
-    nos = [no for _, no in heapq.merge(*heads)][:slots]
+    nos = _heads(cx, where | {"limit": slots})
     if not nos:
         return []
     taking = {"nos": encoded(nos), "worker": order.worker, "now": now}
-    claims = {row[0]: claim_out(row) for row in cx.execute(SQL.claim, taking).fetchall()}
-    return [claims[no] for no in nos if no in claims]
+    cx.execute(SQL.claim, taking)
+    return claims_of(cx, nos)
+
+
+def _heads(cx: sqlite3.Connection, where: dict[str, Any]) -> list[int]:
+    """The first jobs of all lanes together, by rank.
+
+    A job behind the first ones of as many lanes as there are slots cannot be among them.
+    """
+    slots = where["limit"]
+    firsts = sorted(cx.execute(SQL.firsts, where).fetchall())[:slots]
+    rank_at, no, _ = firsts[-1] if len(firsts) == slots else (AFTER_ALL, AFTER_ALL, None)
+    heads = [
+        cx.execute(SQL.heads, where | {"lane": lane, "rank_at": rank_at, "no": no}).fetchall()
+        for _, _, lane in firsts
+    ]
+    return [no for _, no in heapq.merge(*heads)][:slots]
 
 
 def wait_s(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int) -> float | None:

@@ -12,6 +12,7 @@ from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State
 from perdure.stores.counting import Tally
 from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
+from perdure.stores.plain import is_plain
 from perdure.stores.rows import claim_out, delay_us, encoded, past_in
 from perdure.stores.sqlite.statements import SQL
 
@@ -82,7 +83,12 @@ def _write(
     tally = Tally()
     for one in accepted:
         tally.settled(one, runs[one.no, one.token])
-    cx.executemany(SQL.record, [record_row(one, by, now) for one in accepted])
+    plain: list[Record] = []
+    others: list[Record] = []
+    for one in accepted:
+        (plain if is_plain(one, by) else others).append(one)
+    cx.executemany(SQL.record_done, [_done_row(one, now) for one in plain])
+    cx.executemany(SQL.record, [record_row(one, by, now) for one in others])
     cx.executemany(SQL.attempts_add, [attempt_row(r, by, now) for r in accepted if r.attempt])
     cx.executemany(
         SQL.checkpoints_add,
@@ -122,6 +128,10 @@ def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[R
         else one
         for one in records
     ]
+
+
+def _done_row(record: Record, now: int) -> tuple[object, ...]:
+    return (record.lane, now, record.label, record.result_json, record.no, record.token)
 
 
 def record_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:

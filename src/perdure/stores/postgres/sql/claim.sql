@@ -1,8 +1,9 @@
 -- Claim up to so many jobs from the heads of the open lanes, merged by rank. First the heads are read
--- without locks to see how many each lane is owed; then so many are locked in each, skipping those that
--- others hold. The claims come back as binary rows, in the order of `claim_out`: with so many columns that
--- is cheaper on both ends than a JSON value. ``floors`` are ranks below which a lane has nothing new: under an old snapshot the index
--- is full of dead entries there.
+-- without locks to see how many each lane is owed: the first of each lane, then as many more as can be among those
+-- that are claimed. Then so many are locked in each, skipping those that others hold. ``floors`` are ranks below
+-- which a lane has nothing new: under an old snapshot the index is full of dead entries there. The claims come
+-- back as binary rows, in the order of `claim_out`: with so many columns that is cheaper on both ends than a
+-- JSON value.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -12,29 +13,48 @@ writer AS MATERIALIZED (
 open_lanes AS MATERIALIZED (
     SELECT l.lane, l.floor
     FROM unnest(%(lanes)s::bigint[], %(floors)s::bigint[]) AS l (lane, floor)
-    WHERE l.lane NOT IN (SELECT c.lane FROM perdure_closed_lanes AS c) AND EXISTS (SELECT 1 FROM writer)
+    WHERE l.lane <> ALL (ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c)) AND EXISTS (SELECT 1 FROM writer)
+),
+firsts AS MATERIALIZED (
+    SELECT l.lane, h.rank_at, h.no
+    FROM open_lanes AS l
+    CROSS JOIN LATERAL (
+        SELECT j.rank_at, j.no FROM perdure_jobs AS j
+        WHERE j.lane = l.lane AND j.isolation = %(isolation)s AND j.ready = 1
+        AND j.rank_at >= l.floor
+        ORDER BY j.rank_at, j.no LIMIT 1
+    ) AS h
+    ORDER BY h.rank_at, h.no LIMIT %(slots)s
+),
+last AS MATERIALIZED (
+    SELECT
+        coalesce(f.rank_at, 9223372036854775807) AS rank_at, coalesce(f.no, 9223372036854775807) AS no
+    FROM (VALUES (1)) AS always (one)
+    LEFT JOIN (SELECT rank_at, no FROM firsts ORDER BY rank_at, no OFFSET %(slots)s - 1) AS f ON true
 ),
 owed AS MATERIALIZED (
-    SELECT s.lane, s.floor, count(*) AS jobs
+    SELECT s.lane, s.rank_at, s.no, count(*) AS jobs
     FROM (
-        SELECT l.lane, l.floor
-        FROM open_lanes AS l
+        SELECT f.lane, f.rank_at, f.no
+        FROM last AS l
+        CROSS JOIN firsts AS f
         CROSS JOIN LATERAL (
             SELECT j.rank_at, j.no FROM perdure_jobs AS j
-            WHERE j.lane = l.lane AND j.isolation = %(isolation)s AND j.ready = 1
-            AND j.rank_at >= l.floor
+            WHERE j.lane = f.lane AND j.isolation = %(isolation)s AND j.ready = 1
+            AND (j.rank_at, j.no) >= (f.rank_at, f.no) AND (j.rank_at, j.no) <= (l.rank_at, l.no)
             ORDER BY j.rank_at, j.no LIMIT %(slots)s
         ) AS h
         ORDER BY h.rank_at, h.no LIMIT %(slots)s
     ) AS s
-    GROUP BY s.lane, s.floor
+    GROUP BY s.lane, s.rank_at, s.no
 ),
 picked AS MATERIALIZED (
     SELECT h.no
     FROM owed AS o
     CROSS JOIN LATERAL (
         SELECT j.no FROM perdure_jobs AS j
-        WHERE j.lane = o.lane AND j.isolation = %(isolation)s AND j.ready = 1 AND j.rank_at >= o.floor
+        WHERE j.lane = o.lane AND j.isolation = %(isolation)s AND j.ready = 1
+        AND (j.rank_at, j.no) >= (o.rank_at, o.no)
         ORDER BY j.rank_at, j.no LIMIT o.jobs
         FOR UPDATE SKIP LOCKED
     ) AS h

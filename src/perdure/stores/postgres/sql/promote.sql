@@ -13,7 +13,7 @@ waiting AS MATERIALIZED (
         WHERE j.lane = l.lane AND j.isolation = %(isolation)s AND j.ready = 0 AND j.due_at <= clock.now
         ORDER BY j.due_at LIMIT 1
     ) AS h
-    WHERE l.lane NOT IN (SELECT c.lane FROM perdure_closed_lanes AS c)
+    WHERE l.lane <> ALL (ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c))
     AND EXISTS (
         SELECT 1 FROM perdure_workers AS w WHERE w.no = %(worker)s::bigint AND w.dead_at IS NULL
     )

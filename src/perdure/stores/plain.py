@@ -1,0 +1,40 @@
+"""The usual record: a job that succeeded at its first attempt in its last stage. It changes few columns."""
+
+from perdure.model.jobs import ZERO, Counters, Record
+from perdure.model.states import State
+
+
+def is_plain(record: Record, by: int | None) -> bool:
+    """Whether nothing is to be written about this success but that, its result and its attempt."""
+    attempt = record.attempt
+    return (
+        record.state is State.SUCCEEDED
+        and attempt is not None
+        and attempt.worker == by
+        and attempt.stage == record.stage
+        and attempt.kind is None
+        and attempt.counted is None
+        and attempt.evidence_json is None
+        and not attempt.message
+        and record.past is ZERO
+        and not record.isolation
+        and record.delay_s is None
+        and record.error_kind is None
+        and record.error_message is None
+        and record.failed_reason is None
+        and record.checkpoint_stage is None
+        and not record.reclaim
+        and _nothing_counted(record.counters)
+    )
+
+
+def _nothing_counted(counters: Counters) -> bool:
+    return not (
+        counters.failures
+        or counters.waits
+        or counters.crashes
+        or counters.snoozes
+        or counters.probes
+        or counters.releases
+        or counters.waited_s
+    )

@@ -1,0 +1,49 @@
+-- `record.sql` for a batch in which every job has succeeded at its first attempt, in its last stage: with fewer
+-- columns to read and to write it takes two thirds of the time. The same guard, the same rows.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+writer AS MATERIALIZED (
+    SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL FOR KEY SHARE
+),
+done AS (
+    UPDATE perdure_jobs AS j SET
+        state = 'succeeded', ready = NULL, worker = NULL, token = j.token + 1, lane = r.lane,
+        isolation = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
+        waited_s = 0, past = NULL, finished_at = clock.now, updated_at = clock.now,
+        failed_reason = NULL, error_kind = NULL, error_message = NULL, label = r.label,
+        result = r.result
+    FROM clock, json_to_recordset(%(records)s::json) AS r (
+        no bigint, token bigint, lane bigint, label text, result text, status text,
+        elapsed_s double precision, policy text, why text, config_hash text
+    )
+    WHERE j.no = r.no AND j.token = r.token
+    AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
+    RETURNING
+        j.no, r.token, j.run, j.redrive_run, j.life, j.stage, j.starts, j.claimed_at, clock.now,
+        r.status, r.elapsed_s, r.policy, r.why, r.config_hash
+),
+attempts AS (
+    INSERT INTO perdure_attempts (
+        job, token, stage, number, life, status, state, worker, claimed_at, settled_at, elapsed_s,
+        message, policy, why, config_hash, settled_by
+    )
+    SELECT
+        d.no, d.token, d.stage, d.starts, d.life, d.status, 'succeeded', %(by)s::bigint,
+        d.claimed_at, d.now, d.elapsed_s, '', d.policy, d.why, d.config_hash, %(by)s::bigint
+    FROM done AS d
+),
+counted AS (
+    INSERT INTO perdure_run_counts AS c (run, writer, succeeded, attempts)
+    SELECT o.run, coalesce(%(by)s::bigint, -pg_backend_pid()), count(*), count(*)
+    FROM done AS d
+    CROSS JOIN LATERAL (VALUES (d.run), (d.redrive_run)) AS o (run)
+    WHERE (d.run IS NOT NULL OR d.redrive_run IS NOT NULL) AND o.run IS NOT NULL
+    GROUP BY o.run
+    ON CONFLICT (run, writer) DO UPDATE SET
+        succeeded = c.succeeded + excluded.succeeded, attempts = c.attempts + excluded.attempts
+)
+SELECT json_build_object(
+    'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),
+    'done', (SELECT json_agg(json_build_array(d.no, d.token, 'succeeded', NULL, NULL)) FROM done AS d)
+)

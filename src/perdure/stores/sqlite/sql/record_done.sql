@@ -1,0 +1,8 @@
+-- `record.sql` for a job that has succeeded at its first attempt, in its last stage: with fewer columns, and
+-- so fewer indexes to look at, it takes little more than half of the time.
+UPDATE perdure_jobs SET
+    state = 'succeeded', ready = NULL, worker = NULL, token = token + 1, lane = ?1, isolation = 0,
+    failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0, waited_s = 0,
+    past = NULL, finished_at = ?2, updated_at = ?2, error_kind = NULL, error_message = NULL,
+    label = ?3, result = ?4
+WHERE no = ?5 AND token = ?6
