@@ -1,6 +1,6 @@
 """Perdure runs unreliable AI work to the end."""
 
-from perdure.app import App, JobRef, Pipeline
+from perdure.app import App, Called, JobRef, Pipeline
 from perdure.engine.context import Context
 from perdure.model.errors import (
     AnswerError,
@@ -28,6 +28,7 @@ __all__ = [
     "AnswerError",
     "App",
     "Backoff",
+    "Called",
     "CallerError",
     "Cancel",
     "ConfigError",

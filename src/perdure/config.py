@@ -20,6 +20,7 @@ class Setting:
     least: float | None = None
     secret: bool = False
     choices: tuple[str, ...] = ()
+    none: str = ""  # the word that means None, where that is allowed
 
     @property
     def variable(self) -> str:
@@ -37,6 +38,33 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("grace_s", float, 30.0, "seconds", "Time to finish running stages at shutdown.", 0.0),
     Setting("poll_s", float, 1.0, "seconds", "Longest rest between looks at the store.", 0.01),
     Setting("tick_s", float, 0.01, "seconds", "How often a resting pump looks for a hint.", 0.001),
+    Setting(
+        "overrun_s",
+        float,
+        60.0,
+        "seconds",
+        "Time beyond its stage's timeout after which an attempt that is still held is ended for its "
+        "worker. Never less than grace_s and lease_ttl_s together: a worker that drains, or waits for "
+        "the store, will still tell.",
+        0.0,
+    ),
+    *(
+        Setting(
+            f"retain_{which}_s",
+            float,
+            30 * 86_400.0,
+            "seconds",
+            f"How long {what} is kept, with all its attempts. Other dead letters are kept until "
+            "somebody discards or retries them.",
+            0.0,
+            none="forever",
+        )
+        for which, what in (
+            ("succeeded", "a job that has succeeded"),
+            ("cancelled", "a job that was cancelled"),
+            ("discarded", "a dead letter that was discarded"),
+        )
+    ),
     Setting(
         "log_format",
         str,
@@ -67,6 +95,10 @@ class Config:
     grace_s: float
     poll_s: float
     tick_s: float
+    overrun_s: float
+    retain_succeeded_s: float | None
+    retain_cancelled_s: float | None
+    retain_discarded_s: float | None
     log_format: str
     log_level: str
 
@@ -86,11 +118,14 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Config:
 
 
 def _checked(setting: Setting, raw: Any, origin: str) -> Any:
+    if setting.none and str(raw).lower() == setting.none:
+        return None
     try:
         value = setting.type(raw)
     except ValueError:
+        word = f", or {setting.none}" if setting.none else ""
         raise ConfigError(
-            f"{origin} is {raw!r}; it must be of type {setting.type.__name__}"
+            f"{origin} is {raw!r}; it must be of type {setting.type.__name__}{word}"
         ) from None
     if setting.choices:
         value = next((one for one in setting.choices if one.lower() == str(value).lower()), None)

@@ -6,7 +6,7 @@ in it is by the store's own clock, and each raises only errors of `model.errors.
 again, and the store answers as if it had been the first time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -17,9 +17,12 @@ from perdure.model.jobs import (
     Claim,
     ClaimOrder,
     Enqueued,
+    Expired,
     Lane,
     LostClaim,
     NewJob,
+    OnLost,
+    Overrun,
     Record,
     Settled,
     Turn,
@@ -92,6 +95,17 @@ class Store(Protocol):
         """
         ...
 
+    def begin(
+        self, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost
+    ) -> Claim | Enqueued:
+        """Accept a job that its caller, a worker of its own, runs at once; after ``hard_s`` it is overrun.
+
+        The answer is the job that had the key before, if there is one; or the job itself, queued,
+        where its lane is closed. The limit and the wish for when the caller is lost stay with the
+        job for as long as the caller holds it, through its re-claims.
+        """
+        ...
+
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim from those of the lanes that are open.
 
@@ -127,6 +141,14 @@ class Store(Protocol):
 
     def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
         """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
+        ...
+
+    def expired(self, *, limit: int) -> list[Expired]:
+        """Waiting jobs whose deadline has passed, in closed lanes too."""
+        ...
+
+    def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
+        """Claims of these lanes that are held for longer than their lane's limit, or than their own."""
         ...
 
     def held(self, worker: int) -> dict[int, int]:
@@ -192,7 +214,10 @@ class Control(Protocol):
         ...
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
-        """Take or keep a duty that one living worker at a time has, until its time runs out."""
+        """Take or keep a duty that one living worker at a time has, until its time runs out.
+
+        It is written only when it is free, or ours and less than half of ``ttl_s`` is left.
+        """
         ...
 
     def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
@@ -269,6 +294,10 @@ class Reader(Protocol):
         self, *, pipeline: str | None = None, limit: int = 50, before: int | None = None
     ) -> list[RunView]:
         """Runs, newest first; ``before`` continues below a run number."""
+        ...
+
+    def now(self) -> datetime:
+        """The store's clock."""
         ...
 
     def schedules(self, *, due: bool = False) -> list[ScheduleView]:

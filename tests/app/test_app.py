@@ -2,11 +2,12 @@
 
 import asyncio
 import functools
+from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
 
-from perdure import App, CallerError, ConfigError, JobUnfinished, Policy
+from perdure import App, CallerError, ConfigError, JobUnfinished, PayloadRefused, Policy
 from perdure.model.states import State
 
 
@@ -96,6 +97,7 @@ BAD_STAGES = [
     (lambda app: app.stage(generator), "generator"),
     (lambda app: app.stage(three), "must take the item"),
     (lambda app: app.stage(name=" ")(item_of), "stage name"),
+    (lambda app: app.stage(process=True, name="x")(lambda item: item), "a lambda has no name"),
     (lambda app: app.pipeline("q", item_of), "not a stage"),
     (lambda app: app.pipeline("p", app.stage(item_of)), "declared twice"),
     (lambda app: app.pipeline("q"), "0 stages"),
@@ -113,3 +115,77 @@ def test_a_name_makes_any_callable_a_stage(app_and_pipe):
     app, _ = app_and_pipe
     part = app.stage(name="part", policy=Policy("own"))(functools.partial(item_of))
     assert app.pipeline("parts", part).name == "parts"
+
+
+# -- two apps ----------------------------------------------------------------------------
+
+
+def test_two_apps_in_one_process_keep_to_themselves(tmp_path):
+    apps = []
+    for name in ("left", "right"):
+        told = []
+        app = App(f"sqlite:///{tmp_path / name}.db", observers=[told.append])
+
+        @app.stage(name="one")
+        def one(item, name=name):
+            return [name, item]
+
+        apps.append((app, app.pipeline("p", one), told))
+    (left, left_pipe, left_told), (right, right_pipe, right_told) = apps
+    one, two = left_pipe.enqueue(1, key="k"), right_pipe.enqueue(2, key="k")
+    assert one.id != two.id
+    assert (one.created, two.created) == (True, True)
+    assert (left.opened.reader.job(two.id), right.opened.reader.job(one.id)) == (None, None)
+    assert [len(left_told), len(right_told)] == [1, 1]
+    assert left_told[0].fields["job_id"] == one.id
+    assert left.find("p") is not right.find("p")
+    called = [pipe.call_blocking(5).value for pipe in (left_pipe, right_pipe)]
+    assert called == [["left", 5], ["right", 5]]
+    left.close()
+    assert right_pipe.enqueue(3).show().payload_json == "3"
+    right.close()
+
+
+def test_two_apps_may_share_a_store_and_a_function(tmp_path):
+    url = f"sqlite:///{tmp_path / 'both.db'}"
+    apps = [App(url), App(url)]
+    pipes = [
+        app.pipeline(f"p{number}", app.stage(timeout_s=number + 1.0)(item_of))
+        for number, app in enumerate(apps)
+    ]
+    refs = [pipe.enqueue(number) for number, pipe in enumerate(pipes)]
+    assert [ref.show().pipeline for ref in refs] == ["p0", "p1"]
+    assert apps[0].opened.reader.books().queued == 2
+    assert [app.pipelines for app in apps] == [("p0",), ("p1",)]
+    with pytest.raises(CallerError, match="has no pipeline 'p1'"):
+        apps[0].find("p1")
+    for app in apps:
+        app.close()
+
+
+# -- types -------------------------------------------------------------------------------
+
+
+@dataclass
+class Order:
+    id: int
+    lines: list[str]
+
+
+def first(order: Order) -> Order:
+    return order
+
+
+def test_an_item_is_checked_against_the_type_of_the_first_stage(tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'work.db'}")
+    pipe = app.pipeline("orders", app.stage(first))
+    assert pipe.enqueue(Order(1, ["a"])).show().payload_json == '{"id":1,"lines":["a"]}'
+    assert pipe.enqueue({"id": 1, "lines": []}).created
+    with pytest.raises(PayloadRefused) as caught:
+        pipe.enqueue({"id": 1, "lines": ["a", None]})
+    assert "$.lines[1]" in str(caught.value)
+    assert "Expected `str`, got `null`" in str(caught.value)
+    with pytest.raises(PayloadRefused):
+        pipe.enqueue_many([Order(1, []), {"id": "x"}])
+    assert app.opened.reader.books().accepted == 2
+    app.close()

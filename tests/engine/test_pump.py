@@ -1,5 +1,6 @@
 """The pump: what a turn carries, what a broken line costs, and that slots are never exceeded."""
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -8,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perdure.engine.pump import Pump
+from perdure.engine.pump import Finished, Pump
 from perdure.model.errors import BugError, StoreError, StoreFull, StoreUnavailable, WorkerDead
 from perdure.model.events import EventName
 from perdure.model.filters import JobFilter
@@ -21,6 +22,7 @@ from perdure.model.outcomes import (
     Raised,
     Returned,
     Snoozed,
+    Usage,
     Withdrawn,
 )
 from perdure.model.states import State
@@ -368,6 +370,36 @@ def test_a_result_that_the_store_refuses_becomes_an_internal_failure(single):
     assert "surrogates" in attempt.message
     assert single.pump.empty
     single.place.clean()
+
+
+def test_what_an_attempt_has_used_up_is_stored_with_the_decision(shop):
+    shop.place.put_many(2)
+    shop.pump.once()
+    plain, paid = list(shop.running.values())
+    shop.pump.finished.append(Finished(plain, FAILED, 0.5))
+    shop.pump.finished.append(Finished(paid, FAILED, 0.5, Usage(3, 4, 0.25)))
+    shop.pump.once()
+    (first,) = shop.place.reader.attempts(plain.no)
+    (second,) = shop.place.reader.attempts(paid.no)
+    assert "usage" not in json.loads(first.why_json)
+    why = json.loads(second.why_json)
+    assert why["usage"] == {"tokens_in": 3, "tokens_out": 4, "cost_usd": 0.25}
+    assert why["text"].startswith("retry in 10 s")
+    shop.place.clean()
+
+
+def test_what_a_refused_result_has_cost_is_still_known(single):
+    single.place.put()
+    single.pump.once()
+    (claim,) = single.running.values()
+    refused = Returned('"fine"', "half \ud800")
+    single.pump.finished.append(Finished(claim, refused, 0.5, Usage(tokens_in=3)))
+    single.pump.once()
+    single.pump.once()
+    (attempt,) = single.place.reader.attempts(claim.no)
+    assert attempt.kind == "internal"
+    assert json.loads(attempt.why_json)["usage"]["tokens_in"] == 3
+    assert single.pump._used == {}
 
 
 def test_a_refused_result_does_not_hold_up_its_neighbours():

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import threading
+import time
 from datetime import UTC, datetime
 
 import pytest
 
+from perdure.engine.context import Desk
+from perdure.engine.hands import Hands
 from perdure.engine.run import Stopping, Threads, context_of, run
-from perdure.model.errors import StageError
+from perdure.engine.stages import Stage
 from perdure.model.jobs import Counters
 from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX
@@ -19,21 +22,21 @@ from perdure.model.outcomes import (
     Snoozed,
     TimedOut,
     Unbegun,
+    Usage,
     Withdrawn,
 )
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.rules.classify import judge
+from tests.engine import plays
 from tests.engine.kit import PLAIN, claim_of, stage, until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None):
+def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None, desk=None):
     """The outcome of one stage, run on a loop of its own."""
-    own = threads or Threads(2)
-    return asyncio.run(
-        run(claim or claim_of(), stage(call=call, timeout_s=timeout_s), own, stopping or Stopping())
-    )
+    own, chosen = threads or Threads(2), stage(call=call, timeout_s=timeout_s)
+    return asyncio.run(run(claim or claim_of(), chosen, own, stopping or Stopping(), desk=desk))
 
 
 def as_sync(answer):
@@ -86,12 +89,14 @@ def test_a_stage_gets_its_input_and_a_context_when_it_wants_one():
 def test_the_context_says_what_the_attempt_is():
     claim = claim_of(counters=Counters(starts=5, failures=1, waits=3), deadline_s=60, token=9)
     context = context_of(claim, stage())
+    assert context.request_id == "job-00001:9"
     assert (context.attempt, context.attempts_left) == (2, PLAIN.attempts_max - 2)
     assert (context.token, context.owner, context.item) == (9, "ann", {"n": 1})
     assert context.deadline_at == claim.deadline_at
     again = context_of(claim_of(token=11, counters=Counters(starts=6, failures=2)), stage())
     assert again.idempotency_key == context.idempotency_key == "job-00001:one:1"
     assert again.attempts_left == 0
+    assert again.request_id == "job-00001:11"
 
 
 # -- raising -----------------------------------------------------------------------------
@@ -104,29 +109,60 @@ def raising(error):
     return answer
 
 
+# What a stage raises, in the words of `plays.ERRORS`: one defined outcome each, wherever it runs.
 RAISED = [
-    (ValueError("no total"), "builtins.ValueError", Kind.UNKNOWN),
-    (KeyError("total"), "builtins.KeyError", Kind.UNKNOWN),
-    (MemoryError(), "builtins.MemoryError", Kind.RESOURCE_EXHAUSTED),
-    (TimeoutError("its own"), "builtins.TimeoutError", Kind.TIMEOUT),
-    (SystemExit(1), "builtins.SystemExit", Kind.INTERNAL),
-    (SystemExit(404), "builtins.SystemExit", Kind.INTERNAL),
-    (KeyboardInterrupt(), "builtins.KeyboardInterrupt", Kind.INTERNAL),
-    (GeneratorExit(), "builtins.GeneratorExit", Kind.INTERNAL),
-    (asyncio.CancelledError(), "asyncio.exceptions.CancelledError", Kind.CANCELLED),
-    (StageError("billing", "no credit"), "perdure.model.errors.StageError", Kind.BILLING),
-    (BaseException("odd"), "builtins.BaseException", Kind.UNKNOWN),
-    (ExceptionGroup("both", [ValueError()]), "builtins.ExceptionGroup", Kind.UNKNOWN),
+    ("ValueError", "builtins.ValueError", Kind.UNKNOWN),
+    ("KeyError", "builtins.KeyError", Kind.UNKNOWN),
+    ("MemoryError", "builtins.MemoryError", Kind.RESOURCE_EXHAUSTED),
+    ("TimeoutError", "builtins.TimeoutError", Kind.TIMEOUT),
+    ("SystemExit 1", "builtins.SystemExit", Kind.INTERNAL),
+    ("SystemExit 404", "builtins.SystemExit", Kind.INTERNAL),
+    ("KeyboardInterrupt", "builtins.KeyboardInterrupt", Kind.INTERNAL),
+    ("GeneratorExit", "builtins.GeneratorExit", Kind.INTERNAL),
+    ("CancelledError", "asyncio.exceptions.CancelledError", Kind.CANCELLED),
+    ("StageError", "perdure.model.errors.StageError", Kind.BILLING),
+    ("BaseException", "builtins.BaseException", Kind.UNKNOWN),
+    ("ExceptionGroup", "builtins.ExceptionGroup", Kind.UNKNOWN),
 ]
 
 
-@both_ways
-@pytest.mark.parametrize(("error", "name", "kind"), RAISED, ids=[row[1] for row in RAISED])
-def test_whatever_a_stage_raises_is_kept_as_evidence(way, error, name, kind):
-    outcome = ran(way(raising(error)))
+@pytest.fixture(scope="module")
+def children():
+    """Runs stages in child processes, one of which all tests of this file share."""
+    events, hands = asyncio.Runner(), Hands()
+
+    def ran_in_a_child(call, item):
+        claim = claim_of(input_json=json.dumps(item))
+        chosen = Stage("one", call, PLAIN, 30.0, None, True)
+        return events.run(run(claim, chosen, Threads(1), Stopping(), hands=hands))
+
+    yield ran_in_a_child
+    events.run(hands.close())
+    events.close()
+
+
+@pytest.mark.parametrize("way", ["sync", "async", "process", "process async"])
+@pytest.mark.parametrize(("said", "name", "kind"), RAISED, ids=[row[0] for row in RAISED])
+def test_whatever_a_stage_raises_is_kept_as_evidence(way, said, name, kind, request):
+    call = plays.raises_async if "async" in way else plays.raises
+    if "process" in way:
+        outcome = request.getfixturevalue("children")(call, said)
+    else:
+        outcome = ran(call, claim=claim_of(input_json=json.dumps(said)))
     assert isinstance(outcome, Raised)
     assert outcome.evidence.names[0] == name
     assert judge(outcome.evidence, now=NOW).kind is kind
+
+
+def test_every_error_of_the_plays_is_in_the_table():
+    assert set(plays.ERRORS) == {row[0] for row in RAISED}
+
+
+def test_a_base_exception_does_not_end_the_child_that_it_was_raised_in(children):
+    before = children(plays.pid, None)
+    children(plays.raises, "SystemExit 1")
+    children(plays.raises_async, "KeyboardInterrupt")
+    assert children(plays.pid, None) == before
 
 
 def test_an_async_stage_that_runs_out_of_items_has_raised():
@@ -218,9 +254,11 @@ def test_a_sync_stage_is_given_up_at_its_timeout_and_keeps_its_thread():
     try:
         assert ran(call, timeout_s=0.02, threads=threads) == TimedOut(0.02)
         assert threads.lost == 1
+        assert threads.lost_at <= time.monotonic()
     finally:
         let_go.set()
     until(lambda: threads.lost == 0, "the thread has ended by itself")
+    assert threads.lost_at is None
 
 
 def test_a_sync_call_that_never_began_takes_no_thread_with_it():
@@ -268,6 +306,33 @@ def test_a_sync_stage_does_not_hold_up_the_loop():
         )
 
     assert asyncio.run(side_by_side()) == [Returned("true"), Returned("null")]
+
+
+def test_a_sync_stage_can_see_that_it_was_given_up():
+    seen, threads = threading.Event(), Threads(1)
+
+    def call(_, context):
+        until(lambda: context.cancelled, "the context says so")
+        seen.set()
+
+    assert ran(call, timeout_s=0.02, threads=threads) == TimedOut(0.02)
+    assert seen.wait(20)
+
+
+def test_a_stage_that_runs_is_not_cancelled_and_sees_its_time_run_out():
+    async def call(_, context):
+        before = context.time_left_s()
+        await asyncio.sleep(0.002)
+        return [context.cancelled, 30 >= before > context.time_left_s() > 20]
+
+    assert ran(call) == Returned("[false,true]")
+
+
+def test_the_time_of_a_stage_ends_at_the_deadline_of_its_job():
+    async def call(_, context):
+        return context.time_left_s() <= 5
+
+    assert ran(call, claim=claim_of(deadline_s=5)) == Returned("true")
 
 
 @both_ways
@@ -332,3 +397,61 @@ def test_a_sync_stage_that_was_told_to_stop_is_given_up():
     finally:
         let_go.set()
     assert outcome == Interrupted()
+
+
+# -- saying ------------------------------------------------------------------------------
+
+
+def test_what_a_stage_has_used_up_is_known_whatever_becomes_of_it():
+    def call(_, context):
+        context.usage(tokens_in=3, cost_usd=0.25)
+        context.usage(tokens_in=4, tokens_out=1)
+        raise ValueError
+
+    desk = Desk()
+    ran(call, desk=desk)
+    assert desk.usage == Usage(7, 1, 0.25)
+
+
+def test_a_thread_that_was_given_up_has_nothing_more_to_say():
+    late, desk, threads = threading.Event(), Desk(), Threads(1)
+
+    def call(_, context):
+        context.usage(tokens_in=1)
+        until(lambda: context.cancelled, "the context says so")
+        context.usage(tokens_in=100)
+        context.progress(1)
+        late.set()
+
+    assert ran(call, timeout_s=0.05, threads=threads, desk=desk) == TimedOut(0.05)
+    assert late.wait(20)
+    assert (desk.usage, desk.progress) == (Usage(1), None)
+
+
+# -- types -------------------------------------------------------------------------------
+
+
+@both_ways
+def test_an_input_that_does_not_fit_is_named_by_path_and_rule(way):
+    called = []
+    plain = way(called.append)
+
+    def call(item: plays.Bill):
+        return plain(item)
+
+    outcome = ran(call, claim=claim_of(input_json='{"total":1,"lines":["a",2]}'))
+    assert isinstance(outcome, Raised)
+    assert (outcome.evidence.fact("path"), outcome.evidence.fact("rule")) == (
+        "$.lines[1]", "Expected `str`, got `int`",
+    )  # fmt: skip
+    assert "stage 'one'" in outcome.evidence.message
+    assert judge(outcome.evidence, now=NOW).kind is Kind.INPUT_INVALID
+    assert called == []
+
+
+def test_a_stage_is_called_with_an_object_of_its_type_and_may_return_one():
+    async def call(bill: plays.Bill) -> plays.Bill:
+        return plays.Bill(bill.total * 2, bill.lines)
+
+    outcome = ran(call, claim=claim_of(input_json='{"total":2,"lines":[]}'))
+    assert outcome == Returned('{"total":4,"lines":[]}')

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from perdure.engine.observe import Observers
+from perdure.engine.oom import OomCounter
 from perdure.engine.supervisor import Restarts, Supervisor
 from perdure.model.events import EventName
 from perdure.model.outcomes import Death
-from perdure.model.workers import Role
+from perdure.model.workers import EXIT_RECYCLED, Role
 from tests.engine.kit import Notes, Unreliable, until
 from tests.stores.kit import TTL_S, crash, retry
 
@@ -182,6 +183,58 @@ def test_a_child_that_is_killed_is_reported_with_the_signal(watch, number):
     assert death.why == "exited"
     assert death.signal in {"SIGKILL", "SIGSEGV", "SIG40", "signal 40"}
     assert death.exit_status is None
+
+
+def oom_counter(folder) -> OomCounter:
+    (folder / "proc/self").mkdir(parents=True)
+    (folder / "proc/self/cgroup").write_text("0::/\n")
+    (folder / "sys/fs/cgroup").mkdir(parents=True)
+    (folder / "sys/fs/cgroup/memory.events").write_text("oom_kill 4\n")
+    return OomCounter(folder)
+
+
+def test_a_child_killed_when_the_kernel_had_no_memory_left_is_reported_so(watch, tmp_path):
+    watch.supervisor.oom = oom_counter(tmp_path)
+    watch.once()
+    first = watch.main
+    os.kill(first.process.pid, signal.SIGKILL)
+    (tmp_path / "sys/fs/cgroup/memory.events").write_text("oom_kill 5\n")
+    death = watch.buried(first.worker)
+    assert death == Death("out of memory", signal="SIGKILL")
+    assert death.in_words() == "was killed by SIGKILL: out of memory"
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_memory_is_not_blamed_for_another_signal_or_for_what_we_kill(watch, tmp_path, ours):
+    watch.supervisor.oom = oom_counter(tmp_path)
+    watch.once()
+    child = watch.main
+    (tmp_path / "sys/fs/cgroup/memory.events").write_text("oom_kill 5\n")
+    if ours:
+        watch.supervisor._kill(child)
+    else:
+        os.kill(child.process.pid, signal.SIGSEGV)
+    assert watch.buried(child.worker).why == "exited"
+
+
+def test_a_child_that_wants_another_in_its_place_gets_it_at_once_every_time(watch):
+    watch.commands[Role.MAIN] = ["sh", "-c", f"exit {EXIT_RECYCLED}"]
+    watch.until(lambda: len(watch.spawned) == 6, "six children, without any time passing")
+    assert watch.notes.of(EventName.WORKER_LOST) == []
+    assert watch.notes.of(EventName.WORKER_STOPPED)[0]["exit"] == EXIT_RECYCLED
+    assert watch.death(1) == Death("exited", exit_status=EXIT_RECYCLED)
+
+
+def test_a_stage_that_exits_with_that_status_is_a_crash_all_the_same(watch):
+    watch.commands[Role.MAIN] = ["sh", "-c", f"read line; exit {EXIT_RECYCLED}"]
+    watch.once()
+    worker = watch.main.worker
+    watch.place.put()
+    watch.place.take(worker)
+    watch.commands[Role.MAIN] = SLEEP
+    assert watch.buried(worker).exit_status == EXIT_RECYCLED
+    assert len(watch.place.store.lost(limit=9)) == 1
+    assert len(watch.notes.of(EventName.WORKER_LOST)) == 1
 
 
 def test_a_dead_childs_jobs_are_lost_at_once(watch):

@@ -1,196 +1,193 @@
-"""Upkeep: the silent are declared dead, and what they held is settled once."""
+"""Upkeep: one worker at a time has a duty, it passes on, and one chore's trouble is not the others'."""
 
-import threading
-from random import Random
+from collections import Counter
 
 import pytest
 
-from perdure.engine.observe import Observers
+from perdure.engine.chores.overrun import LOOK_S
+from perdure.engine.clock import SystemClock
+from perdure.engine.schedules import declared
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep import Upkeep
-from perdure.model.errors import WorkerDead
+from perdure.engine.upkeep import DUTY_TTL_S
+from perdure.model.errors import StoreBusy, StoreDamaged, StoreError, StoreUnavailable
 from perdure.model.events import EventName
-from perdure.model.jobs import Counters
-from perdure.model.outcomes import Death
-from perdure.model.states import FailedReason, State
-from perdure.rules.policy import Policy
-from tests.engine.kit import Notes, line_on, stage
-from tests.stores.kit import TTL_S, Place, file_in, success
-
-KILLED = Death("exited", signal="SIGKILL")
+from perdure.model.states import State
+from perdure.stores.opening import open_store
+from perdure.testing.contract.kit import TTL_S, Place
+from tests.engine.kit import Notes, line_on, until
+from tests.engine.upkeeping import KILLED, live, upkeep
 
 
-def sweeper(place, worker, *, catalogue=None, notes=None):
-    known = Catalogue([line_on(place)]) if catalogue is None else catalogue
-    observers = Observers([notes] if notes else [])
-    return Upkeep(place.store, known, worker, chance=Random(1), observers=observers)
+class Asked:
+    """A side of a store that counts what is asked of it, and fails where a test says so."""
+
+    def __init__(self, side: object) -> None:
+        self._side = side
+        self.calls: Counter[str] = Counter()
+        self.errors: dict[str, StoreError] = {}
+
+    def __getattr__(self, name):
+        def call(*arguments, **options):
+            self.calls[name] += 1
+            if name in self.errors:
+                raise self.errors[name]
+            return getattr(self._side, name)(*arguments, **options)
+
+        return call
 
 
-def live(place, workers, seconds):
-    """Let time pass while these are beaten for."""
-    for _ in range(int(seconds / (TTL_S / 3)) + 1):
-        place.clock.push(TTL_S / 3)
-        place.store.beat(workers)
+class Watched:
+    """A place seen through such sides."""
+
+    def __init__(self, place) -> None:
+        self.store, self.control, self.reader = map(
+            Asked, (place.store, place.control, place.reader)
+        )
+        self.clock, self.lanes = place.clock, place.lanes
+        self.pipeline, self.stages = place.pipeline, place.stages
 
 
-def test_with_nobody_dead_there_is_nothing_to_do(place):
-    judge = place.hire()
-    place.put()
-    place.take(judge)
-    assert sweeper(place, judge).once() == 0
-
-
-def test_a_silent_workers_jobs_are_queued_again_with_a_crash_counted(place):
-    judge, silent = place.hire(), place.hire()
-    ids = [one.id for one in place.put_many(3)]
-    place.take(silent, 3)
-    live(place, [judge], TTL_S)
-    notes = Notes()
-    assert sweeper(place, judge, notes=notes).once() == 3
-    for id in ids:
-        job = place.see(id)
-        assert (job.state, job.isolation, job.error_kind) == (State.QUEUED, 1, "worker_lost")
-        assert job.counters == Counters(starts=1, crashes=1)
-        (attempt,) = place.reader.attempts(job.no)
-        assert (attempt.status, attempt.worker) == ("interrupted", silent)
-        assert attempt.elapsed_s == pytest.approx(TTL_S + TTL_S / 3)
-    assert notes.names() == [EventName.WORKER_LOST] + [EventName.JOB_RETRIED] * 3
-    place.clean()
-
-
-def test_a_reported_death_is_settled_without_waiting(place):
-    judge, dead = place.hire(), place.hire()
-    place.put()
-    place.take(dead)
+def lose_one(place):
+    """A job whose worker has died with it."""
+    dead = place.hire()
+    id = place.put().id
+    assert place.take(dead)[0].id == id
     place.store.end_worker(dead, KILLED)
-    assert sweeper(place, judge).once() == 1
-    (attempt,) = place.reader.attempts(1)
-    assert "was killed by SIGKILL" in attempt.why_json
+    return id
 
 
-def test_what_we_ended_ourselves_at_shutdown_counts_as_nothing(place):
-    judge, ours = place.hire(), place.hire()
-    id = place.put().id
-    place.take(ours)
-    place.store.end_worker(ours, Death("stopped", signal="SIGKILL"))
-    assert sweeper(place, judge).once() == 1
-    job = place.see(id)
-    assert (job.state, job.isolation) == (State.QUEUED, 0)
-    assert job.counters == Counters(starts=1, releases=1)
+def test_of_two_workers_one_has_the_duty(either):
+    first, second = upkeep(either, either.hire()), upkeep(either, either.hire())
+    assert first.once() == 0
+    lose_one(either)
+    assert second.once() == 0
+    assert first.once() == 1
+
+
+def test_the_duty_passes_on_within_its_time_when_its_holder_is_heard_of_no_more(either):
+    holder, other = either.hire(), either.hire()
+    upkeep(either, holder).once()
+    heir = upkeep(either, other)
+    id = lose_one(either)
+    either.clock.push(DUTY_TTL_S - 0.001)
+    assert heir.once() == 0
+    assert either.see(id).state is State.PROCESSING
+    either.clock.push(0.001)
+    assert heir.once() == 1
+    assert either.see(id).state is State.QUEUED
+
+
+def test_the_duty_passes_on_at_once_when_its_holder_is_known_to_be_dead(either):
+    holder, other = either.hire(), either.hire()
+    upkeep(either, holder).once()
+    lose_one(either)
+    either.store.end_worker(holder, KILLED)
+    assert upkeep(either, other).once() == 1
+
+
+def test_who_has_the_duty_keeps_it_by_coming_back_every_second(either):
+    first, second = upkeep(either, either.hire()), upkeep(either, either.hire())
+    for _ in range(12):
+        first.once()
+        either.clock.push(1.0)
+        lose_one(either)
+        assert second.once() == 0
+        assert first.once() == 1
+
+
+def test_a_server_whose_clock_is_its_own_is_kept_up_like_any_other(database):
+    """The other tests bring the time; here the server's decides who has the duty and what is due."""
+    opened = open_store(database, SystemClock(), create=True, wait_s_max=10.0)
+    place = Place(opened, SystemClock())
+    schedule = declared("1s", line_on(place), None)
+    first, second = (upkeep(place, place.hire(), schedules=[schedule]) for _ in range(2))
+    assert [first.once(), second.once()] == [0, 0]
+    moved = []
+    until(lambda: moved.append(first.once()) or sum(moved) == 2, "two ticks by who has the duty")
+    assert second.once() == 0
+    assert abs((place.reader.now() - SystemClock().now()).total_seconds()) < 5
     place.clean()
+    place.close()
 
 
-def test_the_last_crash_makes_a_job_fail_as_crashed(place):
-    judge = place.hire()
-    id = place.put().id
-    for crash in range(3):
-        worker = place.hire()
-        (claim,) = place.take(worker, isolation=min(crash, 2))
-        place.store.end_worker(worker, KILLED)
-        assert sweeper(place, judge).once() == 1
-    job = place.see(id)
-    assert (job.state, job.failed_reason) == (State.FAILED, FailedReason.CRASHED)
-    assert (job.counters.crashes, job.counters.failures, claim.isolation) == (3, 0, 2)
-    place.clean()
+def test_a_round_with_nothing_to_do_writes_the_duties_every_other_second_at_most(place):
+    """On SQLite every write waits for the disk, and stands in line."""
+    sweeper = upkeep(place, place.hire())
+    sweeper.once()
+    before = place.connection.raw.total_changes
+    for _ in range(20):
+        place.clock.push(1.0)
+        sweeper.once()
+    assert place.connection.raw.total_changes - before <= 2 * 10
 
 
-def test_a_crash_that_is_a_failure_too_keeps_the_books_clean(place):
-    policy = Policy("reports", attempts_max=2, crash_is_failure=True)
-    known = Catalogue([line_on(place, stage("one", policy=policy), stage("two"))])
-    judge = place.hire()
-    id = place.put().id
-    for level in range(2):
-        worker = place.hire()
-        place.take(worker, isolation=level)
-        place.store.end_worker(worker, KILLED)
-        sweeper(place, judge, catalogue=known).once()
-        place.clean()
-        place.clock.push(60)  # such a crash backs off like any other failure
-    job = place.see(id)
-    assert (job.state, job.failed_reason) == (State.FAILED, FailedReason.EXHAUSTED)
-    assert (job.counters.crashes, job.counters.failures) == (2, 2)
-
-
-def test_jobs_of_a_stage_that_is_not_here_are_left_for_one_that_knows_it(place):
-    judge, dead = place.hire(), place.hire()
-    id = place.put().id
-    place.take(dead)
-    place.store.end_worker(dead, KILLED)
+def test_whoever_may_say_so_declares_the_silent_dead_duty_or_not(either):
+    """A worker that has just started has the duty, and may not say yet who is dead."""
+    old, silent = either.hire(), either.hire()
+    live(either, [old], TTL_S - TTL_S / 3)
+    fresh = either.hire()
+    assert upkeep(either, fresh).once() == 0
+    either.clock.push(TTL_S / 3)
+    either.store.beat([old, fresh])
     notes = Notes()
-    stranger = sweeper(place, judge, catalogue=Catalogue([]), notes=notes)
-    assert stranger.once() == 0
-    assert notes.names() == [EventName.STAGE_UNKNOWN]
-    assert stranger.once() == 0
-    assert notes.names() == [EventName.STAGE_UNKNOWN]  # once is enough
-    assert place.see(id).state is State.PROCESSING
-    assert sweeper(place, judge).once() == 1
-    assert place.see(id).state is State.QUEUED
-    place.clean()
+    upkeep(either, old, notes=notes).once()
+    assert [fields["worker"] for fields in notes.of(EventName.WORKER_LOST)] == [silent]
 
 
-def test_a_dead_sweeper_settles_nothing(place):
-    judge, dead = place.hire(), place.hire()
-    place.put()
-    place.take(dead)
-    for worker in (dead, judge):
-        place.store.end_worker(worker, KILLED)
-    with pytest.raises(WorkerDead):
-        sweeper(place, judge).once()
-    assert place.reader.attempts(1) == []
+def test_workers_that_know_different_stages_have_different_duties(either):
+    """Else a worker of another app on the same store would keep ours from being swept."""
+    stranger = upkeep(either, either.hire(), catalogue=Catalogue([]))
+    stranger.once()
+    lose_one(either)
+    assert upkeep(either, either.hire()).once() == 1
 
 
-def test_a_result_that_came_before_the_sweep_stands(place):
-    judge, other = place.hire(), place.hire()
-    id = place.put().id
-    (claim,) = place.take(other)
-    place.settle(success(claim, other), by=other)
-    place.store.end_worker(other, KILLED)
-    assert sweeper(place, judge).once() == 0
-    assert place.see(id).state is State.SUCCEEDED
+def test_a_worker_of_another_queue_does_not_sweep_ours(either):
+    known = Catalogue([line_on(either)])
+    lose_one(either)
+    assert upkeep(either, either.hire(), catalogue=known.only(queues=["other"])).once() == 0
+    assert upkeep(either, either.hire(), catalogue=known.only(queues=["q"])).once() == 1
 
 
-def test_a_sweeper_that_read_before_another_wrote_changes_nothing(place):
-    """Both have read the same lost claims; the second write finds the tokens moved on."""
-    first, second, dead = place.hire(), place.hire(), place.hire()
-    place.put_many(2)
-    place.take(dead, 2)
-    place.store.end_worker(dead, KILLED)
-    notes = Notes()
-    late = sweeper(place, second, notes=notes)
-    records = [late._settled(lost) for lost in place.store.lost(limit=10)]
-    assert sweeper(place, first).once() == 2
-    before = place.everything()
-    answers = place.settle(*records, by=second)
-    assert [type(answer).__name__ for answer in answers] == ["Stale", "Stale"]
-    assert place.everything() == before
-    place.clean()
+@pytest.mark.parametrize("error", [StoreDamaged("torn page"), StoreBusy("a lock is held")])
+def test_a_chore_that_fails_does_not_keep_the_others_from_their_turn(place, error):
+    watched, notes = Watched(place), Notes()
+    sweeper = upkeep(watched, place.hire(), notes=notes)
+    watched.store.errors["lost"] = error
+    id = place.put(deadline_s=5).id
+    place.clock.push(6)
+    assert sweeper.once() == 1
+    assert place.see(id).state is State.FAILED
+    assert notes.of(EventName.CHORE_FAILED) == [{"chore": "lost jobs", "reason": str(error)}]
 
 
-def test_two_sweepers_at_once_settle_each_job_once(tmp_path):
-    places = [Place(file_in(tmp_path)) for _ in range(2)]
-    judges = [place.hire() for place in places]
-    dead = places[0].hire()
-    places[0].put_many(60)
-    places[0].take(dead, 60)
-    places[0].store.end_worker(dead, KILLED)
-    notes = [Notes(), Notes()]
-    start = threading.Barrier(2)
+def test_a_chore_that_fails_is_told_once_and_again_after_it_was_well(place):
+    watched, notes = Watched(place), Notes()
+    sweeper = upkeep(watched, place.hire(), notes=notes)
+    for _ in range(3):
+        watched.store.errors["expired"] = StoreDamaged("torn page")
+        for _ in range(5):
+            sweeper.once()
+        watched.store.errors.clear()
+        sweeper.once()
+    assert notes.names() == [EventName.CHORE_FAILED] * 3
 
-    def sweep(who: int) -> None:
-        step = sweeper(places[who], judges[who], notes=notes[who])
-        start.wait(20)
-        step.once()
 
-    threads = [threading.Thread(target=sweep, args=(who,)) for who in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    retried = [fields["job_id"] for note in notes for fields in note.of(EventName.JOB_RETRIED)]
-    assert len(retried) == len(set(retried)) == 60
-    assert all(
-        job.counters == Counters(starts=1, crashes=1) for job in places[0].reader.jobs(limit=99)
-    )
-    places[0].clean()
-    for place in places:
-        place.close()
+def test_a_store_that_is_away_ends_the_round_and_the_next_one_begins_behind(place):
+    watched = Watched(place)
+    sweeper = upkeep(watched, place.hire())
+    watched.store.errors["lost"] = StoreUnavailable("the line broke")
+    id = place.put(deadline_s=5).id
+    place.clock.push(6)
+    with pytest.raises(StoreUnavailable):
+        sweeper.once()
+    assert watched.store.calls["expired"] == 0
+    with pytest.raises(StoreUnavailable):
+        sweeper.once()
+    assert place.see(id).state is State.FAILED
+    watched.store.errors.clear()
+    sweeper.once()
+    watched.store.calls.clear()
+    place.clock.push(LOOK_S)
+    sweeper.once()
+    assert list(watched.store.calls) == ["mark_dead", "lost", "expired", "overrun"]

@@ -7,7 +7,7 @@ own, and compares the tables with them from time to time (`tables.py`).
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.engine.stages import Catalogue
@@ -19,6 +19,7 @@ from perdure.model.jobs import (
     Enqueued,
     LostClaim,
     NewJob,
+    Overrun,
     Receipt,
     Record,
     Refused,
@@ -57,7 +58,9 @@ class Checker:
         self._concurrency = concurrency
         self._troubled = troubled
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
+        self._hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
         self.moved_us = 0  # when a job was last claimed or settled
+        self.overrun_s = math.inf  # how long an attempt may be held beyond its timeout
         self._start_us = to_us(world.clock.now()) - world.now_us
 
     def committed(
@@ -99,6 +102,8 @@ class Checker:
                 answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us
             )
             account.input_json = job.payload_json
+            if job.deadline_s is not None:
+                account.deadline_us = self._world.now_us + math.ceil(job.deadline_s * 1e6)
             self.ledger.add(account)
 
     def acknowledged(self, job: NewJob, answer: Enqueued) -> None:
@@ -194,25 +199,62 @@ class Checker:
     def _accepted(self, job: JobAccount, record: Record, answer: Receipt, by: int | None) -> None:
         attempt = record.attempt
         rescue = by is not None and attempt is not None and attempt.worker != by
+        expiry = attempt is None and record.move is Move.FAIL
         what = f"{record.move.value} of #{job.no}/{record.token}"
-        if rescue and (job.holder is None or self.ledger.workers[job.holder].death is None):
+        if expiry:
+            self._check_expiry(job, what)
+        hung = (
+            (rescue or by is None)
+            and (job.no, record.token) in self._hung
+            and record.error_kind == "timeout"
+        )
+        self._world.seen["attempts ended past their hard deadline"] += hung
+        if (
+            rescue
+            and not hung
+            and (job.holder is None or self.ledger.workers[job.holder].death is None)
+        ):
             self.broken("S5", f"{what} by worker {by}: it is {job.state}, held by {job.holder}")
         if record.token != job.token:
             self.broken("S3", f"{what} was written, the latest token is {job.token}")
-        if not rescue and by not in (None, job.holder):
+        if not (rescue or expiry) and by not in (None, job.holder):
             self.broken("S3", f"{what} was written by {by}, the holder is {job.holder}")
         if job.terminal:
             self.broken("S2", f"{what} was written to a job that is {job.state}")
-        if by is None and record.move is not Move.CANCEL:
+        if by is None and record.move is not Move.CANCEL and not hung:
             self.broken("S3", f"{what} was written by nobody")
         if attempt is not None:
-            what_counts = counted(record, self.policy(job, attempt.stage), self._death(job, rescue))
+            death = self._death(job, rescue and not hung)
+            what_counts = counted(record, self.policy(job, attempt.stage), death)
             check_limits(self, job, record, what_counts)
         self._apply(job, record, by)
         if record.reclaim:
             if answer.claim is None:
                 self.broken("E3", f"{what} claimed the next stage and did not say so")
             self._claim(answer.claim, by)
+
+    def _check_expiry(self, job: JobAccount, what: str) -> None:
+        """Only a job that waits ends without an attempt, and only after its deadline."""
+        if job.holder is not None:
+            self.broken("S5", f"{what} as expired: it is held by {job.holder}")
+        if job.deadline_us is None or self._world.now_us < job.deadline_us:
+            self.broken("S9", f"{what} as expired before its deadline, {job.deadline_us}")
+        self._world.seen["waiting jobs expired"] += 1
+
+    def _overrun(
+        self, found: Sequence[Overrun], limits_s: Mapping[int, float], *, limit: int
+    ) -> None:
+        """What hangs in the hands of the living, and for longer than it may be held."""
+        for one in found:
+            job, worker = self.ledger.jobs[one.claim.no], self.ledger.workers[one.worker]
+            held_s = (self._world.now_us - job.claimed_us) / 1e6
+            stage = self._catalogue.stage(job.pipeline, job.stage)
+            assert stage is not None
+            if worker.death is not None or worker.held.get(job.no) != one.claim.token:
+                self.broken("S5", f"#{job.no}/{one.claim.token} was called overrun, it is not held")
+            if held_s <= stage.timeout_s + self.overrun_s:
+                self.broken("S5", f"#{job.no}/{one.claim.token} was overrun after {held_s:g} s")
+            self._hung.add((job.no, one.claim.token))
 
     def _death(self, job: JobAccount, rescue: bool) -> Death | None:
         return self.ledger.workers[job.holder].death if rescue and job.holder else None
@@ -268,6 +310,7 @@ class Checker:
             self.broken("S8", f"{what} ({holder.registered.role}), it is at {job.isolation}")
         self.moved_us = self._world.now_us
         job.state, job.token, job.holder = State.PROCESSING, claim.token, worker
+        job.claimed_us = self._world.now_us
         job.count("starts", claim.stage)
         holder.held[job.no] = claim.token
         self._owners[job.id, claim.token] = worker

@@ -13,9 +13,13 @@ from perdure.engine.observe import Observers
 from perdure.engine.pump import Seat
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervisor import Supervisor
+from perdure.engine.upkeep import Upkeep, UpkeepSettings
 from perdure.engine.worker import EXIT_DEAD, Worker, WorkerSettings
 from perdure.model.errors import WorkerDead
+from perdure.model.operations import Retention
 from perdure.model.workers import Role
+from perdure.stores.sqlite.control import SqliteControl
+from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.store import SqliteStore
 from tests.sim.loop import VirtualLoop
 from tests.sim.process import Kernel, Process
@@ -43,6 +47,17 @@ class SimWorker(Worker):
 
     def _ended(self, last: Exception | None) -> None:
         self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else 0)
+
+
+class _Sides:
+    """The three sides of the store, each at the other end of the wire."""
+
+    def __init__(self, machine: "Machine", strand: Strand, child: Process) -> None:
+        connection = machine.store._connection
+        self.store, self.control, self.reader = (
+            Remote(machine.wire, side, strand, process=child)
+            for side in (machine.store, SqliteControl(connection), SqliteReader(connection))
+        )
 
 
 @dataclass(slots=True)
@@ -138,9 +153,11 @@ class Host:
         strand.sleep(machine.world.rng.uniform(0.0, 0.5))  # a process has to start
         child.loop = VirtualLoop(machine.world, child)
         setup, concurrency = machine.setup, machine.concurrency[role]
+        catalogue = machine.catalogue_in(child, self.narrow)
+        chance = Random(machine.world.rng.getrandbits(32))
         worker = SimWorker(
             Remote(machine.wire, machine.store, strand, process=child, freezes=True),
-            machine.catalogue_in(child, self.narrow),
+            catalogue,
             Seat(number, role.isolation, concurrency),
             WorkerSettings(
                 concurrency=concurrency, grace_s=setup.grace_s, poll_s=setup.poll_s,
@@ -148,8 +165,13 @@ class Host:
                 idle_s_max=None if role is Role.MAIN else SUSPECT_IDLE_S,
             ),
             clock=machine.world.clock,
-            chance=Random(machine.world.rng.getrandbits(32)),
+            chance=chance,
             observers=machine.observers,
+            upkeep=Upkeep(
+                _Sides(machine, strand, child), catalogue, number,
+                UpkeepSettings(Retention(), margin_s=setup.overrun_s, patience_s=setup.ttl_s),
+                clock=machine.world.clock, chance=chance, observers=machine.observers,
+            ) if role is Role.MAIN else None,
         )  # fmt: skip
         worker.leave = lambda status: machine.kernel.exit(child, status)
         worker.strand = strand

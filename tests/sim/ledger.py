@@ -32,6 +32,8 @@ class JobAccount:
     settled: dict[int, Record] = field(default_factory=dict)  # by the token they carried
     input_json: str = ""
     result_json: str | None = None
+    deadline_us: int | None = None
+    claimed_us: int = 0
 
     @property
     def terminal(self) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import pump as pump_module, record as record_module, upkeep as upkeep_module
+from perdure.engine import pump as pump_module, record as record_module
+from perdure.engine.chores import lost as lost_module
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Pump
 from perdure.engine.worker import Worker
@@ -93,7 +94,7 @@ def crash_not_counted(patch: pytest.MonkeyPatch) -> None:
     def given_back(death: Death) -> Interrupted:
         return Interrupted("its worker is gone")
 
-    patch.setattr(upkeep_module, "Lost", given_back)
+    patch.setattr(lost_module, "Lost", given_back)
 
 
 def failure_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -265,6 +266,6 @@ OTHERS = (
         cancels_while_blocked,
     ),
     Mutant("a stopped stage says nothing", ("E4",), stopped_without_a_word, only_cancels),
-    Mutant("claims are taken up a second time", ("E3",), lost_news_taken_twice),
+    Mutant("claims are taken up a second time", ("E3", "S10"), lost_news_taken_twice),
     Mutant("what was refused is told as done", ("E2",), told_whatever_was_answered),
 )

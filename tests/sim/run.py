@@ -11,8 +11,8 @@ from perdure.engine import (
     claim as claim_module,
     enqueue as enqueue_module,
     supervisor as supervisor_module,
-    upkeep as upkeep_module,
 )
+from perdure.engine.chores import lost as lost_module
 from perdure.engine.observe import Observers
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
@@ -79,6 +79,7 @@ class Simulation:
         lane_nos = lay(self.store, catalogue_of(setup, _never, {}))
         plain = catalogue_of(setup, _never, lane_nos)
         self.checker = Checker(world, plain, self.concurrency, self.kernel.troubled)
+        self.checker.overrun_s = setup.overrun_s
         self.wire = Wire(world, setup, self.kernel, self.checker)
         self.kernel.on_trouble = self._excuse
         script = Script(world, setup, self.kernel, self.checker.began)
@@ -202,7 +203,7 @@ def installed(simulation: Simulation) -> Iterator[None]:
         (supervisor_module, "os", simulation.kernel),
         (claim_module, "CLAIM_BATCH_MAX", batches["claim"]),
         (store_module, "PROMOTE_BATCH_MAX", batches["promote"]),
-        (upkeep_module, "LOST_BATCH_MAX", batches["lost"]),
+        (lost_module, "LOST_BATCH_MAX", batches["lost"]),
         (enqueue_module, "ENQUEUE_BATCH_MAX", batches["enqueue"]),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in places]

@@ -73,6 +73,11 @@ class Setup:
     poison: float
     batches: dict[str, int]
 
+    @property
+    def overrun_s(self) -> float:
+        """How long an attempt may be held beyond its timeout, as the app sets it at least."""
+        return self.grace_s + self.ttl_s
+
 
 Setting = Callable[[Setup], Setup]
 

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
+from perdure.engine.chores.lost import LostJobs
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.upkeep import Upkeep
 from perdure.model.jobs import ClaimOrder, Lane, NewJob
 from perdure.model.limits import LOST_BATCH_MAX
 from perdure.model.outcomes import Death
@@ -66,5 +66,5 @@ def test_lost_jobs_of_an_unknown_pipeline_do_not_keep_others_from_being_rescued(
     order = ClaimOrder(dead, len(names), tuple(lane_nos.values()))
     assert len(store.turn([], order, by=dead).claims) == len(names)
     store.end_worker(dead, Death("exited", signal="SIGKILL"))
-    upkeep = Upkeep(store, Catalogue([known]), sweeper, chance=Random(1), observers=Observers())
-    assert upkeep.once() == 1
+    chore = LostJobs(store, Catalogue([known]), sweeper, chance=Random(1), observers=Observers())
+    assert chore.once().jobs == 1

@@ -149,6 +149,8 @@ def _add(raw: sqlite3.Connection, no: int, given: dict[str, Any], attempts: list
             for one in attempts
             if (one["stage"], one.get("life", 1)) == (job["stage"], job["life"])
         ]
+        over = [place for place, one in enumerate(own) if one["status"] == "handed_over"]
+        own = own[over[-1] + 1 :] if over else own  # counters begin anew at a hand-over
         job[name] = job.get(name, 0) + sum(
             name == "starts" or one.get("counted") == name for one in own
         )

@@ -1,16 +1,18 @@
 """The audit names every damage, on both stores alike, and nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from perdure.model.jobs import ZERO, Claim, Record
 from perdure.model.outcomes import Death
+from perdure.model.states import AttemptStatus
 from perdure.stores.auditing import CHECKS
 from perdure.stores.postgres.reader import AUDIT as ON_POSTGRES
 from perdure.stores.sqlite.reader import AUDIT as ON_SQLITE
 from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import Place
-from tests.stores.kit import advance, cancelled, crash, failure, retry, success
+from tests.stores.kit import advance, attempt_of, cancelled, crash, failure, retry, success
 from tests.stores.rigs import Rig
 
 
@@ -123,6 +125,32 @@ def test_the_audit_finds_and_names(busy, check):
     found = busy.found(check)
     assert {name for name, _ in found} == {busy.told(subject)}
     assert all(text for _, text in found)
+
+
+def test_after_a_hand_over_only_what_was_tried_since_is_counted(busy):
+    place, worker = busy.place, busy.worker
+    id = place.put(priority=1).id
+    (claim,) = place.take(worker)
+    place.settle(retry(claim, worker, delay_s=0.0), by=worker)
+    (claim,) = place.take(worker)
+    assert (claim.id, claim.counters.failures) == (id, 1)
+    place.settle(handed_over(claim, worker), by=worker)
+    assert place.see(id).counters == ZERO
+    place.clean()
+    (claim,) = place.take(worker)
+    place.settle(retry(claim, worker), by=worker)
+    assert (place.see(id).counters.starts, place.see(id).counters.failures) == (1, 1)
+    place.clean()
+    busy.damage(f"UPDATE perdure_jobs SET failures = 2, starts = 3 WHERE no = {claim.no}")
+    ((subject, text),) = busy.found("counters_differ")
+    assert subject == id
+    assert "its attempts show 1, 1, 0 and 0" in text
+
+
+def handed_over(claim: Claim, worker: int) -> Record:
+    """A caller's job in a worker's hands from now on, with counters from zero."""
+    attempt = attempt_of(claim, AttemptStatus.HANDED_OVER, worker)
+    return replace(retry(claim, worker, delay_s=0.0), counters=ZERO, attempt=attempt)
 
 
 @pytest.mark.parametrize(

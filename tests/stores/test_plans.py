@@ -29,6 +29,7 @@ PLANS = {
         r"INDEX perdure_lanes_run \(run=\?\)", r"INDEX perdure_lanes_upstream \(upstream=\?\)",
     ],
     "lost": [r"SEARCH j USING (COVERING )?INDEX perdure_jobs_held \(worker=\?\)"],
+    "expired": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_deadline \(deadline_at<\?\)"],
     "held": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_held \(worker=\?\)"],
     "suspects": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_suspect \(isolation>\?\)"],
     "claim": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
@@ -109,6 +110,12 @@ def place(request):
         place.connection.raw.execute("ANALYZE")
     yield place
     place.close()
+
+
+def test_attempts_that_are_overrun_are_looked_for_among_what_the_living_hold(place):
+    lines = plan(place, "overrun")
+    held = [r"SEARCH j USING INDEX perdure_jobs_held \(worker=\?\)"]
+    assert [one for one in faults(lines, held) if "TEMP B-TREE" not in one] == [], lines
 
 
 @pytest.mark.parametrize("name", PLANS)

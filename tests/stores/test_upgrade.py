@@ -251,6 +251,8 @@ def old_story(tmp_path) -> Iterator[Story]:
     """A story whose store is a file of the first version."""
     with played(tmp_path) as story:
         old.make(story.file)
+        for end in ("SUCCEEDED", "CANCELLED", "DISCARDED"):  # its jobs ended long ago
+            story.settings[f"PERDURE_RETAIN_{end}_S"] = "forever"
         yield story
 
 

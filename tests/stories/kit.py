@@ -1,4 +1,4 @@
-"""What the stories are played with: real workers, real signals, a real file, and a way to look on.
+"""What the stories are played with: real workers, real signals, a real store, and a way to look on.
 
 Every process carries a mark in its environment, so that whatever a story leaves behind, orphans
 of a killed supervisor included, is found by that mark and ended by its id.
@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -19,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from tests.stories.ledger import Ledger
+from tests.stories.looking import Looking, Row, looking_at
 
 T = TypeVar("T")
 
@@ -28,6 +30,12 @@ APP = Path(__file__).parent / "app"
 _MARK = "PERDURE_STORY_MARK"
 _POLL_S = 0.02
 _LOG_LINES_SHOWN = 150
+
+on_both = pytest.mark.parametrize("story", ["sqlite", "postgres"], indirect=True)
+# Where another story shows much the same on PostgreSQL, this one is left to the long tests there.
+on_both_long = pytest.mark.parametrize(
+    "story", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
+)
 
 
 def until(what: str, question: Callable[[], T], *, within_s: float) -> T:
@@ -122,13 +130,14 @@ class WorkerProcess:
 class Story:
     """A folder with an app, a store and a ledger, and the processes that share them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
         self.file = folder / "story.db"
-        self.url = f"sqlite:///{self.file}"
+        self.url = url or f"sqlite:///{self.file}"
         self.mark = secrets.token_hex(8)
+        self.settings: dict[str, str] = {}  # environment of every process
         self.workers: list[WorkerProcess] = []
-        self._reading: sqlite3.Connection | None = None
+        self._looking: Looking | None = None
         shutil.copytree(APP, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
 
     # -- processes -----------------------------------------------------------------------
@@ -136,7 +145,7 @@ class Story:
     def environment(self, **more: str) -> dict[str, str]:
         """Ours without settings of Perdure, plus the store and the mark."""
         kept = {name: text for name, text in os.environ.items() if not name.startswith("PERDURE_")}
-        return {**kept, "PERDURE_STORE": self.url, _MARK: self.mark, **more}
+        return {**kept, "PERDURE_STORE": self.url, _MARK: self.mark, **self.settings, **more}
 
     def worker(
         self,
@@ -146,6 +155,7 @@ class Story:
         grace_s: float = 10.0,
         poll_s: float = 0.2,
         concurrency: int = 32,
+        options: Sequence[str] = (),
     ) -> WorkerProcess:
         """Start a worker; it is ended with the story."""
         tuning = {
@@ -155,7 +165,7 @@ class Story:
         log = self.folder / f"worker-{name}-{len(self.workers)}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [*CLI, "worker", "work:app", *flags, "--log-format", "text"],
+                [*CLI, "worker", "work:app", *flags, *options, "--log-format", "text"],
                 cwd=self.folder, env=self.environment(), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
@@ -174,8 +184,8 @@ class Story:
 
     def end(self) -> None:
         """End every process of this story, and show the logs (pytest keeps them for failures)."""
-        if self._reading is not None:
-            self._reading.close()
+        if self._looking is not None:
+            self._looking.close()
         for worker in self.workers:
             with suppress(ProcessLookupError):
                 worker.popen.kill()
@@ -211,19 +221,17 @@ class Story:
         assert done.returncode == 0, done.stderr
         return [one["id"] for one in json.loads(done.stdout)]
 
-    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+    def rows(self, sql: str, *values: Any) -> list[Row]:
         """Look at the tables; changes nothing."""
-        if self._reading is None:
-            self._reading = sqlite3.connect(self.file, isolation_level=None, timeout=20)
-            self._reading.row_factory = sqlite3.Row
-            self._reading.execute("PRAGMA query_only = ON")
-        return self._reading.execute(sql, values).fetchall()
+        if self._looking is None:
+            self._looking = looking_at(self.url)
+        return self._looking.rows(sql, values)
 
-    def job(self, id: str) -> sqlite3.Row:
+    def job(self, id: str) -> Row:
         """One job's row."""
         return self.rows("SELECT * FROM perdure_jobs WHERE id = ?", id)[0]
 
-    def attempts(self, id: str) -> list[sqlite3.Row]:
+    def attempts(self, id: str) -> list[Row]:
         """One job's attempts, oldest first."""
         return self.rows(
             "SELECT a.* FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job "
@@ -284,9 +292,9 @@ class Story:
 
 
 @contextmanager
-def played(folder: Path) -> Iterator[Story]:
-    """A story that cleans up after itself, however it ends."""
-    story = Story(folder)
+def played(folder: Path, url: str | None = None) -> Iterator[Story]:
+    """A story that cleans up after itself, however it ends; on a file of its own, or on that store."""
+    story = Story(folder, url)
     try:
         yield story
     finally:

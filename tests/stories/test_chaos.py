@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.stories.kit import Story
+from tests.stories.kit import Story, on_both_long
 from tests.stories.ledger import Entry, Ledger, Success, reruns, starts_per_stage, unfounded
 from tests.stories.nemesis import Nemesis, successes, unjust
 
@@ -48,11 +48,13 @@ def assert_kept_its_promises(story: Story, nemesis: Nemesis) -> None:
     story.assert_audit_is_clean()
 
 
+@on_both_long
 def test_random_kills_of_two_workers_lose_nothing_and_repeat_no_committed_stage(story):
     nemesis = play(story, jobs=1_500, pause_s=(0.3, 0.9), within_s=90)
     assert_kept_its_promises(story, nemesis)
 
 
+@on_both_long
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_random_kills_during_20_000_jobs_lose_nothing_and_repeat_no_committed_stage(story):

@@ -13,7 +13,7 @@ from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Seat
 from perdure.engine.worker import Worker, WorkerSettings
-from tests.stories.kit import Story, until
+from tests.stories.kit import Story, on_both, on_both_long, until
 
 pytestmark = pytest.mark.story
 
@@ -51,6 +51,7 @@ def finished_by_another(story: Story, jobs: list[str]) -> None:
     story.assert_audit_is_clean()
 
 
+@on_both
 def test_a_stage_shorter_than_the_grace_is_finished_and_nothing_new_is_begun(story):
     worker = story.worker("a", lease_s=LEASE_S, grace_s=60, concurrency=1)
     jobs = story.enqueue("walk", [{"work": {"until": "go"}}] * 2)
@@ -68,6 +69,7 @@ def test_a_stage_shorter_than_the_grace_is_finished_and_nothing_new_is_begun(sto
     finished_by_another(story, jobs)
 
 
+@on_both_long
 @pytest.mark.parametrize(
     ("pipeline", "work"),
     [
@@ -100,6 +102,7 @@ def test_a_stage_longer_than_the_grace_is_given_back_and_counts_nothing(story, p
     finished_by_another(story, [job])
 
 
+@on_both_long
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_worker_fast_and_counts_nothing(story, second):
     worker = story.worker("a", lease_s=LEASE_S, grace_s=600)
@@ -141,6 +144,7 @@ def cancel(story: Story, job: str) -> None:
     )  # fmt: skip
 
 
+@on_both_long
 def test_a_job_cancelled_before_its_first_step_leaves_its_slot_free(story):
     worker = story.worker("a", lease_s=LEASE_S, concurrency=2)
     [blocking] = story.enqueue("walk", [{"work": {"block_until": "free"}}])

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.stories.kit import Story, until
+from tests.stories.kit import Story, on_both_long, until
 
 pytestmark = pytest.mark.story
 
@@ -40,6 +40,7 @@ def assert_nobody_took_it(story: Story, job: str) -> None:
     assert not story.rows("SELECT 1 FROM perdure_workers WHERE dead_at IS NOT NULL")
 
 
+@on_both_long
 @pytest.mark.parametrize(
     ("pipeline", "work"),
     [

@@ -4,11 +4,11 @@ import json
 import os
 import signal
 import time
-from sqlite3 import Row
 
 import pytest
 
-from tests.stories.kit import Story, until
+from tests.stories.kit import Story, on_both, on_both_long, until
+from tests.stories.looking import Row
 from tests.stories.nemesis import unjust
 
 pytestmark = pytest.mark.story
@@ -67,6 +67,7 @@ def assert_finished_stages_ran_once(story: Story, job: str) -> None:
     assert [one.pid for one in ledger.of(job, "work", "end")] == [second]
 
 
+@on_both
 @pytest.mark.parametrize("pipeline", ["walk", "walk_sync"])
 def test_a_job_whose_process_is_killed_runs_again_and_repeats_no_finished_stage(story, pipeline):
     worker = story.worker("a", lease_s=LEASE_S)
@@ -85,6 +86,7 @@ def test_a_job_whose_process_is_killed_runs_again_and_repeats_no_finished_stage(
     story.assert_audit_is_clean()
 
 
+@on_both
 def test_a_job_whose_whole_worker_is_killed_is_found_by_its_lease(story):
     doomed = story.worker("a", lease_s=LEASE_S)
     [job] = story.enqueue("walk", [{"work": {"until": "go"}}])
@@ -109,6 +111,7 @@ def test_a_job_whose_whole_worker_is_killed_is_found_by_its_lease(story):
     story.assert_audit_is_clean()
 
 
+@on_both
 def test_a_job_whose_supervisor_alone_is_killed_is_given_back_and_counts_nothing(story):
     doomed = story.worker("a", lease_s=LEASE_S)
     [job] = story.enqueue("walk", [{"work": {"until": "go"}}])
@@ -130,6 +133,7 @@ def test_a_job_whose_supervisor_alone_is_killed_is_given_back_and_counts_nothing
     story.assert_audit_is_clean()
 
 
+@on_both_long
 def test_a_job_killed_three_times_fails_as_crashed_the_third_time_alone(story):
     worker = story.worker("a", lease_s=LEASE_S)
     jobs = story.enqueue("walk", [{"work": {"until": "go"}}] * 3)

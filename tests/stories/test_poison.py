@@ -2,11 +2,11 @@
 
 import itertools
 import json
-from sqlite3 import Row
 
 import pytest
 
-from tests.stories.kit import Story, WorkerProcess, until
+from tests.stories.kit import Story, WorkerProcess, on_both, on_both_long, until
+from tests.stories.looking import Row
 
 pytestmark = pytest.mark.story
 
@@ -64,6 +64,7 @@ def neighbours_and(poison: list[dict[str, object]]) -> list[dict[str, object]]:
     return [*slow[:10], *({"work": one} for one in poison), *slow[10:]]
 
 
+@on_both
 def test_a_job_that_exits_its_process_fails_at_the_limit_and_its_neighbours_finish(story):
     worker = story.worker("a", lease_s=LEASE_S, concurrency=32)
     jobs = story.enqueue("walk", neighbours_and([{"exit": 3}]))
@@ -78,6 +79,7 @@ def test_a_job_that_exits_its_process_fails_at_the_limit_and_its_neighbours_fini
     story.assert_audit_is_clean()
 
 
+@on_both_long
 @pytest.mark.parametrize("status", [2, pytest.param(0, marks=pytest.mark.long)])
 def test_a_job_that_exits_with_a_status_of_our_own_does_not_end_the_worker(story, status):
     worker = story.worker("a", lease_s=LEASE_S)
@@ -88,6 +90,7 @@ def test_a_job_that_exits_with_a_status_of_our_own_does_not_end_the_worker(story
     story.assert_audit_is_clean()
 
 
+@on_both_long
 def test_a_job_that_crashes_the_interpreter_is_named_by_its_signal(story):
     worker = story.worker("a", lease_s=LEASE_S)
     jobs = story.enqueue("walk_sync", neighbours_and([{"segfault": True}])[8:13])
@@ -96,6 +99,7 @@ def test_a_job_that_crashes_the_interpreter_is_named_by_its_signal(story):
     story.assert_audit_is_clean()
 
 
+@on_both_long
 @pytest.mark.long
 def test_many_poison_jobs_in_two_workers_fail_and_no_neighbour_does(story):
     workers = [story.worker(name, lease_s=LEASE_S, concurrency=16) for name in ("a", "b")]

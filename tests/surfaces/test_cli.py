@@ -524,9 +524,30 @@ def test_a_folder_that_does_not_exist_is_named(shell):
         (["--lease-ttl", "nan"], "lease_ttl_s is nan"),
         (["--grace", "-1"], "grace_s is -1"),
         (["--log-level", "chatty"], "log_level is 'chatty'; one of: DEBUG, INFO"),
+        (["--lease-ttl", "1", "--poll", "0.9"], "poll_s is 0.9 and lease_ttl_s is 1"),
     ],
 )
 def test_a_worker_with_a_wrong_setting_does_not_start(shell, options, words):
+    complains(shell("worker", shell.module, *options), 2, words)
+
+
+PLACES = """
+app.pipeline("r", one, queue="slow", category="c")
+app.pipeline("s", one, queue="q", category="d")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--queue", "x"], "has no queue 'x'; it has: q, slow"),
+        (["--queue", "q", "--queue", "x"], "has no queue 'x'"),
+        (["--category", "x"], "has no category 'x'; it has: c, d"),
+        (["--queue", "slow", "--category", "d"], "it has: q/c, q/d, slow/c"),
+    ],
+)
+def test_a_worker_for_nothing_that_the_app_has_does_not_start(shell, options, words):
+    (shell.folder / f"{shell.module}.py").write_text(APP + PLACES)
     complains(shell("worker", shell.module, *options), 2, words)
 
 

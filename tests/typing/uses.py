@@ -1,5 +1,6 @@
 """Uses of the public API that a type checker has to accept as they stand; never executed."""
 
+from dataclasses import dataclass
 from typing import assert_type
 
 import perdure
@@ -30,7 +31,28 @@ async def think(text: str, ctx: perdure.Context) -> perdure.Succeeded | perdure.
     return perdure.Succeeded(text, label="passed")
 
 
+@dataclass
+class Letter:
+    """An item with a type."""
+
+    to: str
+
+
+@app.stage(process=True, timeout_s=5)
+def post(letter: Letter, ctx: perdure.Context) -> Letter:
+    ctx.progress(1, 2, "stamped")
+    ctx.usage(tokens_in=10, tokens_out=3, cost_usd=0.002)
+    assert_type(ctx.time_left_s(), float)
+    assert_type(ctx.cancelled, bool)
+    assert_type(ctx.request_id, str)
+    return letter
+
+
+letters = app.pipeline("letters", post)
+letters.enqueue(Letter("ann"))
 pipe = app.pipeline("texts", fetch, think)
+app.every("15m", pipe, {"text": "x"})
+app.every("0 7 * * 1-5", letters, Letter("ann"), name="mornings", timezone="Europe/Berlin")
 ref = pipe.enqueue({"text": "x"}, owner="me", key="k", priority=1, deadline_s=60)
 assert_type(fetch({"text": "x"}), str)
 assert_type(ref, perdure.JobRef)

@@ -2,7 +2,6 @@
 
 from perdure.app.app import (
     App,
-    JobRef,
     Pipeline,
     configured,
     load_app,
@@ -10,13 +9,17 @@ from perdure.app.app import (
     schema_of,
     shown_url,
 )
+from perdure.app.fitting import check_times
 from perdure.app.policies import explained, policy_at, policy_page, policy_pages
 from perdure.app.processes import supervise, work
+from perdure.app.refs import Called, JobRef
 
 __all__ = [
     "App",
+    "Called",
     "JobRef",
     "Pipeline",
+    "check_times",
     "configured",
     "explained",
     "load_app",

@@ -5,34 +5,31 @@ import importlib
 import random
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
+from perdure.app.calls import Calls, terms_of
+from perdure.app.refs import Called, JobRef, called
 from perdure.config import Config, load
-from perdure.engine import control
 from perdure.engine.clock import SystemClock
-from perdure.engine.door import decode
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
+from perdure.engine.schedules import Schedule, declared
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.model.errors import (
     AppNotFound,
     ConfigError,
-    JobFailed,
-    JobUnfinished,
     StoreBusy,
     UnknownName,
 )
-from perdure.model.jobs import Enqueued
-from perdure.model.states import TERMINAL, State
-from perdure.model.views import JobView
+from perdure.model.jobs import Enqueued, NewJob
 from perdure.observers.log import log_event
 from perdure.ports import Observer, Schema
+from perdure.rules.checked import made
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.stores import opening, urls
@@ -63,49 +60,6 @@ def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Op
     return opening.open_store(
         url, SystemClock(), create=create, wait_s_max=wait_s_max, connections=load().connections
     )
-
-
-@dataclass(frozen=True, slots=True)
-class JobRef:
-    """A job that was enqueued. ``created`` is False when its key belonged to a job already."""
-
-    id: str
-    created: bool
-    _app: "App"
-
-    def show(self) -> JobView:
-        """The job as it is now."""
-        job = self._app.opened.reader.job(self.id)
-        if job is None:
-            raise UnknownName(f"job {self.id} is no longer in the store")
-        return job
-
-    def result(self, *, wait_s: float = 60.0) -> Any:
-        """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
-        give_up_at = time.monotonic() + wait_s
-        pause_s = 0.005
-        while (job := self.show()).state not in TERMINAL:
-            if time.monotonic() >= give_up_at:
-                raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
-            time.sleep(min(pause_s, max(0.0, give_up_at - time.monotonic())))
-            pause_s = min(pause_s * 1.5, 0.25)
-        return _result_of(job)
-
-    async def result_async(self, *, wait_s: float = 60.0) -> Any:
-        """As `result`, without blocking the event loop."""
-        return await asyncio.to_thread(self.result, wait_s=wait_s)
-
-    def cancel(self, *, reason: str = "") -> None:
-        """Cancel the job; after this returns no new attempt starts."""
-        opened = self._app.opened
-        control.cancel(
-            opened.store,
-            opened.reader,
-            self._app.catalogue,
-            self.id,
-            reason=reason,
-            observers=self._app.observers,
-        )
 
 
 class Pipeline:
@@ -166,6 +120,35 @@ class Pipeline:
         """As `enqueue_many`, without blocking the event loop."""
         return await asyncio.to_thread(self.enqueue_many, list(items), **options)
 
+    async def call(
+        self,
+        item: Any,
+        *,
+        policy: str | Policy = "gateway-sync",
+        wait_s: float = 30.0,
+        owner: str = "",
+        key: str | None = None,
+        on_lost: Literal["hand_over", "drop"] = "hand_over",
+    ) -> Called:
+        """Run one item now, here, and wait for it at most ``wait_s``.
+
+        What cannot be done by then is handed over to a durable job, whose id the answer has. Raises
+        `JobFailed` when the policy gives up. ``on_lost`` says what becomes of the job when this task is
+        cancelled or this process dies: a worker goes on with it, or it is cancelled.
+        """
+        terms = terms_of(policy, wait_s, on_lost)
+        job = partial(self._new_job, item, owner=owner, key=key)
+        app = self._app
+        return called(await app.calls.call(lambda: app.opened, self._line, job, terms), app)
+
+    def call_blocking(self, item: Any, **options: Any) -> Called:
+        """As `call`, for callers without an event loop; async stages run on one that the app keeps."""
+        return self._app.calls.blocking(lambda: self.call(item, **options))
+
+    def _new_job(self, item: Any, *, owner: str, key: str | None) -> NewJob:
+        self._app.ready()
+        return new_job(self._app.ids, self._line, item, owner=owner, key=key)
+
     def _ready(self, within: object) -> None:
         try:
             self._app.ready()
@@ -197,7 +180,9 @@ class App:
         self._stages: dict[Callable[..., Any], Stage] = {}
         self._lines: dict[str, Line] = {}
         self._pipelines: dict[str, Pipeline] = {}
+        self._schedules: dict[str, Schedule] = {}
         self._opened: Opened | None = None
+        self._calls: Calls | None = None
         self._laid: set[str] = set()
         self._opening = threading.Lock()
 
@@ -212,6 +197,7 @@ class App:
         policy: str | Policy = "standard",
         timeout_s: float = 60.0,
         upstream: str | None = None,
+        process: bool = False,
     ) -> Callable[[F], F]: ...
 
     def stage(
@@ -222,10 +208,13 @@ class App:
         policy: str | Policy = "standard",
         timeout_s: float = 60.0,
         upstream: str | None = None,
+        process: bool = False,
     ) -> Any:
         """Declare a function, sync or async, to be a stage; the function itself stays as it is.
 
-        Use it bare, ``@app.stage``, or with options, ``@app.stage(timeout_s=20)``.
+        Use it bare, ``@app.stage``, or with options, ``@app.stage(timeout_s=20)``. With ``process`` it
+        runs in a child process, which a timeout kills and a crash takes with it: for code that holds
+        the interpreter, cannot be trusted to end, or may crash.
         """
         chosen = preset(policy) if isinstance(policy, str) else policy
 
@@ -233,7 +222,7 @@ class App:
             own_name = name or getattr(call, "__name__", None)
             if own_name is None or not callable(call):
                 raise ConfigError(f"{call!r} cannot be a stage; give a function, or a name with it")
-            self._stages[call] = Stage(own_name, call, chosen, timeout_s, upstream)
+            self._stages[call] = Stage(own_name, call, chosen, timeout_s, upstream, process)
             return call
 
         return declare if call is None else declare(call)
@@ -253,6 +242,37 @@ class App:
         self._pipelines[name] = Pipeline(self, line)
         return self._pipelines[name]
 
+    def every(
+        self,
+        spec: str,
+        pipe: Pipeline,
+        item: Any = None,
+        *,
+        name: str | None = None,
+        owner: str = "",
+        timezone: str | None = None,
+    ) -> None:
+        """Enqueue an item again and again: at an interval, or as a cron expression says.
+
+        ``app.every("15m", pipe, item)`` counts from midnight UTC, ``app.every("0 7 * * 1-5", pipe,
+        timezone="Europe/Berlin")`` goes by the clocks there. A worker of this app ticks it; each moment makes
+        one job, however many workers there are. ``name`` tells the schedules of one pipeline apart.
+        """
+        made("what a schedule enqueues", pipe, Pipeline)
+        if self._pipelines.get(pipe.name) is not pipe:
+            raise ConfigError(f"pipeline {pipe.name!r} of a schedule belongs to another app")
+        schedule = declared(spec, pipe._line, item, name=name, owner=owner, timezone=timezone)
+        if schedule.name in self._schedules:
+            raise ConfigError(
+                f"schedule {schedule.name!r} is declared twice; tell them apart with name="
+            )
+        self._schedules[schedule.name] = schedule
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """What is to be enqueued again and again."""
+        return tuple(self._schedules.values())
+
     def find(self, name: str) -> Pipeline:
         """The pipeline of that name."""
         if name not in self._pipelines:
@@ -266,12 +286,27 @@ class App:
         return tuple(self._pipelines)
 
     @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """The queue and the category of each pipeline."""
+        return tuple((line.queue, line.category) for line in self._lines.values())
+
+    @property
     def opened(self) -> Opened:
         """The store, opened on first use."""
         with self._opening:
             if self._opened is None:
                 self._opened = open_store(self.url)
             return self._opened
+
+    @property
+    def calls(self) -> Calls:
+        """What the calls of this process share."""
+        with self._opening:
+            if self._calls is None or not self._calls.is_of_this_process:
+                self._calls = Calls(
+                    clock=SystemClock(), chance=random.SystemRandom(), observers=self.observers
+                )
+            return self._calls
 
     @property
     def catalogue(self) -> Catalogue:
@@ -292,6 +327,10 @@ class App:
 
     def close(self) -> None:
         """Disconnect from the store."""
+        with self._opening:
+            calls, self._calls = self._calls, None
+        if calls is not None:
+            calls.close()
         with self._opening:
             if self._opened is not None:
                 self._opened.close()
@@ -335,13 +374,3 @@ def load_app(reference: str) -> App:
             "write module:attribute"
         )
     return found
-
-
-def _result_of(job: JobView) -> Any:
-    if job.state is State.SUCCEEDED:
-        return decode(job.result_json or "null")
-    reason = f" ({job.failed_reason.value})" if job.failed_reason else ""
-    what = f": {job.error_message}" if job.error_message else ""
-    raise JobFailed(
-        f"job {job.id} {job.state.value}{reason}{what}; see: perdure jobs show {job.id}"
-    )

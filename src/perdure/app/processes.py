@@ -6,34 +6,54 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from perdure.app.app import App, open_store
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
+from perdure.engine.oom import OomCounter
 from perdure.engine.pump import Seat
+from perdure.engine.stages import Catalogue
 from perdure.engine.supervisor import Spawn, Supervisor
+from perdure.engine.upkeep import Upkeep, UpkeepSettings
 from perdure.engine.worker import Worker, WorkerSettings
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
+from perdure.model.operations import Retention
 from perdure.model.workers import Role
 from perdure.observers.log import log_event, write_logs
 from perdure.ports import Observer
+from perdure.stores.opening import Opened
 
 _SUSPECT_IDLE_S = 20.0
 
 
-def work(app: App, *, worker: int, role: Role, config: Config, lifeline: int) -> int:
-    """Be a working process; ``lifeline`` is the pipe that closes when the supervisor is gone."""
+def work(
+    app: App,
+    *,
+    worker: int,
+    role: Role,
+    config: Config,
+    lifeline: int,
+    queues: Collection[str] = (),
+    categories: Collection[str] = (),
+) -> int:
+    """Be a working process; ``lifeline`` is the pipe that closes when the supervisor is gone.
+
+    With ``queues`` or ``categories`` only their lanes are served.
+    """
     write_logs(form=config.log_format, level=config.log_level)
     concurrency = {
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
         Role.ALONE: 1,
     }.get(role, config.concurrency)
     opened = open_store(app.url)
+    catalogue = app.catalogue
+    if queues or categories:
+        catalogue = catalogue.only(queues=queues, categories=categories)
     process = Worker(
         opened.store,
-        app.catalogue,
+        catalogue,
         Seat(worker, role.isolation, concurrency),
         WorkerSettings(
             concurrency=concurrency,
@@ -45,10 +65,33 @@ def work(app: App, *, worker: int, role: Role, config: Config, lifeline: int) ->
         clock=SystemClock(),
         chance=random.SystemRandom(),
         observers=app.observers,
+        upkeep=_upkeep(app, opened, catalogue, worker, config) if role is Role.MAIN else None,
+        reader=opened.reader if role is Role.MAIN else None,
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
     watch.start()
     return process.main()
+
+
+def _upkeep(app: App, opened: Opened, catalogue: Catalogue, worker: int, config: Config) -> Upkeep:
+    return Upkeep(
+        opened,
+        catalogue,
+        worker,
+        UpkeepSettings(
+            Retention(
+                succeeded_s=config.retain_succeeded_s,
+                cancelled_s=config.retain_cancelled_s,
+                discarded_s=config.retain_discarded_s,
+            ),
+            margin_s=max(config.overrun_s, config.grace_s + config.lease_ttl_s),
+            patience_s=config.lease_ttl_s,
+        ),
+        schedules=app.schedules,
+        clock=SystemClock(),
+        chance=random.SystemRandom(),
+        observers=app.observers,
+    )
 
 
 def _watch(lifeline: int, gone: Callable[[], None]) -> None:
@@ -68,6 +111,7 @@ def supervise(url: str, *, config: Config, spawn: Spawn, observers: Sequence[Obs
         name=f"{socket.gethostname()}:{os.getpid()}",
         ttl_s=config.lease_ttl_s,
         grace_s=config.grace_s,
+        oom=OomCounter(),
     )
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)

@@ -1,8 +1,76 @@
-"""What a stage may know about the attempt it is."""
+"""What a stage may know about the attempt it is, and what it may say while it works.
 
-from dataclasses import dataclass
+A `Context` is given to the stage; behind it stands the attempt's `Desk`, which the worker keeps. What
+the stage puts down there (progress, usage) is picked up by the worker's own threads, so both sides may
+act at once. Once the attempt is over, nothing that is put down counts any more.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from perdure.model.errors import CallerError
+from perdure.model.limits import NOTE_CHARS_MAX
+from perdure.model.outcomes import Usage
+from perdure.rules.redact import safe_line
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stage has come, in its own units."""
+
+    done: float
+    total: float | None = None
+    note: str = ""
+
+
+def _nobody(said: Progress | Usage) -> None:
+    """Hear nothing: a Context that a test has made stands behind no worker."""
+
+
+class Desk:
+    """What one attempt has said so far, when its time is over, and whether it is still wanted.
+
+    ``tell`` hears every word; it is called on the stage's own thread and must be quick.
+    """
+
+    def __init__(self, *, tell: Callable[[Progress | Usage], None] = _nobody) -> None:
+        self._tell = tell
+        self._one_at_a_time = threading.Lock()
+        self._monotonic: Callable[[], float] = time.monotonic
+        self._ends_at = math.inf
+        self.over = False
+        self.progress: Progress | None = None
+        self.usage: Usage | None = None
+
+    def begin(self, time_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """The stage starts now and has this much time."""
+        self._monotonic = monotonic
+        self._ends_at = monotonic() + time_s
+
+    def time_left_s(self) -> float:
+        """What is left of the attempt's time."""
+        return max(0.0, self._ends_at - self._monotonic())
+
+    def hear(self, said: Progress | Usage) -> None:
+        """Take note of progress, or of usage on top of what there was."""
+        with self._one_at_a_time:
+            if self.over:
+                return
+            if isinstance(said, Progress):
+                self.progress = said
+            else:
+                self.usage = said if self.usage is None else self.usage.plus(said)
+        self._tell(said)
+
+    def end(self) -> None:
+        """The attempt is over; a thread that still works on it may find out."""
+        with self._one_at_a_time:
+            self.over = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +79,9 @@ class Context:
 
     ``idempotency_key`` stays the same when this stage of this job is tried again: hand it to
     outside systems so that they can recognise the repeat. ``token`` rises with every attempt: hand
-    it to systems that can refuse an older writer.
+    it to systems that can refuse an older writer. ``request_id`` is this attempt's alone: hand it to
+    those who keep logs. ``item`` is the item as it was enqueued, as plain values, whatever earlier
+    stages have made of it. ``deadline_at`` is the job's, by the store's clock.
     """
 
     job_id: str
@@ -24,3 +94,42 @@ class Context:
     token: int
     idempotency_key: str
     deadline_at: datetime | None
+    request_id: str = ""
+    _desk: Desk = field(default_factory=Desk, repr=False, compare=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the attempt has been given up: its time is over, or its job is not wanted any more.
+
+        For a sync stage, which cannot be stopped from outside; an async one is cancelled where it
+        waits, and one in a process of its own is killed.
+        """
+        return self._desk.over
+
+    def time_left_s(self) -> float:
+        """What is left of this attempt: of the stage's timeout, or of the job's deadline if that is nearer."""
+        return self._desk.time_left_s()
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far you are; told as an event, at most once a second, and not stored."""
+        for name, value in (("done", done), ("total", total)):
+            if not (value is None and name == "total"):
+                _check_amount("progress", name, value)
+        if not isinstance(note, str):
+            raise CallerError(f"progress: note is {note!r}; it must be text")
+        self._desk.hear(Progress(done, total, safe_line(note, NOTE_CHARS_MAX)))
+
+    def usage(self, *, tokens_in: int = 0, tokens_out: int = 0, cost_usd: float = 0.0) -> None:
+        """Add to what this attempt has used up; stored with the attempt, whatever becomes of it."""
+        for name, value in (("tokens_in", tokens_in), ("tokens_out", tokens_out)):
+            _check_amount("usage", name, value)
+            if not isinstance(value, int):
+                raise CallerError(f"usage: {name} is {value!r}; it must be a whole number")
+        _check_amount("usage", "cost_usd", cost_usd)
+        self._desk.hear(Usage(tokens_in, tokens_out, float(cost_usd)))
+
+
+def _check_amount(what: str, name: str, value: object) -> None:
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not fits or value < 0:  # type: ignore[operator]
+        raise CallerError(f"{what}: {name} is {value!r}; it must be a number, and not below 0")

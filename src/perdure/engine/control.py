@@ -22,6 +22,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, record_of
 from perdure.engine.revival import FAILED_STAGE, ChildRun, Restart, Revivals
 from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.waiting import cancelled
 from perdure.model.decisions import Cancel, Why
 from perdure.model.errors import BugError, CallerError, NotCancellable, NotRetriable, UnknownName
 from perdure.model.filters import JobFilter
@@ -37,7 +38,7 @@ from perdure.model.operations import (
     Target,
 )
 from perdure.model.outcomes import Revoked
-from perdure.model.states import TERMINAL, Move, State
+from perdure.model.states import TERMINAL, State
 from perdure.model.views import JobView, Preview
 from perdure.ports import Control, Reader, Store
 from perdure.rules.evidence import one_line
@@ -199,7 +200,7 @@ def _job(reader: Reader, job_id: str) -> JobView:
 
 def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     if job.state is State.QUEUED:
-        return _waiting(job, reason)
+        return cancelled(job, _words(reason))
     line = catalogue.line(job.pipeline)
     stage = None if line is None else line.stage(job.stage)
     if line is None or stage is None:
@@ -208,14 +209,6 @@ def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
             "this app does not have; cancel it from the app that does"
         )
     return _running(job, line, stage, reason)
-
-
-def _waiting(job: JobView, reason: str) -> Record:
-    return Record(
-        no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
-        stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
-        isolation=job.isolation, error_kind=job.error_kind, error_message=_words(reason),
-    )  # fmt: skip
 
 
 def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:

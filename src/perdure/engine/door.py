@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from perdure.engine.typed import is_model
 from perdure.model.errors import PayloadRefused
 from perdure.model.limits import DEPTH_MAX, INTEGER_BITS_MAX
 
-_ADVICE = "pass plain values, a dataclass or a Struct"
+_ADVICE = "pass plain values, a dataclass, a Struct or a pydantic model"
 _INTEGER_MAX = 2 ** (INTEGER_BITS_MAX - 1)
 
 
@@ -22,7 +23,7 @@ def admit(value: Any, *, what: str, bytes_max: int) -> str:
     """The value as JSON text, or `PayloadRefused`."""
     _inspect(value, what, 0)
     try:
-        text = msgspec.json.encode(value)
+        text = msgspec.json.encode(value, enc_hook=_dumped)
     except (TypeError, ValueError, RecursionError) as error:  # a text or number type of one's own
         raise PayloadRefused(f"{what} cannot be written as JSON: {error}; {_ADVICE}") from None
     if len(text) > bytes_max:
@@ -65,7 +66,7 @@ def _inspect(value: Any, where: str, depth: int) -> None:
                 _inspect(item, f"{where}.{_shown(key)}", depth + 1)
         case msgspec.Struct():
             _inspect(_builtins(value, where), where, depth)
-        case _ if is_dataclass(value) and not isinstance(value, type):
+        case _ if is_model(type(value)) or (is_dataclass(value) and not isinstance(value, type)):
             _inspect(_builtins(value, where), where, depth)
         case _:
             raise PayloadRefused(
@@ -76,9 +77,15 @@ def _inspect(value: Any, where: str, depth: int) -> None:
 
 def _builtins(value: Any, where: str) -> Any:
     try:
-        return msgspec.to_builtins(value)
+        return msgspec.to_builtins(value, enc_hook=_dumped)
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadRefused(f"{where} cannot be written as JSON: {error}; {_ADVICE}") from None
+
+
+def _dumped(value: Any) -> Any:
+    if not is_model(type(value)):
+        raise TypeError(f"it holds a value of type {type(value).__name__}")
+    return value.model_dump(mode="json")
 
 
 def _shown(key: str) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 from perdure.engine.door import admit
 from perdure.engine.ids import Ids
-from perdure.engine.stages import Line, check_name
-from perdure.model.errors import CallerError
+from perdure.engine.stages import Line, Stage, check_name
+from perdure.engine.typed import Misfit
+from perdure.model.errors import CallerError, PayloadRefused
 from perdure.model.jobs import Enqueued, IfFailed, NewJob
 from perdure.model.limits import (
     ENQUEUE_BATCH_MAX,
@@ -62,7 +63,7 @@ def new_job(
         pipeline=line.name,
         lane=line.lane_nos[first.name],
         stage=first.name,
-        payload_json=admit(item, what="the item", bytes_max=PAYLOAD_BYTES_MAX),
+        payload_json=admitted(item, first),
         owner=owner,
         key=key,
         priority=priority,
@@ -70,6 +71,19 @@ def new_job(
         deadline_s=deadline_s,
         if_failed=IfFailed(if_failed),
     )
+
+
+def admitted(item: Any, first: Stage) -> str:
+    """The item as JSON text that fits the first stage of its pipeline, or `PayloadRefused`."""
+    text = admit(item, what="the item", bytes_max=PAYLOAD_BYTES_MAX)
+    try:
+        first.callee.shape.check(text)
+    except Misfit as misfit:
+        raise PayloadRefused(
+            f"the item does not fit stage {first.name!r}: {misfit.path}: {misfit.rule}; pass what "
+            "its first parameter is annotated with"
+        ) from None
+    return text
 
 
 def enqueue(store: Store, jobs: Iterable[NewJob], *, within: object = None) -> list[Enqueued]:

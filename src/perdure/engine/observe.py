@@ -15,6 +15,7 @@ _NAMES: dict[Move, EventName] = {
     Move.ADVANCE: EventName.JOB_ADVANCED,
     Move.CARRY_ON: EventName.JOB_ADVANCED,
     Move.RETRY: EventName.JOB_RETRIED,
+    Move.REPEAT: EventName.JOB_RETRIED,
     Move.RELEASE: EventName.JOB_RELEASED,
     Move.SUCCEED: EventName.JOB_SUCCEEDED,
     Move.FAIL: EventName.JOB_FAILED,

@@ -28,7 +28,7 @@ from perdure.engine.walk import settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
 from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised
+from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Usage
 from perdure.ports import Store
 
 
@@ -39,6 +39,11 @@ class Finished:
     claim: Claim
     outcome: Outcome
     elapsed_s: float
+    usage: Usage | None = None
+
+
+def _unknown(claim: Claim) -> Usage | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class Pump:
         stop: Callable[[Sequence[int]], None],
         observers: Observers,
         lost_slots: Callable[[], int] = lambda: 0,
+        spent: Callable[[Claim], Usage | None] = _unknown,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -73,8 +79,10 @@ class Pump:
         self._stop = stop
         self._observers = observers
         self._lost_slots = lost_slots
+        self._spent = spent
         self._in_hand: dict[int, Claim] = {}
         self._unsent: dict[int, Record] = {}
+        self._used: dict[int, Usage] = {}  # by what is unsent, should it be refused
         self._unsure = False
         self.finished: deque[Finished] = deque()
         self.draining = False
@@ -118,7 +126,7 @@ class Pump:
         """Settle everything still in our hands as interrupted; it counts as nothing."""
         for claim in self._in_hand.values():
             if claim.no not in self._unsent:  # what has just finished was appended before this
-                self.finished.append(Finished(claim, Interrupted(), 0.0))
+                self.finished.append(Finished(claim, Interrupted(), 0.0, self._spent(claim)))
 
     def _gather(self) -> None:
         while self.finished:
@@ -126,14 +134,21 @@ class Pump:
             no, claim = one.claim.no, self._in_hand.get(one.claim.no)
             if claim is None or claim.token != one.claim.token or no in self._unsent:
                 continue  # a late word about a claim that was settled without it
-            self._unsent[no] = self._settled(one.claim, one.outcome, one.elapsed_s)
+            self._unsent[no] = self._settled(one)
+            if one.usage is not None:
+                self._used[no] = one.usage
 
-    def _settled(self, claim: Claim, outcome: Outcome, elapsed_s: float) -> Record:
+    def _settled(self, one: Finished) -> Record:
+        claim = one.claim
         line = self._catalogue.line(claim.pipeline)
         stage = None if line is None else line.stage(claim.stage)
         if line is None or stage is None:
             raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
-        ending = Ending(claim, outcome, elapsed_s, self._seat.worker, not self.draining)
+        ending = Ending(
+            claim, one.outcome, one.elapsed_s, self._seat.worker,
+            carry_on=not self.draining and self._catalogue.carries_on(claim.pipeline, claim.stage),
+            usage=one.usage,
+        )  # fmt: skip
         return settle(ending, line, stage, chance=self._chance.random())
 
     def _order(self) -> ClaimOrder | None:
@@ -176,6 +191,7 @@ class Pump:
             if isinstance(answer, Refused) and self._refused(record, answer):
                 continue
             del self._in_hand[record.no]
+            self._used.pop(record.no, None)
             self._observers.settled(record, answer)
             if isinstance(answer, Receipt) and answer.claim is not None:
                 self._take_up([answer.claim])
@@ -186,7 +202,8 @@ class Pump:
             return False  # it was that already
         evidence = Evidence(("perdure.RecordRefused",), answer.reason, kind=Kind.INTERNAL)
         claim = self._in_hand[record.no]
-        self._unsent[record.no] = self._settled(claim, Raised(evidence), 0.0)
+        usage = self._used.get(record.no)
+        self._unsent[record.no] = self._settled(Finished(claim, Raised(evidence), 0.0, usage))
         return True
 
     def _take_up(self, claims: Sequence[Claim]) -> None:

@@ -20,6 +20,7 @@ from perdure.model.decisions import (
     Release,
     Retry,
     Succeed,
+    Why,
 )
 from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Record
 from perdure.model.kinds import Kind
@@ -35,9 +36,10 @@ from perdure.model.outcomes import (
     Snoozed,
     TimedOut,
     Unbegun,
+    Usage,
     Withdrawn,
 )
-from perdure.model.states import AttemptStatus, Move, State
+from perdure.model.states import AttemptStatus, FailedReason, Move, State
 from perdure.rules.policy import Policy, Scope
 
 _encode = msgspec.json.Encoder().encode
@@ -45,13 +47,18 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """An ended attempt: who ran what, how it ended, how long it took."""
+    """An ended attempt: who ran what, how it ended, how long it took.
+
+    ``policy`` is that of a call; without one the stage's own judges.
+    """
 
     claim: Claim
     outcome: Outcome
     elapsed_s: float
     worker: int | None
     carry_on: bool = False
+    policy: Policy | None = None
+    usage: Usage | None = None
 
 
 def record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> Record:
@@ -67,15 +74,20 @@ def record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> R
             return _again(ending, decision, stage, status, Counted.RELEASES, 0.0, None)
         case HandOver(delay_s, kind, _, _):
             status = AttemptStatus.HANDED_OVER
-            return _again(ending, decision, stage, status, None, delay_s, kind)
+            again = _again(ending, decision, stage, status, None, delay_s, kind)
+            return replace(again, counters=ZERO, past=ZERO, isolation=0)
         case Fail():
             return _failed(ending, decision, stage)
         case Cancel():
             attempt = _attempt(ending, decision, stage, AttemptStatus.CANCELLED, None, None)
-            plain = _plain(ending.claim, Move.CANCEL, State.CANCELLED)
-            return replace(plain, attempt=attempt)
+            return _plain(ending.claim, Move.CANCEL, State.CANCELLED, attempt)
         case _:  # pragma: no cover
             assert_never(decision)
+
+
+def in_place(retry: Record) -> Record:
+    """A retry for which its caller waits itself, so the store claims the job again at once."""
+    return replace(retry, move=Move.REPEAT, state=State.PROCESSING, delay_s=0.0, reclaim=True)
 
 
 def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> Record:
@@ -83,8 +95,10 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
     attempt = _attempt(ending, decision, stage, AttemptStatus.SUCCESS, None, None)
     following = line.after(claim.stage)
     if following is None:
-        done = _plain(claim, Move.SUCCEED, State.SUCCEEDED)
-        return replace(done, result_json=decision.value_json, label=decision.label, attempt=attempt)
+        return _plain(
+            claim, Move.SUCCEED, State.SUCCEEDED, attempt,
+            result_json=decision.value_json, label=decision.label,
+        )  # fmt: skip
     past = claim.past.plus(claim.counters)
     isolation = _isolation(ZERO, past, following.policy)
     carry_on = ending.carry_on and isolation == claim.isolation == 0
@@ -116,40 +130,74 @@ def _again(
     delay_s: float,
     kind: Kind | None,
 ) -> Record:
-    claim = ending.claim
-    counters = _raised(claim.counters, counted, stage.policy, delay_s)
+    claim, policy = ending.claim, ending.policy or stage.policy
+    counters = _raised(claim.counters, counted, policy, delay_s)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
-    return replace(
-        _plain(claim, move, State.QUEUED),
+    return _plain(
+        claim,
+        move,
+        State.QUEUED,
+        _attempt(ending, decision, stage, status, counted, kind),
         counters=counters,
-        isolation=_isolation(counters, claim.past, stage.policy),
+        isolation=_isolation(counters, claim.past, policy),
         delay_s=delay_s,
         error_kind=None if kind is None else kind.value,
-        error_message=None if kind is None else stage.policy.vocabulary.message(kind),
-        attempt=_attempt(ending, decision, stage, status, counted, kind),
+        error_message=None if kind is None else policy.vocabulary.message(kind),
     )
 
 
 def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
-    claim = ending.claim
+    claim, policy = ending.claim, ending.policy or stage.policy
     attempt = _attempt(
         ending, decision, stage, AttemptStatus.FAILED, decision.counted, decision.kind
     )
-    return replace(
-        _plain(claim, Move.FAIL, State.FAILED),
-        counters=_raised(claim.counters, decision.counted, stage.policy, 0.0),
+    return _plain(
+        claim,
+        Move.FAIL,
+        State.FAILED,
+        attempt,
+        counters=_raised(claim.counters, decision.counted, policy, 0.0),
         failed_reason=decision.reason,
         error_kind=decision.kind.value,
-        error_message=stage.policy.vocabulary.message(decision.kind),
-        attempt=attempt,
+        error_message=policy.vocabulary.message(decision.kind),
     )
 
 
-def _plain(claim: Claim, move: Move, state: State) -> Record:
+def _plain(
+    claim: Claim,
+    move: Move,
+    state: State,
+    attempt: Attempt,
+    *,
+    counters: Counters | None = None,
+    isolation: int | None = None,
+    delay_s: float | None = None,
+    failed_reason: FailedReason | None = None,
+    error_kind: str | None = None,
+    error_message: str | None = None,
+    result_json: str | None = None,
+    label: str | None = None,
+) -> Record:
+    """A job that stays where it is in its pipeline; made in one go, because every attempt makes one."""
     return Record(
-        no=claim.no, id=claim.id, token=claim.token, move=move, state=state, stage=claim.stage,
-        lane=claim.lane, counters=claim.counters, past=claim.past, isolation=claim.isolation,
-    )  # fmt: skip
+        no=claim.no,
+        id=claim.id,
+        token=claim.token,
+        move=move,
+        state=state,
+        stage=claim.stage,
+        lane=claim.lane,
+        counters=claim.counters if counters is None else counters,
+        past=claim.past,
+        isolation=claim.isolation if isolation is None else isolation,
+        delay_s=delay_s,
+        failed_reason=failed_reason,
+        error_kind=error_kind,
+        error_message=error_message,
+        result_json=result_json,
+        label=label,
+        attempt=attempt,
+    )
 
 
 def _attempt(
@@ -160,7 +208,7 @@ def _attempt(
     counted: Counted | None,
     kind: Kind | None,
 ) -> Attempt:
-    claim = ending.claim
+    claim, policy = ending.claim, ending.policy or stage.policy
     seen = _seen(ending.outcome)
     return Attempt(
         stage=claim.stage,
@@ -170,14 +218,21 @@ def _attempt(
         worker=ending.worker,
         claimed_at=claim.claimed_at,
         elapsed_s=ending.elapsed_s,
-        counted=_counted(counted, stage.policy),
+        counted=_counted(counted, policy),
         kind=None if kind is None else kind.value,
         message=seen.message if isinstance(seen, Evidence) else "",
-        policy=stage.policy.label,
-        why_json=_encode(decision.why).decode(),
+        policy=policy.label,
+        why_json=_why_json(decision.why, ending.usage),
         evidence_json=None if seen is None else _encode(seen).decode(),
         config_hash=stage.config_hash,
     )
+
+
+def _why_json(why: Why, usage: Usage | None) -> str:
+    """The decision explained; what the attempt has used up stands beside it, as ``usage``."""
+    if usage is None:
+        return _encode(why).decode()
+    return _encode(msgspec.to_builtins(why) | {"usage": usage}).decode()
 
 
 def _seen(outcome: Outcome) -> Evidence | Death | None:

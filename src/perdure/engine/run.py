@@ -2,20 +2,25 @@
 
 A stage may return, raise anything at all, run out of time, or be told to stop because its worker
 shuts down; each has one outcome. A cancellation that we did not order is the stage's own failure.
-An async stage runs on the event loop, a sync one on a thread; a thread cannot be stopped, so
-after its timeout or a shutdown the attempt is settled without it, and whatever it says later is
-refused by the token.
+An async stage runs on the event loop, a sync one on a thread, one with ``process=True`` in a child
+process; a thread cannot be stopped, so after its timeout or a shutdown the attempt is settled without
+it, and whatever it says later is refused by the token. A child is killed.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
-from perdure.engine.context import Context
+from perdure.engine.context import Context, Desk
 from perdure.engine.door import admit, decode
-from perdure.engine.stages import Stage
+from perdure.engine.hands import Hands
+from perdure.engine.orders import Find, Order
+from perdure.engine.stages import Callee, Stage
+from perdure.engine.typed import Misfit
 from perdure.model.jobs import Claim
+from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX
 from perdure.model.outcomes import (
     Evidence,
@@ -30,6 +35,9 @@ from perdure.model.outcomes import (
 )
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.rules.evidence import evidence_of
+from perdure.rules.redact import safe_line
+
+T = TypeVar("T")
 
 
 class Threads:
@@ -40,12 +48,17 @@ class Threads:
 
     def __init__(self, count: int) -> None:
         self._executor = ThreadPoolExecutor(count, thread_name_prefix="perdure-stage")
-        self._given_up: set[Future[Any]] = set()
+        self._given_up: dict[Future[Any], float] = {}
 
     @property
     def lost(self) -> int:
         """Threads still busy with calls that nobody waits for."""
         return len(self._given_up)
+
+    @property
+    def lost_at(self) -> float | None:
+        """When the first of those was given up, by the clock of the event loop."""
+        return min(list(self._given_up.values()), default=None)
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call the function on a thread and wait for it."""
@@ -54,9 +67,12 @@ class Threads:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if not future.cancel():
-                self._given_up.add(future)
-                future.add_done_callback(self._given_up.discard)
+                self._given_up[future] = asyncio.get_running_loop().time()
+                future.add_done_callback(self._came_back)
             raise
+
+    def _came_back(self, future: Future[Any]) -> None:
+        self._given_up.pop(future, None)
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -74,25 +90,143 @@ class Stopping:
         self.begun = False
 
 
-async def run(claim: Claim, stage: Stage, threads: Threads, stopping: Stopping) -> Outcome:
-    """Run one stage of one job to an outcome; never raises."""
-    time_s = _time_left_s(claim, stage)
-    if time_s <= 0:
+async def run(
+    claim: Claim,
+    stage: Stage,
+    threads: Threads,
+    stopping: Stopping,
+    *,
+    desk: Desk | None = None,
+    hands: Hands | None = None,
+) -> Outcome:
+    """Run one stage of one job to an outcome; never raises.
+
+    ``desk`` hears what the stage says while it works. ``hands`` lends child processes to stages that
+    want one; without it such a stage has a child of its own, which ends with it.
+    """
+    attempt = _Attempt(claim, stage, desk or Desk())
+    if attempt.time_left_s() <= 0:
         return Unbegun()
-    own_time = asyncio.timeout(time_s)
     try:
-        async with own_time:
-            value = await _call(claim, stage, threads)
-        return _outcome(value)
+        async with attempt.own_time:
+            if not stage.process:
+                return await _here(attempt, threads)
+            if hands is not None:
+                return await _in_child(attempt, hands)
+            return await _in_own_child(attempt)
     except asyncio.CancelledError as cancelled:
-        return Interrupted() if stopping.ordered else _raised(cancelled)
+        return Interrupted() if stopping.ordered else raised(cancelled)
     except BaseException as error:  # a stage may do anything
-        if own_time.expired() and isinstance(error, TimeoutError):
-            return TimedOut(time_s)
-        return _raised(error)
+        if attempt.own_time.expired() and isinstance(error, TimeoutError):
+            return TimedOut(attempt.time_s)
+        return raised(error)
+    finally:
+        attempt.desk.end()
 
 
-def _raised(error: BaseException) -> Raised:
+class _Attempt:
+    """One attempt, and its time: the stage's own, or what is left until the job's deadline."""
+
+    def __init__(self, claim: Claim, stage: Stage, desk: Desk) -> None:
+        self.claim = claim
+        self.stage = stage
+        self.desk = desk
+        self.time_s = 0.0
+        self.own_time = asyncio.timeout(None)
+        self._clock = asyncio.get_running_loop().time
+        self._came_at = self._clock()
+
+    def time_left_s(self, *, after_s: float = 0.0) -> float:
+        """How long the stage may run if it begins after a while."""
+        if self.claim.deadline_at is None:
+            return self.stage.timeout_s
+        left_s = (self.claim.deadline_at - self.claim.claimed_at).total_seconds()
+        return min(self.stage.timeout_s, left_s - after_s)
+
+    def waited_s(self) -> float:
+        """How long we are at it."""
+        return self._clock() - self._came_at
+
+    def begin(self, time_s: float) -> None:
+        """The stage begins now, and has this much time."""
+        self.time_s = time_s
+        self.desk.begin(self.time_s, self._clock)
+        self.own_time.reschedule(self._clock() + self.time_s)
+
+
+async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
+    attempt.begin(attempt.time_left_s())
+    callee, claim = attempt.stage.callee, attempt.claim
+    try:
+        arguments = arguments_of(callee, claim, attempt.stage.policy.attempts_max, attempt.desk)
+    except Misfit as misfit:
+        return unfit(misfit, claim)
+    if callee.is_async:
+        return outcome_of(await callee.call(*arguments))
+    return outcome_of(await threads.call(callee.call, *arguments))
+
+
+async def _in_child(attempt: _Attempt, hands: Hands) -> Outcome:
+    """Run the stage in a child; the time in which that starts is not the stage's."""
+    claim, stage = attempt.claim, attempt.stage
+    module, qualname = stage.call.__module__, stage.call.__qualname__
+
+    def order() -> Order | None:
+        time_s = attempt.time_left_s(after_s=attempt.waited_s())
+        if time_s <= 0:
+            return None
+        attempt.begin(time_s)
+        return Order(module, qualname, claim, stage.policy.attempts_max, attempt.time_s)
+
+    find = Find(module, qualname, tuple(sys.path))
+    return await hands.perform(find, order, attempt.desk) or Unbegun()
+
+
+async def _in_own_child(attempt: _Attempt) -> Outcome:
+    hands = Hands()
+    try:
+        return await _in_child(attempt, hands)
+    finally:
+        await hands.close()
+
+
+def perform(
+    callee: Callee, claim: Claim, attempts_max: int, desk: Desk, events: asyncio.Runner
+) -> Outcome:
+    """Run a stage to an outcome in a child, on its main thread; never raises.
+
+    An async one has the event loop of the child, which lives as long as that.
+    """
+    try:
+        arguments = arguments_of(callee, claim, attempts_max, desk)
+        if callee.is_async:
+            return events.run(_awaited(callee, arguments))
+        return outcome_of(callee.call(*arguments))
+    except Misfit as misfit:
+        return unfit(misfit, claim)
+    except BaseException as error:  # a stage may do anything
+        return raised(error)
+    finally:
+        desk.end()
+
+
+async def _awaited(callee: Callee, arguments: list[Any]) -> Outcome:
+    try:
+        return outcome_of(await callee.call(*arguments))
+    except BaseException as error:  # what ends an interpreter would end the loop, too
+        return raised(error)
+
+
+def attempted(call: Callable[[], T]) -> T | Raised:
+    """What somebody's code gives, or what it has raised."""
+    try:
+        return call()
+    except BaseException as error:  # a module may do anything while it is imported
+        return raised(error)
+
+
+def raised(error: BaseException) -> Raised:
+    """An exception as an outcome."""
     try:
         return Raised(evidence_of(error))
     except Exception:  # an exception's own text and attributes are somebody's code, too
@@ -100,17 +234,28 @@ def _raised(error: BaseException) -> Raised:
         return Raised(Evidence((f"{kind.__module__}.{kind.__qualname__}",), "(cannot be read)"))
 
 
-async def _call(claim: Claim, stage: Stage, threads: Threads) -> Any:
-    arguments: list[Any] = [decode(claim.input_json)]
-    if stage.wants_context:
-        arguments.append(context_of(claim, stage))
-    if stage.is_async:
-        return await stage.call(*arguments)
-    return await threads.call(stage.call, *arguments)
+def unfit(misfit: Misfit, claim: Claim) -> Raised:
+    """The outcome of an input that does not fit the stage: running it again would not mend it."""
+    rule = safe_line(misfit.rule)
+    message = f"the input of stage {claim.stage!r} does not fit: {misfit.path}: {rule}"
+    facts = (("path", safe_line(misfit.path)), ("rule", rule))
+    names = ("perdure.InputMisfit",)
+    return Raised(Evidence(names, message, facts=facts, kind=Kind.INPUT_INVALID))
 
 
-def context_of(claim: Claim, stage: Stage) -> Context:
+def arguments_of(callee: Callee, claim: Claim, attempts_max: int, desk: Desk) -> list[Any]:
+    """What the stage is called with; `Misfit` when its input does not fit."""
+    item = callee.shape.read(claim.input_json)
+    return [item, context_for(claim, attempts_max, desk)] if callee.wants_context else [item]
+
+
+def context_of(claim: Claim, stage: Stage, desk: Desk | None = None) -> Context:
     """What the stage may know."""
+    return context_for(claim, stage.policy.attempts_max, desk or Desk())
+
+
+def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
+    """What a stage with so many attempts may know."""
     failed = claim.counters.failures
     return Context(
         job_id=claim.id,
@@ -119,14 +264,17 @@ def context_of(claim: Claim, stage: Stage) -> Context:
         owner=claim.owner,
         item=decode(claim.payload_json),
         attempt=failed + 1,
-        attempts_left=max(0, stage.policy.attempts_max - failed - 1),
+        attempts_left=max(0, attempts_max - failed - 1),
         token=claim.token,
         idempotency_key=f"{claim.id}:{claim.stage}:{claim.life}",
         deadline_at=claim.deadline_at,
+        request_id=f"{claim.id}:{claim.token}",
+        _desk=desk,
     )
 
 
-def _outcome(value: Any) -> Outcome:
+def outcome_of(value: Any) -> Outcome:
+    """What a stage has returned, as an outcome; the value goes through the payload door."""
     match value:
         case Snooze(wait_s, reason):
             return Snoozed(float(wait_s), reason)
@@ -140,9 +288,3 @@ def _outcome(value: Any) -> Outcome:
 
 def _admitted(result: Any) -> str:
     return admit(result, what="the result", bytes_max=RESULT_BYTES_MAX)
-
-
-def _time_left_s(claim: Claim, stage: Stage) -> float:
-    if claim.deadline_at is None:
-        return stage.timeout_s
-    return min(stage.timeout_s, (claim.deadline_at - claim.claimed_at).total_seconds())

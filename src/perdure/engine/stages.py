@@ -2,28 +2,48 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.engine.typed import Shape
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
-from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX
+from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
 from perdure.rules.checked import made, number
 from perdure.rules.policy import Policy, Profile
 
 
 @dataclass(frozen=True, slots=True)
+class Callee:
+    """What has to be known of a function to call it as a stage."""
+
+    call: Callable[..., Any]
+    is_async: bool
+    wants_context: bool
+    shape: Shape
+
+    @classmethod
+    def of(cls, call: Callable[..., Any]) -> "Callee":
+        """What a function says of itself."""
+        is_async = inspect.iscoroutinefunction(call)
+        return cls(call, is_async, wants_context=_positional(call) == 2, shape=Shape(call))
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
-    """A function with a policy and a time of its own."""
+    """A function with a policy and a time of its own.
+
+    With ``process`` it runs in a child of the worker's process, which imports it by its name.
+    """
 
     name: str
     call: Callable[..., Any]
     policy: Policy
     timeout_s: float
     upstream: str | None = None
-    is_async: bool = field(init=False)  # runs on the event loop, not on a thread
-    wants_context: bool = field(init=False)
+    process: bool = False
+    callee: Callee = field(init=False, repr=False, compare=False)
     config_hash: str = field(init=False)  # what the stage was when an attempt ran
 
     def __post_init__(self) -> None:
@@ -31,11 +51,11 @@ class Stage:
         made(f"policy of stage {self.name!r}", self.policy, Policy)
         if inspect.isgeneratorfunction(self.call) or inspect.isasyncgenfunction(self.call):
             raise ConfigError(f"stage {self.name!r} is a generator; return one value instead")
-        number(f"timeout_s of stage {self.name!r}", self.timeout_s, 0.0, 86_400.0)
+        number(f"timeout_s of stage {self.name!r}", self.timeout_s, 0.0, TIMEOUT_S_MAX)
         if self.timeout_s == 0:
             raise ConfigError(
                 f"timeout_s of stage {self.name!r} is {self.timeout_s!r}; "
-                "it must lie between 0 and 86400"
+                f"it must lie between 0 and {TIMEOUT_S_MAX:g}"
             )
         if self.policy.profile is Profile.SYNC:
             raise ConfigError(
@@ -44,11 +64,22 @@ class Stage:
             )
         if _positional(self.call) not in (1, 2):
             raise ConfigError(f"stage {self.name!r} must take the item, or the item and a Context")
+        if self.process:
+            _check_importable(self.name, self.call)
 
-        seen = f"{self.name}|{self.policy!r}|{self.timeout_s}|{self.upstream}"
-        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.call))
-        object.__setattr__(self, "wants_context", _positional(self.call) == 2)
+        seen = f"{self.name}|{self.policy!r}|{self.timeout_s}|{self.upstream}|{self.process}"
+        object.__setattr__(self, "callee", Callee.of(self.call))
         object.__setattr__(self, "config_hash", hashlib.sha256(seen.encode()).hexdigest()[:16])
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it runs on an event loop, not on a thread."""
+        return self.callee.is_async
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether it takes a second argument."""
+        return self.callee.wants_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +111,11 @@ class Line:
 
     def lanes(self) -> list[Lane]:
         """The lanes that the pipeline needs."""
-        return [
-            Lane(self.queue, self.category, self.name, stage.name, upstream=stage.upstream)
-            for stage in self.stages
-        ]
+        return [self.lane(stage) for stage in self.stages]
+
+    def lane(self, stage: Stage) -> Lane:
+        """The lane of one stage."""
+        return Lane(self.queue, self.category, self.name, stage.name, upstream=stage.upstream)
 
     def stage(self, name: str) -> Stage | None:
         """The stage of that name, as long as the pipeline still has it."""
@@ -99,11 +131,35 @@ class Line:
         return self.stages[place] if place < len(names) else None
 
 
-class Catalogue:
-    """Every pipeline that this process knows."""
+def _every(lane: Lane) -> bool:
+    return True
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+
+class Catalogue:
+    """Every pipeline that this process knows, and which of their lanes it serves.
+
+    What is known and not served is neither claimed nor swept here, and left to other workers.
+    """
+
+    def __init__(self, lines: Iterable[Line], *, serves: Callable[[Lane], bool] = _every) -> None:
         self._lines = {line.name: line for line in lines}
+        self._serves = serves
+
+    def only(
+        self, *, queues: Collection[str] = (), categories: Collection[str] = ()
+    ) -> "Catalogue":
+        """The same, serving only these queues and categories; none named means all."""
+
+        def serves(lane: Lane) -> bool:
+            return (not queues or lane.queue in queues) and (
+                not categories or lane.category in categories
+            )
+
+        return Catalogue(self._lines.values(), serves=serves)
+
+    def lanes(self) -> list[Lane]:
+        """All known lanes, served or not."""
+        return [lane for line in self._lines.values() for lane in line.lanes()]
 
     def line(self, pipeline: str) -> Line | None:
         """The pipeline of that name."""
@@ -115,8 +171,33 @@ class Catalogue:
         return None if line is None else line.stage(stage)
 
     def lane_nos(self) -> tuple[int, ...]:
-        """The numbers of all known lanes."""
-        return tuple(no for line in self._lines.values() for no in line.lane_nos.values())
+        """The numbers of all lanes that are served."""
+        if self._serves is _every:
+            return tuple(no for line in self._lines.values() for no in line.lane_nos.values())
+        return tuple(
+            line.lane_nos[lane.stage]
+            for line in self._lines.values()
+            for lane in line.lanes()
+            if lane.stage in line.lane_nos and self._serves(lane)
+        )
+
+    def timeouts_s(self) -> dict[int, float]:
+        """How long a stage may take, by the numbers of the lanes that are served."""
+        served = set(self.lane_nos())
+        return {
+            line.lane_nos[stage.name]: stage.timeout_s
+            for line in self._lines.values()
+            for stage in line.stages
+            if line.lane_nos.get(stage.name) in served
+        }
+
+    def carries_on(self, pipeline: str, stage: str) -> bool:
+        """Whether the stage after this one, if there is one, is served here, too."""
+        if self._serves is _every:
+            return True
+        line = self._lines.get(pipeline)
+        following = None if line is None else line.after(stage)
+        return line is None or following is None or self._serves(line.lane(following))
 
 
 def check_name(what: str, name: str) -> None:
@@ -125,6 +206,24 @@ def check_name(what: str, name: str) -> None:
         raise ConfigError(
             f"{what} name {name!r} must have 1 to {NAME_CHARS_MAX} printable characters "
             "and no space at its ends"
+        )
+
+
+def _check_importable(name: str, call: Callable[..., Any]) -> None:
+    """Refuse what another process cannot find by module and name."""
+    why = ""
+    if not inspect.isfunction(call):
+        why = f"{type(call).__name__} is no plain function"
+    elif "<lambda>" in call.__qualname__:
+        why = "a lambda has no name"
+    elif "<locals>" in call.__qualname__:
+        why = f"{call.__qualname__} is defined inside a function"
+    elif call.__module__ == "__main__":
+        why = "its module is the program itself, __main__, which nobody can import"
+    if why:
+        raise ConfigError(
+            f"stage {name!r} has process=True and would be imported by name in a child process, "
+            f"but {why}; define it with def at the top of a module that can be imported"
         )
 
 

@@ -10,9 +10,10 @@ started again under a new row; a child that has stopped is beaten for once more,
 until then, and then no longer; a child whose beat is refused is killed, as is one that stays
 stopped for a whole lease while it keeps the store from being written. A child that ended with a job
 in its hands was ended by its work; one that ended without may be unable to start, so the next one
-is started after a growing wait. Told to drain, it passes the order on and goes on beating until the
-children are gone; after the grace it kills them and says that it was our doing, so that no crash is
-counted.
+is started after a growing wait, unless it ended with the status that asks for another. One that was
+killed and not by us may have been too large: the kernel's counters know. Told to drain, it passes
+the order on and goes on beating until the children are gone; after the grace it kills them and says
+that it was our doing, so that no crash is counted.
 
 If it dies itself, its children see their pipe close and give back what they hold.
 """
@@ -26,10 +27,11 @@ from dataclasses import dataclass, field
 
 from perdure.engine.lease import Lease
 from perdure.engine.observe import Observers
+from perdure.engine.oom import OomCounter
 from perdure.model.errors import StoreError
 from perdure.model.events import EventName
-from perdure.model.outcomes import Death
-from perdure.model.workers import NewWorker, Role
+from perdure.model.outcomes import OUT_OF_MEMORY, Death
+from perdure.model.workers import EXIT_RECYCLED, NewWorker, Role
 from perdure.ports import Clock, Store
 
 _LOOK_S = 0.5
@@ -37,6 +39,7 @@ _RESTART_S_MAX = 10.0
 _HEALTHY_S = 30.0
 _KILL_MARGIN_S = 3.0
 _CONFIG_EXIT = 2
+_WELL = (0, EXIT_RECYCLED)
 
 Spawn = Callable[[Role, int], subprocess.Popen[bytes]]
 
@@ -89,6 +92,7 @@ class Supervisor:
     name: str
     ttl_s: float
     grace_s: float
+    oom: OomCounter | None = None
     children: list[Child] = field(default_factory=list)
     exit_status: int | None = None
     _orders: int = 0
@@ -117,6 +121,8 @@ class Supervisor:
     def once(self) -> None:
         """One round: bury, report, start, beat. A store that is away delays only the telling."""
         self._bury()
+        if self.oom is not None:
+            self.oom.look(self.clock.monotonic())
         self._pass_on_orders()
         try:
             self._report()
@@ -145,9 +151,14 @@ class Supervisor:
     def _death(self, child: Child, status: int) -> Death:
         if child.killed and self._orders:
             return Death("stopped", signal="SIGKILL")
+        if status == -signal.SIGKILL and not child.killed and self._out_of_memory():
+            return Death(OUT_OF_MEMORY, signal="SIGKILL")
         if status < 0:
             return Death("exited", signal=_signal_name(-status))
         return Death("exited", exit_status=status)
+
+    def _out_of_memory(self) -> bool:
+        return self.oom is not None and self.oom.rose(self.clock.monotonic())
 
     def _report(self) -> None:
         while self._unreported:
@@ -157,14 +168,14 @@ class Supervisor:
             self._unreported.pop(0)
             self._tell_end(ended, at_work=at_work)
             self._restarts[ended.child.role].after(
-                ended.lived_s, self.clock.monotonic(), well=at_work or ended.status == 0
+                ended.lived_s, self.clock.monotonic(), well=at_work or ended.status in _WELL
             )
             if ended.status == _CONFIG_EXIT and ended.child.role is Role.MAIN and not at_work:
                 self.exit_status = _CONFIG_EXIT
                 self._orders = max(self._orders, 1)
 
     def _tell_end(self, ended: Ended, *, at_work: bool) -> None:
-        well = self._orders > 0 or (ended.status == 0 and not at_work)
+        well = self._orders > 0 or (ended.status in _WELL and not at_work)
         self.observers.tell(
             EventName.WORKER_STOPPED if well else EventName.WORKER_LOST,
             worker=ended.child.worker, role=ended.child.role.value,

@@ -1,23 +1,78 @@
-"""Upkeep: find workers that have gone silent, and settle what dead workers held.
+"""Upkeep: the chores that some worker has to do for all of them.
 
-Two steps, each guarded. First one statement declares dead every worker whose lease has run out,
-if we have ourselves been heard without a gap for as long; from then on the dead one can neither
-beat, claim nor record. Only then are its jobs read and settled as lost, through the same walk as
-every other end of an attempt, guarded by their tokens. Two sweepers may do this at once: the second
-finds the tokens moved on. If we die in between, the next sweep goes on from the tables.
+Who does what: each chore belongs to a duty, a row that one living worker at a time has, for three seconds by the store's
+clock unless it renews it. Chores over all tables have one duty; those that need to know stages or schedules have one
+for each set of these, so that two apps on one store, or workers of different queues, each find somebody who knows
+their jobs. Two chores have none: any worker may find another dead, because who has a duty may not yet be in a
+position to say so; and each puts the schedules of its app.
+
+A duty only saves work. Who has lost one without knowing (a pause, a slow store) does no harm: every write of a
+chore is guarded by a token, a moment or a lease, and of two sweepers one finds that things have moved on. When its
+holder dies, a duty is free as soon as the death is known, and otherwise when its time is over.
+
+One chore's trouble is not the others': a chore that fails is told once and tried again in the next round. Only when
+the store is away the round ends, for the others would wait for it in vain; the next one begins behind the chore
+that met it.
 """
 
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
+from perdure.engine.chores.chore import NOTHING, Chore, Swept
+from perdure.engine.chores.expired import Expiries
+from perdure.engine.chores.lost import Deaths, LostJobs
+from perdure.engine.chores.overrun import Overruns
+from perdure.engine.chores.prune import Pruning
+from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.record import Ending
+from perdure.engine.schedules import Declaring, Schedule, Ticking
 from perdure.engine.stages import Catalogue
-from perdure.engine.walk import settle
+from perdure.model.errors import StoreBusy, StoreError, StoreUnavailable, WorkerDead
 from perdure.model.events import EventName
-from perdure.model.jobs import LostClaim, Record, Stale
-from perdure.model.limits import LOST_BATCH_MAX
-from perdure.model.outcomes import Interrupted, Lost
-from perdure.ports import Store
+from perdure.model.operations import Retention
+from perdure.ports import Clock, Control, Reader, Store
+
+DUTY = "upkeep"
+DUTY_TTL_S = 3.0  # rounds come every second: two may be late before another worker takes over
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """How the upkeep judges: see `Overruns` for ``margin_s`` and ``patience_s``."""
+
+    retention: Retention
+    margin_s: float
+    patience_s: float
+
+
+class Sides(Protocol):
+    """The three sides of one store."""
+
+    @property
+    def store(self) -> Store:
+        """The writes of the walk."""
+        ...
+
+    @property
+    def control(self) -> Control:
+        """What operators and the upkeep do."""
+        ...
+
+    @property
+    def reader(self) -> Reader:
+        """The reads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A chore, and the duty that it belongs to."""
+
+    duty: str | None
+    chore: Chore
 
 
 class Upkeep:
@@ -25,57 +80,79 @@ class Upkeep:
 
     def __init__(
         self,
-        store: Store,
+        sides: Sides,
         catalogue: Catalogue,
         worker: int,
+        settings: UpkeepSettings,
         *,
+        schedules: Sequence[Schedule] = (),
+        clock: Clock,
         chance: Random,
         observers: Observers,
     ) -> None:
-        self._store = store
-        self._catalogue = catalogue
+        store, control, reader = sides.store, sides.control, sides.reader
+        self._control = control
         self._worker = worker
-        self._chance = chance
         self._observers = observers
-        self._warned_of: int | None = None
+        known = f"{DUTY} {knowledge(catalogue, schedules)}"
+        self._tasks = [
+            _Task(None, Deaths(store, worker, observers=observers)),
+            _Task(None, Declaring(control, reader, schedules)),
+            _Task(known, LostJobs(store, catalogue, worker, chance=chance, observers=observers)),
+            _Task(DUTY, Expiries(store, worker, observers=observers)),
+            _Task(known, Overruns(
+                store, catalogue, worker, margin_s=settings.margin_s,
+                patience_s=settings.patience_s, clock=clock, chance=chance, observers=observers,
+            )),
+            _Task(known, Ticking(
+                control, reader, catalogue, schedules, ids=Ids(clock, chance), observers=observers,
+            )),
+            _Task(DUTY, Pruning(control, settings.retention, clock=clock)),
+        ]  # fmt: skip
+        self._begin = 0
+        self._failing: dict[str, str] = {}
+        self.more = False  # whether a chore has stopped at its bound, so that the next round may come at once
 
     def once(self) -> int:
-        """Sweep once; how many lost jobs were settled."""
-        for worker in self._store.mark_dead(by=self._worker):
-            self._observers.tell(EventName.WORKER_LOST, worker=worker, why="silent")
-        found = self._store.lost(limit=LOST_BATCH_MAX, lanes=self._catalogue.lane_nos())
-        records = [record for lost in found if (record := self._settled(lost)) is not None]
-        if records:
-            turn = self._store.turn(records, None, by=self._worker)
-            answers = {answer.no: answer for answer in turn.settled}
-            for record in records:
-                answer = answers[record.no]
-                if not isinstance(answer, Stale):  # another sweeper was faster
-                    self._observers.settled(record, answer)
-        else:
-            self._warn_of_strangers()
-        return len(records)
+        """One round of the chores whose duties are ours; how many jobs were moved."""
+        held: dict[str, bool] = {}
+        jobs, self.more = 0, False
+        for task in self._tasks[self._begin :] + self._tasks[: self._begin]:
+            self._begin = (self._begin + 1) % len(self._tasks)  # should the store be away now
+            swept = self._turn(task, held)
+            jobs += swept.jobs
+            self.more = self.more or swept.more
+        self._begin = 0
+        return jobs
 
-    def _warn_of_strangers(self) -> None:
-        """Lost jobs of a stage that we do not know wait for a worker that does: say so, once."""
-        for lost in self._store.lost(limit=1):
-            claim = lost.claim
-            known = self._catalogue.stage(claim.pipeline, claim.stage) is not None
-            if not known and claim.no != self._warned_of:
-                self._warned_of = claim.no
-                self._observers.tell(
-                    EventName.STAGE_UNKNOWN,
-                    job_id=claim.id, pipeline=claim.pipeline, stage=claim.stage,
-                )  # fmt: skip
+    def _turn(self, task: _Task, held: dict[str, bool]) -> Swept:
+        try:
+            swept = task.chore.once() if self._has(task.duty, held) else NOTHING
+        except (WorkerDead, StoreUnavailable) as error:
+            if isinstance(error, StoreBusy):
+                return self._failed(task.chore, error)
+            raise
+        except StoreError as error:
+            return self._failed(task.chore, error)
+        self._failing.pop(task.chore.name, None)
+        return swept
 
-    def _settled(self, lost: LostClaim) -> Record | None:
-        claim = lost.claim
-        line = self._catalogue.line(claim.pipeline)
-        stage = None if line is None else line.stage(claim.stage)
-        if line is None or stage is None:
-            return None  # left for a worker that knows it
-        ours = lost.death.why == "stopped"  # we ended it ourselves, at shutdown: not its fault
-        outcome = Interrupted("shutdown") if ours else Lost(lost.death)
-        elapsed_s = max(0.0, (lost.seen_at - claim.claimed_at).total_seconds())
-        ending = Ending(claim, outcome, elapsed_s, lost.worker)
-        return settle(ending, line, stage, chance=self._chance.random(), now=lost.seen_at)
+    def _has(self, duty: str | None, held: dict[str, bool]) -> bool:
+        if duty is None:
+            return True
+        if duty not in held:
+            held[duty] = self._control.take_duty(duty, worker=self._worker, ttl_s=DUTY_TTL_S)
+        return held[duty]
+
+    def _failed(self, chore: Chore, error: StoreError) -> Swept:
+        reason = str(error)
+        if self._failing.get(chore.name) != reason:
+            self._failing[chore.name] = reason
+            self._observers.tell(EventName.CHORE_FAILED, chore=chore.name, reason=reason)
+        return NOTHING
+
+
+def knowledge(catalogue: Catalogue, schedules: Sequence[Schedule]) -> str:
+    """What a sweeper has to know to do its chores, as a short name that those who know the same share."""
+    known = repr((sorted(catalogue.lane_nos()), sorted(one.name for one in schedules)))
+    return hashlib.sha256(known.encode()).hexdigest()[:12]

@@ -8,6 +8,10 @@ How it ends: told to drain, it claims nothing more, lets stages finish within th
 rest back, which counts as nothing, and disconnects after the last write. Told again, it gives back
 at once. Declared dead by the store, it stops without a word, because no word of it counts. A
 thread that will not end cannot keep the process alive: the last act is `os._exit`.
+
+How it begins anew: a sync stage that ignores its timeout keeps its thread, and the slot with it. When
+one has been lost for as long as the grace, or all of them are, the process drains by itself and ends
+with a status that asks its supervisor for another one. Nothing is counted for it.
 """
 
 import asyncio
@@ -19,19 +23,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from perdure.engine.context import Desk, Progress
+from perdure.engine.hands import Hands
 from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
+from perdure.engine.progress import Board
 from perdure.engine.pump import Finished, Pump, Seat
 from perdure.engine.run import Stopping, Threads, run
 from perdure.engine.stages import Catalogue
+from perdure.engine.strangers import Strangers
 from perdure.engine.upkeep import Upkeep
 from perdure.model.errors import BugError, WorkerDead
+from perdure.model.events import EventName
 from perdure.model.jobs import Claim
-from perdure.model.outcomes import Interrupted, Outcome
-from perdure.ports import Clock, Store
+from perdure.model.outcomes import Interrupted, Outcome, Usage
+from perdure.model.workers import EXIT_RECYCLED
+from perdure.ports import Clock, Reader, Store
 
 EXIT_DEAD = 17
 _SWEEP_S = 1.0
+_COMPARE_S = 60.0  # between two looks for jobs that nobody here knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +69,27 @@ class Worker:
         clock: Clock,
         chance: Random,
         observers: Observers,
+        upkeep: Upkeep | None = None,
+        reader: Reader | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
+        self._seat = seat
         self._settings = settings
         self._clock = clock
+        self._observers = observers
         self._runs: dict[int, tuple[asyncio.Task[None], Stopping]] = {}
+        self._desks: dict[int, Desk] = {}
         self._threads = Threads(seat.concurrency)
+        self._hands = Hands()
+        self._board = Board(observers)
+        self._strangers = None if reader is None else Strangers(reader, catalogue, observers)
         self._pump = Pump(
             store, catalogue, seat,
             chance=chance, start=self._start, stop=self._stop_runs, observers=observers,
-            lost_slots=lambda: self._threads.lost,
+            lost_slots=lambda: self._threads.lost, spent=self._spent,
         )  # fmt: skip
-        sweeps = seat.isolation == 0
-        self._upkeep = (
-            Upkeep(store, catalogue, seat.worker, chance=chance, observers=observers)
-            if sweeps else None
-        )  # fmt: skip
+        self._upkeep = upkeep
         self._loop = Loop(
             self._step,
             changed=self._news,
@@ -87,9 +102,11 @@ class Worker:
         self._exit_status = 0
         self._orders = 0
         self._orders_seen = 0
+        self._recycling = False
         self._give_back_at = 0.0
         self._swept_at = -_SWEEP_S
         self._checked_at = 0.0
+        self._compared_at = -math.inf
         self._busy_at = clock.monotonic()
 
     def main(self) -> int:
@@ -116,27 +133,35 @@ class Worker:
         await self._finish.wait()
         for task, _ in self._runs.values():
             task.cancel()
+        await self._hands.close()
 
     # -- the pump thread -----------------------------------------------------------------
 
     def _step(self) -> float:
         now = self._clock.monotonic()
+        self._recycle_step(now)
         self._drain_step(now)
+        self._board.once(now)
         wait_s = self._pump.once()
         if self._upkeep is not None and now - self._swept_at >= _SWEEP_S:
             self._swept_at = now
             if self._upkeep.once():
                 wait_s = 0.0
+            if self._upkeep.more:
+                self._swept_at = -math.inf  # the next round comes at once
         if now - self._checked_at >= self._settings.poll_s:
             self._checked_at = now
             self._pump.check_held()
+        if self._strangers is not None and now - self._compared_at >= _COMPARE_S:
+            self._compared_at = now
+            self._strangers.once()
         if not self._pump.empty:
             self._busy_at = now
         self._finish_when_done(now)
         return min(self._rest_s_max(now), math.inf if wait_s is None else wait_s)
 
     def _rest_s_max(self, now: float) -> float:
-        most_s = self._settings.poll_s if self._orders == 0 else 0.05
+        most_s = self._settings.poll_s if not self._leaving else 0.05
         if self._upkeep is None:
             return most_s
         return min(most_s, max(0.0, self._swept_at + _SWEEP_S - now))
@@ -144,9 +169,26 @@ class Worker:
     def _news(self) -> bool:
         return self._orders > self._orders_seen or self._store.changed()
 
+    @property
+    def _leaving(self) -> bool:
+        return self._orders > 0 or self._recycling
+
+    def _recycle_step(self, now: float) -> None:
+        """Begin to leave when too much of us is lost."""
+        lost, lost_at = self._threads.lost, self._threads.lost_at
+        if lost_at is None or self._leaving:
+            return
+        if lost >= self._seat.concurrency or now - lost_at >= self._settings.grace_s:
+            self._recycling = True
+            self._exit_status = EXIT_RECYCLED
+            self._observers.tell(
+                EventName.WORKER_RECYCLED,
+                worker=self._seat.worker, lost=lost, concurrency=self._seat.concurrency,
+            )  # fmt: skip
+
     def _drain_step(self, now: float) -> None:
         self._orders_seen = self._orders
-        if self._orders == 0:
+        if not self._leaving:
             return
         if not self._pump.draining:
             self._pump.draining = True
@@ -179,11 +221,25 @@ class Worker:
 
     def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
         for claim in claims:
-            stopping = Stopping()
-            task = asyncio.create_task(self._run_one(claim, stopping, received_s))
+            stopping, desk = Stopping(), self._desk(claim)
+            task = asyncio.create_task(self._run_one(claim, stopping, desk, received_s))
             self._runs[claim.no] = (task, stopping)
+            self._desks[claim.no] = desk
 
-    async def _run_one(self, claim: Claim, stopping: Stopping, received_s: float) -> None:
+    def _desk(self, claim: Claim) -> Desk:
+        def tell(said: Progress | Usage) -> None:
+            if isinstance(said, Progress):
+                self._board.note(claim, said)
+
+        return Desk(tell=tell)
+
+    def _spent(self, claim: Claim) -> Usage | None:
+        desk = self._desks.get(claim.no)
+        return None if desk is None else desk.usage
+
+    async def _run_one(
+        self, claim: Claim, stopping: Stopping, desk: Desk, received_s: float
+    ) -> None:
         stage = self._catalogue.stage(claim.pipeline, claim.stage)
         if stage is None:
             raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
@@ -191,13 +247,16 @@ class Worker:
         if stopping.ordered:
             outcome: Outcome = Interrupted()
         else:
-            outcome = await run(claim, stage, self._threads, stopping)
+            outcome = await run(claim, stage, self._threads, stopping, desk=desk, hands=self._hands)
         elapsed_s = self._clock.monotonic() - received_s
         held = self._runs.get(claim.no)
         if held is not None and held[1] is stopping:
-            del self._runs[claim.no]
-        self._pump.finished.append(Finished(claim, outcome, elapsed_s))
-        self._loop.wake()
+            del self._runs[claim.no], self._desks[claim.no]
+        self._board.drop(claim)
+        finished = self._pump.finished
+        finished.append(Finished(claim, outcome, elapsed_s, desk.usage))
+        if len(finished) == 1:  # else the pump has been woken and has yet to see the one before
+            self._loop.wake()
 
     def _stop_runs(self, nos: Sequence[int]) -> None:
         self._on_events(lambda: self._cancel_runs(nos))

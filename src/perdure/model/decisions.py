@@ -76,10 +76,13 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Stop trying here and now; a durable job goes on, due after ``delay_s``."""
+    """Stop trying here and now; a durable job goes on, due after ``delay_s``.
+
+    ``kind`` is None when nothing has failed: the stage snoozed, or its caller has gone.
+    """
 
     delay_s: float
-    kind: Kind
+    kind: Kind | None
     why: Why
     hold: Hold | None = None
 

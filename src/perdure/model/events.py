@@ -9,6 +9,7 @@ class EventName(StrEnum):
 
     JOB_ENQUEUED = "job_enqueued"
     JOB_CLAIMED = "job_claimed"
+    JOB_PROGRESSED = "job_progressed"
     JOB_ADVANCED = "job_advanced"
     JOB_RETRIED = "job_retried"
     JOB_RELEASED = "job_released"
@@ -19,9 +20,11 @@ class EventName(StrEnum):
     WORKER_STARTED = "worker_started"
     WORKER_LOST = "worker_lost"
     WORKER_STOPPED = "worker_stopped"
+    WORKER_RECYCLED = "worker_recycled"
     STORE_AWAY = "store_away"
     STORE_BACK = "store_back"
     STAGE_UNKNOWN = "stage_unknown"
+    CHORE_FAILED = "chore_failed"
 
 
 @dataclass(frozen=True, slots=True)

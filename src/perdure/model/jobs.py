@@ -69,6 +69,13 @@ class IfFailed(StrEnum):
     RETRY = "retry"
 
 
+class OnLost(StrEnum):
+    """What becomes of a job whose caller has gone: a worker takes it over, or it is cancelled."""
+
+    HAND_OVER = "hand_over"
+    DROP = "drop"
+
+
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to be enqueued. ``payload_json`` has passed the payload door."""
@@ -131,12 +138,44 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LostClaim:
-    """A claim whose worker is dead, how it died, and the store's time when this was read."""
+    """A claim whose worker is dead, how it died, and the store's time when this was read.
+
+    ``on_lost`` is what the caller asked for, where a caller held it.
+    """
 
     claim: Claim
     worker: int
     death: Death
     seen_at: datetime
+    on_lost: OnLost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """A claim that is held for longer than it may be, by whom, and the store's time when this was read.
+
+    ``on_lost`` is what the caller asked for, where a caller holds it.
+    """
+
+    claim: Claim
+    worker: int
+    seen_at: datetime
+    on_lost: OnLost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A job whose deadline passed while it waited."""
+
+    no: int
+    id: str
+    token: int
+    lane: int
+    pipeline: str
+    stage: str
+    counters: Counters
+    past: Counters
+    isolation: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,17 +46,42 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """How a worker's end became known."""
+class Usage:
+    """What an attempt has used up, by its stage's own word; stored with the decision explained."""
 
-    why: str  # "exited", "stopped" at our own shutdown, or "silent": its lease ran out
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """The sums of both."""
+        return Usage(
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.cost_usd + other.cost_usd,
+        )
+
+
+OUT_OF_MEMORY = "out of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How the end of a worker, or of a process in which it ran a stage, became known.
+
+    ``why`` is "exited"; "out of memory", when the kernel has killed it for that; "stopped" at our own
+    shutdown; or "silent": its lease ran out.
+    """
+
+    why: str
     exit_status: int | None = None
     signal: str | None = None
 
     def in_words(self) -> str:
         """The death as the end of a sentence."""
         if self.signal is not None:
-            return f"was killed by {self.signal}"
+            cause = f": {self.why}" if self.why == OUT_OF_MEMORY else ""
+            return f"was killed by {self.signal}{cause}"
         if self.exit_status is not None:
             return f"exited with status {self.exit_status}"
         return "went silent"

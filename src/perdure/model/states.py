@@ -56,6 +56,7 @@ class Move(StrEnum):
     ADVANCE = "advance"
     CARRY_ON = "carry_on"
     RETRY = "retry"
+    REPEAT = "repeat"
     RELEASE = "release"
     SUCCEED = "succeed"
     FAIL = "fail"
@@ -71,6 +72,7 @@ TRANSITIONS: tuple[tuple[State | None, Move, State], ...] = (
     (State.PROCESSING, Move.ADVANCE, State.QUEUED),  # a stage is done, the next one waits
     (State.PROCESSING, Move.CARRY_ON, State.PROCESSING),  # done, and the next one claimed at once
     (State.PROCESSING, Move.RETRY, State.QUEUED),
+    (State.PROCESSING, Move.REPEAT, State.PROCESSING),  # as retry, and claimed at once by a caller
     (State.PROCESSING, Move.RELEASE, State.QUEUED),
     (State.PROCESSING, Move.SUCCEED, State.SUCCEEDED),
     (State.PROCESSING, Move.FAIL, State.FAILED),

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+EXIT_RECYCLED = 75  # of a process that wants another one in its place: some of its threads are lost
+
 
 class Role(StrEnum):
     """Which jobs a working process takes, by how often they have crashed one."""

@@ -12,14 +12,17 @@ log = logging.getLogger("perdure")
 
 _LEVELS: dict[EventName, int] = {
     EventName.JOB_CLAIMED: logging.DEBUG,
+    EventName.JOB_PROGRESSED: logging.DEBUG,
     EventName.JOB_ADVANCED: logging.DEBUG,
     EventName.JOB_SUCCEEDED: logging.DEBUG,
     EventName.JOB_ENQUEUED: logging.DEBUG,
     EventName.JOB_FAILED: logging.WARNING,
     EventName.RESULT_REFUSED: logging.WARNING,
     EventName.WORKER_LOST: logging.WARNING,
+    EventName.WORKER_RECYCLED: logging.WARNING,
     EventName.STORE_AWAY: logging.WARNING,
     EventName.STAGE_UNKNOWN: logging.WARNING,
+    EventName.CHORE_FAILED: logging.WARNING,
 }
 
 

@@ -8,7 +8,17 @@ import msgspec
 
 from perdure.model.errors import StoreDamaged
 from perdure.model.gates import GateRow, GateState
-from perdure.model.jobs import ZERO, Claim, Counters, Lane, NewJob
+from perdure.model.jobs import (
+    ZERO,
+    Claim,
+    Counters,
+    Expired,
+    Lane,
+    LostClaim,
+    NewJob,
+    OnLost,
+    Overrun,
+)
 from perdure.model.limits import AGEING_S, DELAY_S_MAX
 from perdure.model.operations import (
     BulkStatus,
@@ -113,6 +123,34 @@ def _counters_of(columns: tuple[Any, ...]) -> Counters:
 
 
 _moment = lru_cache(maxsize=4096)(from_us)  # most claims of a batch share their moments
+
+
+def expired_out(row: Row) -> Expired:
+    """A waiting job whose deadline has passed, from a row of `expired.sql`."""
+    no, id, token, lane, pipeline, stage, isolation, past, *counters = row
+    try:
+        summed = past_of(past)
+    except msgspec.DecodeError:
+        summed = ZERO
+    return Expired(no, id, token, lane, pipeline, stage, Counters(*counters), summed, isolation)
+
+
+def lost_out(claim: Claim, row: Row, now: int) -> LostClaim:
+    """A claim whose worker is dead, from it and the rest of a row of `lost.sql`."""
+    worker, on_lost, death = row
+    return LostClaim(claim, worker, death_of(death), from_us(now), _wish(on_lost))
+
+
+def overrun_out(claim: Claim, row: Row, now: int) -> Overrun:
+    """A claim that is held for too long, from it and the rest of a row of `overrun.sql`."""
+    worker, on_lost = row
+    return Overrun(claim, worker, from_us(now), _wish(on_lost))
+
+
+def _wish(on_lost: str | None) -> OnLost | None:
+    if on_lost is None:
+        return None
+    return OnLost.DROP if on_lost == OnLost.DROP else OnLost.HAND_OVER
 
 
 def job_out(row: Row) -> JobView:

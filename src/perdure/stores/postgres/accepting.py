@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from perdure.model.errors import StoreBusy
-from perdure.model.jobs import Enqueued, IfFailed, NewJob
+from perdure.model.errors import StoreBusy, WorkerDead
+from perdure.model.jobs import Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.states import State
+from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.reviving import revive
 from perdure.stores.postgres.settling import answered
@@ -45,6 +46,31 @@ def accept(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
         if len(done) == len({job.id for job in jobs}):
             return [done[job.id] for job in jobs]
     raise StoreBusy("the jobs that have these keys come and go; try again")  # pragma: no cover
+
+
+def begin(
+    cx: Cx, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost, now: int | None
+) -> int | Enqueued:
+    """Insert a job that is already in work, queued where its lane is closed; or find who was before it."""
+    where = {
+        "id": job.id, "owner": job.owner, "pipeline": job.pipeline, "run": job.run, "key": job.key,
+        "lane": job.lane, "stage": job.stage, "priority": job.priority, "worker": worker,
+        "payload": job.payload_json, "hard_us": seconds_us(hard_s), "ageing_us": AGEING_US,
+        "deadline_us": None if job.deadline_s is None else seconds_us(job.deadline_s), "now": now,
+        "on_lost": on_lost,
+    }  # fmt: skip
+    for _ in range(_TRIES_MAX):
+        row = cx.execute(SQL.begin, where).fetchone()
+        assert row is not None
+        no, alive = row
+        if not alive:
+            raise WorkerDead(f"worker {worker} was declared dead, so it may begin nothing")
+        if no is not None:
+            return int(no)
+        found = _found(cx, [job], now)
+        if found:
+            return found[job.id]
+    raise StoreBusy("the job that has this key comes and goes; try again")  # pragma: no cover
 
 
 def _inserted(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueued]:

@@ -43,6 +43,7 @@ from perdure.model.operations import (
 from perdure.model.runs import NewRun, RunStatus, RunView
 from perdure.model.states import State
 from perdure.stores import deeds
+from perdure.stores.duties import standing
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import from_us, seconds_us, to_us
 from perdure.stores.postgres.accepting import accept, all_lanes
@@ -207,10 +208,16 @@ class PostgresControl:
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
         """Take or keep a duty that one living worker at a time has, until its time runs out."""
+        ttl_us = seconds_us(ttl_s)
+        with self._connection.lent() as cx:
+            where = {"name": name, "now": self._connection.now()}
+            seen = cx.execute(SQL.duty_seen, where).fetchone()
+        known = standing(seen, worker=worker, ttl_us=ttl_us)
+        if known is not None:
+            return known
 
         def work(cx: Cx, now: int) -> bool:
-            until_at = now + seconds_us(ttl_s)
-            where = {"name": name, "worker": worker, "until_at": until_at, "now": now}
+            where = {"name": name, "worker": worker, "until_at": now + ttl_us, "now": now}
             return cx.execute(SQL.duty_take, where).rowcount == 1
 
         return self._connection.written(work)

@@ -6,6 +6,7 @@ What takes more than one statement is read in one snapshot, so that books balanc
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from uuid import UUID
 
 from perdure.model.filters import EVERY_JOB, JobFilter
@@ -26,6 +27,7 @@ from perdure.model.views import (
 from perdure.model.workers import WorkerView
 from perdure.stores.auditing import CHECKS, findings
 from perdure.stores.choosing import NO_MAX, Choice, Dialect, Fetch, page, preview
+from perdure.stores.moments import from_us
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
@@ -152,6 +154,11 @@ class PostgresReader:
         """Runs, newest first; ``before`` continues below a run number."""
         where = {"pipeline": pipeline, **_bounds(limit, before)}
         return [run_out(row) for row in self._rows(SQL.runs_page, where)]
+
+    def now(self) -> datetime:
+        """The store's clock."""
+        with self._connection.lent() as cx:
+            return from_us(self._connection.store_now(cx))
 
     def schedules(self, *, due: bool = False) -> list[ScheduleView]:
         """Schedules by next moment; with ``due`` only those whose moment has come."""

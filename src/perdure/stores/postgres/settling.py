@@ -68,7 +68,8 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
             "status": attempt.status, "elapsed_s": attempt.elapsed_s, "policy": attempt.policy,
             "why": attempt.why_json, "config_hash": attempt.config_hash,
         }  # fmt: skip
-        if record.stage != attempt.stage or record.reclaim:
+        anew = record.counters.starts != attempt.number  # handed over, or at the next stage
+        if anew or record.stage != attempt.stage or record.reclaim:
             row |= {
                 "stage": record.stage, "starts": record.counters.starts,
                 "done_stage": attempt.stage, "number": attempt.number,

@@ -13,7 +13,7 @@ it fails, nothing of it has happened, or, when the line broke, all of it may hav
 get the same receipts, from the attempt rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from perdure.model.errors import StoreError, WorkerDead
@@ -21,9 +21,12 @@ from perdure.model.jobs import (
     Claim,
     ClaimOrder,
     Enqueued,
+    Expired,
     Lane,
     LostClaim,
     NewJob,
+    OnLost,
+    Overrun,
     Record,
     Settled,
     Turn,
@@ -31,8 +34,8 @@ from perdure.model.jobs import (
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
-from perdure.stores.moments import from_us, seconds_us
-from perdure.stores.postgres.accepting import accept, accept_whole, all_lanes
+from perdure.stores.moments import seconds_us
+from perdure.stores.postgres.accepting import accept, accept_whole, all_lanes, begin
 from perdure.stores.postgres.claiming import (
     Floors,
     array,
@@ -55,7 +58,7 @@ from perdure.stores.postgres.settling import (
 )
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.within import joined
-from perdure.stores.rows import death_of, encoded
+from perdure.stores.rows import encoded, expired_out, lost_out, overrun_out
 
 SILENT = encoded(Death("silent"))
 _FOLD_EVERY = 500  # enqueues between two foldings of the books' journal
@@ -101,6 +104,21 @@ class PostgresStore:
             ):  # the jobs are in all the same
                 cx.execute(SQL.books_fold)
         return done
+
+    def begin(
+        self, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost
+    ) -> Claim | Enqueued:
+        """Accept a job that its caller, a worker of its own, runs at once."""
+        self._lanes.check([job], self._look_at_lanes)
+        with self._connection.lent() as cx:
+            done = begin(
+                cx, job, worker=worker, hard_s=hard_s, on_lost=on_lost, now=self._connection.now()
+            )
+            if isinstance(done, Enqueued) and done.id != job.id:
+                return done
+            no = done.no if isinstance(done, Enqueued) else done
+            claims = claims_of(cx, {no: 1})
+            return claims[0] if claims else Enqueued(job.id, no, True)
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim; one transaction."""
@@ -164,9 +182,27 @@ class PostgresStore:
         where = {"lanes": None if lanes is None else array(lanes), "limit": limit}
         with self._connection.transaction() as (cx, now):
             rows = cx.execute(SQL.lost, where).fetchall()
-            found = {no: (worker, death_of(death)) for no, _, worker, death in rows}
-            claims = claims_of(cx, {no: token for no, token, _, _ in rows})
-        return [LostClaim(claim, *found[claim.no], from_us(now)) for claim in claims]
+            found = {row[0]: row[2:] for row in rows}
+            claims = claims_of(cx, {row[0]: row[1] for row in rows})
+        return [lost_out(claim, found[claim.no], now) for claim in claims]
+
+    def expired(self, *, limit: int) -> list[Expired]:
+        """Waiting jobs whose deadline has passed, in closed lanes too."""
+        where = {"now": self._connection.now(), "limit": limit}
+        with self._connection.lent() as cx:
+            return [expired_out(row) for row in cx.execute(SQL.expired, where).fetchall()]
+
+    def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
+        """Claims that are held for longer than their lane's limit, or than their own."""
+        limits = [
+            {"lane": lane, "most_us": seconds_us(most_s)} for lane, most_s in limits_s.items()
+        ]
+        with self._connection.transaction() as (cx, now):
+            where = {"limits": encoded(limits), "now": now, "limit": limit}
+            rows = cx.execute(SQL.overrun, where).fetchall()
+            found = {row[0]: row[2:] for row in rows}
+            claims = claims_of(cx, {row[0]: row[1] for row in rows})
+        return [overrun_out(claim, found[claim.no], now) for claim in claims]
 
     def held(self, worker: int) -> dict[int, int]:
         """Job numbers and tokens that this worker holds."""

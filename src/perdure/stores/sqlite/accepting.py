@@ -4,14 +4,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
-from perdure.model.jobs import Enqueued, IfFailed, NewJob
+from perdure.model.jobs import Claim, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.stores.counting import Tally
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import AGEING_US, apart, encoded
 from perdure.stores.sqlite.reviving import revive_alone
-from perdure.stores.sqlite.settling import add_tally
+from perdure.stores.sqlite.settling import add_tally, claims_of
 from perdure.stores.sqlite.statements import SQL
 
 
@@ -37,6 +37,36 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
         else again.get(job.id) or _found(cx, job, now)
         for job in jobs
     ]  # fmt: skip
+
+
+def begin(
+    cx: sqlite3.Connection, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost, now: int
+) -> Claim | Enqueued:
+    """Insert a job that is already in work, queued where its lane is closed; or find who was before it."""
+    again = cx.execute(SQL.ids_taken, (encoded([job.id]),)).fetchone()
+    if again is not None:  # this very call, sent again after its answer was lost
+        claims = claims_of(cx, [again[0]])
+        return claims[0] if claims else Enqueued(job.id, again[0], True)
+    if _key_taken(cx, job):
+        return _found(cx, job, now)
+    if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()):
+        return accept(cx, [job], now)[0]
+    (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
+    deadline_at = None if job.deadline_s is None else now + seconds_us(job.deadline_s)
+    rank_at = now - job.priority * AGEING_US
+    cx.execute(
+        SQL.begin,
+        (
+            last + 1, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
+            worker, job.priority, now, rank_at, deadline_at, now + seconds_us(hard_s), str(on_lost),
+            job.payload_json,
+        ),
+    )  # fmt: skip
+    cx.execute(SQL.accept, (job.pipeline, 1))
+    tally = Tally()
+    tally.came_in(job.run)
+    add_tally(cx, tally, 0)
+    return claims_of(cx, [last + 1])[0]
 
 
 def all_lanes(cx: sqlite3.Connection) -> set[int]:

@@ -1,6 +1,7 @@
 """The reads, for screens, reports and the audit. They change nothing and wait for nobody."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateRow
@@ -20,6 +21,7 @@ from perdure.model.views import (
 from perdure.model.workers import WorkerView
 from perdure.stores.auditing import CHECKS, findings
 from perdure.stores.choosing import NO_MAX, Choice, Dialect, page, preview
+from perdure.stores.moments import from_us
 from perdure.stores.rows import (
     Row,
     attempt_out,
@@ -153,6 +155,10 @@ class SqliteReader:
         """Runs, newest first; ``before`` continues below a run number."""
         where = {"pipeline": pipeline, **_bounds(limit, before)}
         return [run_out(row) for row in self._rows(SQL.runs_page, where)]
+
+    def now(self) -> datetime:
+        """The store's clock."""
+        return from_us(self._connection.now())
 
     def schedules(self, *, due: bool = False) -> list[ScheduleView]:
         """Schedules by next moment; with ``due`` only those whose moment has come."""

@@ -13,16 +13,19 @@ attempt row (job, token) holds the receipt of its record.
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
     Claim,
     ClaimOrder,
     Enqueued,
+    Expired,
     Lane,
     LostClaim,
     NewJob,
+    OnLost,
+    Overrun,
     Record,
     Settled,
     Turn,
@@ -30,9 +33,9 @@ from perdure.model.jobs import (
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
-from perdure.stores.moments import from_us, seconds_us
-from perdure.stores.rows import death_of, encoded
-from perdure.stores.sqlite.accepting import accept, all_lanes
+from perdure.stores.moments import seconds_us
+from perdure.stores.rows import encoded, expired_out, lost_out, overrun_out
+from perdure.stores.sqlite.accepting import accept, all_lanes, begin
 from perdure.stores.sqlite.claiming import claim, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.settling import RowRefused, claims_of, record_all, record_each
@@ -77,6 +80,15 @@ class SqliteStore:
         with self._connection.written() as (cx, now):
             self._lanes.check(jobs, lambda: all_lanes(cx))
             return accept(cx, jobs, now)
+
+    def begin(
+        self, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost
+    ) -> Claim | Enqueued:
+        """Accept a job that its caller, a worker of its own, runs at once."""
+        with self._connection.written() as (cx, now):
+            _check_alive(cx, worker)
+            self._lanes.check([job], lambda: all_lanes(cx))
+            return begin(cx, job, worker=worker, hard_s=hard_s, on_lost=on_lost, now=now)
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim; one transaction."""
@@ -143,9 +155,24 @@ class SqliteStore:
         with self._connection.read() as (cx, now):
             known = None if lanes is None else encoded(list(lanes))
             rows = cx.execute(SQL.lost, {"lanes": known, "limit": limit}).fetchall()
-            found = {no: (worker, death_of(death)) for no, worker, death in rows}
+            found = {row[0]: row[1:] for row in rows}
             claims = claims_of(cx, list(found))
-            return [LostClaim(claim, *found[claim.no], from_us(now)) for claim in claims]
+            return [lost_out(claim, found[claim.no], now) for claim in claims]
+
+    def expired(self, *, limit: int) -> list[Expired]:
+        """Waiting jobs whose deadline has passed, in closed lanes too."""
+        with self._connection.read() as (cx, now):
+            rows = cx.execute(SQL.expired, {"now": now, "limit": limit}).fetchall()
+            return [expired_out(row) for row in rows]
+
+    def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
+        """Claims that are held for longer than their lane's limit, or than their own."""
+        limits = encoded({str(lane): seconds_us(most_s) for lane, most_s in limits_s.items()})
+        with self._connection.read() as (cx, now):
+            where = {"limits": limits, "now": now, "limit": limit}
+            found = {row[0]: row[1:] for row in cx.execute(SQL.overrun, where).fetchall()}
+            claims = claims_of(cx, found)
+            return [overrun_out(claim, found[claim.no], now) for claim in claims]
 
     def held(self, worker: int) -> dict[int, int]:
         """Job numbers and tokens that this worker holds."""
@@ -179,10 +206,8 @@ class SqliteStore:
         record: _Recorder,
     ) -> Turn:
         with self._connection.written() as (cx, now):
-            if by is not None and not cx.execute(SQL.worker_alive, (by,)).fetchone():
-                raise WorkerDead(
-                    f"worker {by} was declared dead, so nothing it says counts; it must stop"
-                )
+            if by is not None:
+                _check_alive(cx, by)
             settled = record(cx, records, by, now) if records else ()
             if order is None or order.slots <= 0:
                 return Turn(settled, ())
@@ -190,6 +215,13 @@ class SqliteStore:
             claims = claim(cx, order, lanes, now)
             short = len(claims) < order.slots
             return Turn(settled, tuple(claims), wait_s(cx, order, lanes, now) if short else None)
+
+
+def _check_alive(cx: sqlite3.Connection, worker: int) -> None:
+    if not cx.execute(SQL.worker_alive, (worker,)).fetchone():
+        raise WorkerDead(
+            f"worker {worker} was declared dead, so nothing it says counts; it must stop"
+        )
 
 
 def _lane_no(cx: sqlite3.Connection, lane: Lane) -> int | None:

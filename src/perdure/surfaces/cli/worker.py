@@ -7,12 +7,23 @@ import sys
 import click
 import msgspec
 
-from perdure.app import configured, load_app, supervise, work
-from perdure.model.errors import AppNotFound, CallerError
+from perdure.app import check_times, configured, load_app, supervise, work
+from perdure.model.errors import AppNotFound, CallerError, UnknownName
 from perdure.model.workers import Role
 from perdure.surfaces.cli.options import Command
 
+_SERVED = (
+    click.option(
+        "--queue", "queues", multiple=True, metavar="NAME",
+        help="Serve only this queue; may be given several times.",
+    ),
+    click.option(
+        "--category", "categories", multiple=True, metavar="NAME",
+        help="Serve only this category; may be given several times.",
+    ),
+)  # fmt: skip
 _OPTIONS = (
+    *_SERVED,
     click.option("--concurrency", type=int, help="Jobs in flight at once."),
     click.option("--lease-ttl", "lease_ttl_s", type=float, help="Seconds of silence = dead."),
     click.option("--grace", "grace_s", type=float, help="Seconds to finish at shutdown."),
@@ -31,14 +42,18 @@ def _tuning(command: Command) -> Command:
 @click.command()
 @click.argument("app", metavar="APP")
 @_tuning
-def worker(app: str, **tuning: object) -> None:
+def worker(
+    app: str, queues: tuple[str, ...], categories: tuple[str, ...], **tuning: object
+) -> None:
     """Work on the jobs of APP (module:attribute) until told to stop.
 
     The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
     the second gives everything back at once. Nothing is lost either way.
     """
     config = configured(**tuning)
-    url = _described(app)
+    check_times(config)
+    described = _described(app)
+    _check_served(app, described.places, queues, categories)
 
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
         _let_go_of_the_dead()
@@ -47,6 +62,8 @@ def worker(app: str, **tuning: object) -> None:
             sys.executable, "-m", "perdure.surfaces.cli", "worker-child", app,
             "--worker", str(number), "--role", role.value, "--lifeline", str(lifeline),
         ]  # fmt: skip
+        command += [word for name in queues for word in ("--queue", name)]
+        command += [word for name in categories for word in ("--category", name)]
         for name, value in tuning.items():
             if value is not None:
                 command += [_flag(name), str(value)]
@@ -59,7 +76,7 @@ def worker(app: str, **tuning: object) -> None:
         _LIFELINES[ours] = process
         return process
 
-    sys.exit(supervise(url, config=config, spawn=spawn))
+    sys.exit(supervise(described.url, config=config, spawn=spawn))
 
 
 _LIFELINES: dict[int, subprocess.Popen[bytes]] = {}  # our ends, open for as long as we both live
@@ -78,13 +95,31 @@ def _let_go_of_the_dead() -> None:
 @click.option("--role", type=click.Choice(["main", "suspects", "alone"]), required=True)
 @click.option("--lifeline", type=int, required=True)
 @_tuning
-def worker_child(app: str, number: int, role: str, lifeline: int, **tuning: object) -> None:
+def worker_child(
+    app: str,
+    *,
+    number: int,
+    role: str,
+    lifeline: int,
+    queues: tuple[str, ...],
+    categories: tuple[str, ...],
+    **tuning: object,
+) -> None:
     """Be one working process of a supervisor."""
     status = work(
         load_app(app),
         worker=number, role=Role(role), config=configured(**tuning), lifeline=lifeline,
+        queues=queues, categories=categories,
     )  # fmt: skip
     sys.exit(status)
+
+
+class Described(msgspec.Struct, frozen=True):
+    """What a supervisor has to know of an app."""
+
+    url: str
+    pipelines: tuple[str, ...]
+    places: tuple[tuple[str, str], ...]
 
 
 @click.command("describe", hidden=True)
@@ -92,14 +127,14 @@ def worker_child(app: str, number: int, role: str, lifeline: int, **tuning: obje
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
     found = load_app(app)
-    answer = msgspec.json.encode({"url": found.url, "pipelines": found.pipelines}).decode()
+    answer = msgspec.json.encode(Described(found.url, found.pipelines, found.places)).decode()
     click.echo(f"\n{answer}")  # on a line of its own, whatever the module has printed
     sys.stdout.flush()
     os._exit(0)  # what the app's module may have started must not keep the answer waiting
 
 
-def _described(app: str) -> str:
-    """The store of an app, without importing the app into the supervisor."""
+def _described(app: str) -> Described:
+    """The store and the queues of an app, without importing the app into the supervisor."""
     command = [sys.executable, "-m", "perdure.surfaces.cli", "describe", app]
     asked = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 - as above
     if asked.returncode >= CallerError.exit_code:
@@ -109,11 +144,33 @@ def _described(app: str) -> str:
             f"{app} cannot be loaded: its module failed or ended the process while it was "
             "imported; what it said stands above"
         )
-    answer = msgspec.json.decode(asked.stdout.splitlines()[-1])
-    if not answer["pipelines"]:
+    answer = msgspec.json.decode(asked.stdout.splitlines()[-1], type=Described)
+    if not answer.pipelines:
         raise AppNotFound(f"{app} declares no pipeline; there is nothing to work on")
-    url: str = answer["url"]
-    return url
+    return answer
+
+
+def _check_served(
+    app: str,
+    places: tuple[tuple[str, str], ...],
+    queues: tuple[str, ...],
+    categories: tuple[str, ...],
+) -> None:
+    for what, asked, known in (
+        ("queue", queues, sorted({queue for queue, _ in places})),
+        ("category", categories, sorted({category for _, category in places})),
+    ):
+        for name in asked:
+            if name not in known:
+                raise UnknownName(f"{app} has no {what} {name!r}; it has: {', '.join(known)}")
+    if not any(
+        (not queues or queue in queues) and (not categories or category in categories)
+        for queue, category in places
+    ):
+        pairs = ", ".join(sorted({f"{queue}/{category}" for queue, category in places}))
+        raise UnknownName(
+            f"{app} has no pipeline in such a queue with such a category; it has: {pairs}"
+        )
 
 
 def _flag(name: str) -> str:

@@ -10,6 +10,7 @@ Moments are the clock's, exact to the microsecond. Ids are UUIDs. Job numbers ri
 Any runner that knows ``setup_method``, ``teardown_method`` and ``test_`` will do.
 """
 
+from perdure.testing.contract.calling import Calling
 from perdure.testing.contract.claiming import Claiming
 from perdure.testing.contract.closing import Closing
 from perdure.testing.contract.enqueueing import Enqueueing
@@ -28,6 +29,7 @@ from perdure.testing.contract.working import Working
 
 class StoreContract(
     Enqueueing,
+    Calling,
     Claiming,
     Settling,
     Guarding,

@@ -118,6 +118,11 @@ class Scheduling(OnAFreshStore):
         assert self.place.reader.schedules() == []
         assert self.place.reader.books().accepted == 0
 
+    def test_the_store_tells_its_time(self) -> None:
+        assert self.place.reader.now() == self.clock.now()
+        self.clock.push(0.000001)
+        assert self.place.reader.now() == self.clock.now()
+
     def test_schedules_come_by_their_next_moment_and_due_ones_alone(self) -> None:
         for name, in_s in (("b", 5), ("c", 1), ("a", 5), ("d", 9)):
             self._schedule(name, in_s=in_s)
@@ -155,6 +160,25 @@ class Scheduling(OnAFreshStore):
             assert self._take(self.worker)
             self.clock.push(9)
             assert not self._take(other)
+
+    def test_a_duty_is_renewed_when_less_than_half_of_its_time_is_left_and_not_before(self) -> None:
+        other = self.place.hire()
+        assert self._take(self.worker)
+        self.clock.push(5)
+        assert self._take(self.worker)
+        self.clock.push(5)
+        assert self._take(other)
+        self.clock.push(5.000001)
+        assert self._take(other)
+        self.clock.push(5)
+        assert not self._take(self.worker)
+        self.clock.push(5)
+        assert self._take(self.worker)
+
+    def test_who_has_a_duty_and_dies_has_it_no_longer(self) -> None:
+        assert self._take(self.worker)
+        self.place.store.end_worker(self.worker, Death("exited", exit_status=1))
+        assert not self._take(self.worker)
 
     def test_the_duty_of_a_dead_worker_is_free_at_once(self) -> None:
         other = self.place.hire()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.model.errors import StoreError
-from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob
+from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.testing.model.rows import JobRow
@@ -38,6 +38,24 @@ def _make(tables: Tables, job: NewJob, now: datetime) -> None:
     )  # fmt: skip
     tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
     tables.count(job.run, total=1)
+
+
+def begin(
+    tables: Tables, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost, now: datetime
+) -> JobRow | Enqueued:
+    """A job that is in its caller's hands from the first moment; queued where its lane is closed."""
+    known = _by_id(tables, job.id) or _by_key(tables, job)
+    done = accept(tables, [job], now)[0]
+    row = tables.jobs[done.no]
+    if known is None and tables.is_open(job.lane):
+        row = replace(
+            row, state=State.PROCESSING, ready=None, worker=worker, token=1, order_at=now,
+            rank_at=rank(now, job.priority), due_at=now, claimed_at=now,
+            counters=replace(ZERO, starts=1), hard_at=now + length(hard_s), on_lost=on_lost,
+        )  # fmt: skip
+        tables.put_job(row)
+    ours = row.id == job.id and row.state is State.PROCESSING
+    return row if ours else done
 
 
 def _found(tables: Tables, job: NewJob, now: datetime) -> Enqueued:

@@ -191,13 +191,17 @@ class ModelControl:
             return enqueued
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
-        """A duty is free when nobody has it, its time is over, or its worker is dead."""
+        """A duty is free when nobody has it, its time is over, or its worker is dead.
+
+        Who has it renews it when less than half of its time is left.
+        """
         with self._tables.written(self) as now:
             holder, until_at = self._tables.duties.get(name, (worker, now))
             mine = holder == worker or until_at <= now or not self._tables.is_alive(holder)
             if not mine or not self._tables.is_alive(worker):
                 return False
-            self._tables.duties[name] = (worker, now + length(ttl_s))
+            if holder != worker or (until_at - now) * 2 < length(ttl_s):
+                self._tables.duties[name] = (worker, now + length(ttl_s))
             return True
 
     # -- pruning -----------------------------------------------------------------------------

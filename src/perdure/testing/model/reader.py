@@ -151,6 +151,11 @@ class ModelReader:
             ]
             return found[: _rows_of(limit)]
 
+    def now(self) -> datetime:
+        """The clock that it was given."""
+        with self._tables.read() as now:
+            return now
+
     def schedules(self, *, due: bool = False) -> list[ScheduleView]:
         """Schedules by next moment, then by name."""
         with self._tables.read() as now:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Lane
+from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Lane, OnLost
 from perdure.model.outcomes import Death
 from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.model.views import AttemptView, JobView
@@ -85,6 +85,8 @@ class JobRow:
     claimed_at: datetime | None = None
     finished_at: datetime | None = None
     discarded_at: datetime | None = None
+    hard_at: datetime | None = None
+    on_lost: OnLost | None = None
     counters: Counters = ZERO
     past: Counters = ZERO
     retries_manual: int = 0

@@ -19,8 +19,8 @@ from perdure.model.jobs import (
     ClaimOrder,
     Enqueued,
     Lane,
-    LostClaim,
     NewJob,
+    OnLost,
     Receipt,
     Record,
     Refused,
@@ -29,19 +29,18 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
-from perdure.model.outcomes import Death
 from perdure.model.states import TERMINAL, State
-from perdure.model.workers import NewWorker
-from perdure.testing.model.accepting import accept
-from perdure.testing.model.rows import AttemptRow, JobRow, Unwritable, WorkerRow, check_texts
+from perdure.testing.model.accepting import accept, begin
+from perdure.testing.model.rows import AttemptRow, JobRow, Unwritable, check_texts
 from perdure.testing.model.tables import Tables, in_line, length
+from perdure.testing.model.workforce import Workforce
 
 
-class ModelStore:
+class ModelStore(Workforce):
     """The `Store` port on plain dicts: what a store must do, said as simply as it can be."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        super().__init__(tables)
         self._writes_seen = -1
 
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
@@ -64,10 +63,24 @@ class ModelStore:
         if within is not None:
             raise CallerError("the reference model has no database to be connected to")
         with self._tables.written(self) as now:
-            for job in jobs:
-                if job.lane not in self._tables.lanes:
-                    raise StoreError(f"lane {job.lane} does not exist: nobody would claim its jobs")
+            self._check_lanes(jobs)
             return accept(self._tables, jobs, now)
+
+    def _check_lanes(self, jobs: Sequence[NewJob]) -> None:
+        for job in jobs:
+            if job.lane not in self._tables.lanes:
+                raise StoreError(f"lane {job.lane} does not exist: nobody would claim its jobs")
+
+    def begin(
+        self, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost
+    ) -> Claim | Enqueued:
+        """As enqueue and claim at once, by the caller itself."""
+        with self._tables.written(self) as now:
+            if not self._tables.is_alive(worker):
+                raise WorkerDead(f"worker {worker} was declared dead, so it may begin nothing")
+            self._check_lanes([job])
+            done = begin(self._tables, job, worker=worker, hard_s=hard_s, on_lost=on_lost, now=now)
+            return done if isinstance(done, Enqueued) else self._tables.claims([done])[0]
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """First the records, then the claims."""
@@ -134,6 +147,8 @@ class ModelStore:
                 error_message=record.error_message,
                 label=record.label,
                 result_json=record.result_json,
+                hard_at=job.hard_at if record.reclaim else None,
+                on_lost=job.on_lost if record.reclaim else None,
             )
         )
         self._keep(record, by, now, due_at)
@@ -241,113 +256,5 @@ class ModelStore:
             changed, self._writes_seen = writes != self._writes_seen, writes
             return changed
 
-    # -- workers -----------------------------------------------------------------------------
-
-    def add_worker(self, worker: NewWorker) -> int:
-        """Alive, and steady from now."""
-        with self._tables.written(self) as now:
-            for row in self._tables.workers.values():
-                if row.boot == worker.boot:  # this very call, sent again after its answer was lost
-                    return row.no
-            no = self._tables.next_no("workers")
-            self._tables.workers[no] = WorkerRow(
-                no, worker.boot, worker.name, worker.role, length(worker.ttl_s), now, now, now
-            )
-            return no
-
-    def beat(self, workers: Sequence[int]) -> frozenset[int]:
-        """After a gap of more than half a lease a worker has to be steady anew."""
-        with self._tables.written(self) as now:
-            heard = frozenset(no for no in workers if self._tables.is_alive(no))
-            for no in heard:
-                row = self._tables.workers[no]
-                gap = now - row.beat_at > row.ttl // 2
-                steady_at = now if gap else row.steady_at
-                self._tables.workers[no] = replace(row, beat_at=now, steady_at=steady_at)
-            return heard
-
-    def end_worker(self, worker: int, death: Death) -> bool:
-        """Once, and for good."""
-        with self._tables.written(self) as now:
-            return self._bury(worker, death, now)
-
-    def _bury(self, worker: int, death: Death, now: datetime) -> bool:
-        if not self._tables.is_alive(worker):
-            return False
-        row = self._tables.workers[worker]
-        self._tables.workers[worker] = replace(row, dead_at=now, death=death)
-        return True
-
-    def mark_dead(self, *, by: int) -> tuple[int, ...]:
-        """The judge must be alive, just heard, and heard without a gap for the longer of both leases."""
-        with self._tables.written(self) as now:
-            judge = self._tables.workers.get(by)
-            dead = [
-                one.no
-                for one in self._tables.workers.values()
-                if judge is not None and _is_silent(one, judge, now)
-            ]
-            for no in dead:
-                self._bury(no, Death("silent"), now)
-            held_by = {job.worker for job in self._tables.jobs.values()}
-            for no, row in self._tables.workers.items():
-                if row.dead_at is not None and row.settled_at is None and no not in held_by:
-                    self._tables.workers[no] = replace(row, settled_at=now)
-            return tuple(dead)
-
-    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
-        """What the dead hold: the first dead worker's first jobs first, then in the order of claiming."""
-        with self._tables.read() as now:
-            found = [
-                job
-                for job in self._tables.jobs.values()
-                if job.worker is not None
-                and not self._tables.is_alive(job.worker)
-                and (lanes is None or job.lane in lanes)
-            ]
-            found.sort(key=lambda job: (job.worker, job.no))
-            workers = {job.no: job.worker or 0 for job in found}
-            return [
-                LostClaim(claim, workers[claim.no], self._death(workers[claim.no]), now)
-                for claim in self._tables.claims(found[:limit])
-            ]
-
-    def _death(self, worker: int) -> Death:
-        return self._tables.workers[worker].death or Death("silent")
-
-    def held(self, worker: int) -> dict[int, int]:
-        """Numbers and tokens."""
-        with self._tables.read():
-            return {job.no: job.token for job in self._held(worker)}
-
-    def claims_held(self, worker: int) -> list[Claim]:
-        """The same, whole."""
-        with self._tables.read():
-            return self._tables.claims(self._held(worker))
-
-    def _held(self, worker: int) -> list[JobRow]:
-        return [job for job in self._tables.jobs.values() if job.worker == worker]
-
-    def suspects(self) -> frozenset[int]:
-        """Levels above 0 at which a queued job is due."""
-        with self._tables.read() as now:
-            return frozenset(
-                job.isolation
-                for job in self._tables.jobs.values()
-                if job.isolation > 0 and job.state is State.QUEUED and job.due_at <= now
-            )
-
     def close(self) -> None:
         """There is nothing to disconnect from."""
-
-
-def _is_silent(one: WorkerRow, judge: WorkerRow, now: datetime) -> bool:
-    lease = max(judge.ttl, one.ttl)
-    return (
-        one.dead_at is None
-        and one.no != judge.no
-        and judge.dead_at is None
-        and judge.beat_at + judge.ttl // 2 >= now
-        and judge.steady_at + lease <= now
-        and one.beat_at + lease < now
-    )

@@ -28,7 +28,8 @@ done AS (
         finished_at = CASE WHEN r.state IN ('succeeded', 'failed', 'cancelled') THEN clock.now END,
         updated_at = clock.now,
         failed_reason = r.failed_reason, error_kind = r.error_kind, error_message = r.error_message,
-        label = r.label, result = r.result
+        label = r.label, result = r.result, hard_at = CASE WHEN r.reclaim THEN j.hard_at END,
+        on_lost = CASE WHEN r.reclaim THEN j.on_lost END
     FROM clock, (
         SELECT s.*, s.again AND NOT s.lane = ANY (
             ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c)
@@ -55,7 +56,12 @@ done AS (
         r.counted, r.kind, r.message, r.policy, r.why, r.evidence, r.config_hash,
         r.checkpoint_stage, r.checkpoint,
         CASE WHEN r.reclaim THEN json_build_array(
-            j.no, j.id, j.token, j.lane, j.pipeline, j.stage, j.owner, j.payload, r.checkpoint,
+            j.no, j.id, j.token, j.lane, j.pipeline, j.stage, j.owner, j.payload,
+            CASE WHEN r.checkpoint_stage IS NOT NULL THEN r.checkpoint
+                WHEN j.input_from IS NOT NULL THEN coalesce((
+                    SELECT c.value FROM perdure_checkpoints AS c
+                    WHERE c.job = j.no AND c.stage = j.input_from
+                ), '') END,
             j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s,
             j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run
         ) END AS claim

@@ -12,7 +12,7 @@ done AS (
         isolation = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
         waited_s = 0, past = NULL, finished_at = clock.now, updated_at = clock.now,
         failed_reason = NULL, error_kind = NULL, error_message = NULL, label = r.label,
-        result = r.result
+        result = r.result, hard_at = NULL, on_lost = NULL
     FROM clock, json_to_recordset(%(records)s::json) AS r (
         no bigint, token bigint, lane bigint, label text, result text, status text,
         elapsed_s double precision, policy text, why text, config_hash text

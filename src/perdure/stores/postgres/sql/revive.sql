@@ -22,7 +22,7 @@ revived AS (
         order_at = %(now)s::bigint, rank_at = %(now)s::bigint - j.priority * %(ageing_us)s::bigint,
         due_at = %(now)s::bigint, updated_at = %(now)s::bigint,
         finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
-        error_message = NULL, past = NULL,
+        error_message = NULL, past = NULL, hard_at = NULL,
         deadline_at = %(now)s::bigint + j.deadline_at
             - CASE WHEN j.life = 1 THEN j.enqueued_at ELSE j.order_at END,
         starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,

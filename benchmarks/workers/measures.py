@@ -1,0 +1,164 @@
+"""The measurements: how fast a queue is drained, how soon an idle worker begins, how much memory it takes.
+
+The clock of a drain starts when the jobs are durable and the workers, which are there already, may see them; it
+ends when no job in the database is open any more. So neither enqueueing nor starting a process is in it, and
+noticing the work is. Every measurement has a database of its own.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.stores.growth import percentile
+from benchmarks.stores.places import Places, calibration
+from benchmarks.workers import ledger
+from benchmarks.workers.contender import Contender, Payload
+from benchmarks.workers.crew import Crew, crew
+from benchmarks.workers.huey_side import Huey
+from benchmarks.workers.perdure_side import Perdure
+from benchmarks.workers.pgqueuer_side import Pgqueuer
+from benchmarks.workers.procrastinate_side import Procrastinate
+
+DRAIN_S_MAX = 120.0
+PAUSE_S = 0.03  # between two jobs that are sent to an idle worker, and a little more each time
+CONTENDERS: dict[str, dict[str, Callable[[str], Contender]]] = {
+    "sqlite": {"perdure": Perdure, "huey": Huey},
+    "postgresql": {"perdure": Perdure, "pgqueuer": Pgqueuer, "procrastinate": Procrastinate},
+}
+SLOW = ("procrastinate", "huey")  # they get fewer jobs: a rate needs no minutes
+NOT_ASYNC = ("huey",)  # one job in flight for each thread
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything; a retry of pgqueuer's is slow, too."""
+
+    rounds: int
+    jobs: int
+    jobs_slow: int
+    retries: int
+    retries_slow: int
+    samples: int
+    in_flight: int
+
+
+def measured(places: Places, schemes: tuple[str, ...], sizes: Sizes) -> dict[str, Any]:
+    """All values of all rounds, by store, measurement and contender."""
+    found: dict[str, Any] = {scheme: {} for scheme in schemes}
+    noise = []
+    for _ in range(sizes.rounds):
+        noise.append(calibration(places.folder))
+        for scheme in schemes:
+            for what, measure in MEASURES.items():
+                for name in CONTENDERS[scheme]:
+                    value = measure(places, scheme, name, sizes)
+                    if value is not None:
+                        said = summary(what, [value])
+                        print(f"{scheme}, {what}, {name}: {said}", file=sys.stderr, flush=True)
+                        found[scheme].setdefault(what, {}).setdefault(name, []).append(value)
+    return {"noise": noise, **found}
+
+
+@contextmanager
+def _at_work(
+    places: Places, scheme: str, name: str, *, count: int = 1, concurrency: int | None = None
+) -> Iterator[tuple[Any, Crew]]:
+    with places.fresh(scheme) as url:
+        contender = CONTENDERS[scheme][name](url)
+        try:
+            with crew(contender, url, count=count, concurrency=concurrency) as workers:
+                yield contender, workers
+        finally:
+            contender.close()
+
+
+def drained(
+    places: Places, scheme: str, name: str, what: str, jobs: int, *, count: int = 1
+) -> float:
+    """Jobs a second of so many processes."""
+    with _at_work(places, scheme, name, count=count) as (contender, workers):
+        contender.enqueue(what, payloads(jobs))
+        begun_s = time.monotonic()
+        ended_s = workers.until(lambda: not contender.busy(), within_s=DRAIN_S_MAX)
+        if contender.finished() != jobs:
+            raise AssertionError(f"{name} finished {contender.finished()} of {jobs} jobs")
+        attempts = jobs * 2 if what == "flaky" else jobs
+        if isinstance(contender, Perdure) and contender.attempts() != attempts:
+            raise AssertionError(f"{contender.attempts()} attempts are kept, wanted {attempts}")
+    return round(jobs / (ended_s - begun_s), 1)
+
+
+def payloads(count: int) -> list[Payload]:
+    """About 120 bytes each."""
+    return [{"n": n, "text": "x" * 100} for n in range(count)]
+
+
+def one_process(places: Places, scheme: str, name: str, sizes: Sizes) -> float:
+    """Drain with one worker process."""
+    jobs = sizes.jobs_slow if name in SLOW else sizes.jobs
+    return drained(places, scheme, name, "nothing", jobs)
+
+
+def two_processes(places: Places, scheme: str, name: str, sizes: Sizes) -> float:
+    """Drain with two."""
+    jobs = sizes.jobs_slow if name in SLOW else sizes.jobs
+    return drained(places, scheme, name, "nothing", jobs, count=2)
+
+
+def retries(places: Places, scheme: str, name: str, sizes: Sizes) -> float:
+    """Drain, where every job fails once and may be tried again at once."""
+    jobs = sizes.retries if name == "perdure" else sizes.retries_slow
+    return drained(places, scheme, name, "flaky", jobs)
+
+
+def pick_up(places: Places, scheme: str, name: str, sizes: Sizes) -> list[float]:
+    """Milliseconds from before a job is sent until its stage begins, on an idle system."""
+    with _at_work(places, scheme, name) as (contender, workers):
+        for number in range(sizes.samples + 1):
+            contender.send("timed", {"sent_ns": time.monotonic_ns()})
+            wanted = number + 1
+            workers.until(
+                lambda wanted=wanted: len(ledger.lines(workers.folder, "timed")) >= wanted,
+                within_s=30,
+            )
+            time.sleep(PAUSE_S + number % 10 / 1000)  # in step with nobody's polling
+        taken = [int(line) / 1e6 for line in ledger.lines(workers.folder, "timed")]
+    return [round(one, 2) for one in taken[1:]]  # the first finds nothing prepared
+
+
+def memory(places: Places, scheme: str, name: str, sizes: Sizes) -> float | None:
+    """Peak MiB of all processes of one worker with many jobs in flight."""
+    if name in NOT_ASYNC:
+        return None
+    count = sizes.in_flight
+    with _at_work(places, scheme, name, concurrency=count) as (contender, workers):
+        contender.enqueue("held", payloads(count))
+        workers.until(lambda: len(ledger.lines(workers.folder, "held")) >= count, within_s=120)
+        return workers.memory_mib()
+
+
+MEASURES: dict[str, Callable[[Places, str, str, Sizes], Any]] = {
+    "drain, 1 process": one_process,
+    "drain, 2 processes": two_processes,
+    "retry": retries,
+    "pick-up": pick_up,
+    "memory": memory,
+}
+
+
+def summary(what: str, values: list[Any]) -> dict[str, Any]:
+    """The median of the rounds and all values; of a pick-up the percentiles over all samples."""
+    if what == "pick-up":
+        every = [one for series in values for one in series]
+        return {
+            "p50_ms": percentile(every, 0.5),
+            "p99_ms": percentile(every, 0.99),
+            "p99_ms_all": [percentile(series, 0.99) for series in values],
+            "samples": len(every),
+        }
+    unit = "mib" if what == "memory" else "jobs_s"
+    return {unit: round(statistics.median(values), 1), f"{unit}_all": values}

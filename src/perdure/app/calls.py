@@ -1,0 +1,355 @@
+"""The calls of one App: their row in the store, their threads, and the time that their callers give them.
+
+The wait is the caller's and hard. When it is over, an async stage is cancelled and a thread is given
+up on; what they still say is heard by nobody. Trades with the store are not interrupted: a caller that
+is cancelled meanwhile stays until the answer has come, and `CancelledError` is raised after that. They
+are bounded all the same: `ANSWER_S` after the wait, or after the caller has gone, we stop waiting for
+the store and say that we do not know.
+
+The row in `workers` is one for each process and App. Nobody beats for it; its lease is so long that
+nobody declares it dead while a call may be under way, since it is replaced after half of it. `close`
+ends it, also when the process exits; after a kill it is declared dead when its lease has run out.
+"""
+
+import asyncio
+import atexit
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+from perdure.engine.call import Call, Over, Step, Terms, Try
+from perdure.engine.context import Desk
+from perdure.engine.observe import Observers
+from perdure.engine.run import Stopping, Threads, run
+from perdure.engine.stages import Line
+from perdure.model.errors import (
+    CallerError,
+    StoreError,
+    StoreUnavailable,
+    WorkerDead,
+)
+from perdure.model.jobs import NewJob, OnLost
+from perdure.model.outcomes import Death, Interrupted, Outcome, Raised
+from perdure.model.workers import NewWorker, Role
+from perdure.ports import Clock, Store
+from perdure.rules.checked import made
+from perdure.rules.policy import Policy, Profile
+from perdure.rules.presets import preset
+from perdure.stores.opening import Opened
+
+WAIT_S_MAX = 3_600.0  # nobody waits longer for an answer; enqueue instead
+LEASE_S = 6 * 3_600.0  # more than twice the longest wait
+ANSWER_S = 5.0  # for the last trade with the store, after the wait
+STOP_S = 0.25  # for an async stage to end after it was cancelled
+_THREADS_MAX = 64  # sync stages of calls at once; what comes later waits for one
+_TRADES_MAX = 8  # at once with the store, as many as it has connections
+_CANCELLED = "asyncio.exceptions.CancelledError"
+
+T = TypeVar("T")
+Pause = Callable[[float], Awaitable[None]]
+
+
+def terms_of(policy: str | Policy, wait_s: float, on_lost: str) -> Terms:
+    """What a caller asks for, checked."""
+    chosen = preset(policy) if isinstance(policy, str) else policy
+    made("policy", chosen, Policy)
+    if chosen.profile is not Profile.SYNC:
+        raise CallerError(
+            f"policy {chosen.name!r} is not for callers that wait; a call needs one of profile 'sync', "
+            "as gateway-sync"
+        )
+    given: object = wait_s
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise CallerError(f"wait_s is {given!r}; give a number of seconds")
+    if not 0 < given <= WAIT_S_MAX:
+        raise CallerError(f"wait_s {given!r} must lie between 0 and {WAIT_S_MAX:.0f}")
+    if on_lost not in tuple(OnLost):
+        raise CallerError(f"on_lost is {on_lost!r}; one of: {', '.join(OnLost)}")
+    return Terms(chosen, float(given), OnLost(on_lost))
+
+
+class Seat:
+    """The caller's own row in `workers`, made when it is first needed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._one_at_a_time = threading.Lock()
+        self._held: tuple[Store, int] | None = None
+        self._replace_at = 0.0
+
+    def no(self, store: Store, *, not_this: int | None = None) -> int:
+        """The number of the row; a new one when it is old, or is the one that was refused."""
+        with self._one_at_a_time:
+            fresh = self._held is not None and self._clock.monotonic() < self._replace_at
+            if self._held is not None and fresh and self._held[1] != not_this:
+                return self._held[1]
+            name = f"{socket.gethostname()}:{os.getpid()}"
+            no = store.add_worker(NewWorker(secrets.token_hex(16), name, Role.CALLER, LEASE_S))
+            if self._held is None:
+                atexit.register(self.end)
+            self._held = (store, no)
+            self._replace_at = self._clock.monotonic() + LEASE_S / 2
+            return no
+
+    def end(self) -> None:
+        """Say that we have left, as well as we can: what we still held is settled at once then."""
+        with self._one_at_a_time:
+            if self._held is not None:
+                atexit.unregister(self.end)
+                store, no = self._held
+                self._held = None
+                with suppress(StoreError):
+                    store.end_worker(no, Death("stopped"))
+
+
+class Calls:
+    """What all calls of an App share. ``pause`` is how a retry is waited for."""
+
+    def __init__(
+        self, *, clock: Clock, chance: Random, observers: Observers, pause: Pause = asyncio.sleep
+    ) -> None:
+        self.clock = clock
+        self.pause = pause
+        self.threads = Threads(_THREADS_MAX)
+        self.trades = ThreadPoolExecutor(_TRADES_MAX, thread_name_prefix="perdure-call")
+        self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
+        self._chance = chance
+        self._observers = observers
+        self._seat = Seat(clock)
+        self._loop = _Loop()
+        self._pid = os.getpid()
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """False in a process that was forked off: rows, threads and loop are its parent's."""
+        return self._pid == os.getpid()
+
+    async def call(
+        self, opened: Callable[[], Opened], line: Line, job: Callable[[], NewJob], terms: Terms
+    ) -> Over:
+        """Run a job of this pipeline now. ``opened`` and ``job`` may wait for the store."""
+        began_s = self.clock.monotonic()
+
+        def first() -> tuple[Call, Step]:
+            new, found = job(), opened()
+            worker = self._seat.no(found.store)
+            make = partial(
+                Call, found.store, found.reader, line, new, terms,
+                clock=self.clock, chance=self._chance, observers=self._observers, began_s=began_s,
+            )  # fmt: skip
+            try:
+                call = make(worker=worker)
+                return call, call.begin()
+            except WorkerDead:  # we were suspended for hours
+                call = make(worker=self._seat.no(found.store, not_this=worker))
+                return call, call.begin()
+
+        return await _Waiting(self, terms, began_s).whole(first)
+
+    def blocking(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine for a caller that has no event loop, and wait for it."""
+        if asyncio._get_running_loop() is not None:
+            raise CallerError("this thread has an event loop; write: await pipe.call(...)")
+        return self._loop.run(make())
+
+    def close(self) -> None:
+        """Interrupt blocking callers, then end the row."""
+        if self.is_of_this_process:
+            self._loop.close()
+            self._seat.end()
+
+
+class _Waiting:
+    """One caller that waits: keeps its time, and remembers that it has gone."""
+
+    def __init__(self, shared: Calls, terms: Terms, began_s: float) -> None:
+        self._shared = shared
+        self._clock = shared.clock
+        self._until_s = began_s + terms.wait_s + ANSWER_S
+        self._gone: asyncio.CancelledError | None = None
+        self._call: Call
+
+    async def whole(self, first: Callable[[], tuple[Call, Step]]) -> Over:
+        """All steps of the call."""
+        try:
+            self._call, step = await self._traded(first)
+            while isinstance(step, Try):
+                step = await self._tried(step)
+        except StoreError as error:
+            if self._gone is None:
+                raise
+            raise self._gone from error
+        if self._gone is not None:
+            raise self._gone
+        return step
+
+    async def _tried(self, step: Try) -> Step:
+        if step.pause_s:
+            await self._rested(step.pause_s)
+        call, started_s = self._call, self._clock.monotonic()
+        outcome, desk = None, Desk()
+        if self._gone is None and call.left_s > 0:
+            outcome = await self._outcome(step, desk)
+        desk.end()
+        elapsed_s = self._clock.monotonic() - started_s
+        if outcome is not None:
+            return await self._settled(partial(call.ended, outcome, elapsed_s, desk.usage), step)
+        stopped = call.over if self._gone is None else call.gone
+        return await self._settled(partial(stopped, elapsed_s, desk.usage), step)
+
+    async def _outcome(self, step: Try, desk: Desk) -> Outcome | None:
+        """How the stage ended, or None when it was stopped."""
+        stopping, threads = Stopping(), self._shared.threads
+        task = asyncio.create_task(run(step.claim, step.stage, threads, stopping, desk=desk))
+        await self._waited({task}, self._call.left_s)
+        if not task.done():
+            stopping.ordered = True
+            task.cancel()
+            await self._waited({task}, STOP_S, heedless=True)
+        if not task.done():
+            self._shared.unheard.add(task)
+            task.add_done_callback(self._shared.unheard.discard)
+            return None
+        outcome = Interrupted() if task.cancelled() else task.result()
+        return None if self._was_stopped(outcome) else outcome
+
+    def _was_stopped(self, outcome: Outcome) -> bool:
+        """Whether the stage was told to end; a loop that closes tells it without asking us."""
+        if self._gone is not None and isinstance(outcome, Raised):
+            return _CANCELLED in outcome.evidence.names
+        return isinstance(outcome, Interrupted)
+
+    async def _settled(self, settle: Callable[[], Step], step: Try) -> Step:
+        """Trade the end of a stage; what may have been lost on the way is sent again while there is time."""
+        pause_s = 0.05
+        while True:
+            try:
+                return await self._traded(settle)
+            except StoreUnavailable as away:
+                if self._clock.monotonic() + pause_s >= self._until_s:
+                    raise _unknown(away, step) from away
+            except StoreError as error:
+                raise _unknown(error, step) from error
+            await self._waited(set(), pause_s, heedless=True)
+            pause_s = min(2 * pause_s, 1.0)
+            settle = self._call.resend
+
+    async def _traded(self, work: Callable[[], T]) -> T:
+        """Trade with the store, off the event loop; a caller that goes meanwhile stays for the answer."""
+        future = asyncio.get_running_loop().run_in_executor(self._shared.trades, work)
+        while not future.done():
+            left_s = self._until_s - self._clock.monotonic()
+            if left_s <= 0:
+                future.add_done_callback(lambda late: late.cancelled() or late.exception())
+                raise StoreUnavailable(
+                    "the store has not answered in time; whether it has done what was asked is not known"
+                )
+            await self._waited({future}, left_s)
+        return future.result()
+
+    async def _rested(self, pause_s: float) -> None:
+        try:
+            await self._shared.pause(pause_s)
+        except asyncio.CancelledError as gone:
+            self._leave(gone)
+
+    async def _waited(
+        self, futures: set[asyncio.Future[Any]], wait_s: float, *, heedless: bool = False
+    ) -> None:
+        """Wait until they are done, time is over, or the caller goes; if heedless, even then."""
+        until_s = self._clock.monotonic() + wait_s
+        while (left_s := until_s - self._clock.monotonic()) > 0:
+            try:
+                if futures:
+                    await asyncio.wait(futures, timeout=left_s)
+                else:
+                    await asyncio.sleep(left_s)
+            except asyncio.CancelledError as gone:
+                self._leave(gone)
+                if heedless:
+                    continue
+            return
+
+    def _leave(self, gone: asyncio.CancelledError) -> None:
+        if self._gone is None:
+            self._gone = gone
+            self._until_s = min(self._until_s, self._clock.monotonic() + ANSWER_S)
+
+
+class _Loop:
+    """An event loop on a thread, for callers that have none: one, so that clients can be kept on it."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it there, and wait; one that is interrupted waits until it has been seen to."""
+        over = threading.Event()
+
+        async def whole() -> T:
+            try:
+                return await coroutine
+            finally:
+                over.set()
+
+        future = asyncio.run_coroutine_threadsafe(whole(), self._started())
+        try:
+            return future.result()
+        finally:
+            if not future.done():  # KeyboardInterrupt, or whatever a signal has raised here
+                future.cancel()
+                over.wait(STOP_S + ANSWER_S)
+
+    def close(self) -> None:
+        """Cancel what runs there, let it be seen to, and end the thread."""
+        with self._one_at_a_time:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_wind_up(), loop)
+            thread.join(2 * (STOP_S + ANSWER_S))
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._one_at_a_time:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_for_ever, args=(self._loop,), name="perdure-calls", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _wind_up() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=STOP_S + ANSWER_S)
+    asyncio.get_running_loop().stop()
+
+
+def _unknown(error: StoreError, step: Try) -> StoreError:
+    """That we do not know what is written; never that a result counts which may not."""
+    claim = step.claim
+    return type(error)(
+        f"stage {claim.stage!r} of job {claim.id} has ended, and whether that is recorded is not known "
+        f"({error}); see: perdure jobs show {claim.id}. If it is not, the job is taken from this caller "
+        "when its limit has passed"
+    )

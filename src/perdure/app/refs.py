@@ -1,0 +1,114 @@
+"""Jobs as their callers hold them: what was enqueued, and what came of a call."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from perdure.engine import control
+from perdure.engine.call import Over
+from perdure.engine.door import decode
+from perdure.engine.observe import Observers
+from perdure.engine.stages import Catalogue
+from perdure.model.errors import JobFailed, JobUnfinished, UnknownName
+from perdure.model.states import TERMINAL, FailedReason, State
+from perdure.model.views import JobView
+from perdure.stores.opening import Opened
+
+
+class Home(Protocol):
+    """What a job's reference needs of its App."""
+
+    observers: Observers
+
+    @property
+    def opened(self) -> Opened:
+        """The store."""
+        ...
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """All pipelines on their lanes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job that was enqueued. ``created`` is False when its key belonged to a job already."""
+
+    id: str
+    created: bool
+    _app: Home
+
+    def show(self) -> JobView:
+        """The job as it is now."""
+        job = self._app.opened.reader.job(self.id)
+        if job is None:
+            raise UnknownName(f"job {self.id} is no longer in the store")
+        return job
+
+    def result(self, *, wait_s: float = 60.0) -> Any:
+        """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
+        give_up_at = time.monotonic() + wait_s
+        pause_s = 0.005
+        while (job := self.show()).state not in TERMINAL:
+            if time.monotonic() >= give_up_at:
+                raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
+            time.sleep(min(pause_s, max(0.0, give_up_at - time.monotonic())))
+            pause_s = min(pause_s * 1.5, 0.25)
+        return _result_of(job)
+
+    async def result_async(self, *, wait_s: float = 60.0) -> Any:
+        """As `result`, without blocking the event loop."""
+        return await asyncio.to_thread(self.result, wait_s=wait_s)
+
+    def cancel(self, *, reason: str = "") -> None:
+        """Cancel the job; after this returns no new attempt starts."""
+        opened = self._app.opened
+        control.cancel(
+            opened.store,
+            opened.reader,
+            self._app.catalogue,
+            self.id,
+            reason=reason,
+            observers=self._app.observers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How a call ended: done, with its value; or with a durable job that goes on.
+
+    ``why`` is the decision in one sentence. ``due_in_s`` is when the job that was handed over is due.
+    """
+
+    job: JobRef
+    done: bool
+    value: Any
+    handed_over: bool
+    why: str
+    due_in_s: float | None = None
+
+
+def called(over: Over, app: Home) -> Called:
+    """What a caller is told; raises `JobFailed` when there will be no result."""
+    if over.state in (State.FAILED, State.CANCELLED):
+        raise _no_result(over.job_id, over.state, over.failed_reason, over.error_message)
+    done = over.state is State.SUCCEEDED
+    value = decode(over.result_json or "null") if done else None
+    ref = JobRef(over.job_id, over.created, app)
+    return Called(ref, done, value, over.handed_over, over.why, over.due_in_s)
+
+
+def _result_of(job: JobView) -> Any:
+    if job.state is State.SUCCEEDED:
+        return decode(job.result_json or "null")
+    raise _no_result(job.id, job.state, job.failed_reason, job.error_message)
+
+
+def _no_result(
+    id: str, state: State, failed_reason: FailedReason | None, message: str | None
+) -> JobFailed:
+    reason = f" ({failed_reason.value})" if failed_reason else ""
+    what = f": {message}" if message else ""
+    return JobFailed(f"job {id} {state.value}{reason}{what}; see: perdure jobs show {id}")

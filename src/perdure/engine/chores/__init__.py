@@ -1,0 +1,1 @@
+"""The chores of the upkeep, each a small step that does a bounded piece of its work."""

@@ -1,0 +1,24 @@
+"""What becomes of a job whose caller is gone: a worker takes it over, or it is cancelled, as was asked."""
+
+from typing import assert_never
+
+from perdure.engine.record import Ending, record_of
+from perdure.engine.stages import Line, Stage
+from perdure.model.decisions import Cancel, HandOver, Why
+from perdure.model.jobs import OnLost, Record
+
+_RULE = "caller lost"
+
+
+def left_behind(ending: Ending, wish: OnLost, line: Line, stage: Stage) -> Record:
+    """What is to be written. Nothing has failed: the stage's own policy begins afresh."""
+    policy = stage.policy.label
+    match wish:
+        case OnLost.DROP:
+            why = Why("cancelled: its caller is gone, and had asked for that", _RULE, policy)
+            return record_of(ending, Cancel(why), line, stage)
+        case OnLost.HAND_OVER:
+            why = Why("handed over: its caller is gone, so a worker takes it", _RULE, policy)
+            return record_of(ending, HandOver(0.0, None, why), line, stage)
+        case _:  # pragma: no cover
+            assert_never(wish)

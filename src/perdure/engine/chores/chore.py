@@ -1,0 +1,45 @@
+"""What a chore is, and how it writes what it has settled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from perdure.engine.observe import Observers
+from perdure.model.jobs import Record, Stale
+from perdure.ports import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one step did: how many jobs it moved, and whether it stopped at its bound with more to do."""
+
+    jobs: int = 0
+    more: bool = False
+
+
+NOTHING = Swept()
+
+
+class Chore(Protocol):
+    """A step that is taken again and again."""
+
+    @property
+    def name(self) -> str:
+        """What it is called when it fails."""
+        ...
+
+    def once(self) -> Swept:
+        """Do a bounded piece of work."""
+        ...
+
+
+def write(store: Store, records: Sequence[Record], *, by: int | None, observers: Observers) -> None:
+    """Write what was settled, and tell it. What is stale was settled by another hand, who tells it."""
+    if not records:
+        return
+    turn = store.turn(records, None, by=by)
+    answers = {answer.no: answer for answer in turn.settled}
+    for record in records:
+        answer = answers[record.no]
+        if not isinstance(answer, Stale):
+            observers.settled(record, answer)

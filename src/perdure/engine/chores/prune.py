@@ -1,0 +1,44 @@
+"""Let go of jobs that ended long ago, a little at a time.
+
+A step looks at a few jobs in the order of their numbers, in a transaction of its own, and goes on where the one before
+stopped; at the end of the table it rests. Where it stands is kept in memory only: whoever takes the duty begins
+at the lowest number, where the old ones are. A call takes several steps, but not for long: the thread
+that prunes is the one that trades with the store.
+"""
+
+from perdure.engine.chores.chore import NOTHING, Swept
+from perdure.model.operations import Retention
+from perdure.ports import Clock, Control
+
+STEP_ROWS = 500  # measured: 20 ms on either store with all their attempts, while other writers wait
+STEPS_MAX = 20  # 10,000 jobs looked at in a round
+SPEND_S = 0.1  # of each second, while there is something to let go
+REST_S = 60.0
+
+
+class Pruning:
+    """Keeps the tables from growing for ever."""
+
+    name = "pruning"
+
+    def __init__(self, control: Control, retention: Retention, *, clock: Clock) -> None:
+        self._control = control
+        self._retention = retention
+        self._clock = clock
+        self._after = 0
+        self._rest_until = 0.0
+
+    def once(self) -> Swept:
+        """A few steps, or none while there is nothing to let go."""
+        begun_at = self._clock.monotonic()
+        if self._retention == Retention() or begun_at < self._rest_until:
+            return NOTHING
+        for _ in range(STEPS_MAX):
+            pruned = self._control.prune(self._retention, limit=STEP_ROWS, after=self._after)
+            self._after = pruned.go_on_after or 0
+            if pruned.go_on_after is None:
+                self._rest_until = self._clock.monotonic() + REST_S
+                break
+            if self._clock.monotonic() - begun_at >= SPEND_S:
+                break
+        return NOTHING

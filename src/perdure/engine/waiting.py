@@ -1,0 +1,30 @@
+"""The end of a job that waits: it is cancelled, or its deadline passes. There is no attempt to settle."""
+
+from perdure.model.jobs import Expired, Record
+from perdure.model.kinds import Kind
+from perdure.model.states import FailedReason, Move, State
+from perdure.model.views import JobView
+
+EXPIRED_WORDS = "the deadline passed while the job waited"
+
+
+def cancelled(job: JobView, words: str) -> Record:
+    """What the store has to write when a waiting job is cancelled."""
+    return Record(
+        no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
+        stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
+        isolation=job.isolation, error_kind=job.error_kind, error_message=words,
+    )  # fmt: skip
+
+
+def expired(job: Expired) -> Record:
+    """What the store has to write when the deadline of a waiting job has passed.
+
+    The kind is that of a deadline which has passed before its stage could begin: nothing was tried.
+    """
+    return Record(
+        no=job.no, id=job.id, token=job.token, move=Move.FAIL, state=State.FAILED,
+        stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
+        isolation=job.isolation, failed_reason=FailedReason.EXPIRED,
+        error_kind=Kind.TIMEOUT.value, error_message=EXPIRED_WORDS,
+    )  # fmt: skip
