@@ -1,14 +1,16 @@
 """The server has done it and the answer is lost: the same call again answers as if it were the first."""
 
+import select
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from perdure.model.errors import StoreUnavailable
 from perdure.model.jobs import IfFailed, Receipt, Stale
 from perdure.model.workers import NewWorker, Role
 from tests.stores.kit import advance, failure, retry, snooze, success
-from tests.stores.postgres.kit import SIGNAL_S_MAX
+from tests.stores.postgres.kit import SIGNAL_S_MAX, until
 
 INSERTING = b"INSERT INTO perdure_jobs"
 
@@ -39,6 +41,13 @@ def test_an_enqueue_sent_again_gives_the_same_jobs(far, place, proxy, keys, word
     assert place.reader.books().accepted == 3
     assert [place.see(one.id).no for one in again] == [one.no for one in again]
     place.clean()
+
+
+def felt(line: psycopg.Connection) -> bool:
+    """Whether something has come in on an idle line: here, its end."""
+    poll = select.poll()
+    poll.register(line.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def test_an_enqueue_with_another_id_and_the_same_key_finds_what_was_lost(far, place, proxy):
@@ -183,6 +192,7 @@ def test_a_line_that_is_cut_before_the_server_has_heard_changes_nothing(far, pla
     (claim,) = far.take(worker)
     record = success(claim, worker)
     proxy.reset()
+    until(lambda: all(map(felt, far.connection._lender._idle)), "the reset has reached our end")
     (receipt,) = far.settle(record, by=worker)  # the dead line was noticed before it was used
     assert not receipt.repeated
     assert place.reader.books().succeeded == 1
