@@ -37,7 +37,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("lease_ttl_s", float, 15.0, "seconds", "Silence after which a worker is dead.", 0.3),
     Setting("grace_s", float, 30.0, "seconds", "Time to finish running stages at shutdown.", 0.0),
     Setting("poll_s", float, 1.0, "seconds", "Longest rest between looks at the store.", 0.01),
-    Setting("tick_s", float, 0.01, "seconds", "How often a resting pump looks for a hint.", 0.001),
+    Setting("tick_s", float, 0.005, "seconds", "How often a resting pump looks for a hint.", 0.001),
     Setting(
         "overrun_s",
         float,

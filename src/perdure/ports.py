@@ -123,6 +123,10 @@ class Store(Protocol):
         """Whether somebody else may have written since the last call; cheap, and only a hint."""
         ...
 
+    def ear(self) -> int | None:
+        """A descriptor that is readable when `changed` may be true; None where only asking helps."""
+        ...
+
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
         ...
@@ -159,8 +163,8 @@ class Store(Protocol):
         """The claims that the store says this worker holds, whole."""
         ...
 
-    def suspects(self) -> frozenset[int]:
-        """Isolation levels above 0 at which jobs wait to be run."""
+    def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
+        """Isolation levels above 0 at which jobs wait to be run in open lanes; of these, if given."""
         ...
 
     def close(self) -> None:
@@ -222,6 +226,13 @@ class Control(Protocol):
 
     def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
         """Look at up to ``limit`` jobs above a number and let go what may go; the books keep count."""
+        ...
+
+    def prune_workers(self, kept_s: float, *, limit: int) -> int:
+        """Forget up to ``limit`` workers that ended longer ago and whose jobs are all settled; how many.
+
+        Attempts keep the numbers of their workers, which are never given again.
+        """
         ...
 
     def add_bulk(self, bulk: NewBulk) -> BulkView:

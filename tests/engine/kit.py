@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -18,6 +17,7 @@ from perdure.model.outcomes import Outcome, Returned
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.policy import Policy, Rule
 from perdure.testing import VirtualClock
+from perdure.testing.nouns import replace
 from tests.stores.kit import MEMORY, Place
 
 PLAIN = Policy(

@@ -582,7 +582,7 @@ def test_a_job_that_is_no_longer_there_is_said_so(counter):
 def test_an_end_that_cannot_be_written_at_all_is_an_error_of_the_store(counter):
     call, _ = counter.begun()
     call._line.lane_nos["one"] = call._line.lane_nos["two"] = 2**70
-    object.__setattr__(call._claim, "lane", 2**70)
+    call._claim = msgspec.structs.replace(call._claim, lane=2**70)
     with pytest.raises(StoreError, match="cannot write the end of job"):
         call.ended(DONE, 0.1)
     assert counter.notes.names()[-1] is EventName.RESULT_REFUSED

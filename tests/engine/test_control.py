@@ -208,6 +208,26 @@ def retried(place, known, id, *, through=None, deed=DEED, **options):
     return control.retry(through or place.control, place.reader, known, id, deed=deed, **options)
 
 
+def test_a_new_life_is_told_after_it_is_durable_with_who_gave_it_and_why(place, worker, known):
+    (id,) = dead(place, worker)
+    seen = []
+
+    def look(event):
+        seen.append((event.name, event.fields, place.see(id).state))
+
+    retried(place, known, id, deed=Deed("ann", "the disk is back"), observers=Observers([look]))
+    fields = {"job_id": id, "stage": "one", "by_whom": "ann", "reason": "the disk is back"}
+    assert seen == [(EventName.JOB_REVIVED, fields, State.QUEUED)]
+
+
+def test_a_retry_that_is_refused_tells_nothing(place, known):
+    notes = Notes()
+    id = place.put().id
+    with pytest.raises(NotRetriable):
+        retried(place, known, id, observers=Observers([notes]))
+    assert notes.names() == []
+
+
 def dead(place: Place, worker: int, count: int = 1, **changes: object) -> list[str]:
     """Dead letters, oldest first."""
     ids = [one.id for one in place.put_many(count, **changes)]
@@ -337,9 +357,36 @@ def driven(place, known, bulk=None, *, through=None, **options):
     )
 
 
-def discarded(place, bulk=None, *, through=None):
+def discarded(place, bulk=None, *, through=None, **options):
     bulk = bulk or begun(place, BulkVerb.DISCARD)
-    return control.discard(through or place.control, place.reader, bulk, deed=DEED)
+    return control.discard(through or place.control, place.reader, bulk, deed=DEED, **options)
+
+
+def test_a_bulk_tells_each_job_that_it_has_moved_and_no_other(place, worker, known):
+    ids = dead(place, worker, 3)
+    place.clock.push(1)
+    place.control.discard([target(place.see(ids[0]))], DEED)
+    notes = Notes()
+    driven(place, known, observers=Observers([notes]))
+    assert {one["job_id"] for one in notes.of(EventName.JOB_REVIVED)} == set(ids[1:])
+    for claim in place.take(worker, 2):
+        place.settle(failure(claim, worker), by=worker)
+    place.clock.push(1)
+    discarded(place, begun(place, BulkVerb.DISCARD, id=ID[:-1] + "d"), observers=Observers([notes]))
+    told = notes.of(EventName.JOB_DISCARDED)
+    assert {one["job_id"] for one in told} == set(ids[1:])
+    assert {one["by_whom"] for one in told} == {DEED.by_whom}
+
+
+def test_the_end_of_a_waiting_job_is_told_after_it_is_durable(place, known):
+    id = place.put().id
+    seen = []
+
+    def look(event):
+        seen.append((event.name, event.fields["job_id"], place.see(id).state))
+
+    cancelled(place, known, id, notes=look)
+    assert seen == [(EventName.JOB_CANCELLED, id, State.CANCELLED)]
 
 
 def states(place: Place) -> list[State]:

@@ -19,12 +19,12 @@ from perdure.engine.stages import Stage
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import (
     OUT_OF_MEMORY,
-    Death,
     Interrupted,
     Lost,
     Raised,
     Returned,
     Snoozed,
+    StageDeath,
     TimedOut,
     Unbegun,
     Usage,
@@ -135,7 +135,7 @@ def test_what_a_child_says_is_heard_here(troupe):
 
 def test_what_a_child_has_used_up_is_known_even_if_it_dies(troupe):
     desk = Desk()
-    assert troupe.ran(plays.says, "die", desk=desk) == Lost(Death("exited", exit_status=7))
+    assert troupe.ran(plays.says, "die", desk=desk) == Lost(StageDeath("exited", exit_status=7))
     assert desk.usage == Usage(15, 2, 0.5)
 
 
@@ -228,11 +228,11 @@ def test_programs_that_a_stage_starts_hear_their_signals(troupe):
 # -- deaths ------------------------------------------------------------------------------
 
 DEATHS = [
-    ({"exit": 0}, Death("exited", exit_status=0)),
-    ({"exit": 3}, Death("exited", exit_status=3)),
-    ({"segfault": True}, Death("exited", signal="SIGSEGV")),
-    ({"signal": signal.SIGKILL}, Death("exited", signal="SIGKILL")),
-    ({"signal": signal.SIGRTMIN + 3}, Death("exited", signal=f"signal {signal.SIGRTMIN + 3}")),
+    ({"exit": 0}, StageDeath("exited", exit_status=0)),
+    ({"exit": 3}, StageDeath("exited", exit_status=3)),
+    ({"segfault": True}, StageDeath("exited", signal="SIGSEGV")),
+    ({"signal": signal.SIGKILL}, StageDeath("exited", signal="SIGKILL")),
+    ({"signal": signal.SIGRTMIN + 3}, StageDeath("exited", signal=f"signal {signal.SIGRTMIN + 3}")),
 ]
 
 
@@ -257,7 +257,7 @@ def test_a_child_killed_when_the_kernel_had_no_memory_left_says_so(tmp_path):
         return await running
 
     outcome = troupe.events.run(killed_by_the_kernel())
-    assert outcome == Lost(Death(OUT_OF_MEMORY, signal="SIGKILL"))
+    assert outcome == Lost(StageDeath(OUT_OF_MEMORY, signal="SIGKILL"))
     assert outcome.death.in_words() == "was killed by SIGKILL: out of memory"
     troupe.close()
 
@@ -266,7 +266,7 @@ def test_a_child_whose_own_child_holds_the_line_is_still_seen_to_die(troupe, tmp
     file = tmp_path / "pid"
     outcome = troupe.ran(plays.leaves_a_child, {"file": str(file)}, timeout_s=15.0)
     os.kill(pid_in(file), signal.SIGKILL)
-    assert outcome == Lost(Death("exited", signal="SIGKILL"))
+    assert outcome == Lost(StageDeath("exited", signal="SIGKILL"))
 
 
 def test_a_signal_for_the_worker_s_group_does_not_end_a_stage(troupe, tmp_path):
@@ -385,7 +385,7 @@ def test_a_child_reads_of_its_worker_s_end_without_the_kernel_s_help(troupe, tmp
         return await running, pid
 
     outcome, pid = troupe.events.run(let_go())
-    assert outcome == Lost(Death("exited", exit_status=0))
+    assert outcome == Lost(StageDeath("exited", exit_status=0))
     assert not alive(pid)
 
 

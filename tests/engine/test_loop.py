@@ -1,6 +1,7 @@
 """The loop: a bad turn is told and tried again; only an order or a death ends it."""
 
 import logging
+import socket
 import threading
 
 import pytest
@@ -22,9 +23,12 @@ class Turns:
         self.ended = threading.Event()
         self.notes = Notes()
         self.hint = lambda: False
+        self.ask = lambda: None
         self.rest_s = 60.0
+        self.ear = lambda: None
         self.loop = Loop(
-            self.step, changed=self.changed, tick_s=0.001, ended=self.end,
+            self.step, changed=self.changed, answers=self.asked, ear=self.ears,
+            tick_s=0.001, ended=self.end,
             observers=Observers([self.notes]),
         )  # fmt: skip
 
@@ -37,6 +41,12 @@ class Turns:
 
     def changed(self) -> bool:
         return self.hint()
+
+    def asked(self) -> None:
+        self.ask()
+
+    def ears(self) -> int | None:
+        return self.ear()
 
     def end(self, last: Exception | None) -> None:
         self.last.append(last)
@@ -100,6 +110,20 @@ def test_a_store_that_is_away_is_told_once_and_so_is_its_return(turning):
     assert turns.notes.events[0].fields == {"reason": "gone"}
 
 
+def test_the_return_of_a_store_is_told_only_when_it_has_answered(turning):
+    """Turns that ask it nothing pass meanwhile, and a look for changes need not reach it."""
+    answers = iter([StoreUnavailable("still gone")] * 3)
+
+    def ask() -> None:
+        error = next(answers, None)
+        if error is not None:
+            raise error
+
+    turns = turning(StoreUnavailable("gone"), *[0.0] * 4, ask=ask)
+    until(lambda: turns.count == 6, "the turns after the outage")
+    assert turns.notes.names() == [EventName.STORE_AWAY, EventName.STORE_BACK]
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -135,3 +159,28 @@ def test_told_to_stop_the_loop_ends_without_a_reason(turning):
     turns.loop.stop()
     assert turns.ended.wait(20)
     assert turns.last == [None]
+
+
+def test_a_loop_with_an_ear_looks_only_when_that_has_something(turning):
+    ear, mouth = socket.socketpair()
+    looks = []
+
+    def hint() -> bool:
+        looks.append(ear.recv(16))
+        return True
+
+    turns = turning(hint=hint, ear=ear.fileno)
+    until(lambda: turns.count == 1, "the first turn")
+    mouth.send(b"!")
+    until(lambda: turns.count == 2, "the turn after the word")
+    assert looks == [b"!"]  # with ticks of a millisecond there would be many
+    turns.loop.stop()
+    assert turns.ended.wait(5)
+    ear.close()
+    mouth.close()
+
+
+def test_a_word_before_the_rest_ends_the_rest(turning):
+    turns = turning()
+    turns.loop.wake()
+    until(lambda: turns.count >= 2, "a turn after the word")

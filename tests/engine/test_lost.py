@@ -149,7 +149,8 @@ def test_a_result_that_came_before_the_sweep_stands(place):
 def test_more_lost_jobs_than_a_batch_ask_for_another_round_at_once(place):
     judge, dead = place.hire(), place.hire()
     place.put_many(LOST_BATCH_MAX + 1)
-    place.take(dead, LOST_BATCH_MAX + 1)
+    place.take(dead, LOST_BATCH_MAX)
+    place.take(dead, 1)
     place.store.end_worker(dead, KILLED)
     sweeper = upkeep(place, judge)
     assert (sweeper.once(), sweeper.more) == (LOST_BATCH_MAX, True)

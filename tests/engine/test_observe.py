@@ -1,7 +1,6 @@
 """observe: everybody is told what is durable, and nobody can hurt us."""
 
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from perdure.model.events import EventName
 from perdure.model.jobs import Enqueued, Receipt, Refused, Stale
 from perdure.model.outcomes import Evidence, Interrupted, Raised, Returned, Withdrawn
 from perdure.model.states import State
+from perdure.testing.nouns import replace
 from tests.engine.kit import Notes, claim_of, line_on
 
 

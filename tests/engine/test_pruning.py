@@ -7,6 +7,7 @@ import pytest
 from perdure.engine.chores import prune
 from perdure.engine.chores.prune import Pruning
 from perdure.model.operations import Retention
+from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.testing.contract.records import cancelled, failure, success
 from tests.engine.upkeeping import upkeep
@@ -106,6 +107,19 @@ def test_a_round_ends_when_it_has_taken_its_time(place, monkeypatch):
     slow = Slow()
     Pruning(slow, MONTH, clock=place.clock).once()
     assert slow.steps == 2
+
+
+def test_workers_that_ended_before_the_oldest_of_what_is_kept_go(either):
+    old, young = either.hire(), either.hire()
+    for worker in (old, young):
+        either.store.end_worker(worker, Death("exited", exit_status=0))
+        upkeep(either, either.hire(), retention=MONTH).once()
+        either.clock.push(29 * DAY_S)
+    upkeep(either, either.hire(), retention=MONTH).once()
+    left = {one.no for one in either.reader.workers()}
+    assert old not in left
+    assert young in left
+    either.clean()
 
 
 def test_what_is_given_a_new_life_meanwhile_stays(either):

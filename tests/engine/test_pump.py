@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -27,6 +26,7 @@ from perdure.model.outcomes import (
 )
 from perdure.model.states import State
 from perdure.rules.backoff import Jitter
+from perdure.testing.nouns import replace
 from tests.engine.kit import DONE, Shop, stage
 from tests.stores.kit import cancelled, crash, release
 

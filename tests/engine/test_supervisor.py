@@ -384,6 +384,33 @@ def test_the_return_of_a_store_is_told_only_when_it_has_answered(watch):
     assert EventName.STORE_BACK not in watch.notes.names()
 
 
+@pytest.mark.parametrize("step", [0.05, 0.3, 1.0])
+def test_an_outage_is_told_once_by_a_store_that_has_nothing_to_say_about_changes(watch, step):
+    """As on PostgreSQL, where looking for a hint never fails."""
+    watch.store.changed = lambda: False
+    watch.once()
+    watch.store.away = True
+    watch.pass_time(2 * TTL_S, step=step)
+    watch.store.away = False
+    watch.pass_time(2 * TTL_S, step=step)
+    names = [one for one in watch.notes.names() if one.startswith("store_")]
+    assert names == [EventName.STORE_AWAY, EventName.STORE_BACK]
+
+
+def test_suspects_of_lanes_that_it_does_not_serve_start_no_child(watch):
+    worker = watch.place.hire()
+    watch.place.put()
+    (claim,) = watch.place.take(worker)
+    watch.place.settle(crash(claim, worker), by=worker)
+    served = [claim.lane + 1]
+    watch.supervisor.lanes = lambda: served
+    watch.pass_time(3)
+    assert [one.role for one in watch.supervisor.children] == [Role.MAIN]
+    served.append(claim.lane)
+    watch.pass_time(1)
+    assert [one.role for one in watch.supervisor.children] == [Role.MAIN, Role.SUSPECTS]
+
+
 # -- the end -----------------------------------------------------------------------------
 
 

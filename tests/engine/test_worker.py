@@ -167,10 +167,11 @@ def test_a_child_that_dies_is_a_crash_of_its_job_and_of_nothing_else(work):
     assert (job.counters.crashes, job.counters.failures, job.isolation) == (1, 0, 1)
     (attempt,) = shop.attempts(poison)
     assert json.loads(attempt.evidence_json) == {
-        "why": "exited", "exit_status": 3, "signal": None,
+        "why": "exited", "exit_status": 3, "signal": None, "of": "stage process",
     }  # fmt: skip
     assert (attempt.status.value, attempt.kind) == ("interrupted", "worker_lost")
-    assert "exited with status 3" in json.loads(attempt.why_json)["text"]
+    words = "the process in which the stage ran exited with status 3"
+    assert words in json.loads(attempt.why_json)["text"]
     assert [shop.see(id).counters.crashes for id in others] == [0] * 4
 
 

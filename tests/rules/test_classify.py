@@ -36,6 +36,7 @@ from perdure.model.errors import (
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.limits import MESSAGE_CHARS_MAX
 from perdure.model.outcomes import (
+    OUT_OF_MEMORY,
     Death,
     Evidence,
     Interrupted,
@@ -44,6 +45,7 @@ from perdure.model.outcomes import (
     Returned,
     Revoked,
     Snoozed,
+    StageDeath,
     TimedOut,
     Unbegun,
     Withdrawn,
@@ -82,6 +84,25 @@ OUTCOMES = [
         Failure(Kind.WORKER_LOST, "worker lost", "the worker was killed by SIGKILL"),
     ),
     (Lost(Death("silent")), Failure(Kind.WORKER_LOST, "worker lost", "the worker went silent")),
+    (
+        Lost(Death("gone")),
+        Failure(Kind.WORKER_LOST, "worker lost", "the worker is gone, nobody saw how"),
+    ),
+    *(
+        (
+            Lost(death),
+            Failure(
+                Kind.WORKER_LOST,
+                "stage process lost",
+                f"the process in which the stage ran {words}",
+            ),
+        )
+        for death, words in (
+            (StageDeath("exited", exit_status=3), "exited with status 3"),
+            (StageDeath("exited", signal="SIGSEGV"), "was killed by SIGSEGV"),
+            (StageDeath(OUT_OF_MEMORY, signal="SIGKILL"), "was killed by SIGKILL: out of memory"),
+        )
+    ),
     (
         Raised(Evidence(("x.Odd", "builtins.Exception"), "odd")),
         Failure(Kind.UNKNOWN, "nobody knew", "odd", names=("x.Odd", "builtins.Exception")),

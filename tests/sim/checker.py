@@ -2,10 +2,10 @@
 
 The checker knows what the store may answer, because it has seen everything that was ever committed,
 in order. It trusts no count, no flag and no state that the engine or the tables report: it keeps its
-own, and compares the tables with them from time to time (`tables.py`).
+own, and compares the tables with them from time to time (`tables.py`). Here are callers, turns and claims;
+what is said of workers is judged in `roster.py`, what operators and the upkeep do in `deeds.py`.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,8 +17,9 @@ from perdure.model.jobs import (
     Claim,
     ClaimOrder,
     Enqueued,
-    LostClaim,
+    IfFailed,
     NewJob,
+    OnLost,
     Overrun,
     Receipt,
     Record,
@@ -27,17 +28,19 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.outcomes import Death
-from perdure.model.states import Move, State
-from perdure.model.workers import NewWorker, Role
-from perdure.rules.policy import HintMode, Policy
+from perdure.model.states import AttemptStatus, Move, State
+from perdure.model.workers import Role
+from perdure.rules.policy import Policy
 from perdure.stores.moments import to_us
-from tests.sim.ledger import JobAccount, Ledger, WorkerAccount
-from tests.sim.limits import check_limits, counted
+from tests.sim.deeds import Deeds
+from tests.sim.ledger import JobAccount, Ledger
+from tests.sim.limits import check_limits, counted, hint_s
+from tests.sim.roster import Roster
 from tests.sim.world import World
 
 _MOVES = {
     EventName.JOB_ADVANCED: (Move.ADVANCE, Move.CARRY_ON),
-    EventName.JOB_RETRIED: (Move.RETRY,),
+    EventName.JOB_RETRIED: (Move.RETRY, Move.REPEAT),
     EventName.JOB_RELEASED: (Move.RELEASE,),
     EventName.JOB_SUCCEEDED: (Move.SUCCEED,),
     EventName.JOB_FAILED: (Move.FAIL,),
@@ -53,33 +56,39 @@ class Checker:
         troubled: Callable[[int], bool],
     ) -> None:  # fmt: skip
         self.ledger = Ledger()
-        self._world = world
-        self._catalogue = catalogue
-        self._concurrency = concurrency
-        self._troubled = troubled
+        self.world = world
+        self.catalogue = catalogue
+        self.speaker = ""  # whose call is being judged
+        self.call_policy: Policy | None = None
+        self.deeds = Deeds(self)
+        self.roster = Roster(self, concurrency, troubled)
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
         self._hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
         self.moved_us = 0  # when a job was last claimed or settled
         self.overrun_s = math.inf  # how long an attempt may be held beyond its timeout
-        self._start_us = to_us(world.clock.now()) - world.now_us
+        self.start_us = to_us(world.clock.now()) - world.now_us
 
     def committed(
         self, method: str, args: Sequence[Any], kwargs: dict[str, Any], answer: Any
     ) -> None:
         """One call, as the store has just answered it."""
-        judge = getattr(self, f"_{method}", None)
-        if judge is not None:
-            judge(answer, *args, **kwargs)
+        for judges in (self, self.roster, self.deeds):
+            judge = getattr(judges, f"_{method}", None)
+            if judge is not None:
+                judge(answer, *args, **kwargs)
 
-    def policy(self, job: JobAccount, stage: str) -> Policy:
-        """The policy that decides about a stage."""
-        found = self._catalogue.stage(job.pipeline, stage)
+    def policy(self, job: JobAccount, record: Record) -> Policy:
+        """The policy that decides about an attempt: the stage's, or that of a call."""
+        assert record.attempt is not None
+        if self.call_policy is not None and record.attempt.policy == self.call_policy.label:
+            return self.call_policy
+        found = self.catalogue.stage(job.pipeline, record.attempt.stage)
         assert found is not None
         return found.policy
 
     def broken(self, invariant: str, text: str) -> None:
         """Say so."""
-        self._world.broken(invariant, text)
+        self.world.broken(invariant, text)
 
     # -- callers -------------------------------------------------------------------------
 
@@ -87,30 +96,68 @@ class Checker:
         self, answers: list[Enqueued], jobs: Sequence[NewJob], *, within: object = None
     ) -> None:
         for job, answer in zip(jobs, answers, strict=True):
-            if job.key is not None:
-                first = self.ledger.by_key.setdefault((job.owner, job.pipeline, job.key), answer.id)
-                if first != answer.id:
-                    self.broken("S12", f"key {job.key!r} is {first} and now {answer.id}")
-            if answer.id in self.ledger.by_id:
-                continue
-            if answer.id != job.id or not answer.created:
-                self.broken("S1", f"{answer} was answered for {job.id}, which nobody enqueued")
-            due_us = self._world.now_us
-            if job.run_at is not None:
-                due_us = max(due_us, to_us(job.run_at) - self._start_us)
-            account = JobAccount(
-                answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us
-            )
-            account.input_json = job.payload_json
-            if job.deadline_s is not None:
-                account.deadline_us = self._world.now_us + math.ceil(job.deadline_s * 1e6)
-            self.ledger.add(account)
+            self._answered(job, answer)
+
+    def _answered(self, job: NewJob, answer: Enqueued) -> None:
+        """A job is new, or it is the one that had the id or the key before."""
+        if job.key is not None:
+            first = self.ledger.by_key.get((job.owner, job.pipeline, job.key), answer.id)
+            if first != answer.id:
+                self.broken("S12", f"key {job.key!r} is {first} and now {answer.id}")
+        known = self.ledger.by_id.get(answer.id)
+        if known is None or known.pruned:
+            self.accepted_new(job, answer)
+            return
+        wanted = job.if_failed is IfFailed.RETRY and not answer.created
+        if answer.revived != (wanted and known.state is State.FAILED):
+            self.broken("S2", f"#{known.no} is {known.state}, a new life was begun: {answer}")
+        if answer.revived:
+            self.deeds.revived(known, known.stage, known.input_json)
+
+    def accepted_new(self, job: NewJob, answer: Enqueued) -> JobAccount:
+        """A job was accepted."""
+        if answer.id != job.id or not answer.created or answer.no in self.ledger.jobs:
+            self.broken("S1", f"{answer} was answered for {job.id}, which nobody enqueued")
+        due_us = now_us = self.world.now_us
+        if job.run_at is not None:
+            due_us = max(due_us, to_us(job.run_at) - self.start_us)
+        account = JobAccount(
+            answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us,
+            owner=job.owner, key=job.key, enqueued_us=now_us, input_json=job.payload_json,
+            deadline_s=job.deadline_s, again=answer.id in self.ledger.by_id,
+        )  # fmt: skip
+        if job.deadline_s is not None:
+            account.deadline_us = now_us + math.ceil(job.deadline_s * 1e6)
+        self.ledger.add(account)
+        return account
+
+    def _begin(
+        self, answer: Claim | Enqueued, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost
+    ) -> None:
+        """A caller's own job, in its hands at once; or queued where its lane is closed."""
+        if isinstance(answer, Enqueued):
+            fresh = answer.id not in self.ledger.by_id or self.ledger.by_id[answer.id].pruned
+            if fresh and not self.deeds.closed(job.pipeline):
+                self.broken("E5", f"{answer.id} was queued, and its lane is open")
+            self._answered(job, answer)
+            return
+        known = self.ledger.by_id.get(answer.id)
+        if known is not None and not known.pruned:  # sent again
+            if (known.holder, known.token) != (worker, answer.token):
+                self.broken("S5", f"#{known.no} was begun by {worker}: {known.holder} has it")
+            return
+        account = self.accepted_new(job, Enqueued(answer.id, answer.no, True))
+        account.hard_us = self.world.now_us + math.ceil(hard_s * 1e6)
+        account.on_lost = on_lost
+        self._claim(answer, worker)
 
     def acknowledged(self, job: NewJob, answer: Enqueued) -> None:
         """A client was told that its job is safe."""
-        if answer.id not in self.ledger.by_id:
+        known = self.ledger.by_id.get(answer.id)
+        if known is None:
             self.broken("S1", f"{answer.id} was acknowledged and is in no history")
-        if job.key is not None:
+        assert known is not None
+        if job.key is not None and not known.pruned:
             first = self.ledger.by_key[job.owner, job.pipeline, job.key]
             if first != answer.id:
                 self.broken("S12", f"key {job.key!r}: told {answer.id}, it is {first}")
@@ -131,6 +178,7 @@ class Checker:
 
     def told(self, event: Event) -> None:
         """An observer was told something."""
+        self.deeds.told(event)
         moves = _MOVES.get(event.name)
         if moves is None:
             return
@@ -141,6 +189,8 @@ class Checker:
             same = attempt is None or (attempt.number, attempt.stage) == (number, stage)
             if record.move in moves and same:
                 return
+        if job.again:
+            return  # perhaps of the job that had this id before, and is pruned
         self.broken("E2", f"{event.name} was told of #{job.no}, attempt {number} of {stage}")
 
     # -- the turn ------------------------------------------------------------------------
@@ -153,8 +203,8 @@ class Checker:
         if isinstance(answer, WorkerDead):
             if not dead:
                 self.broken("E1", f"worker {by} was told that it is dead, which it is not")
-            self._world.seen["turns of dead workers refused"] += 1
-            self._world.seen["late results refused: worker dead"] += len(records)
+            self.world.seen["turns of dead workers refused"] += 1
+            self.world.seen["late results refused: worker dead"] += len(records)
             return
         if dead:
             self.broken("S4", f"worker {by} is dead and its turn was accepted")
@@ -176,9 +226,9 @@ class Checker:
             case Refused():
                 self.broken("E1", f"#{record.no}/{record.token} was refused: {answer.reason}")
             case Stale():
-                if job.token == record.token:
+                if job.token == record.token and not job.pruned:
                     self.broken("S3", f"#{job.no}/{record.token} was refused under its own token")
-                self._world.seen["late results refused: stale"] += 1
+                self.world.seen["late results refused: stale"] += 1
             case Receipt(repeated=True):
                 self._repeated(job, record)
             case Receipt():
@@ -186,7 +236,7 @@ class Checker:
 
     def _repeated(self, job: JobAccount, record: Record) -> None:
         """The answer to a record that was sent before must be about that record."""
-        self._world.seen["answers given again"] += 1
+        self.world.seen["answers given again"] += 1
         before = job.settled.get(record.token)
         if before is None or (before.move, before.state) != (record.move, record.state):
             was = "nothing" if before is None else before.move.value
@@ -206,9 +256,9 @@ class Checker:
         hung = (
             (rescue or by is None)
             and (job.no, record.token) in self._hung
-            and record.error_kind == "timeout"
+            and (record.error_kind == "timeout" or job.on_lost is not None)
         )
-        self._world.seen["attempts ended past their hard deadline"] += hung
+        self.world.seen["attempts ended past their hard deadline"] += hung
         if (
             rescue
             and not hung
@@ -225,21 +275,38 @@ class Checker:
             self.broken("S3", f"{what} was written by nobody")
         if attempt is not None:
             death = self._death(job, rescue and not hung)
-            what_counts = counted(record, self.policy(job, attempt.stage), death)
+            if death is not None:
+                self.roster.check_rescue(job, what)
+            if rescue and job.on_lost is not None:
+                self._check_wish(job, record, what)
+            what_counts = counted(record, self.policy(job, record), death)
             check_limits(self, job, record, what_counts)
-        self._apply(job, record, by)
+        self._apply(job, record)
         if record.reclaim:
-            if answer.claim is None:
-                self.broken("E3", f"{what} claimed the next stage and did not say so")
-            self._claim(answer.claim, by)
+            closed = self.deeds.closed(job.pipeline)
+            if (answer.claim is None) != closed:
+                self.broken("E3" if not closed else "E5", f"{what} claims the next stage, and not")
+            if answer.claim is not None:
+                self._claim(answer.claim, by)
+        if job.holder is None:
+            job.hard_us = job.on_lost = None
+
+    def _check_wish(self, job: JobAccount, record: Record, what: str) -> None:
+        """What a caller has left behind goes on or ends, as it asked."""
+        assert record.attempt is not None
+        dropped = record.move is Move.CANCEL
+        handed = record.attempt.status is AttemptStatus.HANDED_OVER
+        if (dropped, handed) != (job.on_lost is OnLost.DROP, job.on_lost is OnLost.HAND_OVER):
+            self.broken("E8", f"{what}: its caller wished {job.on_lost}")
+        self.world.seen["jobs of lost callers settled"] += 1
 
     def _check_expiry(self, job: JobAccount, what: str) -> None:
         """Only a job that waits ends without an attempt, and only after its deadline."""
         if job.holder is not None:
             self.broken("S5", f"{what} as expired: it is held by {job.holder}")
-        if job.deadline_us is None or self._world.now_us < job.deadline_us:
+        if job.deadline_us is None or self.world.now_us < job.deadline_us:
             self.broken("S9", f"{what} as expired before its deadline, {job.deadline_us}")
-        self._world.seen["waiting jobs expired"] += 1
+        self.world.seen["waiting jobs expired"] += 1
 
     def _overrun(
         self, found: Sequence[Overrun], limits_s: Mapping[int, float], *, limit: int
@@ -247,20 +314,23 @@ class Checker:
         """What hangs in the hands of the living, and for longer than it may be held."""
         for one in found:
             job, worker = self.ledger.jobs[one.claim.no], self.ledger.workers[one.worker]
-            held_s = (self._world.now_us - job.claimed_us) / 1e6
-            stage = self._catalogue.stage(job.pipeline, job.stage)
+            held_s = (self.world.now_us - job.claimed_us) / 1e6
+            stage = self.catalogue.stage(job.pipeline, job.stage)
             assert stage is not None
             if worker.death is not None or worker.held.get(job.no) != one.claim.token:
                 self.broken("S5", f"#{job.no}/{one.claim.token} was called overrun, it is not held")
-            if held_s <= stage.timeout_s + self.overrun_s:
+            own = job.hard_us is not None
+            if own and self.world.now_us <= (job.hard_us or 0):
+                self.broken("S5", f"#{job.no}/{one.claim.token} was overrun before its own limit")
+            if not own and held_s <= stage.timeout_s + self.overrun_s:
                 self.broken("S5", f"#{job.no}/{one.claim.token} was overrun after {held_s:g} s")
             self._hung.add((job.no, one.claim.token))
 
     def _death(self, job: JobAccount, rescue: bool) -> Death | None:
         return self.ledger.workers[job.holder].death if rescue and job.holder else None
 
-    def _apply(self, job: JobAccount, record: Record, by: int | None) -> None:
-        now_us = self.moved_us = self._world.now_us
+    def _apply(self, job: JobAccount, record: Record) -> None:
+        now_us = self.moved_us = self.world.now_us
         if job.holder is not None:
             del self.ledger.workers[job.holder].held[job.no]
             job.holder = None
@@ -269,6 +339,7 @@ class Checker:
         job.state = State.QUEUED if record.reclaim else record.state
         job.stage, job.isolation = record.stage, record.isolation
         job.result_json = record.result_json
+        job.finished_us = now_us if job.terminal else None
         if record.delay_s is not None:
             job.due_us = now_us + math.ceil(record.delay_s * 1e6 - 1e-3)
         if record.checkpoint_stage is not None and record.checkpoint_json is not None:
@@ -276,20 +347,13 @@ class Checker:
                 self.broken("S14", f"#{job.no}: stage {record.checkpoint_stage} is done again")
             job.done[record.checkpoint_stage] = record.checkpoint_json
             job.input_json = record.checkpoint_json
+        handed = record.attempt and record.attempt.status is AttemptStatus.HANDED_OVER
+        if handed:
+            job.counts.clear()
+            self.world.seen["jobs handed over by their callers"] += 1
         if record.attempt is not None and record.move is Move.RETRY:
-            hint_s = self._hint_s(job, record)
-            job.due_us = max(job.due_us, now_us + math.ceil(hint_s * 1e6))
-
-    def _hint_s(self, job: JobAccount, record: Record) -> float:
-        """What the other side asked for, read from the evidence, unless the policy ignores it."""
-        assert record.attempt is not None
-        policy = self.policy(job, record.attempt.stage)
-        evidence = json.loads(record.attempt.evidence_json or "{}")
-        if policy.hint.mode is HintMode.IGNORE or "names" not in evidence:
-            return 0.0
-        headers = dict(evidence.get("headers") or ())
-        asked = evidence.get("wait_s")
-        return float(headers.get("retry-after", 0.0) if asked is None else asked)
+            asked_s = hint_s(self.policy(job, record), record)
+            job.due_us = max(job.due_us, now_us + math.ceil(asked_s * 1e6))
 
     def _claim(self, claim: Claim, worker: int | None) -> None:
         assert worker is not None
@@ -299,78 +363,29 @@ class Checker:
             self.broken("S2" if job.terminal else "S5", f"{what}, it is {job.state.value}")
         if claim.token != job.token + 1:
             self.broken("S3", f"{what}, the latest token is {job.token}")
+        undone = [one for one in self._stages_before(job, claim.stage) if one not in job.done]
+        if undone:
+            self.broken("S13", f"{what} for {claim.stage}, and {undone} are not done")
         if claim.stage in job.done or claim.stage != job.stage:
             self.broken("S14", f"{what} for {claim.stage}; done: {list(job.done)}, at {job.stage}")
         if claim.input_json != job.input_json or claim.payload_json != job.payload_json:
             self.broken("S14", f"{what} with the input {claim.input_json}, not {job.input_json}")
-        if self._world.now_us < job.due_us:
-            early_s = (job.due_us - self._world.now_us) / 1e6
+        if self.deeds.closed(job.pipeline):
+            self.broken("E5", f"{what}, its lane is closed")
+        if self.world.now_us < job.due_us:
+            early_s = (job.due_us - self.world.now_us) / 1e6
             self.broken("S9", f"{what}, {early_s:g} s too early")
         if not claim.isolation == job.isolation == holder.registered.role.isolation:
             self.broken("S8", f"{what} ({holder.registered.role}), it is at {job.isolation}")
-        self.moved_us = self._world.now_us
+        self.moved_us = self.world.now_us
         job.state, job.token, job.holder = State.PROCESSING, claim.token, worker
-        job.claimed_us = self._world.now_us
+        job.claimed_us = self.world.now_us
         job.count("starts", claim.stage)
         holder.held[job.no] = claim.token
         self._owners[job.id, claim.token] = worker
 
-    # -- workers -------------------------------------------------------------------------
-
-    def _add_worker(self, no: int, worker: NewWorker) -> None:
-        self.ledger.workers[no] = WorkerAccount(
-            no, worker, self._concurrency[worker.role], self._world.now_us
-        )
-
-    def _beat(self, accepted: frozenset[int], workers: Sequence[int]) -> None:
-        for no in workers:
-            worker = self.ledger.workers[no]
-            if no in accepted and worker.death is not None:
-                self.broken("S4", f"a beat of worker {no} was accepted, it is dead")
-            if no not in accepted and worker.death is None:
-                self.broken("E1", f"a beat of worker {no} was refused, it is alive")
-            if no in accepted:
-                worker.beat_us, worker.excused = self._world.now_us, self._troubled(no)
-            else:
-                self._world.seen["beats refused"] += 1
-
-    def _mark_dead(self, dead: Sequence[int], *, by: int) -> None:
-        judge = self.ledger.workers[by]
-        for no in dead:
-            worker = self.ledger.workers[no]
-            silent_us = self._world.now_us - worker.beat_us
-            what = f"worker {by} declared worker {no} dead after {silent_us / 1e6:g} s of silence"
-            if worker.death is not None or judge.death is not None:
-                self.broken("S6", f"{what}; one of them was dead already")
-            if silent_us <= worker.ttl_us:
-                self.broken("S6", f"{what}; its lease is {worker.ttl_us / 1e6:g} s")
-            if not worker.excused:
-                self.broken("S6", f"{what}; it was well, only the store was away")
-            self._world.seen["workers declared dead"] += 1
-            worker.die(Death("silent"))
-
-    def _end_worker(self, done: bool, worker: int, death: Death) -> None:
-        account = self.ledger.workers[worker]
-        if done != (account.death is None):
-            self.broken("S4", f"the end of worker {worker} was news: {done}, known {account.death}")
-        if done:
-            self._world.seen["deaths reported"] += 1
-            if death.exit_status == 0 and account.held:
-                self.broken("L6", f"worker {worker} left holding {sorted(account.held)}")
-            account.die(death)
-
-    def _lost(
-        self, lost: list[LostClaim], *, limit: int, lanes: Sequence[int] | None = None
-    ) -> None:
-        for one in lost:
-            worker = self.ledger.workers[one.worker]
-            if worker.death is None or worker.held.get(one.claim.no) != one.claim.token:
-                self.broken("S5", f"#{one.claim.no}/{one.claim.token} was called lost")
-        self._world.seen["claims found lost"] += len(lost)
-
-    def _held(self, held: dict[int, int], worker: int) -> None:
-        if held != self.ledger.workers[worker].held:
-            self.broken("S15", f"worker {worker} holds {self.ledger.workers[worker].held}: {held}")
-
-    def _claims_held(self, claims: list[Claim], worker: int) -> None:
-        self._held({claim.no: claim.token for claim in claims}, worker)
+    def _stages_before(self, job: JobAccount, stage: str) -> list[str]:
+        line = self.catalogue.line(job.pipeline)
+        assert line is not None
+        names = [one.name for one in line.stages]
+        return names[: names.index(stage)]

@@ -6,7 +6,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.model.jobs import Claim, Enqueued, LostClaim, Receipt, Record, Settled, Turn
+from perdure.model.jobs import (
+    Claim,
+    Enqueued,
+    LostClaim,
+    Receipt,
+    Record,
+    Refused,
+    Settled,
+    Stale,
+    Turn,
+)
 
 _KEPT = 400
 
@@ -78,6 +88,6 @@ def _settled(answer: Settled) -> str:
         case Receipt():
             word = "again" if answer.repeated else "ok"
             return f"#{answer.no}/{answer.token}:{word}"
-        case _ if hasattr(answer, "token"):
+        case Stale() | Refused():
             return f"#{answer.no}/{answer.token}:{type(answer).__name__.lower()}"
     return ""

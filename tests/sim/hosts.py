@@ -11,16 +11,17 @@ from random import Random
 
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Seat
+from perdure.engine.schedules import Schedule, declared
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervisor import Supervisor
 from perdure.engine.upkeep import Upkeep, UpkeepSettings
 from perdure.engine.worker import EXIT_DEAD, Worker, WorkerSettings
 from perdure.model.errors import WorkerDead
-from perdure.model.operations import Retention
 from perdure.model.workers import Role
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.store import SqliteStore
+from tests.sim.clocks import MachineClock
 from tests.sim.loop import VirtualLoop
 from tests.sim.process import Kernel, Process
 from tests.sim.remote import Remote, Wire
@@ -72,6 +73,16 @@ class Machine:
     catalogue_in: Callable[[Process, bool], Catalogue]
     observers: Observers
     concurrency: dict[Role, int]
+    ticking: bool = True  # whether the app still declares its schedules
+
+    def schedules(self, catalogue: Catalogue) -> list[Schedule]:
+        """What the app declares, as far as a process knows the pipelines."""
+        made = []
+        for name, period_s in self.setup.periods_s.items() if self.ticking else ():
+            line = catalogue.line(name)
+            if line is not None:
+                made.append(declared(f"{period_s}s", line, {"by": "schedule"}, name=f"of {name}"))
+        return made
 
 
 class Host:
@@ -83,6 +94,7 @@ class Host:
         self.narrow = narrow
         self.stays_down = False
         self._machine = machine
+        self.clock = MachineClock(machine.world, machine.setup.skew_s)
         self.process: Process
         self.supervisor: Supervisor | None = None
         self.start()
@@ -119,7 +131,7 @@ class Host:
         supervisor = Supervisor(
             store=remote,
             spawn=lambda role, worker: self._spawn(process, role, worker),
-            clock=machine.world.clock,
+            clock=self.clock,
             observers=machine.observers,
             name=process.name,
             ttl_s=ttl_s,
@@ -151,12 +163,16 @@ class Host:
     def _work(self, child: Process, strand: Strand, role: Role, number: int) -> None:
         machine = self._machine
         strand.sleep(machine.world.rng.uniform(0.0, 0.5))  # a process has to start
-        child.loop = VirtualLoop(machine.world, child)
+        child.loop = VirtualLoop(machine.world, child, self.clock)
         setup, concurrency = machine.setup, machine.concurrency[role]
         catalogue = machine.catalogue_in(child, self.narrow)
         chance = Random(machine.world.rng.getrandbits(32))
+        store = Remote(machine.wire, machine.store, strand, process=child, freezes=True)
+        bell = Bell(strand)
+        if setup.ears:
+            store.listen(bell.speak)
         worker = SimWorker(
-            Remote(machine.wire, machine.store, strand, process=child, freezes=True),
+            store,
             catalogue,
             Seat(number, role.isolation, concurrency),
             WorkerSettings(
@@ -164,20 +180,21 @@ class Host:
                 tick_s=setup.poll_s / 2,
                 idle_s_max=None if role is Role.MAIN else SUSPECT_IDLE_S,
             ),
-            clock=machine.world.clock,
+            clock=self.clock,
             chance=chance,
             observers=machine.observers,
             upkeep=Upkeep(
                 _Sides(machine, strand, child), catalogue, number,
-                UpkeepSettings(Retention(), margin_s=setup.overrun_s, patience_s=setup.ttl_s),
-                clock=machine.world.clock, chance=chance, observers=machine.observers,
+                UpkeepSettings(setup.retention, margin_s=setup.overrun_s, patience_s=setup.ttl_s),
+                schedules=machine.schedules(catalogue),
+                clock=self.clock, chance=chance, observers=machine.observers,
             ) if role is Role.MAIN else None,
         )  # fmt: skip
         worker.leave = lambda status: machine.kernel.exit(child, status)
         worker.strand = strand
         child.idle = lambda: worker._pump.empty
         worker._events = child.loop
-        worker._loop._wake = Bell(strand)
+        worker._loop._bell = bell
         child.on_terminate = worker.drain
         child.on_orphaned = worker.drain_now
         if child.parent is None or child.parent.dead:  # its pipe is closed already

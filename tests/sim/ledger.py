@@ -6,8 +6,10 @@ a failure had), not from what the engine says it counted.
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from perdure.model.jobs import Record
+from perdure.model.jobs import OnLost, Record
+from perdure.model.operations import LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.states import TERMINAL, State
 from perdure.model.workers import NewWorker
@@ -23,6 +25,10 @@ class JobAccount:
     stage: str
     payload_json: str
     due_us: int
+    owner: str = ""
+    key: str | None = None
+    enqueued_us: int = 0
+    life: int = 1
     state: State = State.QUEUED
     token: int = 0
     isolation: int = 0
@@ -33,7 +39,15 @@ class JobAccount:
     input_json: str = ""
     result_json: str | None = None
     deadline_us: int | None = None
+    deadline_s: float | None = None
     claimed_us: int = 0
+    finished_us: int | None = None
+    discarded_us: int | None = None
+    discards: int = 0
+    pruned: bool = False
+    again: bool = False  # whether its id belonged to a job that is pruned
+    hard_us: int | None = None  # while a caller holds it
+    on_lost: OnLost | None = None
 
     @property
     def terminal(self) -> bool:
@@ -43,6 +57,15 @@ class JobAccount:
     def count(self, what: str, stage: str) -> None:
         """One more of these in that stage."""
         self.counts.setdefault(stage, Counter())[what] += 1
+
+    def revive(self, stage: str, input_json: str, now_us: int) -> None:
+        """A new life: counters from zero, as long until its deadline as at first."""
+        self.state, self.life, self.token = State.QUEUED, self.life + 1, self.token + 1
+        self.stage, self.input_json, self.isolation = stage, input_json, 0
+        self.due_us, self.finished_us, self.discarded_us = now_us, None, None
+        self.counts.clear()
+        if self.deadline_s is not None:
+            self.deadline_us = now_us + round(self.deadline_s * 1e6)
 
     def counted(self, what: str, stage: str | None = None) -> int:
         """How many in one stage, or in all."""
@@ -63,16 +86,38 @@ class WorkerAccount:
     excused: bool = True  # whether there is a reason for which its next beat may be late
     held: dict[int, int] = field(default_factory=dict)  # job numbers and tokens
     died_holding: int = 0
+    gone_us: int | None = None  # when its process really ended
+    known_us: int | None = None  # when the store was told, or found out
 
-    def die(self, death: Death) -> None:
+    def die(self, death: Death, now_us: int) -> None:
         """It is known to be dead from now on."""
-        self.death = death
+        self.death, self.known_us = death, now_us
         self.died_holding = len(self.held)
 
     @property
     def ttl_us(self) -> int:
         """Its lease."""
         return round(self.registered.ttl_s * 1_000_000)
+
+
+@dataclass(slots=True)
+class ScheduleAccount:
+    """One schedule's row."""
+
+    name: str
+    pipeline: str
+    spec: str
+    payload_json: str
+    next_at: datetime
+    ticked_us: int = 0
+
+
+@dataclass(slots=True)
+class Duty:
+    """Who has a duty, and until when."""
+
+    worker: int
+    until_us: int
 
 
 @dataclass(slots=True)
@@ -84,11 +129,23 @@ class Ledger:
     by_key: dict[tuple[str, str, str], str] = field(default_factory=dict)
     workers: dict[int, WorkerAccount] = field(default_factory=dict)
     runs: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, token) → worker
+    schedules: dict[str, ScheduleAccount] = field(default_factory=dict)
+    moments: dict[tuple[str, datetime], str] = field(default_factory=dict)  # and their jobs
+    duties: dict[str, Duty] = field(default_factory=dict)
+    paused: set[tuple[LaneScope, str]] = field(default_factory=set)
 
     def add(self, job: JobAccount) -> None:
         """A job was accepted."""
         self.jobs[job.no] = job
         self.by_id[job.id] = job
+        if job.key is not None:
+            self.by_key[job.owner, job.pipeline, job.key] = job.id
+
+    def forget(self, job: JobAccount) -> None:
+        """A job was let go: its key is free again."""
+        job.pruned = True
+        if job.key is not None:
+            del self.by_key[job.owner, job.pipeline, job.key]
 
     @property
     def open(self) -> list[JobAccount]:

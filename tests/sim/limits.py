@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from perdure.model.jobs import Record
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Death
-from perdure.model.states import FailedReason, Move, State
+from perdure.model.states import AttemptStatus, FailedReason, Move, State
 from perdure.model.verdicts import Failure
+from perdure.rules.backoff import base_delay_s, jittered_s
 from perdure.rules.policy import Action, HintMode, Policy, Rule, Scope
 from perdure.rules.retriable import rule_for
 from tests.sim.ledger import JobAccount
@@ -20,11 +21,13 @@ def counted(record: Record, policy: Policy, death: Death | None) -> str | None:
     """What this end of an attempt was, whatever the engine says that it counted."""
     attempt = record.attempt
     assert attempt is not None
+    if record.move is Move.CANCEL or attempt.status is AttemptStatus.HANDED_OVER:
+        return None
     if death is not None:
         return "releases" if death.why == "stopped" else "crashes"
     if record.move is Move.RELEASE:
         return "releases"
-    if record.move not in (Move.RETRY, Move.FAIL):
+    if record.move not in (Move.RETRY, Move.REPEAT, Move.FAIL):
         return None
     why = json.loads(attempt.why_json)
     if why["rule"] == "snooze":
@@ -34,11 +37,22 @@ def counted(record: Record, policy: Policy, death: Death | None) -> str | None:
     assert attempt.kind is not None
     rule = _rule(policy, attempt.kind)
     hints = rule.hint or policy.hint
-    hint_s = why["hint_s"] if hints.mode is not HintMode.IGNORE else None
-    by_hint = rule.action is Action.RETRY and bool(hint_s) and not hints.counted
-    too_long = hint_s is not None and hint_s > hints.s_max
+    heard_s = why["hint_s"] if hints.mode is not HintMode.IGNORE else None
+    by_hint = rule.action is Action.RETRY and bool(heard_s) and not hints.counted
+    too_long = heard_s is not None and heard_s > hints.s_max
     ordered = rule.action is Action.WAIT or by_hint
     return "waits" if ordered and not too_long else "failures"
+
+
+def hint_s(policy: Policy, record: Record) -> float:
+    """What the other side asked for, read from the evidence, unless the policy ignores it."""
+    assert record.attempt is not None
+    evidence = json.loads(record.attempt.evidence_json or "{}")
+    if policy.hint.mode is HintMode.IGNORE or "names" not in evidence:
+        return 0.0
+    headers = dict(evidence.get("headers") or ())
+    asked = evidence.get("wait_s")
+    return float(headers.get("retry-after", 0.0) if asked is None else asked)
 
 
 def _rule(policy: Policy, kind: str) -> Rule:
@@ -51,7 +65,7 @@ def check_limits(checker: "Checker", job: JobAccount, record: Record, what: str 
     assert attempt is not None
     if what is not None:
         job.count(what, attempt.stage)
-    policy = checker.policy(job, attempt.stage)
+    policy = checker.policy(job, record)
     both = what == "crashes" and policy.crash_is_failure
     if both:
         job.count("failures", attempt.stage)
@@ -61,6 +75,8 @@ def check_limits(checker: "Checker", job: JobAccount, record: Record, what: str 
         _goes_on(checker, job, record, policy, what)
         if both:
             _goes_on(checker, job, record, policy, "failures")
+        if record.move is Move.RETRY:
+            _check_pause(checker, job, record, policy, "failures" if both else what)
     if attempt.counted != ("crashes,failures" if both else what):
         checker.broken(
             "S8" if what == "crashes" else "S7",
@@ -86,6 +102,28 @@ def _goes_on(
         checker.broken(
             "S8" if what == "crashes" else "S7",
             f"#{job.no} goes on in {attempt.stage} after {so_far} {what}, {most} are allowed",
+        )
+
+
+def _check_pause(
+    checker: "Checker", job: JobAccount, record: Record, policy: Policy, what: str
+) -> None:
+    """The pause before the next start is no shorter than the policy's curve, jitter included."""
+    attempt = record.attempt
+    assert attempt is not None
+    if what not in ("failures", "waits") or attempt.kind is None:
+        return
+    rule = _rule(policy, attempt.kind)
+    so_far = job.counted(what, attempt.stage if policy.scope is Scope.STAGE else None)
+    base_s = base_delay_s(rule.backoff or policy.backoff, so_far)
+    least_s = min(jittered_s(rule.jitter or policy.jitter, base_s, one) for one in (0.0, 1.0))
+    hints, heard_s = rule.hint or policy.hint, json.loads(attempt.why_json)["hint_s"]
+    if hints.mode is HintMode.EXACT and heard_s:
+        least_s = heard_s
+    if (record.delay_s or 0.0) < least_s - 1e-6:
+        checker.broken(
+            "S9",
+            f"#{job.no}/{record.token} is due in {record.delay_s} s, at least {least_s:g} are asked",
         )
 
 

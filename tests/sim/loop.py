@@ -13,6 +13,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.ports import Clock
     from tests.sim.process import Process
     from tests.sim.world import World
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 class VirtualLoop(asyncio.AbstractEventLoop):
     """As much of an event loop as stages, timeouts and tasks need."""
 
-    def __init__(self, world: "World", process: "Process") -> None:
+    def __init__(self, world: "World", process: "Process", clock: "Clock") -> None:
         self._world = world
+        self._clock = clock
+        self._booted_s = clock.monotonic() - world.clock.monotonic()
         self._process = process
         self._ready: deque[asyncio.Handle] = deque()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -32,7 +35,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def time(self) -> float:
         """Virtual seconds."""
-        return self._world.clock.monotonic()
+        return self._clock.monotonic()
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -53,7 +56,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:  # fmt: skip
         """At a moment of virtual time."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._world.at_us(math.ceil(when * 1_000_000), lambda: self._ring(handle), self._process)
+        due_us = math.ceil((when - self._booted_s) * 1_000_000)
+        while due_us / 1_000_000 + self._booted_s < when:  # never early, not even by a rounding
+            due_us += 1
+        self._world.at_us(due_us, lambda: self._ring(handle), self._process)
         return handle
 
     def call_later(

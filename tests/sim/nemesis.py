@@ -31,6 +31,7 @@ class Nemesis:
             "store_full": self._store_full,
             "drain": self._drain,
             "drain_twice": self._drain_twice,
+            "clock_jump": lambda host: host.clock.jump(),
         }
         for kind, rate in setup.strikes.items():
             if kind in verbs:

@@ -1,18 +1,21 @@
-"""Clients that enqueue and an operator who cancels, each unsure of what the store has heard."""
+"""Clients that enqueue, each unsure of what the store has heard; and how everybody is started."""
 
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
-from perdure.engine.control import cancel
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
-from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
-from perdure.model.errors import NotCancellable, StoreFull, StoreUnavailable
+from perdure.model.errors import StoreFull, StoreUnavailable
 from perdure.model.jobs import Enqueued, NewJob
-from perdure.ports import Reader, Store
+from perdure.ports import Store
+from tests.sim.callers import Callers
 from tests.sim.checker import Checker
+from tests.sim.clocks import MachineClock
+from tests.sim.connected import Connect, Connected
+from tests.sim.operators import VERBS, Operator
+from tests.sim.process import Kernel
 from tests.sim.stages import LONG, LONG_STAGES, SHORT, SHORT_STAGES
 from tests.sim.strand import Strand
 from tests.sim.swarm import Setup
@@ -31,10 +34,11 @@ class Client:
         self._checker = checker
         self._left = items
         self._keys: list[tuple[str, str]] = []
-        self._ids = Ids(world.clock, Random(world.rng.getrandbits(32)))
+        clock = MachineClock(world, setup.skew_s)
+        self._ids = Ids(clock, Random(world.rng.getrandbits(32)))
         self.over = False
 
-    def body(self, store: Store, strand: Strand) -> None:
+    def body(self, sides: Connected, strand: Strand) -> None:
         """Enqueue in small batches until all is acknowledged."""
         rng = self._world.rng
         pause_s = self._setup.chaos_s / 2 / max(self._left, 1)
@@ -42,7 +46,7 @@ class Client:
             strand.sleep(min(rng.expovariate(1 / pause_s), self._setup.chaos_s / 8))
             batch = [self._job() for _ in range(min(self._left, rng.randint(1, 4)))]
             self._left -= len(batch)
-            for job, answer in zip(batch, self._sent(store, strand, batch), strict=True):
+            for job, answer in zip(batch, self._sent(sides.store, strand, batch), strict=True):
                 self._checker.acknowledged(job, answer)
         self.over = True
 
@@ -76,6 +80,7 @@ class Client:
             owner=owner, key=key, priority=rng.choice((0, 0, 0, 5)),
             run_at=self._world.clock.now() + timedelta(seconds=rng.uniform(0, 20)) if late else None,
             deadline_s=self._setup.ttl_s * rng.uniform(0.5, 5) if rng.random() < 0.1 else None,
+            if_failed="retry" if key is not None and rng.random() < 0.3 else "keep",
         )  # fmt: skip
 
     def _key(self, pipeline: str) -> tuple[str | None, str]:
@@ -88,43 +93,9 @@ class Client:
         return f"{pipeline}:{rng.getrandbits(40)}", ""
 
 
-class Operator:
-    """Cancels a job now and then."""
-
-    def __init__(self, world: World, catalogue: Catalogue, checker: Checker) -> None:
-        self._world = world
-        self._catalogue = catalogue
-        self._checker = checker
-        self._observers = Observers([checker.told])
-
-    def body(self, store: Store, reader: Reader, strand: Strand, rate: float) -> None:
-        """Until the chaos is over."""
-        rng = self._world.rng
-        while self._world.chaos:
-            strand.sleep(rng.expovariate(rate))
-            jobs = self._checker.ledger.open
-            if jobs and self._world.chaos:
-                self._cancel(store, reader, rng.choice(jobs).id)
-
-    def _cancel(self, store: Store, reader: Reader, job_id: str) -> None:
-        self._world.struck["cancel"] += 1
-        try:
-            cancel(
-                store, reader, self._catalogue, job_id,
-                reason="no longer wanted", observers=self._observers,
-            )  # fmt: skip
-        except (StoreUnavailable, StoreFull):
-            self._world.seen["cancels of unknown effect"] += 1
-        except NotCancellable:
-            self._world.seen["cancels too late"] += 1
-        else:
-            self._world.seen["cancels acknowledged"] += 1
-            self._checker.cancelled(job_id)
-
-
 def people(
-    world: World, setup: Setup, catalogue: Catalogue, checker: Checker,
-    connect: Callable[[Strand], tuple[Store, Reader]],
+    world: World, setup: Setup, catalogue: Catalogue, checker: Checker, kernel: Kernel,
+    connect: Connect,
 ) -> list[Client]:  # fmt: skip
     """Start them all."""
     clients = []
@@ -132,17 +103,18 @@ def people(
         client = Client(world, setup, catalogue, checker, -(-setup.items // setup.clients))
         clients.append(client)
         _start(world, f"client{number}", client.body, connect)
-    rate = setup.strikes.get("cancel")
-    if rate:
-        operator = Operator(world, catalogue, checker)
-        strand: Strand
-        strand = world.strand("operator", lambda: operator.body(*connect(strand), strand, rate))
+    for verb in VERBS:
+        if setup.strikes.get(verb):
+            operator = Operator(world, setup, catalogue, checker, verb)
+            _start(world, f"operator {verb}", operator.body, connect)
+    if setup.calls:
+        callers = Callers(world, setup, catalogue, checker, kernel, connect)
+        callers.start()
     return clients
 
 
 def _start(
-    world: World, name: str, body: Callable[[Store, Strand], None],
-    connect: Callable[[Strand], tuple[Store, Reader]],
-) -> None:  # fmt: skip
+    world: World, name: str, body: Callable[[Connected, Strand], None], connect: Connect
+) -> None:
     strand: Strand
-    strand = world.strand(name, lambda: body(connect(strand)[0], strand))
+    strand = world.strand(name, lambda: body(connect(strand, None), strand))

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from perdure.model.errors import StoreFull, StoreUnavailable, WorkerDead
+from perdure.model.states import State
 from tests.sim.checker import Checker
 from tests.sim.history import answered, asked
 from tests.sim.process import Kernel, Process
@@ -18,7 +19,38 @@ from tests.sim.strand import Strand
 from tests.sim.swarm import Setup
 from tests.sim.world import World
 
-WRITES = ("add_worker", "beat", "end_worker", "enqueue", "mark_dead", "turn")
+# Every method of the ports is in one of these; `test_remote.py` compares them with `ports.py`.
+WRITES = frozenset({
+    "add_worker", "beat", "begin", "end_worker", "enqueue", "lanes", "mark_dead", "turn",
+    "add_bulk", "discard", "drop_schedule", "pause", "prune", "put_schedule", "resume", "revive",
+    "prune_workers", "step_bulk", "take_duty", "tick",
+})  # fmt: skip
+_GIVING_WORK = ("enqueue", "tick", "revive", "resume")
+READS = frozenset({
+    "claims_held", "expired", "held", "lost", "overrun", "suspects", "waiting",
+    "attempts", "job", "jobs", "now", "schedules",
+})  # fmt: skip
+LEFT_OUT = {
+    "ear": "as changed",
+    "changed": "a hint, which has its own way here, without a transaction",
+    "close": "the real connection is shared by all, and closed by the simulation",
+    "add_run": "no runs here: their counts are compared by the differential tests of the stores",
+    "change_run": "as add_run",
+    "run": "as add_run",
+    "runs": "as add_run",
+    "change_gate": "no gates here: the gate port admits everybody until the gatekeeper is there",
+    "gate": "as change_gate",
+    "gates": "as change_gate",
+    "preview": "for screens, and nothing is decided by it",
+    "depths": "as preview",
+    "failures": "as preview",
+    "workers": "as preview",
+    "bulks": "as preview",
+    "deeds": "as preview",
+    "pauses": "read by the comparison of the tables, at the store and not over the wire",
+    "books": "as pauses",
+    "audit": "as pauses",
+}
 
 
 class Wire:
@@ -31,6 +63,7 @@ class Wire:
         self.away_until_us = 0
         self.full_until_us = 0  # reads are answered, writes are refused
         self.writes = 0
+        self.ears: list[Callable[[], None]] = []  # of those who listen, as at PostgreSQL
         self._setup = setup
 
     def strikes(self, kind: str) -> bool:
@@ -40,6 +73,21 @@ class Wire:
             return False
         self.world.struck[kind] += 1
         return True
+
+    def hint_lost(self) -> bool:
+        """Whether this hint says nothing; where nobody hears any, not even after the chaos."""
+        if self._setup.deaf:
+            self.world.struck["hint_lost"] += 1
+            return True
+        return self.strikes("hint_lost")
+
+    def written(self, method: str, args: Any) -> None:
+        """Somebody has written; where that means work, hints go out, and some of them are lost."""
+        self.writes += 1
+        queued = method == "turn" and any(one.state is State.QUEUED for one in args[0])
+        for ear in self.ears if queued or method in _GIVING_WORK else ():
+            if not self.hint_lost():
+                self.world.after(self.world.rng.uniform(0.0, 0.01), ear)
 
     def latency_s(self, slow_s_max: float) -> float:
         """How long one way takes."""
@@ -77,19 +125,45 @@ class Remote:
         self._freezes = freezes
         self._excuse = excuse  # an answerable reason why a beat may be late
         self._seen_writes = 0
+        self._heard = False
+        self._speak: Callable[[], None] | None = None
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method not in WRITES and method not in READS:
+            raise AttributeError(f"{method} is not simulated: {LEFT_OUT.get(method, 'unknown')}")
         return partial(self._call, method)
 
     def changed(self) -> bool:
         """A hint, so it may be missed."""
-        chance = self._wire.world.rng.random()
         if self._wire.away:  # only busy, perhaps: then it is told
-            if chance < 0.5:
+            if self._wire.world.rng.random() < 0.5:
                 raise StoreUnavailable("the store is away")
             return True
+        if self._speak is not None:
+            heard, self._heard = self._heard, False
+            return heard
         seen, self._seen_writes = self._seen_writes, self._wire.writes
-        return seen != self._wire.writes and chance < 0.5
+        if seen == self._wire.writes:
+            return False
+        return not self._wire.hint_lost()
+
+    def ear(self) -> int | None:
+        """A number that stands for a descriptor, where there is somebody who speaks."""
+        return None if self._speak is None else 0
+
+    def listen(self, speak: Callable[[], None]) -> None:
+        """Hear of writes, as a listening connection does, instead of asking for them."""
+        self._speak = speak
+        self._wire.ears.append(self._hear)
+
+    def _hear(self) -> None:
+        assert self._process is not None
+        assert self._speak is not None
+        if self._process.dead:
+            self._wire.ears = [one for one in self._wire.ears if one != self._hear]
+            return
+        self._heard = True
+        self._speak()
 
     def close(self) -> None:
         """The real connection is shared."""
@@ -129,12 +203,14 @@ class Remote:
 
     def _commit(self, method: str, args: Any, kwargs: Any) -> Any:
         wire, world = self._wire, self._wire.world
-        wire.writes += method in WRITES
         try:
             answer = getattr(self._target, method)(*args, **kwargs)
         except WorkerDead as dead:
             answer = dead
+        if method in WRITES:
+            wire.written(method, args)
         said = asked(args, kwargs)
         world.history.note(world.now_us, self._strand.name, method, said, answered(answer))
+        wire.checker.speaker = self._strand.name
         wire.checker.committed(method, args, kwargs, answer)
         return answer

@@ -5,23 +5,35 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from perdure.engine import (
     claim as claim_module,
     enqueue as enqueue_module,
+    loop as loop_module,
     supervisor as supervisor_module,
 )
-from perdure.engine.chores import lost as lost_module
+from perdure.engine.call import HARD_MORE_S
+from perdure.engine.chores import (
+    expired as expired_module,
+    lost as lost_module,
+    prune as prune_module,
+)
 from perdure.engine.observe import Observers
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
+from perdure.model.operations import Deed
 from perdure.model.workers import Role
 from perdure.stores.sqlite import claiming as store_module
 from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
+from tests.sim.callers import CALL_POLICY, CALL_WAIT_S_MAX
 from tests.sim.checker import Checker
+from tests.sim.connected import Connected
+from tests.sim.history import answered
 from tests.sim.hosts import Host, Machine
 from tests.sim.invariants import Violation
 from tests.sim.nemesis import Nemesis
@@ -64,10 +76,12 @@ class Simulation:
         SqliteSchema(self.connection, "sqlite:///:memory:").upgrade()
         self.store = SqliteStore(self.connection)
         self.reader = SqliteReader(self.connection)
+        self.control = SqliteControl(self.connection)
         self.concurrency = {
             Role.MAIN: self.setup.concurrency,
             Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, self.setup.concurrency),
             Role.ALONE: 1,
+            Role.CALLER: 1000,  # one row for all calls of a process, given up or not
         }
         self.clients: list[Client] = []
         self._healed_us = 0
@@ -80,10 +94,11 @@ class Simulation:
         plain = catalogue_of(setup, _never, lane_nos)
         self.checker = Checker(world, plain, self.concurrency, self.kernel.troubled)
         self.checker.overrun_s = setup.overrun_s
+        self.checker.call_policy = CALL_POLICY
         self.wire = Wire(world, setup, self.kernel, self.checker)
         self.kernel.on_trouble = self._excuse
         script = Script(world, setup, self.kernel, self.checker.began)
-        machine = Machine(
+        self.machine = machine = Machine(
             world, setup, self.kernel, self.wire, self.store,
             lambda process, narrow: catalogue_of(
                 setup, script.stage_in(process), lane_nos, narrow=narrow
@@ -93,16 +108,23 @@ class Simulation:
         for number, ttl_s in enumerate(setup.leases_s):
             narrow = setup.narrow and number == len(setup.leases_s) - 1
             self.hosts.append(Host(machine, f"host{number}", ttl_s, narrow=narrow))
-        self.clients += people(world, setup, plain, self.checker, self._connect)
+        self.clients += people(world, setup, plain, self.checker, self.kernel, self._connect)
         self.nemesis = Nemesis(world, setup, self.kernel, self.wire, self.hosts)
 
     def _excuse(self, process: Process) -> None:
         for one in (process, *process.children):
             if one.worker is not None:
-                self.checker.ledger.workers[one.worker].excused = True
+                worker = self.checker.ledger.workers[one.worker]
+                worker.excused = True
+                if one.dead and worker.gone_us is None:
+                    worker.gone_us = self.world.now_us
 
-    def _connect(self, strand: Strand) -> tuple[Any, Any]:
-        return Remote(self.wire, self.store, strand), Remote(self.wire, self.reader, strand)
+    def _connect(self, strand: Strand, process: Process | None = None) -> Connected:
+        store, control, reader = (
+            Remote(self.wire, side, strand, process=process)
+            for side in (self.store, self.control, self.reader)
+        )
+        return Connected(store, control, reader)
 
     # -- phases --------------------------------------------------------------------------
 
@@ -116,7 +138,13 @@ class Simulation:
         """Faults end, and everything has to come to its end in time."""
         self.nemesis.heal()
         self._healed_us = self.world.now_us
+        self._resume_all()
+        roster, ttl_s = self.checker.roster, self.setup.ttl_s
+        roster.quiet_us = self._healed_us + round((1.5 * ttl_s + 5.0) * 1e6)  # hosts may be down
+        roster.rescue_s_max = 2 * ttl_s + ttl_s / 3 + 10.0
+        self._see_ticks()
         while not self._all_over():
+            self._drop_schedules()
             self.world.run(self._stuck_us(), self._all_over_or_moved())
             if self.world.now_us >= self._stuck_us():
                 left = [
@@ -130,6 +158,36 @@ class Simulation:
             self.checker.broken("E4", f"{busy} have something in their hands, and no job is open")
         check_tables(self.checker, self.connection, self.reader)
 
+    def _told(self, method: str, *args: Any) -> None:
+        """A deed of ours, at the store itself."""
+        answer = getattr(self.control, method)(*args)
+        self.world.history.note(self.world.now_us, "the end", method, args[0], answered(answer))
+        self.checker.committed(method, args, {}, answer)
+
+    def _resume_all(self) -> None:
+        for scope, name in sorted(self.checker.ledger.paused):
+            self._told("resume", scope, name, Deed("the end", "the chaos is over"))
+
+    def _see_ticks(self) -> None:
+        """Every schedule ticks again, once somebody is there to do it; then the app ends them."""
+        names, rows = self.setup.periods_s, self.checker.ledger.schedules
+        for name, period_s in names.items():
+            until_us = self._healed_us + round((self.patience_s + period_s) * 1e6)
+            until_us = max(until_us, self.world.now_us)
+            ticked = partial(self._ticked_since_healed, f"of {name}")
+            if not self.world.run(until_us, ticked):
+                self.checker.broken("L1", f"the schedule of {name} stands still: {rows}")
+        self.machine.ticking = False
+        self._drop_schedules()
+
+    def _ticked_since_healed(self, name: str) -> bool:
+        row = self.checker.ledger.schedules.get(name)
+        return row is not None and row.ticked_us > self._healed_us
+
+    def _drop_schedules(self) -> None:
+        for name in sorted(self.checker.ledger.schedules):
+            self._told("drop_schedule", name)
+
     def _all_idle(self) -> bool:
         return all(process.idle() for process in self.kernel.alive())
 
@@ -139,9 +197,11 @@ class Simulation:
 
         A host may still be down for a lease and a half; its successor has to be steady for a lease
         before it may judge, and what it judges must have been silent for one. A stage may be
-        stubborn until its timeout, and the supervisor may wait before it starts a child again.
+        stubborn until its timeout, and the supervisor may wait before it starts a child again. What a
+        caller has left behind is found when its own limit has passed.
         """
-        return 4 * self.setup.ttl_s + self.setup.timeout_s + 5 * self.setup.work_s + 20.0
+        own_s = 4 * self.setup.ttl_s + self.setup.timeout_s + 5 * self.setup.work_s + 20.0
+        return own_s + (CALL_WAIT_S_MAX + HARD_MORE_S + self.setup.ttl_s if self.setup.calls else 0)
 
     def _stuck_us(self) -> int:
         """When to give up, unless something moves before."""
@@ -158,6 +218,9 @@ class Simulation:
 
     def stop(self) -> None:
         """Everybody is told to go, and goes in time, holding nothing."""
+        for process in self.kernel.alive():
+            if process.name.startswith("caller"):
+                self.kernel.die(process, 9)
         for host in self.hosts:
             host.stays_down = True
             if not host.process.dead:
@@ -201,9 +264,14 @@ def installed(simulation: Simulation) -> Iterator[None]:
     batches = simulation.setup.batches
     places: list[tuple[Any, str, Any]] = [
         (supervisor_module, "os", simulation.kernel),
+        (loop_module, "Bell", object),  # replaced by one of the strand before it is used
+        (loop_module, "monotonic", simulation.world.clock.monotonic),
         (claim_module, "CLAIM_BATCH_MAX", batches["claim"]),
         (store_module, "PROMOTE_BATCH_MAX", batches["promote"]),
         (lost_module, "LOST_BATCH_MAX", batches["lost"]),
+        (expired_module, "EXPIRED_BATCH_MAX", batches["expired"]),
+        (prune_module, "STEP_ROWS", batches["prune"]),
+        (prune_module, "REST_S", simulation.setup.rests_s),
         (enqueue_module, "ENQUEUE_BATCH_MAX", batches["enqueue"]),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in places]

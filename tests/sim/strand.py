@@ -104,7 +104,7 @@ class Strand:
 
 
 class Bell:
-    """The part of `threading.Event` that our loops use, in virtual time."""
+    """What wakes a loop, in virtual time: `engine.bell.Bell`, and of `threading.Event` what is used."""
 
     def __init__(self, strand: Strand) -> None:
         self._strand = strand
@@ -117,6 +117,25 @@ class Bell:
         if self._awaited:
             self._awaited = False
             self._strand.wake_after(0.0)
+
+    def ring(self) -> None:
+        """As `engine.bell.Bell` calls it."""
+        self.set()
+
+    def rest(self, wait_s: float, ear: int | None = None) -> bool:
+        """Sleep until it rings, somebody speaks into the ear, or the time is over; whether it rang."""
+        rang = self.wait(wait_s)
+        self.clear()
+        return rang
+
+    def speak(self) -> None:
+        """Something can be read at the ear: it ends a rest, and is no ring."""
+        if self._awaited:
+            self._awaited = False
+            self._strand.wake_after(0.0)
+
+    def close(self) -> None:
+        """Nobody rests here any more."""
 
     def clear(self) -> None:
         """Forget it."""

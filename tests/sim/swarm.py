@@ -5,10 +5,11 @@ its settings, silly ones included, from wide ranges. What is off in one seed mak
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from perdure.model.kinds import Kind
+from perdure.model.operations import Retention
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 
@@ -24,7 +25,12 @@ STRIKES = {
     "store_full": 2,
     "drain": 3,
     "drain_twice": 2,
+    "clock_jump": 6,
     "cancel": 25,
+    "retry": 25,
+    "redrive": 4,
+    "discard": 6,
+    "pause": 6,
 }
 # Faults that strike a single store call, and how likely at most.
 CHANCES = {
@@ -33,6 +39,8 @@ CHANCES = {
     "slow_store": 0.1,
     "kill_at_commit": 0.02,
     "freeze_at_call": 0.1,
+    "hint_lost": 1.0,
+    "caller_lost": 0.5,
 }
 # What a stage may do instead of its work, and how likely at most.
 ACTS = {
@@ -48,7 +56,8 @@ ACTS = {
     "withdraw": 0.05,
 }
 POISON = 0.15  # of the items, at most
-KINDS = (*STRIKES, *CHANCES, *ACTS, "poison")
+KINDS = (*STRIKES, *CHANCES, *ACTS, "poison", "resume", "clock_skew")
+SKEW_S_MAX = 7200.0  # how far a machine's wall clock is from the store's
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,13 @@ class Setup:
     acts: dict[str, float]
     poison: float
     batches: dict[str, int]
+    periods_s: dict[str, int] = field(default_factory=dict)  # of the schedules, by pipeline
+    retention: Retention = Retention()
+    skew_s: float = 0.0  # how far wall clocks may be from the store's
+    deaf: bool = False  # whether no hint ever comes through, as behind some poolers
+    ears: bool = False  # whether workers listen for hints, as at PostgreSQL, or ask, as at SQLite
+    calls: int = 0  # by callers that wait
+    rests_s: float = 60.0  # between two walks of the pruning
 
     @property
     def overrun_s(self) -> float:
@@ -87,11 +103,19 @@ def as_drawn(setup: Setup) -> Setup:
     return setup
 
 
+def plain(setup: Setup) -> Setup:
+    """No fault, no schedules, no callers, nothing pruned."""
+    return replace(
+        setup, strikes={}, chances={}, acts={}, poison=0.0, periods_s={}, retention=Retention(),
+        skew_s=0.0, deaf=False, calls=0, narrow=False,
+    )  # fmt: skip
+
+
 def only_cancels(setup: Setup) -> Setup:
     """Long work, no fault but people who change their mind."""
     ttl_s = setup.ttl_s
     return replace(
-        setup, strikes={"cancel": 25 / setup.chaos_s}, chances={}, acts={}, poison=0.0,
+        plain(setup), strikes={"cancel": 25 / setup.chaos_s}, chances={}, acts={}, poison=0.0,
         work_s=ttl_s, timeout_s=4 * ttl_s, poll_s=0.3,
     )  # fmt: skip
 
@@ -99,7 +123,7 @@ def only_cancels(setup: Setup) -> Setup:
 def cancels_while_blocked(setup: Setup) -> Setup:
     """Jobs are taken away from workers whose event loop is held by a stage."""
     return replace(
-        setup, strikes={"cancel": 40 / setup.chaos_s}, chances={}, acts={"block_loop": 0.3},
+        plain(setup), strikes={"cancel": 40 / setup.chaos_s}, chances={}, acts={"block_loop": 0.3},
         poison=0.0, concurrency=5, poll_s=0.3,
     )  # fmt: skip
 
@@ -107,23 +131,23 @@ def cancels_while_blocked(setup: Setup) -> Setup:
 def only_outages(setup: Setup) -> Setup:
     """Everybody is well, and the store is away now and then."""
     return replace(
-        setup, strikes={"store_away": 8 / setup.chaos_s}, chances={}, acts={}, poison=0.0,
+        plain(setup), strikes={"store_away": 8 / setup.chaos_s}, chances={}, acts={}, poison=0.0,
         leases_s=(setup.leases_s * 3)[:3],
     )  # fmt: skip
 
 
 def outages_and_unlike_leases(setup: Setup) -> Setup:
-    """As before, with one lease much longer than another."""
+    """As before, for long, with one lease much longer than another."""
     return replace(
-        only_outages(setup), leases_s=(20.0, 3.0, 7.0), ttl_s=20.0,
-        strikes={"store_away": 8 / setup.chaos_s},
+        only_outages(setup), leases_s=(20.0, 3.0, 7.0), ttl_s=20.0, chaos_s=400.0,
+        strikes={"store_away": 16 / 400.0},
     )  # fmt: skip
 
 
 def slow_sweepers(setup: Setup) -> Setup:
     """Workers die with jobs in their hands, and much happens between a read and a write."""
     return replace(
-        setup, strikes={"kill_child": 15 / setup.chaos_s}, acts={}, poison=0.0,
+        plain(setup), strikes={"kill_child": 15 / setup.chaos_s}, acts={}, poison=0.0,
         chances={"slow_store": 0.3}, leases_s=(setup.leases_s * 3)[:3], narrow=False,
     )  # fmt: skip
 
@@ -132,9 +156,96 @@ def frozen_workers(setup: Setup) -> Setup:
     """Processes and machines stand still for several leases, and then go on."""
     kinds = ("freeze_child", "freeze_host", "freeze_supervisor")
     return replace(
-        setup, strikes=dict.fromkeys(kinds, 5 / setup.chaos_s), chances={}, acts={}, poison=0.0,
+        plain(setup), strikes=dict.fromkeys(kinds, 5 / setup.chaos_s), chances={}, acts={}, poison=0.0,
         leases_s=(setup.leases_s * 3)[:3], narrow=False,
     )  # fmt: skip
+
+
+def stages_beyond_their_time(setup: Setup) -> Setup:
+    """Stages hold the event loop for so long that others take their jobs."""
+    return replace(
+        plain(setup), acts={"block_loop": 0.5}, timeout_s=0.2 * setup.ttl_s, grace_s=0.0,
+        leases_s=(setup.leases_s * 3)[:3],
+    )  # fmt: skip
+
+
+def drains_and_patience(setup: Setup) -> Setup:
+    """Long work, orders to stop, and a grace of several leases."""
+    ttl_s = setup.ttl_s
+    return replace(
+        plain(setup), strikes={"drain": 8 / setup.chaos_s}, work_s=ttl_s, timeout_s=8 * ttl_s,
+        grace_s=4 * ttl_s, leases_s=(ttl_s,) * 3, poll_s=0.3,
+    )  # fmt: skip
+
+
+def drains_at_once(setup: Setup) -> Setup:
+    """Long work, orders to stop, and no grace."""
+    ttl_s = setup.ttl_s
+    return replace(
+        plain(setup), strikes={"drain": 8 / setup.chaos_s}, work_s=ttl_s, timeout_s=4 * ttl_s,
+        grace_s=0.0,
+    )  # fmt: skip
+
+
+def only_rate_limits(setup: Setup) -> Setup:
+    """Nothing but an upstream that asks us to wait."""
+    return replace(plain(setup), acts={"rate_limited": 0.4})
+
+
+def only_failures(setup: Setup) -> Setup:
+    """Stages fail and are retried, on machines whose clocks are wrong by hours."""
+    return replace(plain(setup), acts={"network": 0.5}, skew_s=SKEW_S_MAX)
+
+
+def only_operators(setup: Setup) -> Setup:
+    """Stages fail, and people retry, re-drive, discard, pause and resume."""
+    kinds = ("retry", "redrive", "discard", "pause")
+    return replace(
+        plain(setup), strikes=dict.fromkeys(kinds, 15 / setup.chaos_s),
+        acts={"fatal": 0.3, "network": 0.3}, chances={"slow_store": 0.1},
+    )  # fmt: skip
+
+
+def only_schedules(setup: Setup) -> Setup:
+    """Short periods, several sweepers that know different things, an odd clock, a store that is slow and away."""
+    periods_s = {"long": 1 + round(setup.chaos_s / 40), "short": round(setup.ttl_s)}
+    return replace(
+        plain(setup), periods_s=periods_s, leases_s=(setup.ttl_s,) * 3, narrow=True,
+        strikes={"store_away": 4 / setup.chaos_s}, chances={"slow_store": 0.2}, skew_s=SKEW_S_MAX,
+    )  # fmt: skip
+
+
+def only_pruning(setup: Setup) -> Setup:
+    """What is over is soon let go."""
+    kept_s = setup.ttl_s
+    return replace(
+        plain(setup), retention=Retention(kept_s, kept_s, kept_s, 2 * kept_s), rests_s=1.0,
+        acts={"fatal": 0.2},
+    )  # fmt: skip
+
+
+def only_callers(setup: Setup) -> Setup:
+    """Many calls, of which half are left by their callers."""
+    return replace(plain(setup), calls=20, chances={"caller_lost": 0.3, "lost_reply": 0.1})
+
+
+def deaf_ears(setup: Setup) -> Setup:
+    """Workers listen, and nobody is ever heard."""
+    return replace(plain(setup), ears=True, deaf=True)
+
+
+def only_kills(setup: Setup) -> Setup:
+    """Processes and machines are killed."""
+    kinds = ("kill_child", "kill_host")
+    return replace(
+        plain(setup), strikes=dict.fromkeys(kinds, 8 / setup.chaos_s), work_s=setup.ttl_s,
+        timeout_s=4 * setup.ttl_s,
+    )  # fmt: skip
+
+
+def only_deadlines(setup: Setup) -> Setup:
+    """Little is done at once, so that much waits beyond its deadline."""
+    return replace(plain(setup), concurrency=1, leases_s=setup.leases_s[:1], work_s=setup.ttl_s)
 
 
 def setup_of(rng: Random) -> Setup:
@@ -165,8 +276,31 @@ def setup_of(rng: Random) -> Setup:
             "promote": rng.choice((1, 2, 1000)),
             "lost": rng.choice((1, 2, 500)),
             "enqueue": rng.choice((1, 2, 10_000)),
+            "expired": rng.choice((1, 2, 500)),
+            "prune": rng.choice((1, 3, 500)),
         },
+        periods_s=_periods_s(rng, ttl_s, chaos_s),
+        retention=_retention(rng, ttl_s) if _on(rng) else Retention(),
+        skew_s=rng.choice((1.0, ttl_s, SKEW_S_MAX)) if _on(rng) else 0.0,
+        deaf=rng.random() < 0.2,
+        ears=_on(rng),
+        calls=rng.choice((0, 0, 3, 10)),
+        rests_s=rng.choice((1.0, 10.0)),
     )
+
+
+def _periods_s(rng: Random, ttl_s: float, chaos_s: float) -> dict[str, int]:
+    """Whole seconds; some not much longer than a round of the upkeep, some longer than a lease."""
+    names = [name for name in ("long", "short") if _on(rng)]
+    return {
+        name: rng.choice((1 + round(chaos_s / 40), round(ttl_s), round(ttl_s * 4)))
+        for name in names
+    }
+
+
+def _retention(rng: Random, ttl_s: float) -> Retention:
+    lengths = (rng.choice((None, ttl_s * rng.uniform(0.5, 6.0))) for _ in range(4))
+    return Retention(*lengths)
 
 
 def _on(rng: Random) -> bool:

@@ -1,123 +1,43 @@
 """The checker itself: it lets a right history pass and names what is wrong with each wrong one."""
 
-from dataclasses import replace
-from typing import Any
+import inspect
+from importlib import import_module
 
 import pytest
 
 from perdure.engine.record import Ending, record_of
-from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.engine.walk import settle
 from perdure.model.decisions import Cancel, Why
-from perdure.model.errors import StageError, WorkerDead
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import (
     ZERO,
-    Claim,
-    ClaimOrder,
     Enqueued,
     NewJob,
     Receipt,
-    Record,
     Refused,
-    Settled,
     Stale,
     Turn,
 )
-from perdure.model.outcomes import Death, Lost, Outcome, Raised, Returned
+from perdure.model.outcomes import Death, Lost
 from perdure.model.states import Move
-from perdure.model.workers import NewWorker, Role
-from perdure.rules.evidence import evidence_of
-from perdure.rules.policy import Policy, Rule
+from perdure.testing.nouns import replace
+from tests.sim.bugs import MORE
 from tests.sim.checker import Checker
+from tests.sim.deeds import Deeds
 from tests.sim.invariants import INVARIANTS, Violation
 from tests.sim.mutants import OTHERS, THE_FOUR
-from tests.sim.world import World
-
-POLICY = Policy("p", attempts_max=2, crashes_max=3, otherwise=Rule("retry"))
-DONE = Returned('{"ok":true}')
-FAILED = Raised(evidence_of(StageError("network", "gone", wait_s=9.0)))
-DIED = Death("exited", signal="SIGKILL")
-
-
-async def call(item: object) -> object:
-    return item
-
-
-STAGES = (Stage("one", call, POLICY, 10.0), Stage("two", call, POLICY, 10.0))
-LINE = Line("p", "q", "c", STAGES, {"one": 1, "two": 2})
-
-
-class Scene:
-    """A checker, and short words for what it is shown."""
-
-    def __init__(self) -> None:
-        self.world = World(0)
-        roles = {Role.MAIN: 2, Role.SUSPECTS: 2, Role.ALONE: 1}
-        self.checker = Checker(self.world, Catalogue([LINE]), roles, lambda worker: False)
-        for no, role in enumerate((Role.MAIN, Role.MAIN, Role.SUSPECTS, Role.ALONE), 1):
-            self.show("add_worker", no, NewWorker(f"b{no}", "w", role, 15.0))
-
-    def show(self, method: str, answer: Any, *args: Any, **kwargs: Any) -> None:
-        self.checker.committed(method, args, kwargs, answer)
-
-    def enqueue(
-        self, id: str = "a", *, key: str | None = None, answer: Enqueued | None = None
-    ) -> None:
-        job = NewJob(id, "p", 1, "one", "{}", key=key)
-        no = len(self.checker.ledger.jobs) + 1
-        self.show("enqueue", [answer or Enqueued(id, no, True)], [job])
-
-    def claim(self, worker: int = 1, no: int = 1, **changes: Any) -> Claim:
-        job = self.checker.ledger.jobs[no]
-        now = self.world.clock.now()
-        claim = replace(
-            Claim(
-                no=no, id=job.id, token=job.token + 1, lane=1, pipeline="p", stage=job.stage,
-                owner="", payload_json="{}", input_json=job.input_json, counters=ZERO, past=ZERO,
-                life=1, isolation=job.isolation, claimed_at=now, due_at=now, deadline_at=None,
-                key=None,
-            ),
-            **changes,
-        )  # fmt: skip
-        self.show("turn", Turn((), (claim,)), [], ClaimOrder(worker, 1, (1, 2)), by=worker)
-        return claim
-
-    def settled(
-        self, claim: Claim, outcome: Outcome, *, by: int | None = 1, worker: int | None = 1,
-        answer: Settled | None = None, **changes: Any,
-    ) -> Record:  # fmt: skip
-        stage = LINE.stage(claim.stage)
-        assert stage is not None
-        record = settle(Ending(claim, outcome, 1.0, worker), LINE, stage, chance=0.5)
-        return self.send(replace(record, **changes), by=by, answer=answer)
-
-    def send(self, record: Record, *, by: int | None, answer: Settled | None = None) -> Record:
-        receipt = Receipt(record.no, record.id, record.token, record.state, None)
-        self.show("turn", Turn((answer or receipt,), ()), [record], None, by=by)
-        return record
-
-
-def a_whole_life(scene: Scene) -> None:
-    """Enqueued twice under one key, failed, retried, lost, rescued, done."""
-    scene.enqueue(key="k")
-    scene.enqueue("b", key="k", answer=Enqueued("a", 1, created=False))
-    first = scene.claim()
-    scene.checker.began("a", 1, 1)
-    record = scene.settled(first, FAILED)
-    scene.send(record, by=1, answer=Receipt(1, "a", 1, record.state, None, repeated=True))
-    scene.world.clock.push(60.0)
-    second = scene.claim()
-    scene.show("end_worker", True, 1, DIED)
-    scene.show("turn", WorkerDead("dead"), [], None, by=1)
-    scene.settled(second, Lost(DIED), by=2, worker=1)
-    scene.settled(second, DONE, by=2, worker=2, answer=Stale(1, "a", 3))
-    third = scene.claim(worker=3)
-    scene.settled(third, DONE, by=3, worker=3)
-    last = scene.claim(worker=2)
-    scene.settled(last, DONE, by=2, worker=2)
-    told = {"job_id": "a", "stage": "two", "attempt": 0}
-    scene.checker.told(Event(EventName.JOB_SUCCEEDED, told))
+from tests.sim.roster import Roster
+from tests.sim.run import Simulation
+from tests.sim.scenes import (
+    DIED,
+    DONE,
+    FAILED,
+    LINE,
+    STAGES,
+    Scene,
+    a_whole_life,
+)
+from tests.sim.test_deeds import WRONG as WRONG_DEEDS
 
 
 def test_a_right_history_passes():
@@ -239,7 +159,7 @@ def crashed_beside_others(scene: Scene) -> None:
     scene.enqueue()
     for crashes in range(3):
         claim = scene.claim(worker=1)
-        scene.checker.ledger.workers[1].die(DIED)
+        scene.checker.ledger.workers[1].die(DIED, 0)
         counters = replace(ZERO, crashes=crashes)
         scene.settled(replace(claim, counters=counters), Lost(DIED), by=2, isolation=0)
         scene.checker.ledger.workers[1].death = None
@@ -367,6 +287,22 @@ def test_a_wrong_history_is_named(invariant, history):
     assert found.value.invariant == invariant, str(found.value)
 
 
+JUDGES = {"Checker": Checker, "Deeds": Deeds, "Roster": Roster, "Simulation": Simulation}
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS)
+def test_an_invariant_is_checked_where_it_is_said_to_be(invariant):
+    for place in INVARIANTS[invariant].checked_by:
+        owner, _, name = place.partition(".")
+        judge = getattr(JUDGES.get(owner) or import_module(f"tests.sim.{owner}"), name)
+        assert f'"{invariant}"' in inspect.getsource(judge), place
+
+
+def test_the_invariants_that_were_promised_are_all_there():
+    promised = {f"S{n}" for n in (*range(1, 10), *range(12, 16))} | {"L1", "L2"}
+    assert promised <= set(INVARIANTS)
+
+
 def test_every_invariant_has_a_wrong_history_or_a_mutant():
-    by_mutants = {name for one in (*THE_FOUR, *OTHERS) for name in one.caught_by}
-    assert {name for name, _ in WRONG} | by_mutants == set(INVARIANTS)
+    by_mutants = {name for one in (*THE_FOUR, *OTHERS, *MORE) for name in one.caught_by}
+    assert {name for name, _ in (*WRONG, *WRONG_DEEDS)} | by_mutants == set(INVARIANTS)

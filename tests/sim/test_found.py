@@ -13,6 +13,7 @@ from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.presets import preset
 from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import VirtualClock
@@ -64,7 +65,24 @@ def test_lost_jobs_of_an_unknown_pipeline_do_not_keep_others_from_being_rescued(
     store.enqueue([NewJob(str(n), one, lane_nos[one], "only", "1") for n, one in enumerate(names)])
     dead, sweeper = hired(store, "dead", 15.0), hired(store, "sweeper", 15.0)
     order = ClaimOrder(dead, len(names), tuple(lane_nos.values()))
-    assert len(store.turn([], order, by=dead).claims) == len(names)
+    claims = [store.turn([], order, by=dead).claims for _ in range(2)]  # more than one order gives
+    assert sum(map(len, claims)) == len(names)
     store.end_worker(dead, Death("exited", signal="SIGKILL"))
     chore = LostJobs(store, Catalogue([known]), sweeper, chance=Random(1), observers=Observers())
     assert chore.once().jobs == 1
+
+
+def test_a_worker_with_a_duty_is_not_forgotten_and_its_duty_is_free_as_soon_as_it_is_dead(
+    clock, store
+):
+    """Its row was gone before its time was over, and it was taken for one that is alive."""
+    control = SqliteControl(store._connection)
+    first, second = hired(store, "first", 15.0), hired(store, "second", 15.0)
+    assert control.take_duty("upkeep", worker=first, ttl_s=3.0)
+    store.end_worker(first, Death("stopped"))
+    with store._connection.written() as (cx, now):
+        cx.execute("UPDATE perdure_workers SET settled_at = ? WHERE no = ?", (now, first))
+    clock.push(0.1)
+    assert control.prune_workers(0.0, limit=9) == 0
+    assert control.take_duty("upkeep", worker=second, ttl_s=3.0)
+    assert control.prune_workers(0.0, limit=9) == 1

@@ -5,12 +5,14 @@ from functools import cache
 
 import pytest
 
+from tests.sim.bugs import MORE
 from tests.sim.mutants import OTHERS, THE_FOUR, Mutant
 from tests.sim.report import told
 from tests.sim.run import Outcome, run_seed
 from tests.sim.swarm import Setting
 
 SEEDS = range(1, 61)  # some ten seconds; most are found in the first three
+TOOK_S_MAX = 10.0  # of our own time: others may be busy here as well
 
 
 def first_broken(setting: Setting) -> Outcome | None:
@@ -25,17 +27,18 @@ def unmutated(seed: int, setting: Setting) -> Outcome:
     return run_seed(seed, setting)
 
 
-@pytest.mark.parametrize("mutant", [*THE_FOUR, *OTHERS], ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", [*THE_FOUR, *OTHERS, *MORE], ids=lambda one: one.name)
 def test_a_bug_that_is_put_back_is_found_by_name(mutant: Mutant, monkeypatch):
     with monkeypatch.context() as patch:
         mutant.plant(patch)
-        started = time.monotonic()
+        started = time.process_time()
         broken = first_broken(mutant.setting)
-        took_s = time.monotonic() - started
+        took_s = time.process_time() - started
     assert broken is not None, f"not found in {len(SEEDS)} seeds"
     assert broken.violation is not None
     print(f"{mutant.name}: {broken.violation}; seed {broken.seed}, {took_s:.1f} s")
     assert broken.violation.invariant in mutant.caught_by
+    assert took_s < TOOK_S_MAX
     for seed in range(SEEDS.start, broken.seed + 1):
         right = unmutated(seed, mutant.setting)
         assert right.violation is None, told(right)

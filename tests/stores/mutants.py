@@ -6,7 +6,7 @@ that clause is taken out; it must still be there.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from perdure.stores.postgres.statements import SQL as POSTGRES
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.sqlite.statements import SQL as SQLITE
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.nouns import replace
 from tests.stores.rigs import Rig
 
 Patch = Callable[[pytest.MonkeyPatch, Rig], None]

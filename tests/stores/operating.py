@@ -1,6 +1,5 @@
 """Acts of operators and of the upkeep, on several stores in step."""
 
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -24,6 +23,7 @@ from perdure.model.runs import NewRun, RunStatus
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
 from perdure.testing.contract.kit import uuid_of
+from perdure.testing.nouns import replace
 from tests.stores.acting import LANES, Acting
 from tests.stores.sides import Side
 
@@ -173,6 +173,12 @@ class Operating(Acting):
             return side.control.prune(Retention(*ages), limit=limit, after=start)
 
         return self.first(self.sides.each("prune", call))
+
+    def act_prune_workers(self, chance: Random) -> None:
+        kept_s, limit = chance.choice([0.0, 10.0]), chance.randint(1, 4)
+        self.sides.each(
+            "prune workers", lambda side: side.control.prune_workers(kept_s, limit=limit)
+        )
 
     def act_schedule(self, chance: Random) -> None:
         name = chance.choice(["s1", "s2"])

@@ -11,6 +11,8 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from perdure.model.errors import PerdureError
 from perdure.model.jobs import Claim, Counters, Enqueued, Receipt, Refused, Stale
 from perdure.model.operations import BulkView, LanePause, LaneScope, LoggedDeed
@@ -37,12 +39,18 @@ PLAIN = frozenset({str, int, float, bool, type(None), datetime, State, Counters}
 def _parts(noun: type) -> tuple[tuple[str, str | None], ...]:
     """The fields of a noun, and what each of them numbers."""
     return tuple(
-        (one.name, COUNTS.get(noun) if one.name == "no" else NUMBERED.get(one.name))
-        for one in fields(noun)
+        (name, COUNTS.get(noun) if name == "no" else NUMBERED.get(name)) for name in fields_of(noun)
     )
 
 
-NOUNS = {one.__name__: [part.name for part in fields(one)] for one in (*COUNTS, AttemptView)}
+def fields_of(noun: type) -> list[str]:
+    """The names of a noun's fields, in order."""
+    if issubclass(noun, msgspec.Struct):
+        return list(noun.__struct_fields__)
+    return [part.name for part in fields(noun)]
+
+
+NOUNS = {one.__name__: fields_of(one) for one in (*COUNTS, AttemptView)}
 
 
 class Side:
@@ -90,7 +98,7 @@ class Side:
             return value
         if kind in SPECIAL:
             return SPECIAL[kind](self, value)
-        if is_dataclass(value):
+        if is_dataclass(value) or isinstance(value, msgspec.Struct):
             return (kind.__name__, *(
                 self._field(getattr(value, name), counts) for name, counts in _parts(kind)
             ))  # fmt: skip

@@ -1,6 +1,6 @@
 """The audit names every damage, on both stores alike, and nothing else."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,6 +12,7 @@ from perdure.stores.postgres.reader import AUDIT as ON_POSTGRES
 from perdure.stores.sqlite.reader import AUDIT as ON_SQLITE
 from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import Place
+from perdure.testing.nouns import replace
 from tests.stores.kit import advance, attempt_of, cancelled, crash, failure, retry, success
 from tests.stores.rigs import Rig
 

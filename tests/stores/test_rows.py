@@ -1,13 +1,12 @@
 """What only SQLite's own tables show: numbers without gaps, rows that no view has, and marks of writes."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.errors import StoreError
 from perdure.model.jobs import Stale
 from perdure.model.outcomes import Death
 from perdure.stores.sqlite.connection import Connection
+from perdure.testing.nouns import replace
 from tests.stores.kit import ENDINGS, Place, advance, crash, file_in, retry, success
 
 EXITED = Death("exited", exit_status=0)

@@ -12,6 +12,7 @@ from tests.stories.kit import Story, WorkerProcess, on_both, on_both_long, proce
 pytestmark = pytest.mark.story
 
 LEASE_S = 2.0
+APART = {"of": "stage process"}
 
 WORK = """
 import ctypes
@@ -105,9 +106,9 @@ def stagehands(worker: WorkerProcess) -> list[int]:
 @pytest.mark.parametrize(
     ("poison", "death"),
     [
-        ({"exit": 3}, {"why": "exited", "exit_status": 3, "signal": None}),
-        ({"segfault": True}, {"why": "exited", "exit_status": None, "signal": "SIGSEGV"}),
-        ({"killed": True}, {"why": "exited", "exit_status": None, "signal": "SIGKILL"}),
+        ({"exit": 3}, {"why": "exited", "exit_status": 3, "signal": None} | APART),
+        ({"segfault": True}, {"why": "exited", "exit_status": None, "signal": "SIGSEGV"} | APART),
+        ({"killed": True}, {"why": "exited", "exit_status": None, "signal": "SIGKILL"} | APART),
     ],
 )
 def test_poison_in_a_process_of_its_own_fails_alone_and_costs_no_worker(told, poison, death):
@@ -120,6 +121,7 @@ def test_poison_in_a_process_of_its_own_fails_alone_and_costs_no_worker(told, po
     assert (row["starts"], row["crashes"], row["failures"]) == (3, 3, 0)
     tries = told.attempts(jobs[1])
     assert [json.loads(one["evidence"]) for one in tries] == [death] * 3
+    assert all("the process in which the stage ran" in one["why"] for one in tries)
     for job in (jobs[0], *jobs[2:]):
         assert told.job(job)["crashes"] == 0
     assert worker.child("main").pid == first.pid

@@ -11,7 +11,7 @@ import pytest
 
 from tests.servers import programs
 from tests.servers.postgres import Server
-from tests.stories.kit import Story, played, until
+from tests.stories.kit import Story, WorkerProcess, played, until
 
 pytestmark = pytest.mark.story
 
@@ -118,3 +118,12 @@ def test_a_server_that_is_away_for_three_leases_makes_nobody_dead(server, story)
     for job in jobs:
         assert len(story.ledger().pids(job, "work")) == 1
     story.assert_audit_is_clean()
+    for worker in workers:
+        assert_outage_is_told_once_by_each_process(worker)
+
+
+def assert_outage_is_told_once_by_each_process(worker: WorkerProcess) -> None:
+    """A supervisor and its child write into one log."""
+    told = [line.split()[2] for line in worker.log.read_text().splitlines() if "store_" in line]
+    print(f"FIGURE told of an outage of three leases: {len(told)} lines of two processes")
+    assert sorted(told) == ["store_away"] * 2 + ["store_back"] * 2

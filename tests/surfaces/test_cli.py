@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -16,6 +16,7 @@ import pytest
 
 from perdure.engine.clock import SystemClock
 from perdure.surfaces.cli.root import cli, main
+from perdure.testing.nouns import replace
 from tests.stores.kit import Place, attempt_of, failure, retry, success
 
 APP = """

@@ -51,8 +51,7 @@ def test_every_operation_of_the_ports_is_called_by_the_contract(port):
     side = {Store: "store", Control: "control", Reader: "reader"}[port]
     operations = [name for name in vars(port) if not name.startswith("_")]
     missing = [name for name in operations if f"{side}.{name}" not in words]
-    # a hint that may be late or wrong has nothing that every store must do
-    assert missing == (["changed"] if port is Store else [])
+    assert missing == []
 
 
 def test_a_store_of_which_nothing_is_known_must_be_opened_by_its_author():

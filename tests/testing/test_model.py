@@ -1,7 +1,5 @@
 """The reference model: what fails leaves nothing behind, and a connection sees what another has written."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.errors import CallerError, StoreError
@@ -10,6 +8,7 @@ from perdure.ports import Control, Reader, Store
 from perdure.testing import VirtualClock, open_model
 from perdure.testing.contract.kit import Place
 from perdure.testing.contract.records import advance, retry
+from perdure.testing.nouns import replace
 
 
 @pytest.fixture

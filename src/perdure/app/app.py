@@ -5,7 +5,7 @@ import importlib
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from perdure.app.calls import Calls, terms_of
 from perdure.app.refs import Called, JobRef, called
+from perdure.app.working import Working
 from perdure.config import Config, load
 from perdure.engine.clock import SystemClock
 from perdure.engine.enqueue import enqueue, new_job
@@ -26,7 +27,7 @@ from perdure.model.errors import (
     StoreBusy,
     UnknownName,
 )
-from perdure.model.jobs import Enqueued, NewJob
+from perdure.model.jobs import Enqueued, Lane, NewJob
 from perdure.observers.log import log_event
 from perdure.ports import Observer, Schema
 from perdure.rules.checked import made
@@ -286,9 +287,9 @@ class App:
         return tuple(self._pipelines)
 
     @property
-    def places(self) -> tuple[tuple[str, str], ...]:
-        """The queue and the category of each pipeline."""
-        return tuple((line.queue, line.category) for line in self._lines.values())
+    def lanes(self) -> tuple[Lane, ...]:
+        """The lanes of all pipelines."""
+        return tuple(lane for line in self._lines.values() for lane in line.lanes())
 
     @property
     def opened(self) -> Opened:
@@ -324,6 +325,23 @@ class App:
         for line in missing:
             line.lane_nos.update({lane.stage: numbers[lane] for lane in line.lanes()})
             self._laid.add(line.name)
+
+    def working(
+        self,
+        *,
+        concurrency: int | None = None,
+        queues: Collection[str] = (),
+        categories: Collection[str] = (),
+        **tuning: Any,
+    ) -> Working:
+        """A worker inside this process: ``with app.working(concurrency=8): ...``, or ``async with``.
+
+        It works from the beginning of the block to its end, which lets running stages finish within the
+        grace and gives the rest back. ``tuning`` are settings: ``lease_ttl_s``, ``grace_s``, ``poll_s``.
+        Needs /proc. Jobs that were in hand when a process died are left to ``perdure worker``.
+        """
+        config = load(store=self.url, concurrency=concurrency, **tuning)
+        return Working(self, config, queues=queues, categories=categories)
 
     def close(self) -> None:
         """Disconnect from the store."""

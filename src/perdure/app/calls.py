@@ -24,9 +24,11 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
+from perdure.app.loops import OwnLoop, SharedHands
 from perdure.engine.call import Call, Over, Step, Terms, Try
-from perdure.engine.context import Desk
+from perdure.engine.context import Desk, Progress
 from perdure.engine.observe import Observers
+from perdure.engine.progress import Board
 from perdure.engine.run import Stopping, Threads, run
 from perdure.engine.stages import Line
 from perdure.model.errors import (
@@ -36,7 +38,7 @@ from perdure.model.errors import (
     WorkerDead,
 )
 from perdure.model.jobs import NewJob, OnLost
-from perdure.model.outcomes import Death, Interrupted, Outcome, Raised
+from perdure.model.outcomes import Death, Interrupted, Outcome, Raised, Usage
 from perdure.model.workers import NewWorker, Role
 from perdure.ports import Clock, Store
 from perdure.rules.checked import made
@@ -47,6 +49,7 @@ from perdure.stores.opening import Opened
 WAIT_S_MAX = 3_600.0  # nobody waits longer for an answer; enqueue instead
 LEASE_S = 6 * 3_600.0  # more than twice the longest wait
 ANSWER_S = 5.0  # for the last trade with the store, after the wait
+TELL_S = 0.25  # between two looks for what stages say of their progress
 STOP_S = 0.25  # for an async stage to end after it was cancelled
 _THREADS_MAX = 64  # sync stages of calls at once; what comes later waits for one
 _TRADES_MAX = 8  # at once with the store, as many as it has connections
@@ -119,11 +122,13 @@ class Calls:
         self.pause = pause
         self.threads = Threads(_THREADS_MAX)
         self.trades = ThreadPoolExecutor(_TRADES_MAX, thread_name_prefix="perdure-call")
+        self.hands = SharedHands()
+        self.board = Board(observers)
         self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
         self._chance = chance
         self._observers = observers
         self._seat = Seat(clock)
-        self._loop = _Loop()
+        self._loop = OwnLoop("perdure-calls")
         self._pid = os.getpid()
 
     @property
@@ -160,9 +165,10 @@ class Calls:
         return self._loop.run(make())
 
     def close(self) -> None:
-        """Interrupt blocking callers, then end the row."""
+        """Interrupt blocking callers, then end the children and the row."""
         if self.is_of_this_process:
             self._loop.close()
+            self.hands.end()
             self._seat.end()
 
 
@@ -194,21 +200,33 @@ class _Waiting:
         if step.pause_s:
             await self._rested(step.pause_s)
         call, started_s = self._call, self._clock.monotonic()
-        outcome, desk = None, Desk()
+        outcome, desk = None, self._desk(step)
         if self._gone is None and call.left_s > 0:
             outcome = await self._outcome(step, desk)
         desk.end()
+        self._shared.board.drop(step.claim)
         elapsed_s = self._clock.monotonic() - started_s
         if outcome is not None:
             return await self._settled(partial(call.ended, outcome, elapsed_s, desk.usage), step)
         stopped = call.over if self._gone is None else call.gone
         return await self._settled(partial(stopped, elapsed_s, desk.usage), step)
 
+    def _desk(self, step: Try) -> Desk:
+        def tell(said: Progress | Usage) -> None:
+            if isinstance(said, Progress):
+                self._shared.board.note(step.claim, said)
+
+        return Desk(tell=tell)
+
     async def _outcome(self, step: Try, desk: Desk) -> Outcome | None:
         """How the stage ended, or None when it was stopped."""
-        stopping, threads = Stopping(), self._shared.threads
-        task = asyncio.create_task(run(step.claim, step.stage, threads, stopping, desk=desk))
-        await self._waited({task}, self._call.left_s)
+        stopping, shared = Stopping(), self._shared
+        task = asyncio.create_task(
+            run(step.claim, step.stage, shared.threads, stopping, desk=desk, hands=shared.hands)
+        )
+        while not task.done() and self._gone is None and (left_s := self._call.left_s) > 0:
+            await self._waited({task}, min(left_s, TELL_S))
+            shared.trades.submit(shared.board.once, self._clock.monotonic())
         if not task.done():
             stopping.ordered = True
             task.cancel()
@@ -281,68 +299,6 @@ class _Waiting:
         if self._gone is None:
             self._gone = gone
             self._until_s = min(self._until_s, self._clock.monotonic() + ANSWER_S)
-
-
-class _Loop:
-    """An event loop on a thread, for callers that have none: one, so that clients can be kept on it."""
-
-    def __init__(self) -> None:
-        self._one_at_a_time = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it there, and wait; one that is interrupted waits until it has been seen to."""
-        over = threading.Event()
-
-        async def whole() -> T:
-            try:
-                return await coroutine
-            finally:
-                over.set()
-
-        future = asyncio.run_coroutine_threadsafe(whole(), self._started())
-        try:
-            return future.result()
-        finally:
-            if not future.done():  # KeyboardInterrupt, or whatever a signal has raised here
-                future.cancel()
-                over.wait(STOP_S + ANSWER_S)
-
-    def close(self) -> None:
-        """Cancel what runs there, let it be seen to, and end the thread."""
-        with self._one_at_a_time:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            asyncio.run_coroutine_threadsafe(_wind_up(), loop)
-            thread.join(2 * (STOP_S + ANSWER_S))
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._one_at_a_time:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_for_ever, args=(self._loop,), name="perdure-calls", daemon=True
-                )
-                self._thread.start()
-            return self._loop
-
-
-def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-async def _wind_up() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    if others:
-        await asyncio.wait(others, timeout=STOP_S + ANSWER_S)
-    asyncio.get_running_loop().stop()
 
 
 def _unknown(error: StoreError, step: Try) -> StoreError:

@@ -1,5 +1,6 @@
 """The processes of a worker: the supervisor and the working process, put together."""
 
+import gc
 import os
 import random
 import select
@@ -9,23 +10,22 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 
 from perdure.app.app import App, open_store
+from perdure.app.upkeep import upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
 from perdure.engine.oom import OomCounter
 from perdure.engine.pump import Seat
-from perdure.engine.stages import Catalogue
-from perdure.engine.supervisor import Spawn, Supervisor
-from perdure.engine.upkeep import Upkeep, UpkeepSettings
+from perdure.engine.supervisor import Lanes, Spawn, Supervisor
 from perdure.engine.worker import Worker, WorkerSettings
+from perdure.model.jobs import Lane
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
-from perdure.model.operations import Retention
 from perdure.model.workers import Role
 from perdure.observers.log import log_event, write_logs
-from perdure.ports import Observer
-from perdure.stores.opening import Opened
+from perdure.ports import Observer, Store
 
 _SUSPECT_IDLE_S = 20.0
+_NEW_OBJECTS = 20_000  # between collections; thousands of jobs in flight are no garbage
 
 
 def work(
@@ -42,6 +42,8 @@ def work(
 
     With ``queues`` or ``categories`` only their lanes are served.
     """
+    gc.freeze()  # what was loaded stays; it need not be walked over again and again
+    gc.set_threshold(_NEW_OBJECTS, 20, 100)
     write_logs(form=config.log_format, level=config.log_level)
     concurrency = {
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
@@ -63,9 +65,9 @@ def work(
             idle_s_max=None if role is Role.MAIN else _SUSPECT_IDLE_S,
         ),
         clock=SystemClock(),
-        chance=random.SystemRandom(),
+        chance=random.Random(),
         observers=app.observers,
-        upkeep=_upkeep(app, opened, catalogue, worker, config) if role is Role.MAIN else None,
+        upkeep=upkeep_of(app, opened, catalogue, worker, config) if role is Role.MAIN else None,
         reader=opened.reader if role is Role.MAIN else None,
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
@@ -73,34 +75,20 @@ def work(
     return process.main()
 
 
-def _upkeep(app: App, opened: Opened, catalogue: Catalogue, worker: int, config: Config) -> Upkeep:
-    return Upkeep(
-        opened,
-        catalogue,
-        worker,
-        UpkeepSettings(
-            Retention(
-                succeeded_s=config.retain_succeeded_s,
-                cancelled_s=config.retain_cancelled_s,
-                discarded_s=config.retain_discarded_s,
-            ),
-            margin_s=max(config.overrun_s, config.grace_s + config.lease_ttl_s),
-            patience_s=config.lease_ttl_s,
-        ),
-        schedules=app.schedules,
-        clock=SystemClock(),
-        chance=random.SystemRandom(),
-        observers=app.observers,
-    )
-
-
 def _watch(lifeline: int, gone: Callable[[], None]) -> None:
     os.read(lifeline, 1)  # returns at end of file: the supervisor holds the other end
     gone()
 
 
-def supervise(url: str, *, config: Config, spawn: Spawn, observers: Sequence[Observer] = ()) -> int:
-    """Be a supervisor until told to stop; the exit status."""
+def supervise(
+    url: str,
+    *,
+    config: Config,
+    spawn: Spawn,
+    lanes: Sequence[Lane] = (),
+    observers: Sequence[Observer] = (),
+) -> int:
+    """Be a supervisor until told to stop; the exit status. ``lanes`` are those that its children serve."""
     write_logs(form=config.log_format, level=config.log_level)
     store = open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
     supervisor = Supervisor(
@@ -112,6 +100,7 @@ def supervise(url: str, *, config: Config, spawn: Spawn, observers: Sequence[Obs
         ttl_s=config.lease_ttl_s,
         grace_s=config.grace_s,
         oom=OomCounter(),
+        lanes=_numbers(store, lanes) if lanes else None,
     )
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -124,6 +113,18 @@ def supervise(url: str, *, config: Config, spawn: Spawn, observers: Sequence[Obs
         _rest(wake_read, min(0.25, config.lease_ttl_s / 20))  # so that beats are punctual
     store.close()
     return supervisor.exit_status or 0
+
+
+def _numbers(store: Store, wanted: Sequence[Lane]) -> Lanes:
+    """The numbers of lanes, asked of the store when they are first needed: it may be away at the start."""
+    known: list[int] = []
+
+    def numbers() -> Sequence[int]:
+        if not known:
+            known.extend(store.lanes(wanted).values())
+        return known
+
+    return numbers
 
 
 def _rest(wake: int, seconds: float) -> None:

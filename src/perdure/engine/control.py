@@ -46,6 +46,8 @@ from perdure.rules.evidence import one_line
 _TRIES_MAX = 100  # each lost race means that the job has moved on, which it cannot do for ever
 _PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
 
+NOBODY = Observers()
+
 # Why this job may not be retried ("its source is gone"), or None.
 Check = Callable[[JobView], str | None]
 
@@ -81,6 +83,7 @@ def retry(
     deed: Deed,
     restart: Restart = FAILED_STAGE,
     check: Check | None = None,
+    observers: Observers = NOBODY,
 ) -> Receipt:
     """Give a failed job a new life, at its failed stage or from an earlier one."""
     revivals = Revivals(reader, catalogue, restart)
@@ -92,6 +95,7 @@ def retry(
             raise NotRetriable(f"job {job_id} cannot be retried: {why_not}")
         (answer,) = control.revive([revival], _cleaned(deed))
         if isinstance(answer, Receipt):
+            observers.revived(revival, _cleaned(deed))
             return answer
     raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being retried")
 
@@ -119,6 +123,7 @@ def redrive(
     restart: Restart = FAILED_STAGE,
     child: ChildRun | None = None,
     check: Check | None = None,
+    observers: Observers = NOBODY,
 ) -> BulkView:
     """Go through a bulk operation that gives dead letters a new life, from where it stands to its end."""
     revivals = Revivals(reader, catalogue, restart, child)
@@ -132,17 +137,33 @@ def redrive(
                     wanted.append(revivals.of(job))
                 except CallerError:  # counted as refused; a retry of that one job says why
                     continue
-        return control.revive(wanted, cleaned) if wanted else ()
+        answers = control.revive(wanted, cleaned) if wanted else []
+        for revival, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, Receipt):
+                observers.revived(revival, cleaned)
+        return answers
 
     return _through(control, reader, bulk, BulkVerb.REDRIVE, cleaned, act)
 
 
-def discard(control: Control, reader: Reader, bulk: BulkView, *, deed: Deed) -> BulkView:
+def discard(
+    control: Control,
+    reader: Reader,
+    bulk: BulkView,
+    *,
+    deed: Deed,
+    observers: Observers = NOBODY,
+) -> BulkView:
     """Go through a bulk operation that marks dead letters as dealt with, to its end."""
     cleaned = _cleaned(deed)
 
     def act(jobs: Sequence[JobView]) -> Sequence[Settled]:
-        return control.discard([Target(job.no, job.id, job.token) for job in jobs], cleaned)
+        chosen = [Target(job.no, job.id, job.token) for job in jobs]
+        answers = control.discard(chosen, cleaned)
+        for target, answer in zip(chosen, answers, strict=True):
+            if isinstance(answer, Receipt):
+                observers.discarded(target, cleaned)
+        return answers
 
     return _through(control, reader, bulk, BulkVerb.DISCARD, cleaned, act)
 
@@ -222,7 +243,9 @@ def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:
     )  # fmt: skip
     ending = Ending(claim, Revoked(reason), 0.0, job.worker)
     decision = Cancel(Why(_words(reason), "cancel", stage.policy.label))
-    return replace(record_of(ending, decision, line, stage), error_message=_words(reason))
+    return msgspec.structs.replace(
+        record_of(ending, decision, line, stage), error_message=_words(reason)
+    )
 
 
 def _words(reason: str) -> str:

@@ -21,7 +21,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from signal import SIGKILL, Signals
 
@@ -44,13 +44,15 @@ from perdure.engine.orders import (
 )
 from perdure.model.errors import BugError
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import OUT_OF_MEMORY, Death, Evidence, Lost, Outcome, Raised
+from perdure.model.outcomes import OUT_OF_MEMORY, Evidence, Lost, Outcome, Raised, StageDeath
 
 _START_S_MAX = 30.0  # an interpreter and the application's imports, on a busy machine
 _LAST_WORDS_S = (
     0.1  # to read what a hand wrote before it ended, if a child of its own holds the line
 )
 _END_S_MAX = 0.8  # for a hand to leave by itself; the worker's own last second is longer
+
+Asking = Callable[[], Order | Awaitable[Order | None] | None]
 
 
 class HandGone(Exception):
@@ -142,9 +144,7 @@ class Hands:
     def __len__(self) -> int:
         return len(self._all) + len(self._starting)
 
-    async def perform(
-        self, find: Find, order: Callable[[], Order | None], desk: Desk
-    ) -> Outcome | None:
+    async def perform(self, find: Find, order: Asking, desk: Desk) -> Outcome | None:
         """Run an order in a child; ``order`` is asked for when the child is ready.
 
         None when there is no order any more. Cancelled, it kills the child.
@@ -213,13 +213,13 @@ class Hands:
         hand.ended.add_done_callback(lambda _: self._all.discard(hand))
         return hand
 
-    async def _performed(
-        self, hand: Hand, find: Find, order: Callable[[], Order | None], desk: Desk
-    ) -> Outcome | None:
+    async def _performed(self, hand: Hand, find: Find, order: Asking, desk: Desk) -> Outcome | None:
         unable = await self._unable(hand, find)
         if unable is not None:
             return unable
         asked = order()
+        if isinstance(asked, Awaitable):  # by a caller on another event loop
+            asked = await asked
         if asked is None:
             return None
         self._oom.look(time.monotonic())
@@ -253,13 +253,13 @@ class Hands:
             case _:
                 raise BugError(f"a stage's process answered {answer!r} when asked to find it")
 
-    async def _death(self, hand: Hand) -> Death:
+    async def _death(self, hand: Hand) -> StageDeath:
         status = await hand.status()
         if status >= 0:
-            return Death("exited", exit_status=status)
+            return StageDeath("exited", exit_status=status)
         ours = hand.killed or -status != SIGKILL
         why = "exited" if ours or not self._oom.rose(time.monotonic()) else OUT_OF_MEMORY
-        return Death(why, signal=_signal_name(-status))
+        return StageDeath(why, signal=_signal_name(-status))
 
 
 async def _outcome(hand: Hand, desk: Desk) -> Outcome:

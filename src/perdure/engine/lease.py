@@ -6,7 +6,8 @@ all while it is stopped or gone. Who is dead is the store's word: a refused beat
 process has been declared dead and has to be killed. A beat that cannot be sent means nothing.
 
 A stopped process may stand in the line of the store's writers and keep everybody from writing.
-While there is one, we beat even for nobody: that is how its supervisor notices.
+While there is one, we beat even for nobody: that is how its supervisor notices. So we do while the
+store is away, at every round: only an answer says that it is back.
 """
 
 from collections.abc import Sequence

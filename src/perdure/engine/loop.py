@@ -8,7 +8,9 @@ dead.
 import logging
 import threading
 from collections.abc import Callable
+from time import monotonic
 
+from perdure.engine.bell import Bell
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreError, WorkerDead
 
@@ -25,47 +27,58 @@ class Loop:
         step: Callable[[], float],
         *,
         changed: Callable[[], bool],
+        answers: Callable[[], object] | None = None,
+        ear: Callable[[], int | None] = lambda: None,
         tick_s: float,
         ended: Callable[[Exception | None], None],
         observers: Observers,
     ) -> None:
         self._step = step
         self._changed = changed
+        self._answers = answers or changed  # asks the store; a look for changes need not reach it
+        self._ear = (
+            ear  # what becomes readable when there is news; without it, every tick is a look
+        )
         self._tick_s = tick_s
         self._ended = ended
         self._observers = observers
-        self._wake = threading.Event()
+        self._bell: Bell | None = None
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="perdure-pump", daemon=True)
 
     def start(self) -> None:
         """Begin."""
+        self._bell = Bell()
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something to do now."""
-        self._wake.set()
+        """There is something to do now; may be called in a signal handler."""
+        if self._bell is not None:  # else the first turn is still to come
+            self._bell.ring()
 
     def stop(self) -> None:
         """End after the step under way."""
         self._stop = True
-        self._wake.set()
+        self.wake()
 
     def _run(self) -> None:
         last: Exception | None = None
+        bell = self._bell
+        assert bell is not None
         try:
             while not self._stop:
-                self._rest(self._turn())
+                self._rest(bell, self._turn())
         except WorkerDead as dead:
             last = dead
         finally:
+            bell.close()
             self._ended(last)
 
     def _turn(self) -> float:
         try:
             wait_s = self._step()
             if self._observers.store_away:
-                self._changed()  # a turn need not have asked the store anything
+                self._answers()  # a turn need not have asked the store anything
                 self._observers.store_answers()
         except WorkerDead:
             raise
@@ -77,14 +90,13 @@ class Loop:
             return _BAD_TURN_S
         return wait_s
 
-    def _rest(self, wait_s: float) -> None:
-        left_s = wait_s
-        while left_s > 0 and not self._stop:
-            slice_s = min(left_s, self._tick_s)
-            if self._wake.wait(slice_s) or self._changed_quietly():
-                break
-            left_s -= slice_s
-        self._wake.clear()
+    def _rest(self, bell: Bell, wait_s: float) -> None:
+        until_s = monotonic() + wait_s
+        while not self._stop and (left_s := until_s - monotonic()) > 0:
+            ear = self._ear()
+            slice_s = left_s if ear is not None else min(left_s, self._tick_s)
+            if bell.rest(slice_s, ear) or self._changed_quietly():
+                return
 
     def _changed_quietly(self) -> bool:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from perdure.model.errors import StoreError
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import Claim, Enqueued, Receipt, Record, Refused, Settled
+from perdure.model.operations import Deed, Revival, Target
 from perdure.model.states import Move
 from perdure.ports import Observer
 
@@ -74,6 +75,21 @@ class Observers:
             error_code=record.error_kind,
             delay_ms=None if record.delay_s is None else round(record.delay_s * 1000),
         )
+
+    def revived(self, revival: Revival, deed: Deed) -> None:
+        """Tell that a dead letter has a new life."""
+        self.tell(
+            EventName.JOB_REVIVED,
+            job_id=revival.id, stage=revival.stage, by_whom=deed.by_whom,
+            reason=deed.reason or None,
+        )  # fmt: skip
+
+    def discarded(self, target: Target, deed: Deed) -> None:
+        """Tell that a dead letter is dealt with."""
+        self.tell(
+            EventName.JOB_DISCARDED,
+            job_id=target.id, by_whom=deed.by_whom, reason=deed.reason or None,
+        )  # fmt: skip
 
     def claimed(self, claim: Claim) -> None:
         """Tell that a job is in our hands."""

@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from msgspec import Struct
+
 from perdure.engine.claim import order_for
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
@@ -32,8 +34,7 @@ from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Usage
 from perdure.ports import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True, gc=False):
     """A claim and how it ended, as the runner hands it over."""
 
     claim: Claim
@@ -92,14 +93,18 @@ class Pump:
         """Whether nothing is in our hands, and nothing may be of which the news was lost."""
         return not self._in_hand and not self._unsure
 
-    def once(self) -> float | None:
-        """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown."""
+    def once(self, *, told: bool = False) -> float | None:
+        """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown.
+
+        ``told`` when somebody has just said that there is work; else it is looked for first, which is cheaper
+        than a turn for nothing.
+        """
         self._gather()
         if self._unsure:
             self._catch_up()
             return 0.0
         order = self._order()
-        if not self._unsent:
+        if not self._unsent and not (told and order is not None):
             wait_s = None if order is None else self._store.waiting(order)
             if order is None or wait_s is None or wait_s > 0:
                 return wait_s

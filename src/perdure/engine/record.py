@@ -5,10 +5,10 @@ the write by (no, token): if the answer is `Stale`, another hand has taken the j
 the result is dropped. A re-sent record finds its own attempt row and gets its first receipt again.
 """
 
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from perdure.engine.stages import Line, Stage
 from perdure.model.decisions import (
@@ -45,8 +45,7 @@ from perdure.rules.policy import Policy, Scope
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True, gc=False):
     """An ended attempt: who ran what, how it ended, how long it took.
 
     ``policy`` is that of a call; without one the stage's own judges.

@@ -18,6 +18,7 @@ from perdure.engine.door import admit, decode
 from perdure.engine.hands import Hands
 from perdure.engine.orders import Find, Order
 from perdure.engine.stages import Callee, Stage
+from perdure.engine.timing import Limit, Limits
 from perdure.engine.typed import Misfit
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
@@ -98,41 +99,48 @@ async def run(
     *,
     desk: Desk | None = None,
     hands: Hands | None = None,
+    limits: Limits | None = None,
 ) -> Outcome:
     """Run one stage of one job to an outcome; never raises.
 
     ``desk`` hears what the stage says while it works. ``hands`` lends child processes to stages that
-    want one; without it such a stage has a child of its own, which ends with it.
+    want one; without it such a stage has a child of its own, which ends with it. ``limits`` are the
+    timers of this event loop, shared; without them the attempt has a timer of its own.
     """
-    attempt = _Attempt(claim, stage, desk or Desk())
+    attempt = _Attempt(claim, stage, desk or Desk(), limits)
     if attempt.time_left_s() <= 0:
         return Unbegun()
     try:
-        async with attempt.own_time:
-            if not stage.process:
-                return await _here(attempt, threads)
-            if hands is not None:
-                return await _in_child(attempt, hands)
-            return await _in_own_child(attempt)
+        if not stage.process:
+            return await _here(attempt, threads)
+        if hands is not None:
+            return await _in_child(attempt, hands)
+        return await _in_own_child(attempt)
     except asyncio.CancelledError as cancelled:
-        return Interrupted() if stopping.ordered else raised(cancelled)
+        if stopping.ordered:
+            return Interrupted()
+        return TimedOut(attempt.time_s) if attempt.limit.passed else raised(cancelled)
     except BaseException as error:  # a stage may do anything
-        if attempt.own_time.expired() and isinstance(error, TimeoutError):
+        if attempt.limit.passed and isinstance(error, TimeoutError):
             return TimedOut(attempt.time_s)
         return raised(error)
     finally:
+        attempt.limit.clear()
         attempt.desk.end()
 
 
 class _Attempt:
     """One attempt, and its time: the stage's own, or what is left until the job's deadline."""
 
-    def __init__(self, claim: Claim, stage: Stage, desk: Desk) -> None:
+    __slots__ = ("_came_at", "_clock", "_limits", "claim", "desk", "limit", "stage", "time_s")
+
+    def __init__(self, claim: Claim, stage: Stage, desk: Desk, limits: Limits | None) -> None:
         self.claim = claim
         self.stage = stage
         self.desk = desk
         self.time_s = 0.0
-        self.own_time = asyncio.timeout(None)
+        self.limit = Limit()
+        self._limits = limits
         self._clock = asyncio.get_running_loop().time
         self._came_at = self._clock()
 
@@ -151,7 +159,8 @@ class _Attempt:
         """The stage begins now, and has this much time."""
         self.time_s = time_s
         self.desk.begin(self.time_s, self._clock)
-        self.own_time.reschedule(self._clock() + self.time_s)
+        shared = self._limits is not None and time_s == self.stage.timeout_s
+        self.limit.set(time_s, self._limits.line(time_s) if self._limits and shared else None)
 
 
 async def _here(attempt: _Attempt, threads: Threads) -> Outcome:

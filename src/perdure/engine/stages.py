@@ -91,6 +91,7 @@ class Line:
     category: str
     stages: tuple[Stage, ...]
     lane_nos: dict[str, int] = field(default_factory=dict)
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for what, name in (
@@ -108,6 +109,7 @@ class Line:
                 raise ConfigError(
                     f"pipeline {self.name!r} has the stage {name!r} twice; name them apart"
                 )
+        object.__setattr__(self, "_places", {name: place for place, name in enumerate(names)})
 
     def lanes(self) -> list[Lane]:
         """The lanes that the pipeline needs."""
@@ -119,16 +121,13 @@ class Line:
 
     def stage(self, name: str) -> Stage | None:
         """The stage of that name, as long as the pipeline still has it."""
-        for stage in self.stages:
-            if stage.name == name:
-                return stage
-        return None
+        place = self._places.get(name)
+        return None if place is None else self.stages[place]
 
     def after(self, name: str) -> Stage | None:
         """The stage that follows, or None after the last."""
-        names = [stage.name for stage in self.stages]
-        place = names.index(name) + 1
-        return self.stages[place] if place < len(names) else None
+        place = self._places[name] + 1
+        return self.stages[place] if place < len(self.stages) else None
 
 
 def _every(lane: Lane) -> bool:

@@ -2,7 +2,8 @@
 
 It runs no stage, imports no app and has no threads, so it beats whatever its children do. There is
 one child for ordinary jobs; a second for suspects (jobs that were in hand when a child died) and
-a third for jobs that died beside other suspects come and go as the store asks for them. A job that
+a third for jobs that died beside other suspects come and go as the store asks for them, in lanes
+that are open and that we serve. A job that
 kills a process while it is alone in it is poison, and no innocent job is ever failed for it.
 
 What it does when: a child that ends is reported at once with its exit status, and the main one is
@@ -22,7 +23,7 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.engine.lease import Lease
@@ -42,6 +43,7 @@ _CONFIG_EXIT = 2
 _WELL = (0, EXIT_RECYCLED)
 
 Spawn = Callable[[Role, int], subprocess.Popen[bytes]]
+Lanes = Callable[[], Sequence[int]]
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class Supervisor:
     ttl_s: float
     grace_s: float
     oom: OomCounter | None = None
+    lanes: Lanes | None = None  # those that our children serve; None for all
     children: list[Child] = field(default_factory=list)
     exit_status: int | None = None
     _orders: int = 0
@@ -128,9 +131,7 @@ class Supervisor:
             self._report()
             self._start_missing()
             self._beat()
-            if self.observers.store_away:
-                self.store.changed()  # a round need not have asked the store anything
-                self.observers.store_answers()
+            self.observers.store_answers()  # while it is away, every round has asked it
         except StoreError as away:  # a full disk may have room again tomorrow
             self.observers.store_is_away(away)
             self._unblock()
@@ -189,7 +190,7 @@ class Supervisor:
         wanted = {Role.MAIN}
         if now - self._looked_at >= _LOOK_S:
             self._looked_at = now
-            levels = self.store.suspects()
+            levels = self.store.suspects(None if self.lanes is None else self.lanes())
             wanted |= {role for role in (Role.SUSPECTS, Role.ALONE) if role.isolation in levels}
         missing = wanted - {child.role for child in self.children}
         for role in sorted(missing, key=lambda one: one.isolation):
@@ -207,10 +208,11 @@ class Supervisor:
 
     def _beat(self) -> None:
         heard = [child for child in self.children if child.turned or not child.stopped]
+        away = self.observers.store_away
         refused = self._lease.once(
             [child.worker for child in heard],
-            at_once=any(child.turned for child in heard),
-            for_nobody=any(child.stopped for child in self.children),
+            at_once=away or any(child.turned for child in heard),
+            for_nobody=away or any(child.stopped for child in self.children),
         )
         for child in heard:
             child.turned = False

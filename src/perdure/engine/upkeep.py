@@ -26,6 +26,7 @@ from perdure.engine.chores.expired import Expiries
 from perdure.engine.chores.lost import Deaths, LostJobs
 from perdure.engine.chores.overrun import Overruns
 from perdure.engine.chores.prune import Pruning
+from perdure.engine.chores.suspects import SuspectsLeft
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.schedules import Declaring, Schedule, Ticking
@@ -46,6 +47,7 @@ class UpkeepSettings:
     retention: Retention
     margin_s: float
     patience_s: float
+    leaves_suspects: bool = False  # to other workers, and says so
 
 
 class Sides(Protocol):
@@ -109,6 +111,9 @@ class Upkeep:
             )),
             _Task(DUTY, Pruning(control, settings.retention, clock=clock)),
         ]  # fmt: skip
+        if settings.leaves_suspects:
+            left = SuspectsLeft(store, catalogue, clock=clock, observers=observers)
+            self._tasks.append(_Task(None, left))
         self._begin = 0
         self._failing: dict[str, str] = {}
         self.more = False  # whether a chore has stopped at its bound, so that the next round may come at once

@@ -32,6 +32,7 @@ from perdure.engine.pump import Finished, Pump, Seat
 from perdure.engine.run import Stopping, Threads, run
 from perdure.engine.stages import Catalogue
 from perdure.engine.strangers import Strangers
+from perdure.engine.timing import Limits
 from perdure.engine.upkeep import Upkeep
 from perdure.model.errors import BugError, WorkerDead
 from perdure.model.events import EventName
@@ -42,6 +43,7 @@ from perdure.ports import Clock, Reader, Store
 
 EXIT_DEAD = 17
 _SWEEP_S = 1.0
+_TOGETHER = 100  # results that are worth a turn, though more are at hand
 _COMPARE_S = 60.0  # between two looks for jobs that nobody here knows
 
 
@@ -82,6 +84,7 @@ class Worker:
         self._desks: dict[int, Desk] = {}
         self._threads = Threads(seat.concurrency)
         self._hands = Hands()
+        self._limits = Limits()
         self._board = Board(observers)
         self._strangers = None if reader is None else Strangers(reader, catalogue, observers)
         self._pump = Pump(
@@ -93,6 +96,8 @@ class Worker:
         self._loop = Loop(
             self._step,
             changed=self._news,
+            answers=lambda: store.held(seat.worker),
+            ear=store.ear,
             tick_s=settings.tick_s,
             ended=self._ended,
             observers=observers,
@@ -103,6 +108,8 @@ class Worker:
         self._orders = 0
         self._orders_seen = 0
         self._recycling = False
+        self._waking = False
+        self._told = False
         self._give_back_at = 0.0
         self._swept_at = -_SWEEP_S
         self._checked_at = 0.0
@@ -117,15 +124,14 @@ class Worker:
         return self._exit_status
 
     def drain(self) -> None:
-        """Stop claiming; the second order gives everything back at once. Safe in a signal handler.
-
-        It takes no lock, so it wakes nobody: the resting pump looks for orders at every tick.
-        """
+        """Stop claiming; the second order gives everything back at once. Safe in a signal handler."""
         self._orders += 1
+        self._loop.wake()
 
     def drain_now(self) -> None:
         """As two orders: our supervisor is gone."""
         self._orders += 2
+        self._loop.wake()
 
     async def _main(self) -> None:
         self._events = asyncio.get_running_loop()
@@ -142,7 +148,8 @@ class Worker:
         self._recycle_step(now)
         self._drain_step(now)
         self._board.once(now)
-        wait_s = self._pump.once()
+        told, self._told = self._told, False
+        wait_s = self._pump.once(told=told)
         if self._upkeep is not None and now - self._swept_at >= _SWEEP_S:
             self._swept_at = now
             if self._upkeep.once():
@@ -167,7 +174,11 @@ class Worker:
         return min(most_s, max(0.0, self._swept_at + _SWEEP_S - now))
 
     def _news(self) -> bool:
-        return self._orders > self._orders_seen or self._store.changed()
+        changed = self._store.changed()
+        self._told = (
+            changed and self._store.ear() is not None
+        )  # word came; not only a trace of somebody
+        return changed or self._orders > self._orders_seen
 
     @property
     def _leaving(self) -> bool:
@@ -247,7 +258,10 @@ class Worker:
         if stopping.ordered:
             outcome: Outcome = Interrupted()
         else:
-            outcome = await run(claim, stage, self._threads, stopping, desk=desk, hands=self._hands)
+            outcome = await run(
+                claim, stage, self._threads, stopping,
+                desk=desk, hands=self._hands, limits=self._limits,
+            )  # fmt: skip
         elapsed_s = self._clock.monotonic() - received_s
         held = self._runs.get(claim.no)
         if held is not None and held[1] is stopping:
@@ -255,8 +269,15 @@ class Worker:
         self._board.drop(claim)
         finished = self._pump.finished
         finished.append(Finished(claim, outcome, elapsed_s, desk.usage))
-        if len(finished) == 1:  # else the pump has been woken and has yet to see the one before
+        if not self._waking:  # after all that the event loop has at hand, so that they go together
+            self._waking = True
+            self._events.call_soon(self._wake)
+        elif len(finished) == _TOGETHER:
             self._loop.wake()
+
+    def _wake(self) -> None:
+        self._waking = False
+        self._loop.wake()
 
     def _stop_runs(self, nos: Sequence[int]) -> None:
         self._on_events(lambda: self._cancel_runs(nos))

@@ -63,19 +63,25 @@ class Usage:
 
 
 OUT_OF_MEMORY = "out of memory"
+GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How the end of a worker, or of a process in which it ran a stage, became known.
+    """How the end of a worker became known.
 
     ``why`` is "exited"; "out of memory", when the kernel has killed it for that; "stopped" at our own
-    shutdown; or "silent": its lease ran out.
+    shutdown; "gone", when it is no more and nobody saw how; or "silent": its lease ran out.
     """
 
     why: str
     exit_status: int | None = None
     signal: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """Who has ended."""
+        return "the worker"
 
     def in_words(self) -> str:
         """The death as the end of a sentence."""
@@ -84,7 +90,19 @@ class Death:
             return f"was killed by {self.signal}{cause}"
         if self.exit_status is not None:
             return f"exited with status {self.exit_status}"
-        return "went silent"
+        return "is gone, nobody saw how" if self.why == GONE else "went silent"
+
+
+@dataclass(frozen=True, slots=True)
+class StageDeath(Death):
+    """How the child process ended in which a stage with ``process=True`` ran; its worker lives on."""
+
+    of: str = "stage process"
+
+    @property
+    def subject(self) -> str:
+        """Who has ended."""
+        return "the process in which the stage ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +149,7 @@ class Unbegun:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker died with the attempt in its hands."""
+    """The worker, or the process that it had started for the stage, died with the attempt in its hands."""
 
     death: Death
 

@@ -20,6 +20,8 @@ _LEVELS: dict[EventName, int] = {
     EventName.RESULT_REFUSED: logging.WARNING,
     EventName.WORKER_LOST: logging.WARNING,
     EventName.WORKER_RECYCLED: logging.WARNING,
+    EventName.SLOTS_LOST: logging.WARNING,
+    EventName.SUSPECTS_LEFT: logging.WARNING,
     EventName.STORE_AWAY: logging.WARNING,
     EventName.STAGE_UNKNOWN: logging.WARNING,
     EventName.CHORE_FAILED: logging.WARNING,

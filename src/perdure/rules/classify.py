@@ -32,6 +32,7 @@ from perdure.model.outcomes import (
     Returned,
     Revoked,
     Snoozed,
+    StageDeath,
     TimedOut,
     Unbegun,
     Withdrawn,
@@ -88,7 +89,8 @@ def classify(outcome: Outcome, *, now: datetime, matches: tuple[Match, ...] = ()
         case TimedOut(timeout_s):
             return Failure(Kind.TIMEOUT, "stage timeout", f"no end within {timeout_s:g} s")
         case Lost(death):
-            return Failure(Kind.WORKER_LOST, "worker lost", f"the worker {death.in_words()}")
+            rule = "stage process lost" if isinstance(death, StageDeath) else "worker lost"
+            return Failure(Kind.WORKER_LOST, rule, f"{death.subject} {death.in_words()}")
         case Snoozed(wait_s, reason):
             return Pause(wait_s, safe_line(reason))
         case Withdrawn(reason) | Revoked(reason):

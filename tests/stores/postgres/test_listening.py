@@ -97,7 +97,6 @@ def test_a_thread_that_has_rested_tells_again(place, ears, monkeypatch):
 def test_news_that_come_as_the_thread_goes_to_rest_are_told(place, ears, monkeypatch):
     """It looks again, under the lock, before it goes."""
     monkeypatch.setattr(listening, "_IDLE_S", 0.001)
-    monkeypatch.setattr(listening, "_GATHER_S", 0.0)
     monkeypatch.setattr(listening, "_APART_S", 0.0)
     for _ in range(300):
         place.put()

@@ -1,7 +1,6 @@
 """The server has done it and the answer is lost: the same call again answers as if it were the first."""
 
 import select
-from dataclasses import replace
 
 import psycopg
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from perdure.model.errors import StoreUnavailable
 from perdure.model.jobs import IfFailed, Receipt, Stale
 from perdure.model.workers import NewWorker, Role
+from perdure.testing.nouns import replace
 from tests.stores.kit import advance, failure, retry, snooze, success
 from tests.stores.postgres.kit import SIGNAL_S_MAX, until
 

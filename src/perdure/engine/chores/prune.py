@@ -1,8 +1,9 @@
-"""Let go of jobs that ended long ago, a little at a time.
+"""Let go of jobs and workers that ended long ago, a little at a time.
 
-A step looks at a few jobs in the order of their numbers, in a transaction of its own, and goes on where the one before
-stopped; at the end of the table it rests. Where it stands is kept in memory only: whoever takes the duty begins
-at the lowest number, where the old ones are. A call takes several steps, but not for long: the thread
+A step looks at a few jobs in the order of their numbers, in a transaction of its own, and goes on where the
+one before stopped; at the end of the table it lets go of workers that ended before the oldest of what is
+kept, and rests. Where it stands is kept in memory only: whoever takes the duty begins at the lowest number,
+where the old ones are. A call takes several steps, but not for long: the thread
 that prunes is the one that trades with the store.
 """
 
@@ -14,6 +15,7 @@ STEP_ROWS = 500  # measured: 20 ms on either store with all their attempts, whil
 STEPS_MAX = 20  # 10,000 jobs looked at in a round
 SPEND_S = 0.1  # of each second, while there is something to let go
 REST_S = 60.0
+WORKER_S_MIN = 86_400.0  # a worker that died today is still spoken of
 
 
 class Pruning:
@@ -25,6 +27,13 @@ class Pruning:
         self._control = control
         self._retention = retention
         self._clock = clock
+        kept = (
+            retention.succeeded_s,
+            retention.cancelled_s,
+            retention.discarded_s,
+            retention.failed_s,
+        )
+        self._longest_s = max([WORKER_S_MIN, *(one for one in kept if one is not None)])
         self._after = 0
         self._rest_until = 0.0
 
@@ -37,6 +46,7 @@ class Pruning:
             pruned = self._control.prune(self._retention, limit=STEP_ROWS, after=self._after)
             self._after = pruned.go_on_after or 0
             if pruned.go_on_after is None:
+                self._control.prune_workers(self._longest_s, limit=STEP_ROWS)
                 self._rest_until = self._clock.monotonic() + REST_S
                 break
             if self._clock.monotonic() - begun_at >= SPEND_S:

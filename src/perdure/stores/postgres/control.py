@@ -237,6 +237,15 @@ class PostgresControl:
             self._connection.written(_fold)
         return done
 
+    def prune_workers(self, kept_s: float, *, limit: int) -> int:
+        """Forget workers that ended long ago and whose jobs are all settled."""
+
+        def work(cx: Cx, now: int) -> int:
+            where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
+            return cx.execute(SQL.prune_workers, where).rowcount
+
+        return self._connection.written(work)
+
     def add_bulk(self, bulk: NewBulk) -> BulkView:
         """Begin a bulk operation; the same id finds the same one."""
 

@@ -1,7 +1,7 @@
 """Hints that there is work, by LISTEN and NOTIFY. Polling is the truth; a lost hint costs a poll.
 
 NOTIFY takes a lock that all committing notifiers of a database share, so it is never part of an enqueue: a
-thread sends one notification for all that was enqueued within a few milliseconds, after it is durable. Under a
+thread sends it after that is durable: the first at once, then one for all that was enqueued since. Under a
 steady stream it sends a few in a second: whoever listens then looks at the store often enough anyway.
 """
 
@@ -17,7 +17,6 @@ from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.statements import SQL
 
-_GATHER_S = 0.005  # what is enqueued within this time is told at once
 _APART_S = 0.05  # between two notifications
 _IDLE_S = 5.0  # the thread ends when nothing was told for so long
 _AGAIN_S = 5.0  # between two tries to listen
@@ -57,7 +56,6 @@ class Herald:
 
     def _run(self) -> None:
         while self._waited():
-            self._ended.wait(_GATHER_S)
             self._news.clear()
             with suppress(PerdureError), self._connection.lent() as cx:  # a hint is worth no error
                 cx.execute(SQL.notify)
@@ -92,6 +90,11 @@ class Ear:
         except psycopg.Error:
             self.close()
             return True  # we may have missed one
+
+    def fileno(self) -> int | None:
+        """What becomes readable when a hint comes, while we listen."""
+        listening = self._listening
+        return None if listening is None or listening.closed else listening.fileno()
 
     def close(self) -> None:
         """Stop listening."""

@@ -32,6 +32,7 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.outcomes import Death
+from perdure.model.states import State
 from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
@@ -123,6 +124,12 @@ class PostgresStore:
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim; one transaction."""
         asked = _served(order)
+        done = self._turned(records, asked, by)
+        if asked is None and any(one.state is State.QUEUED and not one.delay_s for one in records):
+            self._herald.tell()  # who claims nothing leaves what is queued to others
+        return done
+
+    def _turned(self, records: Sequence[Record], asked: ClaimOrder | None, by: int | None) -> Turn:
         with self._connection.lent() as cx:
             if not records and asked is None and by is not None:
                 _check_alive(
@@ -144,6 +151,10 @@ class PostgresStore:
     def changed(self) -> bool:
         """Whether a hint has come since the last call."""
         return self._ear.heard()
+
+    def ear(self) -> int | None:
+        """The socket on which hints come, while there is one."""
+        return self._ear.fileno()
 
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
@@ -215,10 +226,12 @@ class PostgresStore:
             cx.execute(SQL.worker_quiet, {"worker": worker})  # a turn under way ends first
             return claims_of(cx, dict(cx.execute(SQL.held, {"worker": worker}).fetchall()))
 
-    def suspects(self) -> frozenset[int]:
-        """Isolation levels above 0 at which jobs wait."""
+    def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
+        """Isolation levels above 0 at which jobs wait in open lanes; of these, if given."""
+        known = None if lanes is None else array(lanes)
         with self._connection.lent() as cx:
-            rows = cx.execute(SQL.suspects, {"now": self._connection.now()}).fetchall()
+            where = {"lanes": known, "now": self._connection.now()}
+            rows = cx.execute(SQL.suspects, where).fetchall()
         return frozenset(level for (level,) in rows)
 
     def close(self) -> None:

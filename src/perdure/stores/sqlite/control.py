@@ -205,6 +205,12 @@ class SqliteControl:
             attempts = _let_go(cx, aged.rows) if aged.rows else 0
             return Pruned(len(aged.rows), attempts, aged.go_on_after)
 
+    def prune_workers(self, kept_s: float, *, limit: int) -> int:
+        """Forget workers that ended long ago and whose jobs are all settled."""
+        with self._connection.written() as (cx, now):
+            where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
+            return cx.execute(SQL.prune_workers, where).rowcount
+
     def add_bulk(self, bulk: NewBulk) -> BulkView:
         """Begin a bulk operation; the same id finds the same one."""
         with self._connection.written() as (cx, now):

@@ -6,7 +6,8 @@ here: SQLite looks a key up by walking the object, and a record has forty of the
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State

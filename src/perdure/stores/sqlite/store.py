@@ -110,6 +110,9 @@ class SqliteStore:
         self._data_version = version
         return changed
 
+    def ear(self) -> None:
+        """A file tells nobody that it has changed."""
+
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
         with self._connection.written() as (cx, now):
@@ -184,10 +187,11 @@ class SqliteStore:
         with self._connection.read() as (cx, _):
             return claims_of(cx, [no for no, _ in cx.execute(SQL.held, (worker,)).fetchall()])
 
-    def suspects(self) -> frozenset[int]:
-        """Isolation levels above 0 at which jobs wait."""
+    def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
+        """Isolation levels above 0 at which jobs wait in open lanes; of these, if given."""
         with self._connection.read() as (cx, now):
-            rows = cx.execute(SQL.suspects, {"now": now}).fetchall()
+            known = None if lanes is None else encoded(list(lanes))
+            rows = cx.execute(SQL.suspects, {"lanes": known, "now": now}).fetchall()
             return frozenset(level for (level,) in rows)
 
     def close(self) -> None:

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 
 import click
 import msgspec
 
 from perdure.app import check_times, configured, load_app, supervise, work
 from perdure.model.errors import AppNotFound, CallerError, UnknownName
+from perdure.model.jobs import Lane
 from perdure.model.workers import Role
 from perdure.surfaces.cli.options import Command
 
@@ -53,7 +55,7 @@ def worker(
     config = configured(**tuning)
     check_times(config)
     described = _described(app)
-    _check_served(app, described.places, queues, categories)
+    _check_served(app, described, queues, categories)
 
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
         _let_go_of_the_dead()
@@ -76,7 +78,8 @@ def worker(
         _LIFELINES[ours] = process
         return process
 
-    sys.exit(supervise(described.url, config=config, spawn=spawn))
+    lanes = described.served(queues, categories)
+    sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes))
 
 
 _LIFELINES: dict[int, subprocess.Popen[bytes]] = {}  # our ends, open for as long as we both live
@@ -118,8 +121,21 @@ class Described(msgspec.Struct, frozen=True):
     """What a supervisor has to know of an app."""
 
     url: str
-    pipelines: tuple[str, ...]
-    places: tuple[tuple[str, str], ...]
+    lanes: tuple[Lane, ...]
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """The queues and the categories in them."""
+        return sorted({(lane.queue, lane.category) for lane in self.lanes})
+
+    def served(self, queues: Collection[str], categories: Collection[str]) -> list[Lane]:
+        """The lanes of these queues and categories; of all, where none is named."""
+        return [
+            lane
+            for lane in self.lanes
+            if (not queues or lane.queue in queues)
+            and (not categories or lane.category in categories)
+        ]
 
 
 @click.command("describe", hidden=True)
@@ -127,7 +143,7 @@ class Described(msgspec.Struct, frozen=True):
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
     found = load_app(app)
-    answer = msgspec.json.encode(Described(found.url, found.pipelines, found.places)).decode()
+    answer = msgspec.json.encode(Described(found.url, found.lanes)).decode()
     click.echo(f"\n{answer}")  # on a line of its own, whatever the module has printed
     sys.stdout.flush()
     os._exit(0)  # what the app's module may have started must not keep the answer waiting
@@ -145,29 +161,23 @@ def _described(app: str) -> Described:
             "imported; what it said stands above"
         )
     answer = msgspec.json.decode(asked.stdout.splitlines()[-1], type=Described)
-    if not answer.pipelines:
+    if not answer.lanes:
         raise AppNotFound(f"{app} declares no pipeline; there is nothing to work on")
     return answer
 
 
 def _check_served(
-    app: str,
-    places: tuple[tuple[str, str], ...],
-    queues: tuple[str, ...],
-    categories: tuple[str, ...],
+    app: str, described: Described, queues: tuple[str, ...], categories: tuple[str, ...]
 ) -> None:
     for what, asked, known in (
-        ("queue", queues, sorted({queue for queue, _ in places})),
-        ("category", categories, sorted({category for _, category in places})),
+        ("queue", queues, sorted({queue for queue, _ in described.places})),
+        ("category", categories, sorted({category for _, category in described.places})),
     ):
         for name in asked:
             if name not in known:
                 raise UnknownName(f"{app} has no {what} {name!r}; it has: {', '.join(known)}")
-    if not any(
-        (not queues or queue in queues) and (not categories or category in categories)
-        for queue, category in places
-    ):
-        pairs = ", ".join(sorted({f"{queue}/{category}" for queue, category in places}))
+    if not described.served(queues, categories):
+        pairs = ", ".join(f"{queue}/{category}" for queue, category in described.places)
         raise UnknownName(
             f"{app} has no pipeline in such a queue with such a category; it has: {pairs}"
         )

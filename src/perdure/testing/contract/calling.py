@@ -1,7 +1,5 @@
 """Jobs that their callers run, and what has taken too long: begin, overrun, expired."""
 
-from dataclasses import replace
-
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import Claim, Enqueued, OnLost
 from perdure.model.operations import LaneScope
@@ -10,6 +8,7 @@ from perdure.model.states import State
 from perdure.model.workers import Role
 from perdure.testing.contract.kit import DEED, OnAFreshStore, raises
 from perdure.testing.contract.records import advance, release, retry, success
+from perdure.testing.nouns import replace
 
 YEARS_S = 10 * 366 * 86_400.0
 

@@ -1,6 +1,5 @@
 """claim: who gets what, in which order, and how much of it."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from perdure.model.jobs import ClaimOrder, Lane
@@ -8,6 +7,7 @@ from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
 from perdure.model.states import State
 from perdure.testing.contract.kit import OnAFreshStore
 from perdure.testing.contract.records import advance, crash, release, retry, success
+from perdure.testing.nouns import replace
 
 
 class Claiming(OnAFreshStore):
@@ -202,6 +202,13 @@ class Claiming(OnAFreshStore):
         assert self.place.store.suspects() == frozenset()
         self.clock.push(30)
         assert self.place.store.suspects() == {1}
+
+    def test_suspects_can_be_asked_for_by_lane(self) -> None:
+        claim = self.one_claim()
+        self.place.settle(crash(claim, self.worker), by=self.worker)
+        suspects, one, two = self.place.store.suspects, *self.place.lanes.values()
+        assert suspects([two]) == suspects([]) == frozenset()
+        assert suspects([one]) == suspects([two, one]) == suspects() == {1}
 
     # -- waiting -----------------------------------------------------------------------------
 

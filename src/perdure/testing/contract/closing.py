@@ -1,6 +1,5 @@
 """Lanes: what closes them, what that means for claims, and what opens them again."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from perdure.model.errors import CallerError
@@ -10,7 +9,8 @@ from perdure.model.operations import Deed, LanePause, LaneScope
 from perdure.model.runs import RunStatus
 from perdure.model.states import State
 from perdure.testing.contract.kit import DEED, OnAFreshStore, raises
-from perdure.testing.contract.records import advance, retry, success
+from perdure.testing.contract.records import advance, crash, retry, success
+from perdure.testing.nouns import replace
 
 HELD, PROBING, FLOWING = GateState.HELD, GateState.PROBING, GateState.FLOWING
 
@@ -50,6 +50,15 @@ class Closing(OnAFreshStore):
             assert self.place.control.resume(scope, name, DEED)
             assert self.place.taken_ids(self.worker, 9) == [mine]
             assert self._closed_by(self.place.lanes["one"]) is None
+
+    def test_a_suspect_of_a_closed_lane_asks_for_no_process(self) -> None:
+        claim = self.one_claim()
+        self.place.settle(crash(claim, self.worker), by=self.worker)
+        suspects = self.place.store.suspects
+        self.place.control.pause(LaneScope.QUEUE, "q", DEED)
+        assert suspects() == suspects([claim.lane]) == frozenset()
+        self.place.control.resume(LaneScope.QUEUE, "q", DEED)
+        assert suspects() == suspects([claim.lane]) == {1}
 
     def test_a_name_is_paused_within_its_scope_only(self) -> None:
         self.place.put()

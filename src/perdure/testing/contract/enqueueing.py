@@ -1,6 +1,5 @@
 """enqueue: order, keys, repeats, times and ranks."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from perdure.model.errors import StoreError
@@ -9,6 +8,7 @@ from perdure.model.limits import AGEING_S
 from perdure.model.states import State
 from perdure.testing.contract.kit import OnAFreshStore, raises
 from perdure.testing.contract.records import advance, failure, success
+from perdure.testing.nouns import replace
 
 
 class Enqueueing(OnAFreshStore):

@@ -1,6 +1,5 @@
 """The guard: a word with another token than the job's, or from a dead worker, changes nothing."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from perdure.model.errors import WorkerDead
@@ -9,6 +8,7 @@ from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.testing.contract.kit import OnAFreshStore, raises
 from perdure.testing.contract.records import ENDINGS, advance, cancelled, crash, release, success
+from perdure.testing.nouns import replace
 
 
 class Guarding(OnAFreshStore):

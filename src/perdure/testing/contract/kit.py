@@ -4,7 +4,6 @@ import itertools
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Protocol
 
 from perdure.model.jobs import Claim, ClaimOrder, Enqueued, Lane, NewJob, Record, Settled, Turn
@@ -15,6 +14,7 @@ from perdure.model.workers import NewWorker, Role, WorkerView
 from perdure.ports import Control, Reader, Store
 from perdure.testing.clock import VirtualClock
 from perdure.testing.contract.records import failure
+from perdure.testing.nouns import replace
 
 TTL_S = 15.0
 DEED = Deed("ann", "to see what happens")

@@ -1,7 +1,5 @@
 """Fidelity: what goes in comes out, byte for byte, wherever text is kept."""
 
-from dataclasses import replace
-
 from perdure.engine.door import admit
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import Lane
@@ -9,6 +7,7 @@ from perdure.model.limits import PAYLOAD_BYTES_MAX
 from perdure.model.operations import Deed, LaneScope
 from perdure.testing.contract.kit import OnAFreshStore
 from perdure.testing.contract.records import advance, failure, retry, success
+from perdure.testing.nouns import replace
 from perdure.testing.payloads import PAYLOADS, TEXTS
 
 

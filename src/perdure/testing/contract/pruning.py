@@ -1,14 +1,16 @@
 """Pruning: what may be let go goes with all that is its own, and the books keep count."""
 
-from dataclasses import replace
 from typing import Any
 
+from perdure.model.errors import WorkerDead
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import Pruned, Retention
+from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.model.views import Books, JobView
-from perdure.testing.contract.kit import OnAFreshStore
-from perdure.testing.contract.records import advance, cancelled, failure, retry, success
+from perdure.testing.contract.kit import OnAFreshStore, raises
+from perdure.testing.contract.records import advance, cancelled, crash, failure, retry, success
+from perdure.testing.nouns import replace
 
 DAY_S = 86_400.0
 
@@ -157,6 +159,84 @@ class Pruning(OnAFreshStore):
         (answer,) = self.place.settle(replace(record, token=job.token), by=self.worker)
         assert type(answer).__name__ == "Stale"
         assert self.place.everything() == before
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def _workers(self) -> set[int]:
+        return {one.no for one in self.place.reader.workers()}
+
+    def test_a_worker_that_ended_longer_ago_than_it_is_kept_goes(self) -> None:
+        old = self.place.hire()
+        self.place.store.end_worker(old, Death("exited", exit_status=0))
+        self.place.store.mark_dead(by=self.worker)
+        prune = self.place.control.prune_workers
+        self.clock.push(100)
+        assert prune(100.0, limit=9) == 0
+        self.clock.push(0.000001)
+        assert prune(100.0, limit=9) == 1
+        assert self._workers() == {self.worker}
+        assert prune(100.0, limit=9) == 0
+        self.place.clean()
+
+    def test_a_worker_that_has_gone_is_dead_and_its_number_is_never_given_again(self) -> None:
+        old = self.place.hire()
+        self.place.store.end_worker(old, Death("exited", exit_status=0))
+        self.place.store.mark_dead(by=self.worker)
+        self.clock.push(1)
+        assert self.place.control.prune_workers(0.0, limit=9) == 1
+        assert self.place.store.beat([old]) == frozenset()
+        assert not self.place.store.end_worker(old, Death("silent"))
+        with raises(WorkerDead):
+            self.place.take(old)
+        assert self.place.hire() > old
+
+    def test_a_worker_that_lives_or_holds_a_job_is_kept(self) -> None:
+        dead = self.place.hire()
+        self.place.put()
+        (claim,) = self.place.take(dead)
+        self.place.store.end_worker(dead, Death("exited", exit_status=1))
+        self.place.store.mark_dead(by=self.worker)
+        self.clock.push(DAY_S)
+        assert self.place.control.prune_workers(0.0, limit=9) == 0
+        assert [one.worker for one in self.place.store.lost(limit=9)] == [dead]
+        self.place.settle(crash(claim, dead), by=None)
+        self.place.store.mark_dead(by=self.worker)
+        assert self.place.control.prune_workers(0.0, limit=9) == 1
+        assert self._workers() == {self.worker}
+        self.place.clean()
+
+    def test_attempts_keep_the_number_of_a_worker_that_has_gone(self) -> None:
+        job = self._ended()
+        other = self.place.hire()
+        self.place.store.end_worker(self.worker, Death("exited", exit_status=0))
+        self.place.store.mark_dead(by=other)
+        before = self.place.reader.attempts(job.no)
+        self.clock.push(1)
+        assert self.place.control.prune_workers(0.0, limit=9) == 1
+        assert self.place.reader.attempts(job.no) == before
+        assert before[0].worker == self.worker
+        self.place.clean()
+
+    def test_a_dead_worker_is_kept_while_a_duty_names_it(self) -> None:
+        other = self.place.hire()
+        assert self.place.control.take_duty("d", worker=other, ttl_s=60.0)
+        self.place.store.end_worker(other, Death("exited", exit_status=0))
+        self.place.store.mark_dead(by=self.worker)
+        self.clock.push(1)
+        assert self.place.control.prune_workers(0.0, limit=9) == 0
+        assert self.place.control.take_duty("d", worker=self.worker, ttl_s=60.0)
+        assert self.place.control.prune_workers(0.0, limit=9) == 1
+
+    def test_workers_go_in_bounded_steps_the_oldest_first(self) -> None:
+        dead = [self.place.hire() for _ in range(5)]
+        for worker in dead:
+            self.place.store.end_worker(worker, Death("exited", exit_status=0))
+        self.place.store.mark_dead(by=self.worker)
+        self.clock.push(1)
+        prune = self.place.control.prune_workers
+        assert prune(0.0, limit=2) == 2
+        assert self._workers() == {self.worker, *dead[2:]}
+        assert [prune(0.0, limit=2), prune(0.0, limit=2)] == [2, 1]
 
     # -- steps -------------------------------------------------------------------------------
 

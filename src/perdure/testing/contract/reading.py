@@ -1,7 +1,6 @@
 """The reads: pages, filters, previews, counts and groups."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +19,7 @@ from perdure.testing.contract.records import (
     retry,
     success,
 )
+from perdure.testing.nouns import replace
 
 
 class Reading(OnAFreshStore):

@@ -1,12 +1,12 @@
 """Records as the engine would write them: one word for each way in which an attempt can end."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from perdure.model.decisions import Counted
 from perdure.model.jobs import ZERO, Attempt, Claim, Record
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
+from perdure.testing.nouns import replace
 
 
 def attempt_of(claim: Claim, status: AttemptStatus, worker: int | None, **changes: Any) -> Attempt:

@@ -1,6 +1,5 @@
 """Dead letters: a new life, or dealt with; guarded, and written down with who did it and why."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ from perdure.testing.contract.records import (
     retry,
     success,
 )
+from perdure.testing.nouns import replace
 
 
 class Reviving(OnAFreshStore):

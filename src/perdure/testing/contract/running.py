@@ -1,6 +1,5 @@
 """Runs: found again by name, counted as their jobs move, changed by who has seen their status."""
 
-from dataclasses import replace
 from typing import Any
 
 from perdure.model.jobs import Claim, IfFailed
@@ -18,6 +17,7 @@ from perdure.testing.contract.records import (
     snooze,
     success,
 )
+from perdure.testing.nouns import replace
 
 RUNNING, PAUSED, ABORTED = RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.ABORTED
 

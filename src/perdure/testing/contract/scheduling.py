@@ -1,6 +1,5 @@
 """Schedules, duties and bulk operations: each moves on by one hand at a time."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from perdure.model.operations import (
 )
 from perdure.model.outcomes import Death
 from perdure.testing.contract.kit import DEED, OnAFreshStore, raises, uuid_of
+from perdure.testing.nouns import replace
 
 BULK = uuid_of(7)
 

@@ -1,6 +1,5 @@
 """record: what a job becomes, the receipt of a repeat, the re-claim, the bad row among good ones."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ from perdure.testing.contract.records import (
     snooze,
     success,
 )
+from perdure.testing.nouns import replace
 
 # What no store can hold, as changes of a retry.
 BAD: dict[str, dict[str, Any]] = {

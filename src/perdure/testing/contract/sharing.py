@@ -1,9 +1,9 @@
 """Several connections to one store: what one has written the others see, and of two that race one wins."""
 
+import select
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from perdure.model.states import State
 from perdure.testing.clock import VirtualClock
 from perdure.testing.contract.kit import DEED, OnAFreshStore, OpenedStore, Place, target, uuid_of
 from perdure.testing.contract.records import advance, failure, release, retry, success
+from perdure.testing.nouns import replace
 
 _ROUNDS = 12
 
@@ -65,6 +66,20 @@ class Sharing(OnAFreshStore):
         if self._other is None:
             self._other = Place(self.open_again(self.clock), self.clock, series=1)
         return self._other
+
+    def test_an_ear_if_there_is_one_is_readable_when_there_is_news(self) -> None:
+        self.other.store.changed()  # begins to listen
+        self.other.store.changed()
+        ear = self.other.store.ear()
+        self.place.put()
+        if ear is None:
+            assert self.other.store.changed()
+            return
+        readable, _, _ = select.select([ear], [], [], 10.0)
+        assert readable == [ear]
+        assert self.other.store.changed()
+        assert not self.other.store.changed()
+        assert select.select([ear], [], [], 0.0)[0] == []
 
     # -- what is written is seen -----------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """Enqueueing and reviving, as both the store and the operators' side need them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from perdure.model.errors import StoreError
@@ -10,6 +9,7 @@ from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.testing.model.rows import JobRow
 from perdure.testing.model.tables import Tables, length, rank
+from perdure.testing.nouns import replace
 
 
 def accept(tables: Tables, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from perdure.model.errors import CallerError, StoreError
@@ -30,6 +29,7 @@ from perdure.model.states import State
 from perdure.testing.model.accepting import accept, revive
 from perdure.testing.model.rows import JobRow
 from perdure.testing.model.tables import Tables, length
+from perdure.testing.nouns import replace
 
 _ENDED = {
     RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.FAILED, RunStatus.CANCELLED,
@@ -232,6 +232,21 @@ class ModelControl:
         del tables.jobs[job.no]
         tables.pruned[job.pipeline] = tables.pruned.get(job.pipeline, 0) + 1
         return len(attempts)
+
+    def prune_workers(self, kept_s: float, *, limit: int) -> int:
+        """The dead that are settled; the lowest numbers first."""
+        with self._tables.written(self) as now:
+            kept = {job.worker for job in self._tables.jobs.values()}
+            kept |= {worker for worker, _ in self._tables.duties.values()}
+            gone = [
+                no
+                for no, row in sorted(self._tables.workers.items())
+                if row.settled_at is not None and row.dead_at is not None
+                and row.dead_at < now - length(kept_s) and no not in kept
+            ]  # fmt: skip
+            for no in gone[: min(limit, PRUNE_BATCH_MAX)]:
+                del self._tables.workers[no]
+            return min(len(gone), limit, PRUNE_BATCH_MAX)
 
     # -- bulk operations ---------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ at once. If an operation raises, nothing of it has happened.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from perdure.model.errors import CallerError, StoreError, WorkerDead
@@ -34,6 +33,7 @@ from perdure.testing.model.accepting import accept, begin
 from perdure.testing.model.rows import AttemptRow, JobRow, Unwritable, check_texts
 from perdure.testing.model.tables import Tables, in_line, length
 from perdure.testing.model.workforce import Workforce
+from perdure.testing.nouns import replace
 
 
 class ModelStore(Workforce):
@@ -255,6 +255,9 @@ class ModelStore(Workforce):
             writes = sum(writers.values()) - writers[self]
             changed, self._writes_seen = writes != self._writes_seen, writes
             return changed
+
+    def ear(self) -> None:
+        """Nothing is heard here; ask `changed`."""
 
     def close(self) -> None:
         """There is nothing to disconnect from."""

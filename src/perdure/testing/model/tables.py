@@ -5,7 +5,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from perdure.model.gates import GateRow, GateState
@@ -22,6 +21,7 @@ from perdure.model.operations import (
 from perdure.model.runs import RunView
 from perdure.ports import Clock
 from perdure.testing.model.rows import AttemptRow, JobRow, WorkerRow
+from perdure.testing.nouns import replace
 
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",

@@ -1,7 +1,6 @@
 """Workers and what they hold, in the reference model: leases, death, and what is lost, expired or overrun."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from perdure.model.jobs import Claim, Expired, LostClaim, Overrun
@@ -10,6 +9,7 @@ from perdure.model.states import State
 from perdure.model.workers import NewWorker
 from perdure.testing.model.rows import JobRow, WorkerRow
 from perdure.testing.model.tables import Tables, length
+from perdure.testing.nouns import replace
 
 
 class Workforce:
@@ -146,13 +146,17 @@ class Workforce:
     def _held(self, worker: int) -> list[JobRow]:
         return [job for job in self._tables.jobs.values() if job.worker == worker]
 
-    def suspects(self) -> frozenset[int]:
-        """Levels above 0 at which a queued job is due."""
+    def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
+        """Levels above 0 at which a queued job is due in an open lane."""
         with self._tables.read() as now:
             return frozenset(
                 job.isolation
                 for job in self._tables.jobs.values()
-                if job.isolation > 0 and job.state is State.QUEUED and job.due_at <= now
+                if job.isolation > 0
+                and job.state is State.QUEUED
+                and job.due_at <= now
+                and (lanes is None or job.lane in lanes)
+                and self._tables.is_open(job.lane)
             )
 
 

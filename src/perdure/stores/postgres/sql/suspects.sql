@@ -1,3 +1,6 @@
+-- The closed lanes are looked up once, and only when there is a suspect.
 SELECT DISTINCT isolation FROM perdure_jobs
 WHERE isolation > 0 AND ready IS NOT NULL
 AND due_at <= coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+AND (%(lanes)s::bigint[] IS NULL OR lane = ANY (%(lanes)s::bigint[]))
+AND NOT lane = ANY (ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c))

@@ -1,0 +1,61 @@
+"""The upkeep of a worker, put together from an app and the settings in force."""
+
+import random
+from typing import Protocol
+
+from perdure.config import Config
+from perdure.engine.clock import SystemClock
+from perdure.engine.observe import Observers
+from perdure.engine.schedules import Schedule
+from perdure.engine.stages import Catalogue
+from perdure.engine.upkeep import Upkeep, UpkeepSettings
+from perdure.model.operations import Retention
+from perdure.stores.opening import Opened
+
+
+class Workplace(Protocol):
+    """What the parts of a worker need of their App."""
+
+    url: str
+    observers: Observers
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """All pipelines on their lanes."""
+        ...
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """What is to be enqueued again and again."""
+        ...
+
+
+def upkeep_of(
+    app: Workplace,
+    opened: Opened,
+    catalogue: Catalogue,
+    worker: int,
+    config: Config,
+    *,
+    leaves_suspects: bool = False,
+) -> Upkeep:
+    """The chores of one worker."""
+    return Upkeep(
+        opened,
+        catalogue,
+        worker,
+        UpkeepSettings(
+            Retention(
+                succeeded_s=config.retain_succeeded_s,
+                cancelled_s=config.retain_cancelled_s,
+                discarded_s=config.retain_discarded_s,
+            ),
+            margin_s=max(config.overrun_s, config.grace_s + config.lease_ttl_s),
+            patience_s=config.lease_ttl_s,
+            leaves_suspects=leaves_suspects,
+        ),
+        schedules=app.schedules,
+        clock=SystemClock(),
+        chance=random.Random(),
+        observers=app.observers,
+    )

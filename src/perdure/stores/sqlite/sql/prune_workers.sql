@@ -1,0 +1,7 @@
+DELETE FROM perdure_workers WHERE no IN (
+    SELECT w.no FROM perdure_workers AS w
+    WHERE w.settled_at IS NOT NULL AND w.dead_at < :end
+    AND NOT EXISTS (SELECT 1 FROM perdure_jobs AS j WHERE j.worker = w.no)
+    AND NOT EXISTS (SELECT 1 FROM perdure_duties AS d WHERE d.worker = w.no)
+    ORDER BY w.no LIMIT :limit
+)

@@ -1,0 +1,32 @@
+"""Stages that calls run in a process of their own; it has to find them by module and name."""
+
+import os
+import time
+from pathlib import Path
+
+from perdure import StageError
+
+
+def where(item):
+    """The process it runs in, and that it can be asked again."""
+    return os.getpid()
+
+
+def ends(item):
+    os._exit(7)
+
+
+def writes_and_waits(item):
+    Path(item).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def counts(item, context):
+    for done in range(3):
+        context.progress(done + 1, 3, note=f"page {done + 1}")
+        time.sleep(0.3)
+    return "counted"
+
+
+def refuses(item):
+    raise StageError("invalid_request", "not like that")

@@ -1,0 +1,319 @@
+"""More bugs put back on purpose: of drains, cancels, checkpoints, clocks, hints, lanes, schedules, pruning.
+
+Those of the stores' own tests are here too, planted by the same patches: what is wrong in one statement
+has to show in a whole world as well.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from perdure.engine import loop as loop_module, record as record_module, worker as worker_module
+from perdure.engine.chores import lost as lost_module, overrun as overrun_module
+from perdure.engine.loop import Loop
+from perdure.engine.pump import Finished, Pump
+from perdure.engine.record import Ending
+from perdure.engine.schedules import Ticking
+from perdure.engine.stages import Line, Stage
+from perdure.engine.supervisor import Supervisor
+from perdure.engine.worker import Worker
+from perdure.model.decisions import Counted
+from perdure.model.jobs import OnLost, Record
+from perdure.model.operations import ScheduleView, Tick
+from perdure.model.states import Move
+from perdure.rules import decide as decide_module
+from perdure.stores.pruning import Ends
+from perdure.stores.sqlite import control as control_module, settling as settling_module
+from perdure.stores.sqlite.statements import SQL
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.nouns import replace
+from tests.sim import swarm
+from tests.sim.mutants import Mutant, Patch, reworded
+from tests.stores.mutants import MUTANTS as STORE_MUTANTS
+
+_AS_BEFORE = "UPDATE perdure_jobs SET token = :token WHERE no = :no AND token = :token + 1"
+_NO_ATTEMPT = "DELETE FROM perdure_attempts WHERE job = :no AND token = :token"
+
+
+def release_is_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """What is given back at a shutdown has cost an attempt."""
+    for name in ("_raised", "_counted"):
+        right = getattr(record_module, name)
+        place = {"_raised": 1, "_counted": 0}[name]
+
+        def counted(*args: Any, right: Callable[..., Any] = right, place: int = place) -> Any:
+            given = list(args)
+            if given[place] is Counted.RELEASES:
+                given[place] = Counted.FAILURES
+            return right(*given)
+
+        patch.setattr(record_module, name, counted)
+
+
+def beats_end_with_the_order(patch: pytest.MonkeyPatch) -> None:
+    """A supervisor that is told to stop no longer beats for those who are finishing."""
+    right = Supervisor._beat
+
+    def beat(supervisor: Supervisor) -> None:
+        if not supervisor._orders:
+            right(supervisor)
+
+    patch.setattr(Supervisor, "_beat", beat)
+
+
+def cancel_keeps_the_token(patch: pytest.MonkeyPatch) -> None:
+    """A cancelled job looks to its worker as if nothing had happened, and the result lands."""
+    right = SqliteStore.turn
+
+    def turn(store: SqliteStore, records: Sequence[Record], order: Any, *, by: int | None) -> Any:
+        answer = right(store, records, order, by=by)
+        for one in records:
+            if by is None and one.move is Move.CANCEL and one.attempt is not None:
+                with store._connection.written() as (cx, _):
+                    claim = {"no": one.no, "token": one.token}
+                    cx.execute(_AS_BEFORE, claim)
+                    cx.execute(_NO_ATTEMPT, claim)  # it would stand in the way of the result's own
+        return answer
+
+    patch.setattr(SqliteStore, "turn", turn)
+
+
+def unfenced_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    """The result of a stage is kept, whoever's claim it is by now."""
+    right = settling_module._write
+    add = SQL.checkpoints_add.replace("INSERT INTO", "INSERT OR REPLACE INTO")
+    patch.setattr(SQL, "checkpoints_add", add)
+
+    def write(cx: Any, records: Sequence[Record], by: int | None, now: int) -> Any:
+        answers = right(cx, records, by, now)
+        for one in records:
+            if one.checkpoint_stage is not None:
+                cx.execute(add, (one.no, one.checkpoint_stage, one.token, now, one.checkpoint_json))
+        return answers
+
+    patch.setattr(settling_module, "_write", write)
+
+
+def hint_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """The server's Retry-After is written down, and our own curve is waited for."""
+    right = decide_module._delay
+
+    def delay(case: Any, n: int) -> Any:
+        heard, case.hint_s = case.hint_s, None
+        try:
+            return right(case, n)
+        finally:
+            case.hint_s = heard
+
+    patch.setattr(decide_module, "_delay", delay)
+
+
+def waits_by_the_workers_clock(patch: pytest.MonkeyPatch) -> None:
+    """A retry is due at a moment that its worker has reckoned by its own wall clock."""
+    right_init, right = Worker.__init__, Pump._settled
+
+    def init(worker: Worker, *args: Any, **kwargs: Any) -> None:
+        right_init(worker, *args, **kwargs)
+        worker._pump.wall = kwargs["clock"]  # type: ignore[attr-defined]
+
+    def settled(pump: Any, one: Finished) -> Record:
+        record = right(pump, one)
+        if not record.delay_s:
+            return record
+        store_now = one.claim.claimed_at + timedelta(seconds=one.elapsed_s)
+        off_s = (pump.wall.now() - store_now).total_seconds()
+        return replace(record, delay_s=max(0.0, record.delay_s + off_s))
+
+    patch.setattr(Worker, "__init__", init)
+    patch.setattr(Pump, "_settled", settled)
+
+
+def ticks_by_the_workers_clock(patch: pytest.MonkeyPatch) -> None:
+    """Which moment has come is reckoned by the wall clock of whoever ticks."""
+    right = Ticking.tick_of
+
+    def tick_of(ticking: Ticking, row: ScheduleView, now: Any) -> Tick | None:
+        return right(ticking, row, max(ticking._ids._clock.now(), row.next_at))
+
+    patch.setattr(Ticking, "tick_of", tick_of)
+
+
+def every_missed_moment(patch: pytest.MonkeyPatch) -> None:
+    """After an outage there is a job for each of the moments that were missed."""
+    right = Ticking.tick_of
+
+    def tick_of(ticking: Ticking, row: ScheduleView, now: Any) -> Tick | None:
+        return right(ticking, row, row.next_at)
+
+    patch.setattr(Ticking, "tick_of", tick_of)
+
+
+def only_hints_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """Who rests looks for work only when somebody says that there is some."""
+    right = Loop._rest
+
+    def rest(loop: Loop, bell: Any, wait_s: float) -> None:
+        right(loop, bell, 1e6 if wait_s > 0 else wait_s)
+
+    patch.setattr(loop_module.Loop, "_rest", rest)
+
+
+def sweeps_come_late(patch: pytest.MonkeyPatch) -> None:
+    """The dead are looked for every few minutes, as elsewhere every hour."""
+    patch.setattr(worker_module, "_SWEEP_S", 45.0)
+
+
+def duty_of_whoever_asks(patch: pytest.MonkeyPatch) -> None:
+    """A duty is taken whether or not another has it."""
+    patch.setattr(control_module, "standing", lambda *_, **__: None)
+    reworded("duty_take", "perdure_duties.until_at <= :now", "true")(patch)
+
+
+def kept_for_no_time(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is over is let go at the next opportunity."""
+    patch.setattr(Ends, "_over", lambda ends, row: row[5] is not None)
+
+
+def wishes_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What a caller leaves is always gone on with."""
+    right = lost_module.left_behind
+
+    def left_behind(ending: Ending, wish: OnLost, line: Line, stage: Stage) -> Record:
+        return right(ending, OnLost.HAND_OVER, line, stage)
+
+    patch.setattr(lost_module, "left_behind", left_behind)
+    patch.setattr(overrun_module, "left_behind", left_behind)
+
+
+class Rig:
+    """The store of whichever world there is just now, as the patches of the stores' tests want it."""
+
+    name = "sqlite"
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+
+    def rows(self, sql: str) -> list[Any]:
+        """What a query finds."""
+        found: list[Any] = self.connection.raw.execute(sql).fetchall()
+        return found
+
+    def damage(self, sql: str) -> None:
+        """Change a table behind everybody's back."""
+        with self.connection.written() as (cx, _):
+            cx.execute(sql)
+
+
+def of_the_stores(mutant: Any) -> Patch:
+    """A mutant of the stores' tests, in every world that is made while it is planted."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        rig, right = Rig(), SqliteStore.__init__
+
+        def init(store: SqliteStore, connection: Any) -> None:
+            right(store, connection)
+            rig.connection = connection
+
+        patch.setattr(SqliteStore, "__init__", init)
+        mutant.plant(patch, rig)
+
+    return plant
+
+
+ASKED = (
+    Mutant("a release counts as a failure", ("S7",), release_is_a_failure, swarm.drains_at_once),
+    Mutant(
+        "beats stop when the drain begins", ("S6",), beats_end_with_the_order,
+        swarm.drains_and_patience,
+    ),
+    Mutant(
+        "a cancel lets the result land", ("S2", "S3", "S15"), cancel_keeps_the_token,
+        swarm.only_cancels,
+    ),
+    Mutant("a checkpoint without a guard", ("S14",), unfenced_checkpoint, swarm.only_cancels),
+    Mutant("a wait hint is ignored", ("S9",), hint_not_waited_for, swarm.only_rate_limits),
+    Mutant("only hints are believed", ("L1",), only_hints_are_believed, swarm.deaf_ears),
+    Mutant(
+        "a worker's clock says when a retry is due", ("S9",), waits_by_the_workers_clock,
+        swarm.only_failures,
+    ),
+    Mutant(
+        "a worker's clock says which moment has come", ("E6",), ticks_by_the_workers_clock,
+        swarm.only_schedules,
+    ),
+)  # fmt: skip
+
+UPKEEP = (
+    Mutant("a job for every missed moment", ("E6",), every_missed_moment, swarm.only_schedules),
+    Mutant(
+        "a moment is ticked by two", ("E6",),
+        reworded("schedule_tick", "AND next_at = :due_at", "AND :due_at IS :due_at"),
+        swarm.only_schedules,
+    ),
+    Mutant("a duty of two", ("E7",), duty_of_whoever_asks, swarm.only_schedules),
+    Mutant("sweeps come late", ("L1", "L2"), sweeps_come_late, swarm.only_kills),
+    Mutant("nothing is kept", ("S1",), kept_for_no_time, swarm.only_pruning),
+    Mutant(
+        "what is pruned is not booked", ("S15",),
+        reworded("prune_book", "pruned + :pruned", "pruned + 0 * :pruned"), swarm.only_pruning,
+    ),
+    Mutant(
+        "checkpoints outlive their job", ("S14", "E1"),
+        reworded("prune_checkpoints", "job IN", "job < 0 AND job IN"), swarm.only_pruning,
+    ),
+    Mutant(
+        "a deadline comes early", ("S9",),
+        reworded("expired", "deadline_at <= :now", "deadline_at <= :now + 5000000"),
+        swarm.only_deadlines,
+    ),
+    Mutant("a lost caller's wish is forgotten", ("E8",), wishes_forgotten, swarm.only_callers),
+)  # fmt: skip
+
+OPERATORS = (
+    Mutant(
+        "closed lanes are open", ("E5",),
+        reworded("closed_lanes", "FROM perdure_closed_lanes", "FROM perdure_closed_lanes WHERE 0"),
+        swarm.only_operators,
+    ),
+    Mutant(
+        "a new life keeps its counters", ("S7", "S15"),
+        reworded("revive", "failures = 0", "failures = failures"), swarm.only_operators,
+    ),
+    Mutant(
+        "a new life for whatever was seen", ("S2", "S3"),
+        reworded(
+            "revive", "AND token = :token AND failed_reason IS NOT NULL", "AND :token IS :token"
+        ),
+        swarm.only_operators,
+    ),
+    Mutant(
+        "results of an earlier life stay", ("S14", "E1"),
+        reworded("checkpoint_forget", "WHERE", "WHERE 0 AND"), swarm.only_operators,
+    ),
+)  # fmt: skip
+
+# By the names of the stores' tests; what they are caught by here, and where.
+_STORES: dict[str, tuple[tuple[str, ...], swarm.Setting]] = {
+    "no guard on finish": (("S2", "S3"), swarm.as_drawn),
+    "a guard on the state only": (("S3", "E1"), swarm.stages_beyond_their_time),
+    "a dead worker's beat": (("S4",), swarm.frozen_workers),
+    "rescue from a stale read": (("S5",), swarm.slow_sweepers),
+    "a crash is not counted": (("S8", "S15"), swarm.as_drawn),
+    "a start is not counted": (("S15",), swarm.as_drawn),
+    "a worker's clock is trusted with leases": (("S6",), swarm.only_kills),
+    "a worker's clock is trusted with waits": (("S9",), swarm.only_failures),
+}
+
+
+def _found(mutant: Any) -> Mutant:
+    short = mutant.name.partition(" (")[0]
+    for name, (caught_by, setting) in _STORES.items():
+        if short.startswith(name):
+            return Mutant(f"stores: {mutant.name}", caught_by, of_the_stores(mutant), setting)
+    raise AssertionError(f"say how the simulation finds the stores' mutant {mutant.name!r}")
+
+
+STORES = tuple(_found(mutant) for mutant in STORE_MUTANTS)
+MORE = (*ASKED, *UPKEEP, *OPERATORS, *STORES)

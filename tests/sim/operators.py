@@ -1,0 +1,171 @@
+"""Operators: at any point they cancel, retry, re-drive, discard, pause and resume, over a bad wire."""
+
+from collections.abc import Callable
+from random import Random
+
+from perdure.engine.control import begin, cancel, discard, redrive, retry
+from perdure.engine.ids import Ids
+from perdure.engine.observe import Observers
+from perdure.engine.revival import FAILED_STAGE, FROM_START, Restart
+from perdure.engine.stages import Catalogue, Stage
+from perdure.model.errors import (
+    NotCancellable,
+    NotRetriable,
+    StoreFull,
+    StoreUnavailable,
+    UnknownName,
+)
+from perdure.model.filters import JobFilter
+from perdure.model.operations import BulkVerb, Deed, LaneScope
+from perdure.model.states import State
+from tests.sim.checker import Checker
+from tests.sim.clocks import MachineClock
+from tests.sim.connected import Connected
+from tests.sim.ledger import JobAccount
+from tests.sim.stages import LONG, SHORT
+from tests.sim.strand import Strand
+from tests.sim.swarm import Setup
+from tests.sim.world import World
+
+VERBS = ("cancel", "retry", "redrive", "discard", "pause")
+
+_DEED = Deed("operator", "because")
+_AWAY = (StoreUnavailable, StoreFull)
+_SCOPES = (
+    (LaneScope.PIPELINE, LONG),
+    (LaneScope.PIPELINE, SHORT),
+    (LaneScope.QUEUE, "q"),
+)
+
+
+class Operator:
+    """Somebody who does one thing again and again, until the chaos is over."""
+
+    def __init__(
+        self, world: World, setup: Setup, catalogue: Catalogue, checker: Checker, verb: str
+    ) -> None:
+        self._world = world
+        self._setup = setup
+        self._catalogue = catalogue
+        self._checker = checker
+        self._verb = verb
+        self._observers = Observers([checker.told])
+        self._ids = Ids(MachineClock(world, setup.skew_s), Random(world.rng.getrandbits(32)))
+
+    def body(self, sides: Connected, strand: Strand) -> None:
+        """At random times."""
+        act: Callable[[Connected, Strand], None] = getattr(self, f"_{self._verb}")
+        while self._world.chaos:
+            strand.sleep(self._world.rng.expovariate(self._setup.strikes[self._verb]))
+            if self._world.chaos:
+                act(sides, strand)
+
+    def _one_of(self, *states: State) -> JobAccount | None:
+        """A job that is in such a state, as far as anybody knows; sometimes one that is not."""
+        jobs = [one for one in self._checker.ledger.jobs.values() if not one.pruned]
+        if self._world.rng.random() < 0.8:
+            jobs = [one for one in jobs if one.state in states]
+        return self._world.rng.choice(jobs) if jobs else None
+
+    def _said(self, what: str) -> None:
+        self._world.seen[what] += 1
+
+    def _cancel(self, sides: Connected, strand: Strand) -> None:
+        job = self._one_of(State.QUEUED, State.PROCESSING)
+        if job is None:
+            return
+        self._world.struck["cancel"] += 1
+        try:
+            cancel(
+                sides.store, sides.reader, self._catalogue, job.id,
+                reason="no longer wanted", observers=self._observers,
+            )  # fmt: skip
+        except _AWAY:
+            self._said("cancels of unknown effect")
+        except (NotCancellable, UnknownName):
+            self._said("cancels too late")
+        else:
+            self._said("cancels acknowledged")
+            self._checker.cancelled(job.id)
+
+    def _retry(self, sides: Connected, strand: Strand) -> None:
+        job = self._one_of(State.FAILED)
+        if job is None:
+            return
+        self._world.struck["retry"] += 1
+        stages = [stage.name for stage in self._stages(job)]
+        named = Restart(self._world.rng.choice(stages))
+        restart = self._world.rng.choice((FAILED_STAGE, FAILED_STAGE, FROM_START, named))
+        try:
+            retry(
+                sides.control,
+                sides.reader,
+                self._catalogue,
+                job.id,
+                deed=_DEED,
+                restart=restart,
+                observers=self._observers,
+            )
+        except _AWAY:
+            self._said("retries of unknown effect")
+        except (NotRetriable, UnknownName):
+            self._said("retries refused")
+        else:
+            self._said("retries acknowledged")
+
+    def _stages(self, job: JobAccount) -> tuple[Stage, ...]:
+        line = self._catalogue.line(job.pipeline)
+        assert line is not None
+        return line.stages
+
+    def _redrive(self, sides: Connected, strand: Strand) -> None:
+        self._world.struck["redrive"] += 1
+        restart = self._world.rng.choice((FAILED_STAGE, FROM_START))
+        self._gone_through(
+            sides, strand, BulkVerb.REDRIVE,
+            lambda bulk: redrive(
+                sides.control, sides.reader, self._catalogue, bulk, deed=_DEED, restart=restart, observers=self._observers
+            ),
+        )  # fmt: skip
+
+    def _discard(self, sides: Connected, strand: Strand) -> None:
+        self._world.struck["discard"] += 1
+        self._gone_through(
+            sides, strand, BulkVerb.DISCARD,
+            lambda bulk: discard(sides.control, sides.reader, bulk, deed=_DEED, observers=self._observers),
+        )  # fmt: skip
+
+    def _gone_through(
+        self, sides: Connected, strand: Strand, verb: BulkVerb, go: Callable[..., object]
+    ) -> None:
+        """Begin a bulk operation and go through it, again from where it stands when that fails."""
+        pipeline = self._world.rng.choice((None, LONG, SHORT))
+        bulk_id = self._ids.next()
+        for _ in range(5):
+            try:
+                chosen = JobFilter(pipeline=pipeline)
+                go(begin(sides.control, verb, chosen, deed=_DEED, bulk_id=bulk_id))
+            except _AWAY:
+                strand.sleep(self._world.rng.uniform(0.1, 2.0))
+            else:
+                self._said(f"bulk operations done: {verb.value}")
+                return
+        self._said("bulk operations given up")
+
+    def _pause(self, sides: Connected, strand: Strand) -> None:
+        """Close some lanes, and open them again after a while, whatever the wire says."""
+        scope, name = self._world.rng.choice(_SCOPES)
+        self._world.struck["pause"] += 1
+        try:
+            sides.control.pause(scope, name, _DEED)
+        except _AWAY:
+            self._said("pauses of unknown effect")
+        strand.sleep(self._setup.ttl_s * self._world.rng.uniform(0.1, 2.0))
+        while True:  # nobody forgets what he has closed
+            try:
+                sides.control.resume(scope, name, _DEED)
+            except _AWAY:
+                strand.sleep(self._world.rng.uniform(0.1, 2.0))
+            else:
+                self._world.struck["resume"] += 1
+                return
