@@ -27,15 +27,23 @@ from tests.servers.postgres import Server
 SCHEMES = ("sqlite", "postgresql")
 USUAL = Sizes(
     rounds=3,
-    jobs=10_000,
+    jobs=20_000,
     jobs_slow=1_000,
     retries=5_000,
+    retries_pgqueuer=2_000,
     retries_slow=300,
     samples=100,
     in_flight=5_000,
 )
 QUICK = Sizes(
-    rounds=1, jobs=500, jobs_slow=100, retries=200, retries_slow=20, samples=5, in_flight=100
+    rounds=1,
+    jobs=500,
+    jobs_slow=100,
+    retries=200,
+    retries_pgqueuer=100,
+    retries_slow=20,
+    samples=5,
+    in_flight=100,
 )
 
 

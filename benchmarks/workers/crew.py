@@ -17,6 +17,7 @@ START_S_MAX = 60.0
 STOP_S_MAX = 15.0
 SETTLE_S = 1.0  # between the word that a process is there and the first job
 LOOK_S = 0.02
+LOCKS = Path("/proc/locks")
 
 
 class Crew:
@@ -48,6 +49,33 @@ class Crew:
             peak += int(line.split()[1]) / 1024
         return round(peak, 1)
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """All processes of the crew stand still for the length of the block."""
+        give_up_at = time.monotonic() + STOP_S_MAX
+        stopped: list[int] = []
+        try:
+            self._freeze(stopped)
+            while _writing(
+                stopped
+            ):  # a file that one of them has locked would be closed to us as well
+                if time.monotonic() > give_up_at:
+                    raise AssertionError("somebody always holds a lock")
+                _thaw(stopped)
+                time.sleep(LOOK_S)
+                self._freeze(stopped)
+            yield
+        finally:
+            _thaw(stopped)
+
+    def _freeze(self, stopped: list[int]) -> None:
+        while fresh := [pid for pid in reversed(self._family()) if pid not in stopped]:
+            stopped += fresh
+            for pid in fresh:  # a child first: who watches over it must not see it stand still
+                _signal(pid, signal.SIGSTOP)  # and then again, for whom one has started meanwhile
+        for pid in stopped:
+            _until_still(pid)
+
     def _family(self) -> list[int]:
         """Our processes and all below them."""
         found = [one.pid for one in self._processes if one.poll() is None]
@@ -67,9 +95,43 @@ class Crew:
                 one.wait(STOP_S_MAX)
             except subprocess.TimeoutExpired:
                 for pid in self._family():
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                    _signal(pid, signal.SIGKILL)
                 one.wait()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _thaw(stopped: list[int]) -> None:
+    while stopped:
+        _signal(stopped.pop(), signal.SIGCONT)
+
+
+def _writing(pids: list[int]) -> bool:
+    """Whether one of them holds a lock for writing, by `/proc/locks` (Linux, proc_locks(5))."""
+    held = [line.split() for line in LOCKS.read_text().splitlines() if "->" not in line]
+    return any(words[3] == "WRITE" and int(words[4]) in pids for words in held)
+
+
+def _until_still(pid: int) -> None:
+    """A stop order is obeyed at the next moment at which every thread can."""
+    give_up_at = time.monotonic() + STOP_S_MAX
+    while state_of(pid) not in ("T", "gone"):
+        if time.monotonic() > give_up_at:
+            raise AssertionError(f"process {pid} does not stand still")
+        time.sleep(0.001)
+
+
+def state_of(pid: int) -> str:
+    """The letter that the kernel gives a process: T when it stands still."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+    letter = stat.rpartition(")")[2].split()[0]
+    return "gone" if letter in "ZX" else letter
 
 
 def _children(pid: int) -> list[int]:

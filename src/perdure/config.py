@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.model.errors import ConfigError
+from perdure.model.errors import ConfigError, UnknownName
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,12 @@ class Config:
     log_level: str
 
 
-def load(environment: Mapping[str, str] | None = None, **given: Any) -> Config:
+def load(environment: Mapping[str, str] | None = None, /, **given: Any) -> Config:
     """The settings in force: what is given beats the environment, which beats the default."""
+    known = [setting.name for setting in SETTINGS]
+    for name in given:
+        if name not in known:
+            raise UnknownName(f"there is no setting {name!r}; there are: {', '.join(known)}")
     source = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     for setting in SETTINGS:

@@ -53,8 +53,9 @@ from perdure.config import SETTINGS, load
 from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
-from perdure.engine.run import Stopping, Threads, run
+from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Catalogue
+from perdure.engine.threads import Threads
 from perdure.engine.walk import settle
 from perdure.model.errors import StoreUnavailable
 from perdure.model.events import EventName

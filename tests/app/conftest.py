@@ -1,5 +1,7 @@
-"""Shops and callers for the tests of transactions."""
+"""Shops and callers for the tests of transactions, and a process with many files."""
 
+import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -33,3 +35,15 @@ def shop(shops, store) -> Shop:
 def caller(shop, way) -> Iterator[Caller]:
     with way(shop) as opened:
         yield opened
+
+
+@pytest.fixture
+def many_files():
+    """So many open files that the next ones have numbers beyond 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    yield
+    for one in opened:
+        os.close(one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

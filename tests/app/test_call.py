@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -26,17 +27,20 @@ from perdure import (
     StageError,
     Succeeded,
 )
-from perdure.app import calls
+from perdure.app import calls, loops
+from perdure.app.loops import OwnLoop
 from perdure.app.refs import Called
 from perdure.engine.record import Ending
-from perdure.engine.run import Stopping, Threads, run
+from perdure.engine.run import Stopping, run
+from perdure.engine.threads import Threads
 from perdure.engine.walk import settle
-from perdure.model.errors import StoreUnavailable
+from perdure.model.errors import StoreError, StoreUnavailable
 from perdure.model.jobs import ClaimOrder
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.policy import FAIL, RETRY
+from tests.engine import plays
 from tests.engine.kit import Unreliable
 from tests.house.markdown import fences
 from tests.servers.postgres import Server
@@ -535,22 +539,81 @@ def test_an_app_that_is_closed_lets_blocking_callers_go(app, url):
         await asyncio.Event().wait()
 
     pipe = piped(app, one)
-    ended: list[str] = []
+    ended: list[BaseException] = []
 
     def caller():
         try:
             pipe.call_blocking(1)
         except BaseException as error:
-            ended.append(type(error).__name__)
+            ended.append(error)
 
     thread = threading.Thread(target=caller)
     thread.start()
     assert begun.wait(30)
     app.close()
     thread.join(30)
-    assert ended == ["CancelledError"]
-    assert only_job(app).state is State.QUEUED
+    (error,) = ended
+    job = only_job(app)
+    assert isinstance(error, CallerError)
+    assert f"the app was closed while the call of job {job.id} waited" in str(error)
+    assert job.state is State.QUEUED
     clean(app)
+
+
+def test_no_blocking_caller_is_left_waiting_whenever_the_app_is_closed(app):
+    """Closed again and again under callers that go on calling; each of them hears something in the end."""
+
+    async def one(item):
+        return item
+
+    pipe, over = piped(app, one), threading.Event()
+    wrong: list[BaseException] = []
+
+    def caller():
+        while not over.is_set():
+            try:
+                pipe.call_blocking(1, wait_s=5)
+            except (CallerError, StoreError):
+                pass
+            except BaseException as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=caller, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(25):
+        app.close()
+    over.set()
+    for thread in threads:
+        thread.join(60)
+    assert [thread.is_alive() for thread in threads] == [False] * 3
+    assert wrong == []
+
+
+def test_what_runs_on_a_loop_that_ends_is_answered_even_if_it_will_not_end(monkeypatch):
+    loop, begun, gate = OwnLoop("own"), threading.Event(), threading.Event()
+
+    async def deaf():
+        begun.set()
+        while not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    ended = []
+
+    def caller():
+        try:
+            loop.run(deaf())
+        except CallerError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=caller)
+    thread.start()
+    assert begun.wait(20)
+    monkeypatch.setattr(loops, "SEE_TO_S", 0.1)
+    loop.close()
+    thread.join(20)
+    assert ended == ["the app was closed meanwhile"]
 
 
 # -- keys ---------------------------------------------------------------------------------------------
@@ -772,6 +835,45 @@ def test_what_a_process_of_its_own_runs_is_called_too(app):
     pipe = app.pipeline("p", app.stage(process=True)(textwrap.dedent))
     called = pipe.call_blocking("  text", wait_s=LONG_S)
     assert (called.done, called.value) == (True, "text")
+
+
+def test_a_process_of_its_own_is_ended_at_the_stage_s_timeout(app, tmp_path):
+    paused(app)
+    pipe = app.pipeline("p", app.stage(process=True, timeout_s=0.5)(plays.waits))
+    began_s = time.monotonic()
+    item = {"file": str(tmp_path / "pid"), "until": str(tmp_path / "never")}
+    called = asyncio.run(pipe.call(item, wait_s=LONG_S))
+    assert time.monotonic() - began_s < LONG_S / 2
+    assert (called.done, called.handed_over) == (False, True)
+    assert statuses(called) == ["retrying", "handed_over"]
+    kinds = [one.kind for one in app.opened.reader.attempts(called.job.show().no)]
+    assert kinds == ["timeout", "timeout"]
+
+
+def test_a_call_that_waits_for_a_thread_has_not_begun_its_time(app):
+    app.calls.threads = Threads(1)
+    begun, gate = threading.Event(), threading.Event()
+
+    def one(item):
+        if item == "first":
+            begun.set()
+            gate.wait(30)
+        return item
+
+    pipe = piped(app, one, timeout_s=0.3)
+
+    async def both():
+        first = asyncio.create_task(pipe.call("first", wait_s=LONG_S))
+        await asyncio.to_thread(begun.wait, 30)
+        late = asyncio.create_task(pipe.call("late", wait_s=LONG_S))
+        await asyncio.wait([late], timeout=1.0)  # it would have ended in that, by its own time
+        assert not late.done()
+        gate.set()
+        return await late, await first
+
+    late, _ = asyncio.run(both())
+    assert (late.done, late.value, statuses(late)) == (True, "late", ["success"])
+    clean(app)
 
 
 # -- what is refused -----------------------------------------------------------------------------------

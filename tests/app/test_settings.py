@@ -4,6 +4,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure.config import load
+from perdure.model.errors import UnknownName
 
 KEPT = ("retain_succeeded_s", "retain_cancelled_s", "retain_discarded_s")
 
@@ -26,6 +27,11 @@ def test_a_kind_is_kept_as_long_as_the_environment_says(name, text, value):
 def test_what_is_no_length_of_time_is_refused(text):
     with pytest.raises(ConfigError, match="PERDURE_RETAIN_SUCCEEDED_S is "):
         load({"PERDURE_RETAIN_SUCCEEDED_S": text})
+
+
+def test_a_setting_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(UnknownName, match=r"no setting 'grace'; there are: store, .*grace_s"):
+        load({}, grace=3)
 
 
 def test_only_settings_that_may_have_no_value_know_the_word():

@@ -13,7 +13,7 @@ import pytest
 
 from perdure import App, ConfigError
 from perdure.app import working as module
-from perdure.model.errors import StoreUnavailable
+from perdure.model.errors import StoreUnavailable, UnknownName
 from perdure.model.events import Event, EventName
 from tests.engine.kit import until
 from tests.house.markdown import fences
@@ -162,3 +162,116 @@ def test_the_program_of_the_page_prints_what_it_should(tmp_path):
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("Hello, Ada!\n", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"queues": ["nope"]}, "this app has no queue 'nope'; it has: fast, slow"),
+        ({"categories": ["nope"]}, "this app has no category 'nope'; it has: default, night"),
+        (
+            {"queues": ["fast"], "categories": ["night"]},
+            "no pipeline in such a queue with such a category; it has: fast/default, slow/night",
+        ),
+    ],
+)
+def test_what_the_app_does_not_have_cannot_be_served(app, asked, words):
+    app.pipeline("fast", app.stage(name="a")(lambda item: item), queue="fast")
+    app.pipeline("slow", app.stage(name="b")(lambda item: item), queue="slow", category="night")
+    with pytest.raises(UnknownName, match=words):
+        app.working(**asked).start()
+    assert deaths(app) == []
+
+
+@pytest.mark.parametrize("what", ["queues", "categories"])
+def test_one_name_is_not_taken_for_its_letters(app, what):
+    with pytest.raises(
+        ConfigError, match=rf"{what} is 'default', which is one name; write \['default'\]"
+    ):
+        app.working(**{what: "default"})
+
+
+def test_a_setting_that_does_not_exist_is_refused_with_those_that_do(app):
+    with pytest.raises(UnknownName, match=r"no setting 'lease_ttl'; there are: .*lease_ttl_s"):
+        app.working(lease_ttl=3)
+
+
+def test_an_app_without_a_pipeline_has_nothing_to_work_on(app):
+    with pytest.raises(ConfigError, match="declares no pipeline"):
+        app.working().start()
+
+
+def open_files() -> list[str]:
+    return sorted(one.name for one in Path("/proc/self/fd").iterdir())
+
+
+def test_a_worker_that_has_ended_leaves_no_file_open(app):
+    pipe = app.pipeline("p", app.stage(name="a")(lambda item: item))
+    counts = []
+    for _ in range(3):
+        with app.working():
+            assert pipe.enqueue(1).result(wait_s=20) == 1
+        app.close()  # which opens as many connections as it needs, and anew
+        counts.append(len(open_files()))
+    assert counts == [counts[0]] * 3
+
+
+def test_one_that_is_cancelled_while_it_starts_is_closed_again(app):
+    pipe = app.pipeline("p", app.stage(name="a")(lambda item: item))
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02), app.working():
+                raise AssertionError("a process cannot start in so short a time")
+        assert not [one for one in threading.enumerate() if one.name.startswith("perdure-work")]
+
+    asyncio.run(main())
+    assert set(deaths(app)) <= {"stopped"}
+    assert pipe.enqueue(1).show().shown_state == "queued"
+
+
+def test_closing_waits_for_a_start_under_way(app):
+    app.pipeline("p", app.stage(name="a")(lambda item: item))
+    worker = app.working()
+    starting = threading.Thread(target=worker.start)
+    starting.start()
+    until(
+        lambda: not worker._starting.acquire(blocking=False) or worker._starting.release(),
+        "it starts",
+    )
+    worker.close()
+    starting.join(20)
+    assert deaths(app) == ["stopped"]
+
+
+def test_it_works_in_a_process_with_more_files_open_than_select_can_name(app, many_files):
+    pipe = app.pipeline("p", app.stage(name="a")(lambda item: item))
+    with app.working():
+        assert pipe.enqueue(1).result(wait_s=20) == 1
+
+
+def test_a_start_that_fails_leaves_nothing_behind(app, monkeypatch):
+    app.pipeline("p", app.stage(name="a")(lambda item: item))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    counts = []
+    for _ in range(3):  # SQLite keeps some of the first one's for those that follow
+        with pytest.raises(StoreUnavailable, match=r"'/nowhere/python': .*No such file"):
+            app.working().start()
+        counts.append(len(open_files()))
+    assert counts == [counts[0]] * 3
+    assert deaths(app) == []
+
+
+def test_a_program_that_goes_to_another_folder_keeps_its_store(tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(tmp_path)
+    app = App("sqlite:///work.db")
+    pipe = app.pipeline("p", app.stage(name="a")(lambda item: item))
+    monkeypatch.chdir(other)
+    job = pipe.enqueue(1)
+    with app.working():
+        assert job.result(wait_s=20) == 1
+    app.close()
+    assert list(other.iterdir()) == []
+    assert (tmp_path / "work.db").exists()

@@ -1,16 +1,24 @@
 """The benchmark of whole workers keeps working, and cannot cheat: a drain counts what was finished."""
 
+import fcntl
+import subprocess
+import sys
+
 import pytest
 from benchmarks.stores.places import Places
-from benchmarks.workers import measures
-from benchmarks.workers.measures import CONTENDERS, Sizes, drained, summary
+from benchmarks.workers import ledger, measures
+from benchmarks.workers.crew import Crew, _writing, state_of
+from benchmarks.workers.measures import CONTENDERS, Sizes, _at_work, drained, summary
 from benchmarks.workers.perdure_side import Perdure
 from benchmarks.workers.told import told
+
+from tests.engine.kit import until
 
 SCHEMES = ("sqlite", "postgresql")
 EACH = [(scheme, name) for scheme in SCHEMES for name in CONTENDERS[scheme]]
 TINY = Sizes(
-    rounds=1, jobs=20, jobs_slow=5, retries=20, retries_slow=3, samples=2, in_flight=10
+    rounds=1, jobs=20, jobs_slow=5, retries=20, retries_pgqueuer=10, retries_slow=3, samples=2,
+    in_flight=10,
 )  # fmt: skip
 
 
@@ -28,6 +36,48 @@ def test_every_contender_drains_jobs_that_fail_once(places, scheme, name):
 def test_our_worker_is_timed_and_weighed(places, scheme):
     assert len(measures.pick_up(places, scheme, "perdure", TINY)) == TINY.samples
     assert measures.memory(places, scheme, "perdure", TINY) > 10
+
+
+@pytest.mark.parametrize(("scheme", "name"), EACH)
+def test_nobody_begins_while_the_jobs_are_enqueued(places, scheme, name):
+    """Every process of the crew, and those below: a look finds them all at rest, and then all at work."""
+    with _at_work(places, scheme, name, count=2) as (contender, workers):
+        family = workers._family()
+        with workers.frozen():
+            assert {state_of(pid) for pid in family} == {"T"}
+            contender.enqueue("timed", [{"sent_ns": 0}] * 5)
+            assert ledger.lines(workers.folder, "timed") == []
+        assert "T" not in {state_of(pid) for pid in family}
+        workers.until(lambda: len(ledger.lines(workers.folder, "timed")) == 5, within_s=30)
+
+
+def test_nobody_is_stopped_with_a_file_locked(tmp_path):
+    """A process that locks its file again and again, as one that polls does; what it has locked is seen."""
+    file = tmp_path / "locked"
+    program = (
+        "import fcntl, sys, time\n"
+        "file = open(sys.argv[1], 'w')\n"
+        "while True:\n"
+        "    fcntl.flock(file, fcntl.LOCK_EX); time.sleep(0.02)\n"
+        "    fcntl.flock(file, fcntl.LOCK_UN); time.sleep(0.01)\n"
+    )
+    one = subprocess.Popen([sys.executable, "-c", program, str(file)])
+    crew = Crew(tmp_path, [one], tmp_path / "log")
+    try:
+        until(lambda: _writing([one.pid]), "it has its lock")
+        for _ in range(10):
+            with crew.frozen(), file.open() as ours:
+                fcntl.flock(ours, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        one.kill()
+        one.wait()
+
+
+def test_an_enqueue_that_fails_leaves_nobody_standing_still(places):
+    with _at_work(places, "sqlite", "perdure") as (_, workers):
+        with pytest.raises(ZeroDivisionError), workers.frozen():
+            _ = 1 // 0
+        assert "T" not in {state_of(pid) for pid in workers._family()}
 
 
 def test_a_contender_that_loses_a_job_is_refused(places, monkeypatch):

@@ -14,8 +14,9 @@ import pytest
 from perdure.engine import hands as hands_module
 from perdure.engine.context import Desk, Progress
 from perdure.engine.hands import Hands
-from perdure.engine.run import Stopping, Threads, run
+from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
+from perdure.engine.threads import Threads
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import (
     OUT_OF_MEMORY,
@@ -348,7 +349,8 @@ def test_a_child_that_was_started_for_nobody_is_kept_for_the_next():
 PARENT = """
 import asyncio, json, sys
 from perdure.engine.hands import Hands
-from perdure.engine.run import Stopping, Threads, run
+from perdure.engine.run import Stopping, run
+from perdure.engine.threads import Threads
 from perdure.engine.stages import Stage
 from tests.engine import plays
 from tests.engine.kit import PLAIN, claim_of

@@ -60,6 +60,7 @@ def turning():
 
     def start(*turns, **options) -> Turns:
         made = Turns(*turns)
+        made.loop._tick_s = options.pop("tick_s", 0.001)
         for name, value in options.items():
             setattr(made, name, value)
         made.loop.start()
@@ -184,3 +185,25 @@ def test_a_word_before_the_rest_ends_the_rest(turning):
     turns = turning()
     turns.loop.wake()
     until(lambda: turns.count >= 2, "a turn after the word")
+
+
+def test_an_ear_that_speaks_without_news_keeps_nobody_from_resting(turning):
+    """Something can be read there for ever, and nobody reads it; waiting there again would be no rest."""
+    ear, mouth = socket.socketpair()
+    mouth.send(b"!")
+    looks = []
+
+    def hint() -> bool:
+        looks.append(1)
+        return False
+
+    turns = turning(hint=hint, ear=ear.fileno, tick_s=60.0)
+    for rests in (1, 2, 3):
+        until(lambda rests=rests: len(looks) == rests, "a look")
+        turns.loop.wake()
+        until(lambda rests=rests: turns.count == rests + 1, "the turn after the rest")
+    assert len(looks) <= 4
+    turns.loop.stop()
+    assert turns.ended.wait(5)
+    ear.close()
+    mouth.close()

@@ -150,3 +150,36 @@ def test_two_who_prune_at_once_keep_the_books(anywhere, count):
     books = places[0].reader.books()
     assert (books.accepted, books.pruned, books.balanced) == (count, count, True)
     places[0].clean()
+
+
+def test_workers_go_even_where_every_job_is_kept(either):
+    ids = finish(either)
+    old, young = either.hire(), either.hire()
+    either.store.end_worker(old, Death("exited", exit_status=0))
+    either.clock.push(prune.WORKER_S_MIN + 1)
+    either.store.end_worker(young, Death("exited", exit_status=0))
+    upkeep(either, either.hire(), retention=Retention()).once()
+    left = {one.no for one in either.reader.workers()}
+    assert old not in left
+    assert young in left
+    assert kept(either, ids) == ids
+    either.clean()
+
+
+def test_where_every_job_is_kept_no_job_is_looked_at_and_workers_seldom(place):
+    calls = []
+
+    class Noted:
+        def prune(self, *how, **where):
+            raise AssertionError("nothing is to be let go")
+
+        def prune_workers(self, *how, **where):
+            calls.append("workers")
+
+    chore = Pruning(Noted(), Retention(), clock=place.clock)
+    for _ in range(3):
+        chore.once()
+    assert calls == ["workers"]
+    place.clock.push(prune.REST_S)
+    chore.once()
+    assert calls == ["workers"] * 2

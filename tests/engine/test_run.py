@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from perdure.engine import run as module
 from perdure.engine.context import Desk
 from perdure.engine.hands import Hands
-from perdure.engine.run import Stopping, Threads, context_of, run
+from perdure.engine.run import Stopping, context_of, run
 from perdure.engine.stages import Stage
+from perdure.engine.threads import Threads
 from perdure.model.jobs import Counters
 from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX
@@ -261,21 +263,77 @@ def test_a_sync_stage_is_given_up_at_its_timeout_and_keeps_its_thread():
     assert threads.lost_at is None
 
 
-def test_a_sync_call_that_never_began_takes_no_thread_with_it():
-    let_go, threads = threading.Event(), Threads(1)
+class Crowd:
+    """One thread, which is taken until it is let go, and a stage that comes too late for it."""
 
-    async def crowded():
-        busy = asyncio.create_task(
-            run(claim_of(), stage(call=lambda _: let_go.wait(30)), threads, Stopping())
-        )
-        await asyncio.sleep(0)
-        late = await run(claim_of(), stage(call=lambda _: 1, timeout_s=0.02), threads, Stopping())
-        lost = threads.lost
-        let_go.set()
-        return late, lost, await busy
+    def __init__(self) -> None:
+        self.threads, self.let_go = Threads(1), threading.Event()
 
-    late, lost, busy = asyncio.run(crowded())
-    assert (late, lost, busy) == (TimedOut(0.02), 0, Returned("true"))
+    def outcome(self, call, *, before=lambda: None, claim=None, timeout_s=30.0):
+        """What becomes of the late stage; ``before`` is awaited while it waits for the thread."""
+
+        async def both():
+            busy = asyncio.create_task(
+                run(
+                    claim_of(), stage(call=lambda _: self.let_go.wait(30)), self.threads, Stopping()
+                )
+            )
+            await asyncio.sleep(0)
+            chosen = stage(call=call, timeout_s=timeout_s)
+            late = asyncio.create_task(run(claim or claim_of(), chosen, self.threads, Stopping()))
+            await before(late)
+            self.let_go.set()
+            assert await busy == Returned("true")
+            return await late
+
+        return asyncio.run(both())
+
+
+async def longer_than_its_time(late):
+    await asyncio.sleep(0.2)
+    assert not late.done()
+
+
+def test_the_time_of_a_sync_stage_does_not_run_while_it_waits_for_a_thread():
+    crowd = Crowd()
+
+    def call(_, context):
+        return 0 < context.time_left_s() <= 0.1
+
+    outcome = crowd.outcome(call, before=longer_than_its_time, timeout_s=0.1)
+    assert outcome == Returned("true")
+    assert crowd.threads.lost == 0
+
+
+def test_it_runs_from_the_moment_in_which_the_thread_is_there():
+    crowd, ends = Crowd(), threading.Event()
+    outcome = crowd.outcome(lambda _: ends.wait(30), before=longer_than_its_time, timeout_s=0.1)
+    assert (outcome, crowd.threads.lost) == (TimedOut(0.1), 1)
+    ends.set()
+    until(lambda: crowd.threads.lost == 0, "the thread has ended by itself")
+
+
+def test_a_deadline_that_passes_while_a_stage_waits_for_a_thread_is_not_its_timeout():
+    crowd, called = Crowd(), []
+
+    async def over(late):
+        await asyncio.wait([late], timeout=20)
+
+    outcome = crowd.outcome(called.append, before=over, claim=claim_of(deadline_s=0.1))
+    assert (outcome, called, crowd.threads.lost) == (Unbegun(), [], 0)
+
+
+def test_a_stage_for_which_there_is_no_thread_has_not_failed(monkeypatch):
+    """As when the interpreter is about to end, or the system has no more."""
+    monkeypatch.setattr(module, "_REFUSED_S", 0.0)
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert ran(lambda _: 1) == Interrupted("there is no thread for it")
+    assert ran(lambda _: 1) == Returned("1")
 
 
 def test_a_sync_stage_has_a_thread_and_an_async_one_the_loop():

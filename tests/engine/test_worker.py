@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,9 +18,12 @@ from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Seat
+from perdure.engine.record import Ending
 from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.walk import settle
 from perdure.engine.worker import Worker, WorkerSettings
 from perdure.model.events import EventName
+from perdure.model.outcomes import TimedOut
 from perdure.model.states import State
 from perdure.model.workers import EXIT_RECYCLED, NewWorker, Role
 from perdure.stores.opening import open_store
@@ -43,6 +48,7 @@ class Work:
     stages: tuple[Stage, ...]
     concurrency: int = 4
     grace_s: float = 20.0
+    blocked_s_max: float | None = None
 
     def __post_init__(self) -> None:
         url, clock = f"sqlite:///{self.folder / 'work.db'}", SystemClock()
@@ -59,7 +65,10 @@ class Work:
             own.store,
             Catalogue([self.line]),
             Seat(self.opened.store.add_worker(boot), 0, self.concurrency),
-            WorkerSettings(self.concurrency, self.grace_s, poll_s=0.05, tick_s=0.005),
+            WorkerSettings(
+                self.concurrency, self.grace_s, poll_s=0.05, tick_s=0.005,
+                blocked_s_max=self.blocked_s_max,
+            ),
             clock=clock, chance=Random(1), observers=Observers([self.notes]), reader=own.reader,
         )  # fmt: skip
         self.thread = threading.Thread(target=lambda: asyncio.run(self.worker._main()))
@@ -297,6 +306,126 @@ def test_an_order_to_drain_while_it_recycles_does_not_cut_the_grace_short(work, 
     (tmp_path / "good").touch()
     shop.join()
     assert shop.see(good).state is State.SUCCEEDED
+
+
+# -- a blocked event loop ----------------------------------------------------------------
+
+
+async def blocks(item):
+    """Works without awaiting until the gate opens, or does nothing."""
+    if item:
+        hold(item)
+    return "done"
+
+
+def hold(item):
+    Path(item["begun"]).touch()
+    until(lambda: Path(item["until"]).exists(), "the gate is open", within_s=60)
+
+
+def blocked(shop: Work, folder: Path) -> str:
+    """A job that blocks the event loop, and has begun to."""
+    id = shop.put({"begun": str(folder / "begun"), "until": str(folder / "go")})
+    shop.start()
+    until((folder / "begun").exists, "the loop is blocked")
+    return id
+
+
+def test_what_has_not_begun_on_a_blocked_loop_is_given_back_and_counts_as_nothing(work, tmp_path):
+    shop = work(Stage("blocks", blocks, PLAIN, 60.0), blocked_s_max=0.3)
+    culprit = blocked(shop, tmp_path)
+    others = [shop.put(None) for _ in range(8)]
+    until(lambda: shop.notes.of(EventName.LOOP_BLOCKED), "it is told")
+    until(lambda: len(shop.notes.of(EventName.JOB_RELEASED)) == 3, "all three are given back")
+    (told,) = shop.notes.of(EventName.LOOP_BLOCKED)
+    assert (told["given_back"], told["silent_s"] >= 0.3) == (3, True)
+    seen_at = time.monotonic()
+    until(lambda: time.monotonic() - seen_at > 0.3, "time enough to claim them again")
+    jobs = [shop.see(id) for id in others]
+    assert {job.state for job in jobs} == {State.QUEUED}
+    assert sorted(job.counters.releases for job in jobs) == [0] * 5 + [1] * 3
+    assert {job.counters.failures for job in jobs} == {0}
+    (tmp_path / "go").touch()
+    assert {shop.ended(id).state for id in [culprit, *others]} == {State.SUCCEEDED}
+    assert all(len(shop.attempts(id)) == 1 + shop.see(id).counters.releases for id in others)
+
+
+def test_a_loop_that_is_blocked_for_a_moment_is_nobodys_concern(work, tmp_path):
+    shop = work(Stage("blocks", blocks, PLAIN, 60.0), blocked_s_max=20.0)
+    culprit, other = blocked(shop, tmp_path), shop.put(None)
+    until(lambda: shop.see(other).state is State.PROCESSING, "it is claimed")
+    seen_at = time.monotonic()
+    until(lambda: time.monotonic() - seen_at > 0.3, "a few looks")
+    (tmp_path / "go").touch()
+    assert shop.ended(culprit).state is shop.ended(other).state is State.SUCCEEDED
+    assert shop.notes.of(EventName.LOOP_BLOCKED) == shop.notes.of(EventName.JOB_RELEASED) == []
+
+
+def taken_away(shop: Work, id: str) -> None:
+    """Settle the attempt for its worker, as the upkeep does with what is overrun."""
+    job = shop.see(id)
+    (claim,) = [one for one in shop.opened.store.claims_held(job.worker) if one.no == job.no]
+    stage = shop.line.stage(claim.stage)
+    ending = Ending(claim, TimedOut(stage.timeout_s), 1.0, job.worker)
+    record = settle(ending, shop.line, stage, chance=0.5)
+    shop.opened.store.turn([record], None, by=None)
+
+
+def test_a_loop_that_stays_blocked_when_its_culprit_is_overrun_makes_it_begin_anew(work, tmp_path):
+    shop = work(
+        Stage("blocks", blocks, PLAIN, 60.0), concurrency=1, blocked_s_max=0.3, grace_s=600.0
+    )
+    culprit = blocked(shop, tmp_path)
+    until(lambda: shop.notes.of(EventName.LOOP_BLOCKED), "it is told")
+    taken_away(shop, culprit)
+    until(lambda: shop.notes.of(EventName.WORKER_RECYCLED), "it recycles")
+    until(lambda: shop.worker._pump.empty, "it has nothing left to do")
+    (tmp_path / "go").touch()
+    assert shop.join() == EXIT_RECYCLED
+    job = shop.see(culprit)
+    assert (job.counters.failures, job.counters.crashes, job.counters.releases) == (1, 0, 0)
+
+
+def deaf_to_cancellation(gate: threading.Event):
+    async def call(item):
+        while not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.02)
+
+    return call
+
+
+def test_an_async_stage_that_swallows_its_cancellation_is_a_lost_slot(work):
+    gate = threading.Event()
+    shop = work(
+        Stage("deaf", deaf_to_cancellation(gate), PLAIN, 60.0),
+        concurrency=1, grace_s=0.2, blocked_s_max=0.2,
+    )  # fmt: skip
+    id = shop.put(1)
+    shop.start()
+    until(lambda: shop.see(id).state is State.PROCESSING, "it runs")
+    assert shop.notes.of(EventName.WORKER_RECYCLED) == []
+    taken_away(shop, id)
+    until(lambda: shop.notes.of(EventName.WORKER_RECYCLED), "it recycles")
+    until(lambda: shop.worker._pump.empty, "what it cannot stop is given up")
+    gate.set()
+    assert shop.join() == EXIT_RECYCLED
+    assert shop.see(id).counters.failures == 1
+
+
+def test_one_that_ends_when_its_job_is_taken_away_is_none(work):
+    async def obeys(item):
+        await asyncio.Event().wait()
+
+    shop = work(Stage("obeys", obeys, PLAIN, 60.0), concurrency=1, grace_s=0.0)
+    id = shop.put(1)
+    shop.start()
+    until(lambda: shop.see(id).state is State.PROCESSING, "it runs")
+    taken_away(shop, id)
+    until(lambda: shop.worker._pump.empty, "it has ended")
+    shop.worker.drain()
+    assert shop.join() == 0
+    assert shop.notes.of(EventName.WORKER_RECYCLED) == []
 
 
 # -- strangers ---------------------------------------------------------------------------

@@ -157,3 +157,20 @@ def test_starting_twice_writes_every_line_once(log, monkeypatch):
 def test_a_level_that_does_not_exist_is_refused(log):
     with pytest.raises(ConfigError, match="log_level is 'chatty'; write DEBUG"):
         write_logs(form="text", level="chatty")
+
+
+def test_an_event_says_it_all_to_the_formatter_of_a_host(log, caplog):
+    log.propagate = True
+    with caplog.at_level(logging.DEBUG, logger="perdure"):
+        log_event(RETRIED)
+        log_event(Event(EventName.STORE_BACK))
+    assert [record.getMessage() for record in caplog.records] == [
+        "job_retried job_id=job-1 attempt=2 delay_ms=1500 error_code=network",
+        "store_back",
+    ]
+    assert caplog.records[0].perdure["attempt"] == 2
+
+
+def test_a_percent_sign_in_a_field_is_no_place_for_another(lines):
+    (line,) = lines(TextFormatter(), Event(EventName.STORE_AWAY, {"reason": "100 %s full"}))
+    assert line.endswith("store_away reason=100 %s full")

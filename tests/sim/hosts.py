@@ -37,6 +37,12 @@ class SimWorker(Worker):
 
     leave: Callable[[int], None]
     strand: Strand
+    world: World
+
+    def _pulse_step(self, now: float) -> None:
+        before = self._blocked
+        super()._pulse_step(now)
+        self.world.seen["event loops found blocked"] += self._blocked and not before
 
     def _step(self) -> float:
         """No turn takes no time at all."""
@@ -47,7 +53,7 @@ class SimWorker(Worker):
         return wait_s
 
     def _ended(self, last: Exception | None) -> None:
-        self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else 0)
+        self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else self._exit_status)
 
 
 class _Sides:
@@ -179,6 +185,7 @@ class Host:
                 concurrency=concurrency, grace_s=setup.grace_s, poll_s=setup.poll_s,
                 tick_s=setup.poll_s / 2,
                 idle_s_max=None if role is Role.MAIN else SUSPECT_IDLE_S,
+                blocked_s_max=setup.overrun_s / 2,
             ),
             clock=self.clock,
             chance=chance,
@@ -191,7 +198,7 @@ class Host:
             ) if role is Role.MAIN else None,
         )  # fmt: skip
         worker.leave = lambda status: machine.kernel.exit(child, status)
-        worker.strand = strand
+        worker.strand, worker.world = strand, machine.world
         child.idle = lambda: worker._pump.empty
         worker._events = child.loop
         worker._loop._bell = bell

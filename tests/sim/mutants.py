@@ -4,6 +4,7 @@ A mutant is a patch of the engine or of one statement, made by the test and undo
 simulation does not find it within a few seeds, the simulation is no evidence of anything.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from perdure.engine import pump as pump_module, record as record_module
 from perdure.engine.chores import lost as lost_module
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Pump
-from perdure.engine.worker import Worker
+from perdure.engine.worker import Worker, WorkerSettings
 from perdure.model.jobs import Receipt, Record
 from perdure.model.outcomes import Death, Interrupted
 from perdure.stores.sqlite.statements import SQL
@@ -140,6 +141,11 @@ def told_whatever_was_answered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Observers, "settled", settled)
 
 
+def never_anew(patch: pytest.MonkeyPatch) -> None:
+    """A worker that has lost slots goes on: beginning anew would make up for what is wrong."""
+    patch.setattr(WorkerSettings, "patience_s", math.inf)
+
+
 def stopped_without_a_word(patch: pytest.MonkeyPatch) -> None:
     """A stage that was stopped because its job was taken away keeps its slot for ever."""
     right = Pump._gather
@@ -150,6 +156,7 @@ def stopped_without_a_word(patch: pytest.MonkeyPatch) -> None:
         right(pump)
 
     patch.setattr(Pump, "_gather", gather)
+    never_anew(patch)
 
 
 def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
@@ -163,6 +170,7 @@ def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
                 task.cancel()
 
     patch.setattr(Worker, "_cancel_runs", cancel_runs)
+    never_anew(patch)
 
 
 _LONGER = "max(judge.ttl_us, w.ttl_us)"

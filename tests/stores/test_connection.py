@@ -254,3 +254,20 @@ def test_an_sqlite_that_is_too_old_is_refused(monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
     with pytest.raises(ConfigError, match=r"needs 3\.38 or newer"):
         Connection(":memory:", VirtualClock())
+
+
+def test_a_connection_stays_at_its_file_when_the_process_goes_elsewhere(tmp_path, monkeypatch):
+    """Its log is looked for where it is, and cut."""
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(tmp_path)
+    connection = Connection("work.db", VirtualClock())
+    monkeypatch.chdir(other)
+    with connection.written() as (cx, _):
+        cx.execute("CREATE TABLE t (text)")
+    for _ in range(18):
+        with connection.written() as (cx, _):
+            cx.execute("INSERT INTO t VALUES (?)", (MEGABYTE,))
+    assert (tmp_path / "work.db-wal").stat().st_size < WAL_BYTES_MAX
+    connection.close()
+    assert list(other.iterdir()) == []

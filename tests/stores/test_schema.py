@@ -18,6 +18,7 @@ from perdure.stores.migrations import CODE_VERSION, Migration, migrations
 from perdure.stores.sqlite import schema as sqlite_schema
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.schema import PACKAGE, SqliteSchema
+from perdure.stores.urls import settled_url
 from perdure.testing import VirtualClock
 from tests.stores.kit import Place, file_in
 
@@ -262,4 +263,4 @@ def test_a_store_that_must_exist_is_not_made(path):
 )
 def test_what_is_no_url_of_a_store_is_refused_with_an_example(url):
     with pytest.raises(ConfigError, match=r"sqlite:///work\.db"):
-        opening.check_url(url)
+        settled_url(url)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.model.errors import ConfigError
-from perdure.stores.urls import shown_url, sqlite_path
+from perdure.model.errors import ConfigError, StoreUnavailable
+from perdure.stores.urls import settled_url, shown_url, sqlite_path
 
 SHOWN = {
     "sqlite:///work.db": "sqlite:///work.db",
@@ -42,3 +42,29 @@ def test_what_is_refused_is_named_without_its_password(url):
         sqlite_path(url)
     assert repr(shown_url(url)) in str(caught.value)
     assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "settled"),
+    [
+        ("sqlite:///work.db", "sqlite:///{here}/work.db"),
+        ("sqlite:///./file:odd", "sqlite:///{here}/file:odd"),
+        ("sqlite:///../work.db", "sqlite:///{here}/../work.db"),
+        ("sqlite:////var/lib/work.db", "sqlite:////var/lib/work.db"),
+        ("postgresql://a:b@host/c", "postgresql://a:b@host/c"),
+    ],
+)
+def test_a_settled_url_names_the_same_store_from_everywhere(url, settled, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert settled_url(url) == settled.format(here=tmp_path)
+    assert settled_url(settled_url(url)) == settled_url(url)
+
+
+def test_where_the_folder_is_gone_a_relative_path_is_refused(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(StoreUnavailable, match="write an absolute path"):
+        settled_url("sqlite:///work.db")
+    assert settled_url("sqlite:////work.db") == "sqlite:////work.db"

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from perdure import App
+from perdure.engine.bell import Bell
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Seat
@@ -126,11 +127,16 @@ def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path
         app.opened.store, app.catalogue, Seat(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
         clock=SystemClock(), chance=None, observers=Observers(),
     )  # fmt: skip
-    with worker._loop._wake._cond:  # where the main thread may be when a signal interrupts it
-        order = threading.Thread(target=worker.drain, daemon=True)
-        order.start()
-        order.join(10)
-        assert not order.is_alive()
+    bell = worker._loop._bell = Bell()
+    for _ in range(10_000):  # rung more often than anybody listens
+        bell.ring()
+    order = threading.Thread(target=worker.drain, daemon=True)
+    order.start()
+    order.join(10)
+    assert not order.is_alive()
+    assert worker._orders == 1
+    assert bell.rest(0.0)
+    bell.close()
     app.close()
 
 

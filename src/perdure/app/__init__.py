@@ -13,12 +13,14 @@ from perdure.app.fitting import check_times
 from perdure.app.policies import explained, policy_at, policy_page, policy_pages
 from perdure.app.processes import supervise, work
 from perdure.app.refs import Called, JobRef
+from perdure.app.serving import check_served, served
 
 __all__ = [
     "App",
     "Called",
     "JobRef",
     "Pipeline",
+    "check_served",
     "check_times",
     "configured",
     "explained",
@@ -28,6 +30,7 @@ __all__ = [
     "policy_page",
     "policy_pages",
     "schema_of",
+    "served",
     "shown_url",
     "supervise",
     "work",

@@ -38,8 +38,6 @@ from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SUSPECT_IDLE_S = 20.0
-
 
 def configured(**given: Any) -> Config:
     """The settings in force, for surfaces: what is given beats the environment."""
@@ -174,8 +172,7 @@ class App:
     """
 
     def __init__(self, store: str | None = None, *, observers: Iterable[Observer] = ()) -> None:
-        self.url = load(store=store).store
-        opening.check_url(self.url)
+        self.url = urls.settled_url(load(store=store).store)
         self.ids = Ids(SystemClock(), random.SystemRandom())
         self.observers = Observers([log_event, *observers])
         self._stages: dict[Callable[..., Any], Stage] = {}
@@ -338,7 +335,8 @@ class App:
 
         It works from the beginning of the block to its end, which lets running stages finish within the
         grace and gives the rest back. ``tuning`` are settings: ``lease_ttl_s``, ``grace_s``, ``poll_s``.
-        Needs /proc. Jobs that were in hand when a process died are left to ``perdure worker``.
+        It serves the pipelines that are declared when it starts. Needs /proc. Jobs that were in hand when a
+        process died are left to ``perdure worker``.
         """
         config = load(store=self.url, concurrency=concurrency, **tuning)
         return Working(self, config, queues=queues, categories=categories)

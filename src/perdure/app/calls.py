@@ -18,7 +18,6 @@ import secrets
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -29,8 +28,9 @@ from perdure.engine.call import Call, Over, Step, Terms, Try
 from perdure.engine.context import Desk, Progress
 from perdure.engine.observe import Observers
 from perdure.engine.progress import Board
-from perdure.engine.run import Stopping, Threads, run
+from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Line
+from perdure.engine.threads import Pool, Refused, Threads
 from perdure.model.errors import (
     CallerError,
     StoreError,
@@ -121,7 +121,7 @@ class Calls:
         self.clock = clock
         self.pause = pause
         self.threads = Threads(_THREADS_MAX)
-        self.trades = ThreadPoolExecutor(_TRADES_MAX, thread_name_prefix="perdure-call")
+        self.trades = Pool(_TRADES_MAX, "perdure-call")
         self.hands = SharedHands()
         self.board = Board(observers)
         self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
@@ -164,6 +164,11 @@ class Calls:
             raise CallerError("this thread has an event loop; write: await pipe.call(...)")
         return self._loop.run(make())
 
+    @property
+    def closing(self) -> bool:
+        """Whether whoever calls this is a blocking caller, and the App is being closed under it."""
+        return self._loop.is_ending_here
+
     def close(self) -> None:
         """Interrupt blocking callers, then end the children and the row."""
         if self.is_of_this_process:
@@ -181,20 +186,35 @@ class _Waiting:
         self._until_s = began_s + terms.wait_s + ANSWER_S
         self._gone: asyncio.CancelledError | None = None
         self._call: Call
+        self._job_id: str | None = None
 
     async def whole(self, first: Callable[[], tuple[Call, Step]]) -> Over:
         """All steps of the call."""
         try:
             self._call, step = await self._traded(first)
+            self._job_id = step.claim.id if isinstance(step, Try) else step.job_id
             while isinstance(step, Try):
                 step = await self._tried(step)
         except StoreError as error:
             if self._gone is None:
                 raise
-            raise self._gone from error
+            raise self._left() from error
         if self._gone is not None:
-            raise self._gone
+            raise self._left()
         return step
+
+    def _left(self) -> BaseException:
+        """What a caller that has gone is told."""
+        gone = self._gone
+        assert gone is not None
+        if not self._shared.closing:
+            return gone
+        id = self._job_id
+        if id is None:
+            return CallerError("the app was closed before the store had answered a call")
+        return CallerError(
+            f"the app was closed while the call of job {id} waited; see: perdure jobs show {id}"
+        )
 
     async def _tried(self, step: Try) -> Step:
         if step.pause_s:
@@ -261,7 +281,12 @@ class _Waiting:
 
     async def _traded(self, work: Callable[[], T]) -> T:
         """Trade with the store, off the event loop; a caller that goes meanwhile stays for the answer."""
-        future = asyncio.get_running_loop().run_in_executor(self._shared.trades, work)
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._shared.trades, work)
+        except Refused as refused:
+            raise StoreUnavailable(
+                f"there is no thread to reach the store with: {refused}"
+            ) from refused
         while not future.done():
             left_s = self._until_s - self._clock.monotonic()
             if left_s <= 0:

@@ -15,7 +15,7 @@ from typing import NoReturn
 import msgspec
 
 from perdure.app.app import open_store
-from perdure.app.keeping import CLOSED, Charge
+from perdure.app.keeping import CLOSED, DONE, Charge
 from perdure.engine.clock import SystemClock
 from perdure.engine.host import Host
 from perdure.engine.keeper import Keeper
@@ -25,6 +25,8 @@ from perdure.model.errors import StoreError
 from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log_event, write_logs
 
+_SAID_BYTES_MAX = 65_536
+
 
 def main() -> NoReturn:
     """Keep until the worker is closed or its host has ended."""
@@ -32,24 +34,43 @@ def main() -> NoReturn:
         signal.signal(one, signal.SIG_IGN)  # sent to the whole group; we leave when our host does
     line = FileIO(sys.stdin.fileno(), closefd=False).readline()  # not one byte more
     charge = msgspec.json.decode(line, type=Charge)
+    aloud = int(sys.argv[1]) if sys.argv[1:] else None  # our host's stderr, for when we are up
     host = Host(charge.pid)
     write_logs(form=charge.log_format, level="WARNING")
     new = NewWorker(charge.boot, charge.name, Role.MAIN, charge.ttl_s)
     try:
         store = open_store(charge.url, wait_s_max=max(charge.ttl_s / 3, 0.1)).store
         worker = store.add_worker(new)  # the same one, if a keeper before us has made it
-    except StoreError:  # our host finds that out as well, and starts another one
+    except StoreError as error:  # our host finds that out as well, and starts another one
+        if aloud is not None:
+            os.write(2, f"{error}\n".encode())
         sys.exit(1)
     keeper = Keeper(
         store, worker, host.look, SystemClock(), Observers([log_event]), charge.ttl_s,
         OomCounter(),
     )  # fmt: skip
     keeper.once()
-    with suppress(BrokenPipeError):
-        os.write(sys.stdout.fileno(), f"{worker}\n".encode())
+    if aloud is not None:
+        _speak(aloud)
+    _say(f"{worker}\n".encode())
     _keep(keeper, charge)
     store.close()
+    _say(DONE)
     sys.exit(0)
+
+
+def _speak(aloud: int) -> None:
+    """Be heard from now on, with what was said before: no longer does the host have to quote it."""
+    said = os.pread(2, _SAID_BYTES_MAX, 0)
+    os.dup2(aloud, 2)
+    os.close(aloud)
+    with suppress(OSError):  # nobody may listen
+        os.write(2, said)
+
+
+def _say(words: bytes) -> None:
+    with suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), words)
 
 
 def _keep(keeper: Keeper, charge: Charge) -> None:

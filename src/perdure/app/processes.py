@@ -1,6 +1,7 @@
 """The processes of a worker: the supervisor and the working process, put together."""
 
 import gc
+import math
 import os
 import random
 import select
@@ -128,6 +129,7 @@ def _numbers(store: Store, wanted: Sequence[Lane]) -> Lanes:
 
 
 def _rest(wake: int, seconds: float) -> None:
-    ready, _, _ = select.select([wake], [], [], seconds)
-    if ready:
+    poll = select.poll()  # not select: with many files open, numbers are beyond its reach
+    poll.register(wake, select.POLLIN)
+    if poll.poll(math.ceil(seconds * 1000)):
         os.read(wake, 4096)

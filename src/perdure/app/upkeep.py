@@ -9,6 +9,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.schedules import Schedule
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep import Upkeep, UpkeepSettings
+from perdure.model.jobs import Lane
 from perdure.model.operations import Retention
 from perdure.stores.opening import Opened
 
@@ -18,6 +19,11 @@ class Workplace(Protocol):
 
     url: str
     observers: Observers
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The lanes of all pipelines."""
+        ...
 
     @property
     def catalogue(self) -> Catalogue:

@@ -22,11 +22,13 @@ import os
 import random
 import threading
 from collections.abc import Collection
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from perdure.app.fitting import check_times
 from perdure.app.keeping import Kept
+from perdure.app.serving import check_served, names
 from perdure.app.upkeep import Workplace, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
@@ -35,10 +37,11 @@ from perdure.engine.host import has_proc
 from perdure.engine.pump import Seat
 from perdure.engine.stages import Catalogue
 from perdure.engine.worker import WorkerSettings
-from perdure.model.errors import ConfigError, StoreError
+from perdure.model.errors import ConfigError, PerdureError, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.workers import Role
 from perdure.stores import opening
+from perdure.stores.opening import Opened
 
 _MARGIN_S = 5.0  # beyond the grace, for the last writes
 _AGAIN_S_MAX = 10.0
@@ -58,7 +61,9 @@ class Working:
         check_times(config)
         self._app = app
         self._config = config
-        self._queues, self._categories = queues, categories
+        self._queues = names("queues", queues)
+        self._categories = names("categories", categories)
+        self._starting = threading.RLock()  # a signal may have it closed in the middle of a start
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._life: _Life | None = None
@@ -71,15 +76,29 @@ class Working:
                 "a worker inside this process needs /proc, which is where its keeper sees whether the "
                 "process runs; on this system, start one beside it: perdure worker APP"
             )
-        if self._thread is not None:
-            raise ConfigError(
-                "this worker has been started before; make another one: app.working()"
-            )
-        self._life = self._begun()
-        self._thread = threading.Thread(target=self._live, name="perdure-working", daemon=True)
-        self._thread.start()
-        atexit.register(self._at_exit)
+        if not self._app.lanes:
+            raise ConfigError("this app declares no pipeline; there is nothing to work on")
+        check_served("this app", self._app.lanes, self._queues, self._categories)
+        with self._starting:
+            if self._thread is not None or self._closing.is_set():
+                raise ConfigError(
+                    "this worker has been started before; make another one: app.working()"
+                )
+            self._life = self._begun()
+            self._thread = self._on_a_thread(self._life)
+            atexit.register(self._at_exit)
         return self
+
+    def _on_a_thread(self, life: "_Life") -> threading.Thread:
+        thread = threading.Thread(target=self._live, name="perdure-working", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            life.close(orderly=True)
+            raise StoreUnavailable(
+                f"a worker inside this process needs a thread, and there is none: {error}"
+            ) from error
+        return thread
 
     def close(self) -> None:
         """Stop claiming, let stages finish within the grace, and give the rest back."""
@@ -97,7 +116,14 @@ class Working:
         self.close()
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
+        try:
+            return await asyncio.to_thread(self.start)
+        except (
+            asyncio.CancelledError
+        ):  # the thread goes on by itself, and nobody else will close this
+            self._closing.set()
+            await asyncio.to_thread(self.close)
+            raise
 
     async def __aexit__(
         self,
@@ -111,8 +137,11 @@ class Working:
         self._close(orders=2)
 
     def _close(self, *, orders: int) -> None:
-        thread, life = self._thread, self._life
-        if thread is None or life is None or self._pid != os.getpid():
+        if self._pid != os.getpid():
+            return
+        with self._starting:  # it may be cancelled while it starts
+            thread, life = self._thread, self._life
+        if thread is None or life is None:
             return
         atexit.unregister(self._at_exit)
         self._closing.set()
@@ -126,7 +155,7 @@ class Working:
                 life.over.wait(_MARGIN_S)
             thread.join(_MARGIN_S)  # not for ever: a stage may block the event loop
             if life.over.is_set():  # else the pump may still write, and its keeper stays with it
-                life.kept.close(orderly=True)
+                life.close(orderly=True)
 
     # -- the thread ----------------------------------------------------------------------
 
@@ -136,32 +165,50 @@ class Working:
         while life is not None:
             if self._closing.is_set():  # while it was being made
                 life.drain(2)
+            again = self._lived(life)
+            self._life = life = self._begun_again() if again else None
+
+    def _lived(self, life: "_Life") -> bool:
+        """One life to its end; whether another one has to follow."""
+        try:
             dead = life.guest.live(life.over)
-            life.kept.close(orderly=not dead)
-            self._life = life = self._begun_again() if dead else None
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # no file or thread for its event loop: nothing has begun
+            self._app.observers.store_is_away(StoreUnavailable(str(error)))
+            life.over.set()
+            life.close(orderly=True)
+            return True
+        life.close(orderly=not dead)
+        return dead
 
     def _begun_again(self) -> "_Life | None":
         pause_s = 0.1
         while not self._closing.wait(pause_s):
             try:
                 return self._begun()
-            except StoreError as away:
-                self._app.observers.store_is_away(away)
+            except (PerdureError, OSError, RuntimeError) as away:  # no files or threads left, say
+                self._app.observers.store_is_away(StoreUnavailable(str(away)))
                 pause_s = min(2 * pause_s, _AGAIN_S_MAX)
         return None
 
     def _begun(self) -> "_Life":
         config, app = self._config, self._app
-        opened = opening.open_store(
-            app.url, SystemClock(), create=True, wait_s_max=10.0, connections=config.connections
-        )
-        kept = Kept(app.url, config)
-        try:
+        with ExitStack() as undo:
+            opened = opening.open_store(
+                app.url, SystemClock(), create=True, wait_s_max=10.0, connections=config.connections
+            )
+            undo.callback(opened.close)
             catalogue = self._served()
-            worker = kept.start()
-        except StoreError:
-            opened.close()
-            raise
+            kept = Kept(app.url, config)
+            undo.callback(kept.close, orderly=True)
+            life = _Life(self._guest(opened, catalogue, kept.start()), kept, opened)
+            undo.pop_all()
+        return life
+
+    def _guest(self, opened: Opened, catalogue: Catalogue, worker: int) -> Guest:
+        config, app = self._config, self._app
         guest = Guest(
             opened.store, catalogue, Seat(worker, Role.MAIN.isolation, config.concurrency),
             WorkerSettings(
@@ -175,7 +222,7 @@ class Working:
         app.observers.tell(
             EventName.WORKER_STARTED, worker=worker, role=Role.MAIN.value, pid=os.getpid()
         )
-        return _Life(guest, kept)
+        return guest
 
     def _served(self) -> Catalogue:
         catalogue = self._app.catalogue
@@ -187,10 +234,16 @@ class Working:
 class _Life:
     """One row, its keeper, and the worker that works under it."""
 
-    def __init__(self, guest: Guest, kept: Kept) -> None:
+    def __init__(self, guest: Guest, kept: Kept, opened: Opened) -> None:
         self.guest = guest
-        self.kept = kept
         self.over = threading.Event()  # after the last write
+        self._kept = kept
+        self._opened = opened
+
+    def close(self, *, orderly: bool) -> None:
+        """Disconnect and let the keeper go; a second time is nothing."""
+        self._opened.close()
+        self._kept.close(orderly=orderly)
 
     def drain(self, orders: int) -> None:
         if orders == 1:

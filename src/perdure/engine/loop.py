@@ -92,11 +92,14 @@ class Loop:
 
     def _rest(self, bell: Bell, wait_s: float) -> None:
         until_s = monotonic() + wait_s
+        trusted = True
         while not self._stop and (left_s := until_s - monotonic()) > 0:
-            ear = self._ear()
+            ear = self._ear() if trusted else None
             slice_s = left_s if ear is not None else min(left_s, self._tick_s)
             if bell.rest(slice_s, ear) or self._changed_quietly():
                 return
+            # It spoke without news: it may go on speaking, and we would never rest.
+            trusted = trusted and ear is None
 
     def _changed_quietly(self) -> bool:
         try:

@@ -15,9 +15,10 @@ Always true:
 If the store declares this worker dead, `WorkerDead` leaves `once` and the process has to end.
 """
 
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from msgspec import Struct
@@ -32,6 +33,8 @@ from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Sett
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Usage
 from perdure.ports import Store
+
+log = logging.getLogger("perdure")
 
 
 class Finished(Struct, frozen=True, gc=False):
@@ -85,8 +88,14 @@ class Pump:
         self._unsent: dict[int, Record] = {}
         self._used: dict[int, Usage] = {}  # by what is unsent, should it be refused
         self._unsure = False
+        self.gone: tuple[int, ...] = ()  # what the store has taken from us, and still runs here
         self.finished: deque[Finished] = deque()
         self.draining = False
+
+    @property
+    def in_hand(self) -> tuple[int, ...]:
+        """The jobs whose end has not been sent yet."""
+        return tuple(no for no in self._in_hand if no not in self._unsent)
 
     @property
     def empty(self) -> bool:
@@ -119,19 +128,19 @@ class Pump:
         known = {(claim.no, claim.token) for claim in self._in_hand.values()}
         if not held.items() <= known:  # an earlier turn of ours came through after all
             self._unsure = True
-        gone = [
+        self.gone = tuple(
             no
             for no, claim in self._in_hand.items()
             if held.get(no) != claim.token and no not in self._unsent
-        ]
-        if gone:
-            self._stop(gone)
+        )
+        if self.gone:
+            self._stop(self.gone)
 
-    def give_back(self) -> None:
-        """Settle everything still in our hands as interrupted; it counts as nothing."""
-        for claim in self._in_hand.values():
-            if claim.no not in self._unsent:  # what has just finished was appended before this
-                self.finished.append(Finished(claim, Interrupted(), 0.0, self._spent(claim)))
+    def give_back(self, nos: Collection[int] | None = None, reason: str = "shutdown") -> None:
+        """Settle what is still in our hands, or those of it, as interrupted; it counts as nothing."""
+        for no in self.in_hand if nos is None else nos:
+            claim = self._in_hand[no]  # what has just finished was appended before this
+            self.finished.append(Finished(claim, Interrupted(reason), 0.0, self._spent(claim)))
 
     def _gather(self) -> None:
         while self.finished:
@@ -139,11 +148,21 @@ class Pump:
             no, claim = one.claim.no, self._in_hand.get(one.claim.no)
             if claim is None or claim.token != one.claim.token or no in self._unsent:
                 continue  # a late word about a claim that was settled without it
-            self._unsent[no] = self._settled(one)
+            self._unsent[no] = self._settled_somehow(one)
             if one.usage is not None:
                 self._used[no] = one.usage
 
-    def _settled(self, one: Finished) -> Record:
+    def _settled_somehow(self, one: Finished) -> Record:
+        """A policy may have code of its own in it; where that raises, it is judged without, and no job is lost."""
+        try:
+            return self._settled(one)
+        except BugError:
+            raise
+        except Exception:
+            log.exception("the policy's own code failed on job %s; judged without it", one.claim.id)
+            return self._settled(one, own_code=False)
+
+    def _settled(self, one: Finished, *, own_code: bool = True) -> Record:
         claim = one.claim
         line = self._catalogue.line(claim.pipeline)
         stage = None if line is None else line.stage(claim.stage)
@@ -153,6 +172,7 @@ class Pump:
             claim, one.outcome, one.elapsed_s, self._seat.worker,
             carry_on=not self.draining and self._catalogue.carries_on(claim.pipeline, claim.stage),
             usage=one.usage,
+            policy=None if own_code else replace(stage.policy, own_delay=None, matches=()),
         )  # fmt: skip
         return settle(ending, line, stage, chance=self._chance.random())
 

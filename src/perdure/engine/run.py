@@ -3,14 +3,14 @@
 A stage may return, raise anything at all, run out of time, or be told to stop because its worker
 shuts down; each has one outcome. A cancellation that we did not order is the stage's own failure.
 An async stage runs on the event loop, a sync one on a thread, one with ``process=True`` in a child
-process; a thread cannot be stopped, so after its timeout or a shutdown the attempt is settled without
+process; while all threads are taken its time does not run, and without any the job is given back. A thread cannot be stopped, so after its timeout or a shutdown the attempt is settled without
 it, and whatever it says later is refused by the token. A child is killed.
 """
 
 import asyncio
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, TypeVar
 
 from perdure.engine.context import Context, Desk
@@ -18,6 +18,7 @@ from perdure.engine.door import admit, decode
 from perdure.engine.hands import Hands
 from perdure.engine.orders import Find, Order
 from perdure.engine.stages import Callee, Stage
+from perdure.engine.threads import Refused, Threads
 from perdure.engine.timing import Limit, Limits
 from perdure.engine.typed import Misfit
 from perdure.model.jobs import Claim
@@ -40,47 +41,7 @@ from perdure.rules.redact import safe_line
 
 T = TypeVar("T")
 
-
-class Threads:
-    """Threads for sync stages. One that is given up on keeps its thread until it ends by itself.
-
-    ``lost`` is how many such there are: slots that the worker must not fill again.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._executor = ThreadPoolExecutor(count, thread_name_prefix="perdure-stage")
-        self._given_up: dict[Future[Any], float] = {}
-
-    @property
-    def lost(self) -> int:
-        """Threads still busy with calls that nobody waits for."""
-        return len(self._given_up)
-
-    @property
-    def lost_at(self) -> float | None:
-        """When the first of those was given up, by the clock of the event loop."""
-        return min(list(self._given_up.values()), default=None)
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the function on a thread and wait for it."""
-        future = self._executor.submit(_called, function, *arguments)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            if not future.cancel():
-                self._given_up[future] = asyncio.get_running_loop().time()
-                future.add_done_callback(self._came_back)
-            raise
-
-    def _came_back(self, future: Future[Any]) -> None:
-        self._given_up.pop(future, None)
-
-
-def _called(function: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except StopIteration as ended:  # asyncio cannot carry it, as of 3.11
-        raise RuntimeError("the stage raised StopIteration") from ended
+_REFUSED_S = 1.0  # before a job is given back for want of a thread: it may come to us again
 
 
 class Stopping:
@@ -119,10 +80,12 @@ async def run(
     except asyncio.CancelledError as cancelled:
         if stopping.ordered:
             return Interrupted()
-        return TimedOut(attempt.time_s) if attempt.limit.passed else raised(cancelled)
+        return attempt.overdue() if attempt.limit.passed else raised(cancelled)
+    except Refused:
+        return Interrupted("there is no thread for it")
     except BaseException as error:  # a stage may do anything
         if attempt.limit.passed and isinstance(error, TimeoutError):
-            return TimedOut(attempt.time_s)
+            return attempt.overdue()
         return raised(error)
     finally:
         attempt.limit.clear()
@@ -132,7 +95,10 @@ async def run(
 class _Attempt:
     """One attempt, and its time: the stage's own, or what is left until the job's deadline."""
 
-    __slots__ = ("_came_at", "_clock", "_limits", "claim", "desk", "limit", "stage", "time_s")
+    __slots__ = (
+        "_began", "_came_at", "_clock", "_events", "_limits", "claim", "desk", "limit", "stage",
+        "time_s",
+    )  # fmt: skip
 
     def __init__(self, claim: Claim, stage: Stage, desk: Desk, limits: Limits | None) -> None:
         self.claim = claim
@@ -141,15 +107,16 @@ class _Attempt:
         self.time_s = 0.0
         self.limit = Limit()
         self._limits = limits
-        self._clock = asyncio.get_running_loop().time
+        self._events = asyncio.get_running_loop()
+        self._clock = self._events.time
         self._came_at = self._clock()
+        self._began = False
 
     def time_left_s(self, *, after_s: float = 0.0) -> float:
         """How long the stage may run if it begins after a while."""
         if self.claim.deadline_at is None:
             return self.stage.timeout_s
-        left_s = (self.claim.deadline_at - self.claim.claimed_at).total_seconds()
-        return min(self.stage.timeout_s, left_s - after_s)
+        return min(self.stage.timeout_s, self._deadline_s(self.claim.deadline_at) - after_s)
 
     def waited_s(self) -> float:
         """How long we are at it."""
@@ -157,10 +124,31 @@ class _Attempt:
 
     def begin(self, time_s: float) -> None:
         """The stage begins now, and has this much time."""
+        self._began = True
         self.time_s = time_s
         self.desk.begin(self.time_s, self._clock)
         shared = self._limits is not None and time_s == self.stage.timeout_s
         self.limit.set(time_s, self._limits.line(time_s) if self._limits and shared else None)
+
+    def wait(self) -> None:
+        """It has not begun after all: until it does, only the job's deadline counts."""
+        self._began = False
+        self.limit.unset()
+        if self.claim.deadline_at is not None:
+            self.limit.set(self._deadline_s(self.claim.deadline_at) - self.waited_s())
+
+    def begin_late(self) -> None:
+        """As `begin`, on the stage's own thread, which has come free at last."""
+        time_s = max(0.0, self.time_left_s(after_s=self.waited_s()))
+        self.desk.begin(time_s, self._clock)
+        self._events.call_soon_threadsafe(self.begin, time_s)
+
+    def overdue(self) -> Outcome:
+        """What it is that our limit has passed."""
+        return TimedOut(self.time_s) if self._began else Unbegun()
+
+    def _deadline_s(self, deadline_at: datetime) -> float:
+        return (deadline_at - self.claim.claimed_at).total_seconds()
 
 
 async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
@@ -172,7 +160,13 @@ async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
         return unfit(misfit, claim)
     if callee.is_async:
         return outcome_of(await callee.call(*arguments))
-    return outcome_of(await threads.call(callee.call, *arguments))
+    try:
+        return outcome_of(
+            await threads.call(callee.call, *arguments, waits=attempt.wait, late=attempt.begin_late)
+        )
+    except Refused:
+        await asyncio.sleep(_REFUSED_S)
+        raise
 
 
 async def _in_child(attempt: _Attempt, hands: Hands) -> Outcome:

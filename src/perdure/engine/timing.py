@@ -11,21 +11,25 @@ _LINES_MAX = 64  # a stage has one timeout; more than so many stages have timers
 
 
 class Limit:
-    """The time of one attempt. When it is over, the task is cancelled, and ``passed`` says why."""
+    """The time of one attempt. When it is over, the task that made this is cancelled; ``passed`` says why."""
 
-    __slots__ = ("_line", "_task", "_timer", "ends_at", "passed")
+    __slots__ = ("_ended", "_line", "_task", "_timer", "ends_at", "passed")
 
     def __init__(self) -> None:
         self.passed = False
         self.ends_at = 0.0
-        self._task: asyncio.Task[object] | None = None
+        self._ended = False
+        self._task = asyncio.current_task()  # who sets it may be another one
         self._line: _Line | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, time_s: float, line: "_Line | None" = None) -> None:
-        """From now on the task that runs this has so much time; ``line`` is that of its length."""
+        """From now on there is so much time; ``line`` is that of its length."""
+        if self._ended or self.passed:
+            return
+        if self._line is not None or self._timer is not None:
+            self.unset()
         events = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
         self.ends_at = events.time() + time_s
         if line is None:
             self._timer = events.call_at(self.ends_at, self.over)
@@ -33,12 +37,19 @@ class Limit:
             self._line = line
             line.add(self, events)
 
-    def clear(self) -> None:
-        """The attempt has ended."""
+    def unset(self) -> None:
+        """The time does not run; it may be set again."""
         if self._line is not None:
             self._line.drop(self)
+            self._line = None
         elif self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+    def clear(self) -> None:
+        """The attempt has ended, and is not to be set again."""
+        self._ended = True
+        self.unset()
 
     def over(self) -> None:
         """The time is over."""

@@ -9,9 +9,15 @@ rest back, which counts as nothing, and disconnects after the last write. Told a
 at once. Declared dead by the store, it stops without a word, because no word of it counts. A
 thread that will not end cannot keep the process alive: the last act is `os._exit`.
 
-How it begins anew: a sync stage that ignores its timeout keeps its thread, and the slot with it. When
-one has been lost for as long as the grace, or all of them are, the process drains by itself and ends
-with a status that asks its supervisor for another one. Nothing is counted for it.
+How it begins anew: a sync stage that ignores its timeout keeps its thread, and the slot with it; so does
+an async one that the store has taken from us and that swallows its cancellation. When one has been lost for
+as long as the grace, or all of them are, the process drains by itself and ends with a status that asks its
+supervisor for another one. Nothing is counted for it.
+
+A blocked event loop: the pump asks it every now and then whether it still turns. When it has not
+answered for a while, jobs that were claimed and have not begun are given back, and none is claimed until it
+does. What blocks it may yet end; if it does not, it is overrun in the end (`chores/overrun.py`), which makes it
+a lost slot. What never began is given back before it could be taken for overrun.
 """
 
 import asyncio
@@ -28,10 +34,12 @@ from perdure.engine.hands import Hands
 from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
 from perdure.engine.progress import Board
+from perdure.engine.pulse import Pulse
 from perdure.engine.pump import Finished, Pump, Seat
-from perdure.engine.run import Stopping, Threads, run
+from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Catalogue
 from perdure.engine.strangers import Strangers
+from perdure.engine.threads import Threads
 from perdure.engine.timing import Limits
 from perdure.engine.upkeep import Upkeep
 from perdure.model.errors import BugError, WorkerDead
@@ -44,18 +52,31 @@ from perdure.ports import Clock, Reader, Store
 EXIT_DEAD = 17
 _SWEEP_S = 1.0
 _TOGETHER = 100  # results that are worth a turn, though more are at hand
+_BLOCKED_S_MIN = 5.0  # a grace may be shorter, but a moment's work on the loop is no trouble
 _COMPARE_S = 60.0  # between two looks for jobs that nobody here knows
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How one working process works. ``idle_s_max`` ends a process that has had nothing to do."""
+    """How one working process works.
+
+    ``idle_s_max`` ends a process that has had nothing to do. ``blocked_s_max`` is how long its event loop may be
+    silent, and a run that was taken from it may last: as long as the grace, if it is not given.
+    """
 
     concurrency: int
     grace_s: float
     poll_s: float
     tick_s: float
     idle_s_max: float | None = None
+    blocked_s_max: float | None = None
+
+    @property
+    def patience_s(self) -> float:
+        """How long we wait for an event loop, or a stage, that ought to answer."""
+        if self.blocked_s_max is not None:
+            return self.blocked_s_max
+        return max(self.grace_s, _BLOCKED_S_MIN)
 
 
 class Worker:
@@ -90,8 +111,10 @@ class Worker:
         self._pump = Pump(
             store, catalogue, seat,
             chance=chance, start=self._start, stop=self._stop_runs, observers=observers,
-            lost_slots=lambda: self._threads.lost, spent=self._spent,
+            lost_slots=self._unusable, spent=self._spent,
         )  # fmt: skip
+        self._pulse = Pulse(self._on_events, every_s=settings.poll_s, blocked_s=settings.patience_s)
+        self._gone: dict[int, float] = {}  # runs that were taken from us, and since when
         self._upkeep = upkeep
         self._loop = Loop(
             self._step,
@@ -108,6 +131,7 @@ class Worker:
         self._orders = 0
         self._orders_seen = 0
         self._recycling = False
+        self._blocked = False
         self._waking = False
         self._told = False
         self._give_back_at = 0.0
@@ -145,6 +169,7 @@ class Worker:
 
     def _step(self) -> float:
         now = self._clock.monotonic()
+        self._pulse_step(now)
         self._recycle_step(now)
         self._drain_step(now)
         self._board.once(now)
@@ -159,6 +184,7 @@ class Worker:
         if now - self._checked_at >= self._settings.poll_s:
             self._checked_at = now
             self._pump.check_held()
+            self._gone = {no: self._gone.get(no, now) for no in self._pump.gone}
         if self._strangers is not None and now - self._compared_at >= _COMPARE_S:
             self._compared_at = now
             self._strangers.once()
@@ -184,10 +210,44 @@ class Worker:
     def _leaving(self) -> bool:
         return self._orders > 0 or self._recycling
 
+    def _pulse_step(self, now: float) -> None:
+        """See whether the event loop turns; what has not begun on a blocked one is given back."""
+        if self._pump.empty and not self._blocked:
+            return
+        self._pulse.look(now)
+        blocked, self._blocked = self._blocked, self._pulse.blocked
+        if not self._blocked:
+            return
+        unbegun = [no for no in self._pump.in_hand if not self._has_begun(no)]
+        if unbegun:
+            self._stop_runs(unbegun)  # should it turn again, they end before their first step
+            self._pump.give_back(unbegun, "the event loop is blocked")
+        if not blocked:
+            self._observers.tell(
+                EventName.LOOP_BLOCKED,
+                worker=self._seat.worker, silent_s=self._pulse.silent_s, given_back=len(unbegun),
+            )  # fmt: skip
+
+    def _has_begun(self, no: int) -> bool:
+        held = self._runs.get(no)
+        return held is not None and held[1].begun
+
+    def _unusable(self) -> int:
+        """Slots that cannot be filled, beside those that are taken."""
+        return self._seat.concurrency if self._blocked else self._threads.lost
+
+    def _lost(self, now: float) -> tuple[int, float]:
+        """How many slots are lost, and since when."""
+        if not self._gone and not self._threads.lost:
+            return 0, now
+        deaf = [at for at in self._gone.values() if now - at >= self._settings.patience_s]
+        lost_at = self._threads.lost_at
+        return self._threads.lost + len(deaf), min([*deaf, now if lost_at is None else lost_at])
+
     def _recycle_step(self, now: float) -> None:
         """Begin to leave when too much of us is lost."""
-        lost, lost_at = self._threads.lost, self._threads.lost_at
-        if lost_at is None or self._leaving:
+        lost, lost_at = self._lost(now)
+        if not lost or self._leaving:
             return
         if lost >= self._seat.concurrency or now - lost_at >= self._settings.grace_s:
             self._recycling = True
@@ -204,7 +264,8 @@ class Worker:
         if not self._pump.draining:
             self._pump.draining = True
             self._give_back_at = now + self._settings.grace_s
-        if self._orders > 1 or now >= self._give_back_at:
+        hopeless = self._recycling and self._blocked  # nothing can finish meanwhile
+        if self._orders > 1 or now >= self._give_back_at or hopeless:
             self._stop_all_runs()
             self._pump.give_back()
 
@@ -263,12 +324,14 @@ class Worker:
                 desk=desk, hands=self._hands, limits=self._limits,
             )  # fmt: skip
         elapsed_s = self._clock.monotonic() - received_s
-        held = self._runs.get(claim.no)
-        if held is not None and held[1] is stopping:
-            del self._runs[claim.no], self._desks[claim.no]
         self._board.drop(claim)
         finished = self._pump.finished
         finished.append(Finished(claim, outcome, elapsed_s, desk.usage))
+        held = self._runs.get(claim.no)
+        if (
+            held is not None and held[1] is stopping
+        ):  # after its word: else it seems not to have begun
+            del self._runs[claim.no], self._desks[claim.no]
         if not self._waking:  # after all that the event loop has at hand, so that they go together
             self._waking = True
             self._events.call_soon(self._wake)

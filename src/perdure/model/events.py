@@ -24,6 +24,7 @@ class EventName(StrEnum):
     WORKER_STOPPED = "worker_stopped"
     WORKER_RECYCLED = "worker_recycled"
     SLOTS_LOST = "slots_lost"
+    LOOP_BLOCKED = "loop_blocked"
     SUSPECTS_LEFT = "suspects_left"
     STORE_AWAY = "store_away"
     STORE_BACK = "store_back"

@@ -21,6 +21,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.WORKER_LOST: logging.WARNING,
     EventName.WORKER_RECYCLED: logging.WARNING,
     EventName.SLOTS_LOST: logging.WARNING,
+    EventName.LOOP_BLOCKED: logging.WARNING,
     EventName.SUSPECTS_LEFT: logging.WARNING,
     EventName.STORE_AWAY: logging.WARNING,
     EventName.STAGE_UNKNOWN: logging.WARNING,
@@ -29,11 +30,13 @@ _LEVELS: dict[EventName, int] = {
 
 
 def log_event(event: Event) -> None:
-    """Write one event."""
+    """Write one event; the message says it all, because a host's formatters know nothing of our fields."""
     level = _LEVELS.get(event.name, logging.INFO)
     if log.isEnabledFor(level):
         fields = {name: value for name, value in event.fields.items() if value is not None}
-        log.log(level, "%s", event.name.value, extra={"perdure": fields})
+        words = [event.name.value, *(f"{name}={value}" for name, value in fields.items())]
+        extra = {"perdure_event": event.name.value, "perdure": fields}
+        log.log(level, "%s", " ".join(words), extra=extra)
 
 
 class TextFormatter(logging.Formatter):
@@ -42,9 +45,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         moment = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
-        fields = getattr(record, "perdure", {})
-        words = " ".join(f"{name}={value}" for name, value in fields.items())
-        line = f"{moment} {record.levelname:<7} {record.getMessage()} {words}".rstrip()
+        line = f"{moment} {record.levelname:<7} {record.getMessage()}".rstrip()
         return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
 
 
@@ -56,7 +57,7 @@ class JsonFormatter(logging.Formatter):
         fields: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": getattr(record, "perdure_event", None) or record.getMessage(),
         }
         fields.update(getattr(record, "perdure", {}))
         if record.exc_info:

@@ -36,12 +36,6 @@ class _CheckedSchema(Schema, Protocol):
     def check(self) -> None: ...
 
 
-def check_url(url: str) -> None:
-    """Refuse what is not the URL of a store."""
-    if not url.startswith(POSTGRES):
-        sqlite_path(url)
-
-
 def schema_of(url: str, clock: Clock, *, create: bool) -> Schema:
     """The schema behind a URL; without ``create`` a file is left exactly as it is."""
     if url.startswith(POSTGRES):

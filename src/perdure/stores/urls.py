@@ -1,8 +1,9 @@
 """The URLs of stores: what they name, and how they are shown."""
 
 import re
+from pathlib import Path
 
-from perdure.model.errors import ConfigError
+from perdure.model.errors import ConfigError, StoreUnavailable
 
 POSTGRES = ("postgresql://", "postgres://")
 
@@ -19,6 +20,19 @@ def shown_url(url: str) -> str:
     if not at or ":" not in user:
         return hidden
     return f"{hidden[:before]}{user.partition(':')[0]}:***@{host}"
+
+
+def settled_url(url: str) -> str:
+    """The URL of the same store from every folder: a relative path is taken from the present one."""
+    if url.startswith(POSTGRES):
+        return url
+    try:
+        return f"sqlite:///{Path(sqlite_path(url)).absolute()}"
+    except OSError as error:
+        raise StoreUnavailable(
+            f"store {url!r} lies beside you, and the folder that you are in cannot be told: "
+            f"{error.strerror or error}; write an absolute path"
+        ) from error
 
 
 def sqlite_path(url: str) -> str:

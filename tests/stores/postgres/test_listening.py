@@ -204,3 +204,14 @@ def test_one_connection_is_for_listening_and_is_closed_with_the_store(place, pos
     assert len(sessions(postgres, place.url)) == before + 1
     near.close()
     until(lambda: len(sessions(postgres, place.url)) == 1, "all of it is closed")
+
+
+def test_whoever_learns_that_a_pooler_stands_between_stops_listening(place, ears):
+    """A line with something to read, that nobody reads any more, would never let anybody rest."""
+    assert ears.store.ear() is not None
+    ears.store._ear._connection.pooled = True
+    with psycopg.connect(place.url, autocommit=True) as cx:
+        cx.execute("NOTIFY perdure")
+    assert ears.store.ear() is None
+    assert not ears.store.changed()
+    assert ears.store._ear._listening is None

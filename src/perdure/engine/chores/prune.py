@@ -40,15 +40,21 @@ class Pruning:
     def once(self) -> Swept:
         """A few steps, or none while there is nothing to let go."""
         begun_at = self._clock.monotonic()
-        if self._retention == Retention() or begun_at < self._rest_until:
+        if begun_at < self._rest_until:
+            return NOTHING
+        if self._retention == Retention():  # every job is kept; a worker that ended is no job
+            self._let_workers_go()
             return NOTHING
         for _ in range(STEPS_MAX):
             pruned = self._control.prune(self._retention, limit=STEP_ROWS, after=self._after)
             self._after = pruned.go_on_after or 0
             if pruned.go_on_after is None:
-                self._control.prune_workers(self._longest_s, limit=STEP_ROWS)
-                self._rest_until = self._clock.monotonic() + REST_S
+                self._let_workers_go()
                 break
             if self._clock.monotonic() - begun_at >= SPEND_S:
                 break
         return NOTHING
+
+    def _let_workers_go(self) -> None:
+        self._control.prune_workers(self._longest_s, limit=STEP_ROWS)
+        self._rest_until = self._clock.monotonic() + REST_S

@@ -82,7 +82,8 @@ class Ear:
     def heard(self) -> bool:
         """Whether a hint has come since the last call; waits for nothing but a connection, now and then."""
         if self._connection.pooled:
-            return False  # LISTEN would be accepted by the pooler, and nothing would ever come
+            self.close()  # LISTEN was accepted by the pooler, or would be, and nothing would ever come
+            return False
         if self._listening is None:
             return self._listen()  # what was told before, nobody has heard
         try:
@@ -93,6 +94,8 @@ class Ear:
 
     def fileno(self) -> int | None:
         """What becomes readable when a hint comes, while we listen."""
+        if self._connection.pooled:
+            return None
         listening = self._listening
         return None if listening is None or listening.closed else listening.fileno()
 

@@ -50,20 +50,21 @@ class Connection:
             raise ConfigError(
                 f"SQLite {sqlite3.sqlite_version} is too old; Perdure needs 3.38 or newer"
             )
-        self.path = path
         self._clock = clock
         self._one_at_a_time = threading.Lock()
         self._wait_ms_max = round(wait_s_max * 1000)
         self._checkpoint_again_at = 0.0
         self._turnstile: Turnstile | None = None
         with translated(path), ExitStack() as undo:
+            # Once and for all: a program may go to another folder, and its log stays where it is.
+            self.path = path if path == MEMORY else str(Path(path).absolute())
             self.raw = sqlite3.connect(
-                path, timeout=wait_s_max, isolation_level=None, check_same_thread=False
+                self.path, timeout=wait_s_max, isolation_level=None, check_same_thread=False
             )
             undo.callback(self.raw.close)
             if path != MEMORY and not looking:
-                warn_of_network(path)
-                self._turnstile = Turnstile(path, wait_s_max=wait_s_max)
+                warn_of_network(self.path)
+                self._turnstile = Turnstile(self.path, wait_s_max=wait_s_max)
                 undo.callback(self._turnstile.close)
             self._settings()
             undo.pop_all()

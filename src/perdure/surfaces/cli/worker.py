@@ -3,13 +3,20 @@
 import os
 import subprocess
 import sys
-from collections.abc import Collection
 
 import click
 import msgspec
 
-from perdure.app import check_times, configured, load_app, supervise, work
-from perdure.model.errors import AppNotFound, CallerError, UnknownName
+from perdure.app import (
+    check_served,
+    check_times,
+    configured,
+    load_app,
+    served,
+    supervise,
+    work,
+)
+from perdure.model.errors import AppNotFound, CallerError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
 from perdure.surfaces.cli.options import Command
@@ -55,7 +62,7 @@ def worker(
     config = configured(**tuning)
     check_times(config)
     described = _described(app)
-    _check_served(app, described, queues, categories)
+    check_served(app, described.lanes, queues, categories)
 
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
         _let_go_of_the_dead()
@@ -78,7 +85,7 @@ def worker(
         _LIFELINES[ours] = process
         return process
 
-    lanes = described.served(queues, categories)
+    lanes = served(described.lanes, queues, categories)
     sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes))
 
 
@@ -123,20 +130,6 @@ class Described(msgspec.Struct, frozen=True):
     url: str
     lanes: tuple[Lane, ...]
 
-    @property
-    def places(self) -> list[tuple[str, str]]:
-        """The queues and the categories in them."""
-        return sorted({(lane.queue, lane.category) for lane in self.lanes})
-
-    def served(self, queues: Collection[str], categories: Collection[str]) -> list[Lane]:
-        """The lanes of these queues and categories; of all, where none is named."""
-        return [
-            lane
-            for lane in self.lanes
-            if (not queues or lane.queue in queues)
-            and (not categories or lane.category in categories)
-        ]
-
 
 @click.command("describe", hidden=True)
 @click.argument("app")
@@ -164,23 +157,6 @@ def _described(app: str) -> Described:
     if not answer.lanes:
         raise AppNotFound(f"{app} declares no pipeline; there is nothing to work on")
     return answer
-
-
-def _check_served(
-    app: str, described: Described, queues: tuple[str, ...], categories: tuple[str, ...]
-) -> None:
-    for what, asked, known in (
-        ("queue", queues, sorted({queue for queue, _ in described.places})),
-        ("category", categories, sorted({category for _, category in described.places})),
-    ):
-        for name in asked:
-            if name not in known:
-                raise UnknownName(f"{app} has no {what} {name!r}; it has: {', '.join(known)}")
-    if not described.served(queues, categories):
-        pairs = ", ".join(f"{queue}/{category}" for queue, category in described.places)
-        raise UnknownName(
-            f"{app} has no pipeline in such a queue with such a category; it has: {pairs}"
-        )
 
 
 def _flag(name: str) -> str:
