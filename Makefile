@@ -7,10 +7,10 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts parts-long demo test test-long mutation bench bench-long lint docs pins clean
+.PHONY: help setup parts parts-long demo test test-long mutation bench bench-long lint docs docs-simulator pins clean
 
 help: ## print this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## make .venv with perdure, editable, and the test tools (PYTHON=... to choose one)
 
@@ -58,6 +58,9 @@ lint: $(STAMP) ## ruff check, ruff format --check, mypy --strict
 
 docs: $(STAMP) ## write the generated reference
 	$(BIN)/python tools/reference.py
+
+docs-simulator: $(STAMP) ## write the tables and pictures of docs/simulator.md; takes five minutes
+	$(BIN)/python tools/simulator.py
 
 pins: $(STAMP) ## renew requirements/*.txt (UPGRADE=1 to take newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

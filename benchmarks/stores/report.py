@@ -87,7 +87,7 @@ def _peers(found: dict[str, Any]) -> str:
 def growth_told(found: dict[str, Any]) -> str:
     """Claims beside growing numbers of rows, and how the largest compares with the smallest."""
     return "\n".join(
-        f"== {scheme}: claim of 100 beside many {kind} jobs, ms\n{_times(by_size)}\n"
+        f"== {scheme}: claim of 100 beside many {kind} jobs, ms\n{times_told(by_size)}\n"
         for scheme, by_kind in found.items()
         for kind, by_size in by_kind.items()
     )
@@ -96,12 +96,13 @@ def growth_told(found: dict[str, Any]) -> str:
 def lanes_told(found: dict[str, Any]) -> str:
     """Claims that ask for a thousand lanes."""
     return "\n".join(
-        f"== {scheme}: claim of 100 from many lanes, ms\n{_times(by_name)}\n"
+        f"== {scheme}: claim of 100 from many lanes, ms\n{times_told(by_name)}\n"
         for scheme, by_name in found.items()
     )
 
 
-def _times(found: dict[str, dict[str, float]]) -> str:
+def times_told(found: dict[str, dict[str, float]]) -> str:
+    """Percentiles on the wall and of the CPU, and how each compares with the first line."""
     names = ("p50_ms", "p99_ms", "cpu_p50_ms", "cpu_p99_ms")
     first = next(iter(found.values()))
     rows = [

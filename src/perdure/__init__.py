@@ -18,8 +18,11 @@ from perdure.model.kinds import Kind
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.model.views import JobView
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
+from perdure.rules.gate import GateSettings, basic_gate
 from perdure.rules.matchers import Match
+from perdure.rules.pace import PaceSettings
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
+from perdure.rules.window import WindowSettings
 
 __version__ = "0.1.0"
 
@@ -36,6 +39,7 @@ __all__ = [
     "Curve",
     "Event",
     "EventName",
+    "GateSettings",
     "HintMode",
     "Hints",
     "Jitter",
@@ -45,6 +49,7 @@ __all__ = [
     "JobView",
     "Kind",
     "Match",
+    "PaceSettings",
     "PayloadRefused",
     "PerdureError",
     "Pipeline",
@@ -57,4 +62,6 @@ __all__ = [
     "StageError",
     "StoreError",
     "Succeeded",
+    "WindowSettings",
+    "basic_gate",
 ]

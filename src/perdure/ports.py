@@ -12,7 +12,7 @@ from typing import Protocol
 
 from perdure.model.events import Event
 from perdure.model.filters import EVERY_JOB, JobFilter
-from perdure.model.gates import GateChange, GateRow
+from perdure.model.gates import GateChange, GateLook, GateRow, Probe, Slices
 from perdure.model.jobs import (
     Claim,
     ClaimOrder,
@@ -115,6 +115,28 @@ class Store(Protocol):
         """
         ...
 
+    def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
+        """Change a gate where its generation is as seen, and claim one job from behind it, in one transaction.
+
+        The job is the least-probed of the first hundred that could run now in those of the order's lanes that
+        only this gate closes, as their upstream's or as their credential's. None, and nothing is changed, when
+        the gate has moved on or no such job waits. `WorkerDead` as in `turn`.
+        """
+        ...
+
+    def look_at_gates(
+        self, names: Sequence[str], *, worker: int, samples: Mapping[str, str]
+    ) -> GateLook:
+        """Keep this worker's samples, by gate, and read all there is about these gates and their parents.
+
+        A dead worker's samples are not kept. Without samples nothing is written, and no writer waited for.
+        """
+        ...
+
+    def change_slices(self, slices: Slices) -> bool:
+        """Part an upstream's limits anew where the generation is as seen; False when it has moved on."""
+        ...
+
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits. Reads only."""
         ...
@@ -164,7 +186,10 @@ class Store(Protocol):
         ...
 
     def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
-        """Isolation levels above 0 at which jobs wait to be run in open lanes; of these, if given."""
+        """Isolation levels above 0 at which jobs wait to be run in open lanes; of these, if given.
+
+        A lane that only a gate closes whose time is over is as good as open: a suspect may have to be its probe.
+        """
         ...
 
     def close(self) -> None:

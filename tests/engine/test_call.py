@@ -53,6 +53,19 @@ def failing(kind: Kind, *, wait_s: float | None = None, message: str = "boom") -
     return Raised(Evidence(("some.Error",), message, kind=kind, wait_s=wait_s))
 
 
+@dataclass(frozen=True)
+class Standing:
+    """A gate that stays as it is."""
+
+    gate: GateView
+
+    def ended(self, ending, verdict) -> GateView:
+        return self.gate
+
+    def heard(self, claim, decision) -> None:
+        pass
+
+
 @dataclass
 class Counter:
     """A place where calls are made, by a caller that has a row of its own."""
@@ -77,7 +90,7 @@ class Counter:
         return Call(
             self.store, self.place.reader, self.line, self.place.new(**job),
             Terms(policy, wait_s, on_lost), worker=self.caller, clock=self.place.clock,
-            chance=Random(7), observers=Observers([self.notes]), gate=lambda _: gate,
+            chance=Random(7), observers=Observers([self.notes]), gates=lambda _: Standing(gate),
         )  # fmt: skip
 
     def begun(self, **options: Any) -> tuple[Call, Try]:

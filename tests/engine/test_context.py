@@ -92,3 +92,32 @@ def test_a_word_that_makes_no_sense_is_refused_by_its_name(what, said):
     assert what in str(caught.value)
     assert list(said)[-1] in str(caught.value)
     assert (desk.usage, desk.progress) == (None, None)
+
+
+def test_of_headers_only_what_says_something_of_limits_is_kept():
+    desk = Desk()
+    context(desk).limits(
+        {"X-RateLimit-Remaining": 5, "Authorization": "Bearer secret", "Date": "x"}
+    )
+    assert desk.told == {"x-ratelimit-remaining": "5"}
+    context(desk).limits({"Date": "y"})
+    assert desk.told == {"x-ratelimit-remaining": "5"}
+    context(desk).limits({"x-ratelimit-limit": "7"})  # of several answers, the last one
+    assert desk.told == {"x-ratelimit-limit": "7"}
+
+
+def test_headers_are_bounded_and_none_are_heard_after_the_end():
+    desk = Desk()
+    context(desk).limits({f"x-ratelimit-{n}": "9" * 10_000 for n in range(1_000)})
+    assert len(desk.told) == 32
+    assert {len(value) for value in desk.told.values()} == {200}
+    desk.told = None
+    desk.end()
+    context(desk).limits({"x-ratelimit-limit": "7"})
+    assert desk.told is None
+
+
+@pytest.mark.parametrize("headers", [None, "x-ratelimit-limit: 7", [("x-ratelimit-limit", "7")]])
+def test_headers_that_are_no_mapping_are_refused(headers):
+    with pytest.raises(CallerError, match="pass a mapping"):
+        context().limits(headers)

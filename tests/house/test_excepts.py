@@ -9,6 +9,7 @@ from tests.house.tree import Module, aliases, dotted, house, plant, told
 # file: why it may catch everything.
 BROAD: dict[str, str] = {
     "engine/run.py": "a stage may raise anything",
+    "engine/health.py": "a health check may raise anything",
     "engine/threads.py": "what a call raises belongs to whoever waits for it",
     "engine/observe.py": "an observer may not hurt the walk",
     "engine/loop.py": "one bad turn may not end the loop",

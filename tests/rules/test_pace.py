@@ -15,6 +15,8 @@ from perdure.rules.pace import (
     began,
     failed,
     limited,
+    opens_in_s,
+    shared,
     started,
     succeeded,
 )
@@ -204,7 +206,7 @@ def test_the_rate_never_climbs_above_twice_the_measured_rate():
 
 def test_the_rate_is_never_below_what_is_measured():
     pace = succeeded(paced(2.0, in_flight=1, successes=80.0), STANDARD, at(0.1))
-    assert pace.rate_per_s == pytest.approx(pace.measured_per_s)
+    assert pace.rate_per_s == pytest.approx(pace.measured_per_s, rel=0.02)
     assert pace.rate_per_s > 7.0
 
 
@@ -372,3 +374,65 @@ def test_time_that_runs_backwards_counts_as_none():
     pace = paced(10.0, in_flight=1)
     assert failed(pace, STANDARD, at(-5)) == replace(pace, in_flight=0)
     assert admits(pace, STANDARD, datetime.min.replace(tzinfo=UTC)) == 0
+
+
+# Several workers, and when to look again.
+
+
+def test_a_worker_with_a_small_share_does_not_take_its_calls_own_speed_for_a_rate():
+    level = PaceSettings(climb_per_s=0.0)
+    pace, t = paced(0.5, tokens=1.0), 0.0
+    for _ in range(60):
+        t += opens_in_s(pace, level, at(t)) + 1e-6
+        pace = succeeded(began(pace, level, 1, at(t)), level, at(t + 0.4))
+        t += 0.4
+    assert pace.measured_per_s == pytest.approx(0.5, rel=0.15)
+
+
+def test_an_hour_without_jobs_does_not_make_the_upstream_look_slow():
+    pace = paced(10.0, tokens=1.0)
+    assert began(pace, STANDARD, 1, at(3600)).measured_per_s == pytest.approx(10.0, rel=0.05)
+
+
+def test_workers_that_share_an_upstream_climb_together_as_one_would():
+    for workers in (1, 4, 16):
+        own = shared(STANDARD, workers)
+        assert own.climb_per_s * workers == pytest.approx(STANDARD.climb_per_s)
+        assert own.measure_s == pytest.approx(STANDARD.measure_s * workers**0.5)
+    assert shared(STANDARD, 0) == STANDARD
+    assert shared(STANDARD, 10**9).measure_s == 3_600.0
+
+
+@pytest.mark.parametrize(
+    ("pace", "opens_s"),
+    [
+        (started(STANDARD, START), 0.0),
+        (replace(started(STANDARD, START), in_flight=1), None),  # slow start: a result must come
+        (paced(10.0, tokens=0.0), 0.1),
+        (paced(10.0, tokens=-1.0), 0.2),
+        (paced(10.0, tokens=1.0), 0.0),
+        (paced(10.0, tokens=0.0, in_flight=STANDARD.calls_max), None),
+        (paced(10.0, room=Room(0, at(7))), 7.0),  # nothing left until the reset
+    ],
+)
+def test_a_pace_says_how_long_until_the_next_call(pace, opens_s):
+    found = opens_in_s(pace, STANDARD, START)
+    assert found == (None if opens_s is None else pytest.approx(opens_s))
+    if found:
+        assert admits(pace, STANDARD, at(found - 0.01)) == 0
+        assert admits(pace, STANDARD, at(found + 0.001)) >= 1
+
+
+@pytest.mark.parametrize(("wait_s", "still_s"), [(0.0, 0.0), (2.0, 40.0), (3_600.0, 900.0)])
+def test_the_longer_the_pause_that_a_limit_costs_the_later_the_next_climb(wait_s, still_s):
+    pace = replace(paced(10.0, in_flight=1), fell_at=None)
+    fell = limited(pace, STANDARD, sent_at=at(0), now=at(0), wait_s=wait_s)
+    fell = replace(fell, in_flight=1, successes=1e6, watched_s=10.0)
+    still = replace(admitting(fell, still_s), successes=1e6)
+    assert still.rate_per_s == fell.rate_per_s
+    assert admitting(still, still_s + 5.0).rate_per_s > fell.rate_per_s
+
+
+def admitting(pace, t):
+    """The pace brought forward to then, with a call in flight."""
+    return replace(failed(replace(pace, in_flight=2), STANDARD, at(t)), in_flight=1)

@@ -222,6 +222,27 @@ def test_settings_at_their_limits_pass():
     WindowSettings(calls=1000, calls_min=1000)
 
 
+def in_flight_behind(quick, out_s):
+    """Ten answers, then so many results of one second each that failed among calls still in flight."""
+    calls = [Sample(0, at(n), f"{n:03}", failed=False, took_s=30.0) for n in range(10)]
+    calls += [
+        Sample(0, at(40 + n), f"{40 + n:03}", failed=True if n in quick else None, took_s=1.0)
+        for n in range(40)
+    ]
+    return reading(Window(tuple(calls)), WindowSettings(), counts_from=0, now=at(80 + out_s))
+
+
+def test_quick_failures_do_not_outrun_slow_answers():
+    found = in_flight_behind(quick=range(0, 40, 4), out_s=1.5)
+    assert (found.known, found.failed) == (20, 5)
+    assert sickness(found, WindowSettings()) is None
+
+
+def test_calls_that_all_fail_are_an_outage_however_many_older_ones_are_in_flight():
+    found = in_flight_behind(quick=range(10, 40), out_s=1.5)
+    assert (found.known, found.failed) == (20, 20)
+
+
 # The reference: a plain list.
 
 
@@ -233,18 +254,30 @@ class Plain:
     calls: list = field(default_factory=list)
 
     def reading(self, counts_from, now):
-        ended_calls = [call for call in sorted(self.calls, key=lambda c: c[:3]) if call[3] != "out"]
-        ended_calls = [call for call in ended_calls if call[3] != "silent"][-self.settings.calls :]
         kept = []
-        for generation, sent_at, _, result, took_s in ended_calls:
+        for generation, sent_at, _, result, took_s in self.judged(now):
             ended_at = sent_at + timedelta(seconds=took_s)
             age_s = (now - ended_at).total_seconds()
-            recent = self.settings.window_s is None or age_s <= self.settings.window_s
+            limit_s = self.settings.window_s
+            recent = limit_s is None or result == "out" or age_s <= limit_s
             if generation >= counts_from and recent:
-                kept.append((result, took_s))
+                kept.append((result, 0.0 if result == "out" else took_s))
         slow_s = self.settings.slow_s
         slow = [took_s for _, took_s in kept if slow_s is not None and took_s >= slow_s]
         return Reading(len(kept), sum(r == "failed" for r, _ in kept), len(slow))
+
+    def judged(self, now):
+        """The last that ended, or are in flight for longer than the middle one of those took to fail."""
+        heard = [call for call in sorted(self.calls, key=lambda c: c[:3]) if call[3] != "silent"]
+        ended_calls = [call for call in heard if call[3] != "out"][-self.settings.calls :]
+        failing_s = sorted(call[4] for call in ended_calls if call[3] == "failed")
+        if not failing_s:
+            return ended_calls
+        quick_s = failing_s[len(failing_s) // 2]
+        known = [
+            call for call in heard if call[3] != "out" or (now - call[1]).total_seconds() > quick_s
+        ]
+        return known[-self.settings.calls :]
 
 
 KIND_OF = {"ok": None, "failed": DOWN, "silent": Kind.RATE_LIMITED}

@@ -5,13 +5,15 @@ in is what lies between the steps: the stages, of which only the outcome is draw
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from perdure.engine.call import Call, Over, Step, Terms, Try
+from perdure.engine.callgates import CallerGates
 from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Catalogue
+from perdure.engine.stages import Catalogue, Stage
 from perdure.model.errors import StageError, StoreError, StoreFull, StoreUnavailable, UnknownName
 from perdure.model.jobs import OnLost
 from perdure.model.outcomes import Death, Outcome, Raised, Returned
@@ -82,11 +84,18 @@ class Callers:
             call = Call(
                 sides.store, sides.reader, line, new_job(ids, line, {"call": self._left}, key=key),
                 terms, worker=worker, clock=clock, chance=chance, observers=self._observers,
+                gates=partial(self._gates, sides),
             )  # fmt: skip
             self._whole(call, strand, process, worker)
         if self._world.rng.random() < 0.5:
             self._ended(sides, worker)
         self._kernel.exit(process, 0)
+
+    def _gates(self, sides: Connected, stage: Stage) -> CallerGates | None:
+        upstream = self._setup.outside.upstream(stage.name)
+        if upstream is None:
+            return None
+        return CallerGates(sides.reader, sides.control, upstream, "caller")
 
     def _registered(self, sides: Connected, strand: Strand) -> int:
         boot = f"{self._world.rng.getrandbits(128):032x}"

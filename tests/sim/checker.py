@@ -33,6 +33,7 @@ from perdure.model.workers import Role
 from perdure.rules.policy import Policy
 from perdure.stores.moments import to_us
 from tests.sim.deeds import Deeds
+from tests.sim.gates import Gates
 from tests.sim.ledger import JobAccount, Ledger
 from tests.sim.limits import check_limits, counted, hint_s
 from tests.sim.roster import Roster
@@ -62,6 +63,7 @@ class Checker:
         self.call_policy: Policy | None = None
         self.deeds = Deeds(self)
         self.roster = Roster(self, concurrency, troubled)
+        self.gates = Gates(self)
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
         self._hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
         self.moved_us = 0  # when a job was last claimed or settled
@@ -72,7 +74,7 @@ class Checker:
         self, method: str, args: Sequence[Any], kwargs: dict[str, Any], answer: Any
     ) -> None:
         """One call, as the store has just answered it."""
-        for judges in (self, self.roster, self.deeds):
+        for judges in (self, self.roster, self.deeds, self.gates):
             judge = getattr(judges, f"_{method}", None)
             if judge is not None:
                 judge(answer, *args, **kwargs)
@@ -137,7 +139,7 @@ class Checker:
         """A caller's own job, in its hands at once; or queued where its lane is closed."""
         if isinstance(answer, Enqueued):
             fresh = answer.id not in self.ledger.by_id or self.ledger.by_id[answer.id].pruned
-            if fresh and not self.deeds.closed(job.pipeline):
+            if fresh and not self._closed(job.pipeline, job.stage):
                 self.broken("E5", f"{answer.id} was queued, and its lane is open")
             self._answered(job, answer)
             return
@@ -210,7 +212,7 @@ class Checker:
             self.broken("S4", f"worker {by} is dead and its turn was accepted")
         answers = {one.no: one for one in answer.settled}
         for record in records:
-            self._settle(record, answers[record.no], by)
+            self._settle(record, answers[record.no], by, asked=order is not None)
         for claim in answer.claims:
             assert order is not None
             self._claim(claim, order.worker)
@@ -220,7 +222,9 @@ class Checker:
         ):
             self.broken("S10", f"worker {by} holds {len(self.ledger.workers[by].held)} jobs")
 
-    def _settle(self, record: Record, answer: Receipt | Stale | Refused, by: int | None) -> None:
+    def _settle(
+        self, record: Record, answer: Receipt | Stale | Refused, by: int | None, *, asked: bool
+    ) -> None:
         job = self.ledger.jobs[record.no]
         match answer:
             case Refused():
@@ -232,6 +236,7 @@ class Checker:
             case Receipt(repeated=True):
                 self._repeated(job, record)
             case Receipt():
+                self.gates.settled(job, record, by, asked=asked)
                 self._accepted(job, record, answer, by)
 
     def _repeated(self, job: JobAccount, record: Record) -> None:
@@ -279,17 +284,21 @@ class Checker:
                 self.roster.check_rescue(job, what)
             if rescue and job.on_lost is not None:
                 self._check_wish(job, record, what)
-            what_counts = counted(record, self.policy(job, record), death)
+            probe = self.gates.was_probe(job, record.token)
+            what_counts = counted(record, self.policy(job, record), death, probe=probe)
             check_limits(self, job, record, what_counts)
         self._apply(job, record)
         if record.reclaim:
-            closed = self.deeds.closed(job.pipeline)
+            closed = self._closed(job.pipeline, job.stage)
             if (answer.claim is None) != closed:
                 self.broken("E3" if not closed else "E5", f"{what} claims the next stage, and not")
             if answer.claim is not None:
                 self._claim(answer.claim, by)
         if job.holder is None:
             job.hard_us = job.on_lost = None
+
+    def _closed(self, pipeline: str, stage: str) -> bool:
+        return self.deeds.closed(pipeline) or self.gates.closed(stage)
 
     def _check_wish(self, job: JobAccount, record: Record, what: str) -> None:
         """What a caller has left behind goes on or ends, as it asked."""
@@ -347,15 +356,15 @@ class Checker:
                 self.broken("S14", f"#{job.no}: stage {record.checkpoint_stage} is done again")
             job.done[record.checkpoint_stage] = record.checkpoint_json
             job.input_json = record.checkpoint_json
-        handed = record.attempt and record.attempt.status is AttemptStatus.HANDED_OVER
-        if handed:
+        if record.attempt and record.attempt.status is AttemptStatus.HANDED_OVER:
             job.counts.clear()
             self.world.seen["jobs handed over by their callers"] += 1
         if record.attempt is not None and record.move is Move.RETRY:
-            asked_s = hint_s(self.policy(job, record), record)
+            probe = record.attempt.counted == "probes"  # then the gate waits as it was told
+            asked_s = 0.0 if probe else hint_s(self.policy(job, record), record)
             job.due_us = max(job.due_us, now_us + math.ceil(asked_s * 1e6))
 
-    def _claim(self, claim: Claim, worker: int | None) -> None:
+    def _claim(self, claim: Claim, worker: int | None, probes: str | None = None) -> None:
         assert worker is not None
         job, holder = self.ledger.jobs[claim.no], self.ledger.workers[worker]
         what = f"#{job.no}/{claim.token} was claimed by worker {worker}"
@@ -373,8 +382,7 @@ class Checker:
         if self.deeds.closed(job.pipeline):
             self.broken("E5", f"{what}, its lane is closed")
         if self.world.now_us < job.due_us:
-            early_s = (job.due_us - self.world.now_us) / 1e6
-            self.broken("S9", f"{what}, {early_s:g} s too early")
+            self.broken("S9", f"{what}, {(job.due_us - self.world.now_us) / 1e6:g} s too early")
         if not claim.isolation == job.isolation == holder.registered.role.isolation:
             self.broken("S8", f"{what} ({holder.registered.role}), it is at {job.isolation}")
         self.moved_us = self.world.now_us
@@ -383,6 +391,7 @@ class Checker:
         job.count("starts", claim.stage)
         holder.held[job.no] = claim.token
         self._owners[job.id, claim.token] = worker
+        self.gates.claimed(job, claim, worker, probes)
 
     def _stages_before(self, job: JobAccount, stage: str) -> list[str]:
         line = self.catalogue.line(job.pipeline)

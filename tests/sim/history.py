@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.model.gates import GateChange, GateLook, GateRow, Probe, Slices
 from perdure.model.jobs import (
     Claim,
     Enqueued,
@@ -53,7 +54,8 @@ class History:
 
 def asked(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
     """The arguments of a store call, in short."""
-    return " ".join([*(_short(one) for one in args), *(f"{k}={v}" for k, v in kwargs.items())])
+    named = (f"{name}={_short(one)}" for name, one in kwargs.items() if name != "samples")
+    return " ".join([*(_short(one) for one in args), *named])
 
 
 def answered(answer: Any) -> str:
@@ -73,6 +75,14 @@ def _short(value: Any) -> str:
             return f"{_short(value.settled)} {_short(value.claims)}"
         case Enqueued():
             return f"#{value.no}{'+' if value.created else '='}"
+        case GateChange() | GateRow():
+            return f"{value.name}@{value.generation}>{value.state} {value.reason!r}"
+        case GateLook():
+            return _short(value.rows)
+        case Probe():
+            return f"{_short(value.gate)} {_short(value.claim)}"
+        case Slices():
+            return f"{value.gate}@{value.generation} {value.slices_json}"
         case list() | tuple():
             return "[" + " ".join(_short(one) for one in value) + "]"
         case frozenset():

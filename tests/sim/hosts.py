@@ -1,6 +1,6 @@
 """Hosts: a real supervisor and its real working processes, on the simulated kernel.
 
-What is real: `Supervisor`, `Lease`, `Worker` with its `Loop`, `Pump` and `Upkeep`, and `engine.run`.
+What is real: `Supervisor`, `Lease`, `Worker` with its `Loop`, `Pump`, `Gatekeeper` and `Upkeep`, and `engine.run`.
 What stands in: the kernel for `os`, a strand for each thread, a virtual event loop, and, for the last
 act of a worker (`os._exit`), the end of its simulated process.
 """
@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
 from perdure.engine.pump import Seat
 from perdure.engine.schedules import Schedule, declared
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervisor import Supervisor
 from perdure.engine.upkeep import Upkeep, UpkeepSettings
+from perdure.engine.upstreams import Upstream, Upstreams
 from perdure.engine.worker import EXIT_DEAD, Worker, WorkerSettings
 from perdure.model.errors import WorkerDead
 from perdure.model.workers import Role
@@ -79,6 +81,7 @@ class Machine:
     catalogue_in: Callable[[Process, bool], Catalogue]
     observers: Observers
     concurrency: dict[Role, int]
+    upstreams: tuple[Upstream, ...] = ()
     ticking: bool = True  # whether the app still declares its schedules
 
     def schedules(self, catalogue: Catalogue) -> list[Schedule]:
@@ -174,6 +177,13 @@ class Host:
         catalogue = machine.catalogue_in(child, self.narrow)
         chance = Random(machine.world.rng.getrandbits(32))
         store = Remote(machine.wire, machine.store, strand, process=child, freezes=True)
+        sides = _Sides(machine, strand, child)
+        gates = Gatekeeper(
+            store, sides.control,
+            Upstreams({one.name: one for one in machine.upstreams}).all(catalogue.stages()),
+            number, catalogue=catalogue, clock=self.clock,
+            chance=chance, observers=machine.observers,
+        )  # fmt: skip
         bell = Bell(strand)
         if setup.ears:
             store.listen(bell.speak)
@@ -191,11 +201,12 @@ class Host:
             chance=chance,
             observers=machine.observers,
             upkeep=Upkeep(
-                _Sides(machine, strand, child), catalogue, number,
+                sides, catalogue, number,
                 UpkeepSettings(setup.retention, margin_s=setup.overrun_s, patience_s=setup.ttl_s),
                 schedules=machine.schedules(catalogue),
-                clock=self.clock, chance=chance, observers=machine.observers,
+                clock=self.clock, chance=chance, observers=machine.observers, died=gates.died,
             ) if role is Role.MAIN else None,
+            gates=gates,
         )  # fmt: skip
         worker.leave = lambda status: machine.kernel.exit(child, status)
         worker.strand, worker.world = strand, machine.world

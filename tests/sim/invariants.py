@@ -1,8 +1,7 @@
 """The invariants by name, what judges each, and what it means that one of them is broken.
 
-The names S1 to S15 and L1, L2, L6 are those of the published promise; E1 to E8 are our own, finer ones. S11 (no
-call while a gate is held) is not here: there are no gates in this world. Every function that is named here
-says `broken` with that name; a test looks whether it does.
+The names S1 to S15 and L1, L2, L6 are those of the published promise; L9 and E1 to E10 are our own, finer ones.
+Every function that is named here says `broken` with that name; a test looks whether it does.
 """
 
 from dataclasses import dataclass
@@ -54,7 +53,16 @@ INVARIANTS = {
         "no attempt starts before it is due, or earlier than its policy or a server asked",
         ("Checker._claim", "Checker._check_expiry", "limits._check_pause"),
     ),
-    "S10": Invariant("a worker never holds more jobs than its concurrency", ("Checker._turn",)),
+    "S10": Invariant(
+        "neither a worker nor an upstream ever has more calls than its concurrency",
+        ("Checker._turn", "Gates._change_slices", "Gates._check_concurrency"),
+    ),
+    "S11": Invariant(
+        "behind a gate that is not flowing nothing starts but its one probe, nor before a told pause "
+        "is over; only that probe, its time or a person lets it flow",
+        ("Gates._probe", "Gates._changed", "Gates._by_worker", "Gates._check_over",
+         "Gates._check_proved", "Gates.claimed", "Gates._check_passes", "Gates._check_told"),
+    ),
     "S12": Invariant(
         "the same key is the same job, as long as that is there",
         ("Checker._answered", "Checker.acknowledged"),
@@ -73,7 +81,7 @@ INVARIANTS = {
     ),
     "L1": Invariant(
         "after the faults end, every job reaches a terminal state and every schedule ticks in bounded time",
-        ("Simulation.settle", "Simulation._see_ticks"),
+        ("Simulation._see_jobs_end", "Simulation._see_ticks"),
     ),
     "L2": Invariant(
         "after the faults end, what a dead worker held is settled within a bound",
@@ -82,6 +90,10 @@ INVARIANTS = {
     "L6": Invariant(
         "a worker told to stop leaves in time, holding nothing",
         ("Simulation.stop", "Roster._end_worker"),
+    ),
+    "L9": Invariant(
+        "after the faults end, every gate flows again where there is work behind it",
+        ("Simulation._see_gates_flow",),
     ),
     "E1": Invariant(
         "no turn fails for a reason that nobody foresaw",
@@ -108,6 +120,14 @@ INVARIANTS = {
     "E7": Invariant("one living worker at a time has a duty", ("Deeds._take_duty",)),
     "E8": Invariant(
         "what a lost caller leaves behind goes on or ends, as it asked", ("Checker._check_wish",)
+    ),
+    "E9": Invariant(
+        "a gate and the parting of its limits change only from the generation that was seen",
+        ("Gates._compared", "Gates._change_slices", "tables._check_gates"),
+    ),
+    "E10": Invariant(
+        "a failure that is the upstream's costs no attempt while its gate is known to be held",
+        ("Gates._check_unspent",),
     ),
 }  # fmt: skip
 

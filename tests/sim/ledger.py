@@ -8,11 +8,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from perdure.model.gates import GateState
 from perdure.model.jobs import OnLost, Record
 from perdure.model.operations import LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.states import TERMINAL, State
 from perdure.model.workers import NewWorker
+from perdure.rules.gate import Gate
+from perdure.rules.slices import Slice
 
 
 @dataclass(slots=True)
@@ -121,6 +124,26 @@ class Duty:
 
 
 @dataclass(slots=True)
+class GateAccount:
+    """One gate, as its accepted changes have left it; times by the store's clock."""
+
+    row: Gate
+    parent: str | None = None
+    told_us: int = 0  # until when the upstream wants no call; a person may forget it
+    heard_us: int = 0  # the latest such moment that was ever written
+    spoken_us: int = -1  # when a person has last released or hurried it
+    closed_us: int = 0  # since when it has not been flowing
+    leased_us: int = 0
+    probe: tuple[str, int] | None = None  # the job and the token that are out as its probe
+    passes: int = 0  # probes that have really succeeded, in a row
+
+    @property
+    def flowing(self) -> bool:
+        """Whether calls pass."""
+        return self.row.state is GateState.FLOWING
+
+
+@dataclass(slots=True)
 class Ledger:
     """All accounts."""
 
@@ -133,6 +156,12 @@ class Ledger:
     moments: dict[tuple[str, datetime], str] = field(default_factory=dict)  # and their jobs
     duties: dict[str, Duty] = field(default_factory=dict)
     paused: set[tuple[LaneScope, str]] = field(default_factory=set)
+    gates: dict[str, GateAccount] = field(default_factory=dict)
+    slices: dict[str, tuple[int, dict[int, Slice]]] = field(default_factory=dict)
+
+    def gate(self, name: str) -> GateAccount:
+        """A gate; one that has no row is flowing."""
+        return self.gates.setdefault(name, GateAccount(Gate(name)))
 
     def add(self, job: JobAccount) -> None:
         """A job was accepted."""

@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 from perdure.model.jobs import Record
-from perdure.model.kinds import Kind
+from perdure.model.kinds import KINDS, Blame, Kind
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
 from perdure.model.verdicts import Failure
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tests.sim.checker import Checker
 
 
-def counted(record: Record, policy: Policy, death: Death | None) -> str | None:
+def counted(
+    record: Record, policy: Policy, death: Death | None, *, probe: bool = False
+) -> str | None:
     """What this end of an attempt was, whatever the engine says that it counted."""
     attempt = record.attempt
     assert attempt is not None
@@ -35,12 +37,15 @@ def counted(record: Record, policy: Policy, death: Death | None) -> str | None:
     if why["rule"] == "deadline":
         return None  # it was never begun
     assert attempt.kind is not None
+    if why["gate"] != "flowing" and KINDS[Kind(attempt.kind)].blame is Blame.UPSTREAM:
+        # who has not heard that its job is the probe, waits with it like others
+        return "probes" if probe and attempt.counted == "probes" else "waits"
     rule = _rule(policy, attempt.kind)
     hints = rule.hint or policy.hint
     heard_s = why["hint_s"] if hints.mode is not HintMode.IGNORE else None
     by_hint = rule.action is Action.RETRY and bool(heard_s) and not hints.counted
     too_long = heard_s is not None and heard_s > hints.s_max
-    ordered = rule.action is Action.WAIT or by_hint
+    ordered = rule.action in (Action.WAIT, Action.HOLD) or by_hint
     return "waits" if ordered and not too_long else "failures"
 
 

@@ -1,9 +1,11 @@
-"""Operators: at any point they cancel, retry, re-drive, discard, pause and resume, over a bad wire."""
+"""Operators: at any point they cancel, retry, re-drive, discard, pause, resume and turn gates, over a bad wire."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 
 from perdure.engine.control import begin, cancel, discard, redrive, retry
+from perdure.engine.gates import held_by_person, probed_by_person, released_by_person
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.revival import FAILED_STAGE, FROM_START, Restart
@@ -11,6 +13,7 @@ from perdure.engine.stages import Catalogue, Stage
 from perdure.model.errors import (
     NotCancellable,
     NotRetriable,
+    StoreBusy,
     StoreFull,
     StoreUnavailable,
     UnknownName,
@@ -18,16 +21,18 @@ from perdure.model.errors import (
 from perdure.model.filters import JobFilter
 from perdure.model.operations import BulkVerb, Deed, LaneScope
 from perdure.model.states import State
+from perdure.rules.gate import Step
 from tests.sim.checker import Checker
 from tests.sim.clocks import MachineClock
 from tests.sim.connected import Connected
 from tests.sim.ledger import JobAccount
+from tests.sim.outside import GATE_DEEDS
 from tests.sim.stages import LONG, SHORT
 from tests.sim.strand import Strand
 from tests.sim.swarm import Setup
 from tests.sim.world import World
 
-VERBS = ("cancel", "retry", "redrive", "discard", "pause")
+VERBS = ("cancel", "retry", "redrive", "discard", "pause", *GATE_DEEDS)
 
 _DEED = Deed("operator", "because")
 _AWAY = (StoreUnavailable, StoreFull)
@@ -169,3 +174,37 @@ class Operator:
             else:
                 self._world.struck["resume"] += 1
                 return
+
+    def _gate_hold(self, sides: Connected, strand: Strand) -> None:
+        """Hold a gate, for a while or until somebody releases it."""
+        for_s = self._world.rng.choice((None, 0.5, self._setup.ttl_s))
+        self._turned(sides, "gate_hold", lambda name: held_by_person(
+            sides.reader, sides.control, name, _DEED,
+            until=None if for_s is None else sides.reader.now() + timedelta(seconds=for_s),
+        ))  # fmt: skip
+
+    def _gate_probe(self, sides: Connected, strand: Strand) -> None:
+        self._turned(
+            sides, "gate_probe",
+            lambda name: probed_by_person(sides.reader, sides.control, name, _DEED),
+        )  # fmt: skip
+
+    def _gate_release(self, sides: Connected, strand: Strand) -> None:
+        self._turned(
+            sides, "gate_release",
+            lambda name: released_by_person(sides.reader, sides.control, name, _DEED),
+        )  # fmt: skip
+
+    def _turned(self, sides: Connected, kind: str, turn: Callable[[str], Step]) -> None:
+        upstreams = self._setup.outside.upstreams
+        names = [one for up in upstreams for one in (up.name, up.credential) if one is not None]
+        if not names:
+            return
+        closed = [one for one in names if not self._checker.ledger.gate(one).flowing]
+        name = self._world.rng.choice(names if kind == "gate_hold" or not closed else closed)
+        try:
+            step = turn(name)
+        except (*_AWAY, StoreBusy):
+            self._said("deeds at a gate of unknown effect")
+        else:
+            self._world.struck[kind] += step.move is not None

@@ -10,6 +10,7 @@ from perdure.engine.stages import Catalogue
 from perdure.model.errors import StoreFull, StoreUnavailable
 from perdure.model.jobs import Enqueued, NewJob
 from perdure.ports import Store
+from perdure.testing.nouns import replace
 from tests.sim.callers import Callers
 from tests.sim.checker import Checker
 from tests.sim.clocks import MachineClock
@@ -49,6 +50,12 @@ class Client:
             for job, answer in zip(batch, self._sent(sides.store, strand, batch), strict=True):
                 self._checker.acknowledged(job, answer)
         self.over = True
+
+    def send_more(self, store: Store, jobs: int) -> None:
+        """Enqueue some more at the store itself, that nothing is wrong with."""
+        batch = [replace(self._job(), run_at=None, deadline_s=None, key=None) for _ in range(jobs)]
+        answers = store.enqueue(batch)
+        self._checker.committed("enqueue", (batch,), {}, answers)
 
     def _sent(self, store: Store, strand: Strand, batch: list[NewJob]) -> list[Enqueued]:
         """Send until answered; a client that forgot its jobs makes them anew under their keys."""

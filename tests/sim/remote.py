@@ -24,11 +24,12 @@ WRITES = frozenset({
     "add_worker", "beat", "begin", "end_worker", "enqueue", "lanes", "mark_dead", "turn",
     "add_bulk", "discard", "drop_schedule", "pause", "prune", "put_schedule", "resume", "revive",
     "prune_workers", "step_bulk", "take_duty", "tick",
+    "change_gate", "change_slices", "look_at_gates", "probe",
 })  # fmt: skip
 _GIVING_WORK = ("enqueue", "tick", "revive", "resume")
 READS = frozenset({
     "claims_held", "expired", "held", "lost", "overrun", "suspects", "waiting",
-    "attempts", "job", "jobs", "now", "schedules",
+    "attempts", "gate", "job", "jobs", "now", "schedules",
 })  # fmt: skip
 LEFT_OUT = {
     "ear": "as changed",
@@ -38,14 +39,12 @@ LEFT_OUT = {
     "change_run": "as add_run",
     "run": "as add_run",
     "runs": "as add_run",
-    "change_gate": "no gates here: the gate port admits everybody until the gatekeeper is there",
-    "gate": "as change_gate",
-    "gates": "as change_gate",
     "preview": "for screens, and nothing is decided by it",
     "depths": "as preview",
     "failures": "as preview",
     "workers": "as preview",
     "bulks": "as preview",
+    "gates": "as preview",
     "deeds": "as preview",
     "pauses": "read by the comparison of the tables, at the store and not over the wire",
     "books": "as pauses",
@@ -193,6 +192,7 @@ class Remote:
             self._travel()
         if isinstance(answer, WorkerDead):
             raise answer
+        wire.checker.gates.heard(method, answer, args, kwargs)
         return answer
 
     def _travel(self) -> None:

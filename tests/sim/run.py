@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from perdure.engine import (
     enqueue as enqueue_module,
     loop as loop_module,
     supervisor as supervisor_module,
+    upstreams as upstreams_module,
 )
 from perdure.engine.call import HARD_MORE_S
 from perdure.engine.chores import (
@@ -20,10 +21,14 @@ from perdure.engine.chores import (
     lost as lost_module,
     prune as prune_module,
 )
+from perdure.engine.gates import change_of
 from perdure.engine.observe import Observers
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.operations import Deed
 from perdure.model.workers import Role
+from perdure.rules.gate import Gate
+from perdure.rules.hold import release
+from perdure.stores.moments import to_us
 from perdure.stores.sqlite import claiming as store_module
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.control import SqliteControl
@@ -47,6 +52,9 @@ from tests.sim.tables import check_tables
 from tests.sim.world import World
 
 _LOOKS = 8  # comparisons of the tables with the history during the chaos
+_PEOPLE_LOOK_US = 10_000_000  # between two looks for gates that wait for a person
+_WORK_ROUNDS = 12  # after which every gate must flow: probes in a row, and one that is lost
+_SLICES_S = 30.0
 
 
 @dataclass(slots=True)
@@ -97,13 +105,19 @@ class Simulation:
         self.checker.call_policy = CALL_POLICY
         self.wire = Wire(world, setup, self.kernel, self.checker)
         self.kernel.on_trouble = self._excuse
-        script = Script(world, setup, self.kernel, self.checker.began)
+        self.checker.gates.outside = setup.outside
+        script = Script(world, setup, self.kernel, self.checker.began, self.checker.gates)
+        upstreams = tuple(
+            replace(one, health=script.health_of(one.name))
+            if one.name in setup.outside.health else one
+            for one in setup.outside.upstreams
+        )  # fmt: skip
         self.machine = machine = Machine(
             world, setup, self.kernel, self.wire, self.store,
             lambda process, narrow: catalogue_of(
                 setup, script.stage_in(process), lane_nos, narrow=narrow
             ),
-            Observers([self.checker.told]), self.concurrency,
+            Observers([self.checker.told]), self.concurrency, upstreams,
         )  # fmt: skip
         for number, ttl_s in enumerate(setup.leases_s):
             narrow = setup.narrow and number == len(setup.leases_s) - 1
@@ -143,9 +157,19 @@ class Simulation:
         roster.quiet_us = self._healed_us + round((1.5 * ttl_s + 5.0) * 1e6)  # hosts may be down
         roster.rescue_s_max = 2 * ttl_s + ttl_s / 3 + 10.0
         self._see_ticks()
+        self._see_jobs_end()
+        self._see_gates_flow()
+        if not self.world.run(self._stuck_us(), self._all_idle):
+            busy = [process.name for process in self.kernel.alive() if not process.idle()]
+            self.checker.broken("E4", f"{busy} have something in their hands, and no job is open")
+        check_tables(self.checker, self.connection, self.reader)
+
+    def _see_jobs_end(self) -> None:
         while not self._all_over():
             self._drop_schedules()
-            self.world.run(self._stuck_us(), self._all_over_or_moved())
+            self._release_gates()
+            until_us = min(self._stuck_us(), self.world.now_us + _PEOPLE_LOOK_US)
+            self.world.run(until_us, self._all_over_or_moved())
             if self.world.now_us >= self._stuck_us():
                 left = [
                     f"#{one.no} {one.state.value}@{one.stage}" for one in self.checker.ledger.open
@@ -153,10 +177,32 @@ class Simulation:
                 self.checker.broken(
                     "L1", f"nothing has moved for {self.patience_s:g} s: {left[:5]}"
                 )
-        if not self.world.run(self._stuck_us(), self._all_idle):
-            busy = [process.name for process in self.kernel.alive() if not process.idle()]
-            self.checker.broken("E4", f"{busy} have something in their hands, and no job is open")
-        check_tables(self.checker, self.connection, self.reader)
+
+    def _see_gates_flow(self) -> None:
+        """The upstreams are well: where work comes, every gate flows again."""
+        for _ in range(_WORK_ROUNDS):
+            if not self._held():
+                return
+            for client in self.clients[:1]:
+                client.send_more(self.store, len(self.setup.outside.behind) + 1)
+            self._see_jobs_end()
+        self.checker.broken("L9", f"after {_WORK_ROUNDS} rounds of work: {self._held()}")
+
+    def _held(self) -> list[Gate]:
+        gates = self.checker.ledger.gates
+        return [
+            gates[one].row
+            for one in sorted(self.setup.outside.used & gates.keys())
+            if not gates[one].flowing
+        ]
+
+    def _release_gates(self) -> None:
+        """Somebody releases what waits for a person."""
+        for _, gate in sorted(self.checker.ledger.gates.items()):
+            if not gate.flowing and gate.row.until_person:
+                step = release(gate.row, reason="the chaos is over", now=self.world.clock.now())
+                change = change_of(step, gate.parent, self.world.clock.now())
+                self._told("change_gate", change, Deed("the end", "the chaos is over"))
 
     def _told(self, method: str, *args: Any) -> None:
         """A deed of ours, at the store itself."""
@@ -198,16 +244,28 @@ class Simulation:
         A host may still be down for a lease and a half; its successor has to be steady for a lease
         before it may judge, and what it judges must have been silent for one. A stage may be
         stubborn until its timeout, and the supervisor may wait before it starts a child again. What a
-        caller has left behind is found when its own limit has passed.
+        caller has left behind is found when its own limit has passed. What the dead had of an
+        upstream's limits is free after a lease of its own, and calls start slowly.
         """
         own_s = 4 * self.setup.ttl_s + self.setup.timeout_s + 5 * self.setup.work_s + 20.0
+        own_s += _SLICES_S if self.setup.outside.upstreams else 0.0
         return own_s + (CALL_WAIT_S_MAX + HARD_MORE_S + self.setup.ttl_s if self.setup.calls else 0)
 
     def _stuck_us(self) -> int:
         """When to give up, unless something moves before."""
         due_us = [job.due_us for job in self.checker.ledger.open if job.holder is None]
-        latest_us = max([self._healed_us, self.checker.moved_us, *due_us])
+        latest_us = max([self._healed_us, self.checker.moved_us, *due_us, *self._holds_us()])
         return latest_us + round(self.patience_s * 1e6)
+
+    def _holds_us(self) -> list[int]:
+        """When gates may next be probed, or flow by themselves."""
+        ends = [
+            end
+            for row in self._held()
+            for end in (row.held_until, row.lease_until)
+            if end is not None
+        ]
+        return [to_us(end) - self.checker.start_us for end in ends]
 
     def _all_over_or_moved(self) -> Callable[[], bool]:
         moved_us = self.checker.moved_us
@@ -266,6 +324,7 @@ def installed(simulation: Simulation) -> Iterator[None]:
         (supervisor_module, "os", simulation.kernel),
         (loop_module, "Bell", object),  # replaced by one of the strand before it is used
         (loop_module, "monotonic", simulation.world.clock.monotonic),
+        (upstreams_module, "PROBE_MORE_S", simulation.setup.outside.probe_more_s),
         (claim_module, "CLAIM_BATCH_MAX", batches["claim"]),
         (store_module, "PROMOTE_BATCH_MAX", batches["promote"]),
         (lost_module, "LOST_BATCH_MAX", batches["lost"]),

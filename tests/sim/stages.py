@@ -6,6 +6,7 @@ it, every time; everything else is drawn from the acts of the seed, and after th
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from perdure.engine.context import Context
@@ -13,8 +14,10 @@ from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.model.errors import StageError
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.ports import Store
+from tests.sim.gates import Gates
 from tests.sim.process import Kernel, Process
 from tests.sim.swarm import Setup
+from tests.sim.weather import Refused, Weather
 from tests.sim.world import World
 
 LONG, SHORT = "long", "short"
@@ -24,21 +27,15 @@ SHORT_STAGES = ("only",)
 Began = Callable[[str, int, int], None]
 
 
-class TooManyRequests(Exception):
-    """As an HTTP client raises it."""
-
-    status_code = 429
-
-    def __init__(self, retry_after_s: int) -> None:
-        self.headers = {"Retry-After": str(retry_after_s)}
-        super().__init__("slow down")
-
-
 class Script:
     """Draws what stages do."""
 
-    def __init__(self, world: World, setup: Setup, kernel: Kernel, began: Began) -> None:
+    def __init__(
+        self, world: World, setup: Setup, kernel: Kernel, began: Began, gates: Gates
+    ) -> None:
         self._world = world
+        self._gates = gates
+        self._weather = Weather(world, setup.outside, setup.ttl_s)
         self._setup = setup
         self._kernel = kernel
         self._began = began
@@ -49,17 +46,43 @@ class Script:
         async def play(item: Any, context: Context) -> Any:
             assert process.worker is not None
             self._began(context.job_id, context.token, process.worker)
-            world, work_s = self._world, self._setup.work_s
-            act = self._act()
-            await asyncio.sleep(world.rng.expovariate(1 / work_s))
-            if context.item.get("poison") == context.stage:
-                await self._die(process)
-            if act is not None:
-                world.struck[act] += 1
-                return await self._play(act, process)
-            return {"of": context.stage, "token": context.token}
+            end = partial(self._gates.ended, context.job_id, context.token)
+            try:
+                value = await self._work(context, process)
+            except BaseException as error:
+                end(well=False, wait_s=getattr(error, "wait_s", None))
+                raise
+            end(well=isinstance(value, dict | Succeeded))
+            return value
 
         return play
+
+    async def _work(self, context: Context, process: Process) -> Any:
+        world, act = self._world, self._act()
+        await asyncio.sleep(world.rng.expovariate(1 / self._setup.work_s))
+        if context.item.get("poison") == context.stage:
+            await self._die(process)
+        upstream = self._setup.outside.behind.get(context.stage)
+        trouble = None if upstream is None else self._weather.answer(upstream)
+        if trouble is not None:
+            raise trouble
+        if act is not None:
+            world.struck[act] += 1
+            return await self._play(act, process)
+        return {"of": context.stage, "token": context.token}
+
+    def health_of(self, upstream: str) -> Callable[[], Any]:
+        """A check that asks the upstream how it is, as a call would find it."""
+
+        async def health() -> bool:
+            await asyncio.sleep(self._world.rng.uniform(0.0, 3.0))
+            trouble = self._weather.answer(upstream)
+            if trouble is not None:
+                raise trouble
+            self._gates.healthy(upstream)
+            return True
+
+        return health
 
     def _act(self) -> str | None:
         if self._world.chaos:
@@ -80,7 +103,7 @@ class Script:
         rng = self._world.rng
         match act:
             case "rate_limited" if rng.random() < 0.5:
-                raise TooManyRequests(rng.choice((0, 1, 4, 20, 100)))
+                raise Refused(429, rng.choice((0, 1, 4, 20, 100)))
             case "rate_limited":
                 raise StageError("rate_limited", "slow down", wait_s=rng.uniform(0.0, 20.0))
             case "network":
@@ -122,7 +145,10 @@ def catalogue_of(
     lines = []
     policies = iter(setup.policies)
     for name, stages in ((LONG, LONG_STAGES), (SHORT, SHORT_STAGES)):
-        made = tuple(Stage(one, call, next(policies), setup.timeout_s) for one in stages)
+        made = tuple(
+            Stage(one, call, next(policies), setup.timeout_s, setup.outside.behind.get(one))
+            for one in stages
+        )
         lines.append(Line(name, "q", "c", made, lane_nos.get(name, {})))
     return Catalogue(lines[:1] if narrow else lines)
 

@@ -12,6 +12,7 @@ from perdure.model.kinds import Kind
 from perdure.model.operations import Retention
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
+from tests.sim.outside import GATE_DEEDS, NOTHING, TROUBLES, Outside, outside_of
 
 # Faults that strike at random times, and how often at most within the chaos of one seed.
 STRIKES = {
@@ -31,6 +32,7 @@ STRIKES = {
     "redrive": 4,
     "discard": 6,
     "pause": 6,
+    **GATE_DEEDS,
 }
 # Faults that strike a single store call, and how likely at most.
 CHANCES = {
@@ -56,7 +58,7 @@ ACTS = {
     "withdraw": 0.05,
 }
 POISON = 0.15  # of the items, at most
-KINDS = (*STRIKES, *CHANCES, *ACTS, "poison", "resume", "clock_skew")
+KINDS = (*STRIKES, *CHANCES, *ACTS, *TROUBLES, "poison", "resume", "clock_skew")
 SKEW_S_MAX = 7200.0  # how far a machine's wall clock is from the store's
 
 
@@ -88,6 +90,7 @@ class Setup:
     ears: bool = False  # whether workers listen for hints, as at PostgreSQL, or ask, as at SQLite
     calls: int = 0  # by callers that wait
     rests_s: float = 60.0  # between two walks of the pruning
+    outside: Outside = NOTHING
 
     @property
     def overrun_s(self) -> float:
@@ -104,10 +107,10 @@ def as_drawn(setup: Setup) -> Setup:
 
 
 def plain(setup: Setup) -> Setup:
-    """No fault, no schedules, no callers, nothing pruned."""
+    """No fault, no schedules, no callers, no gates, nothing pruned."""
     return replace(
         setup, strikes={}, chances={}, acts={}, poison=0.0, periods_s={}, retention=Retention(),
-        skew_s=0.0, deaf=False, calls=0, narrow=False,
+        skew_s=0.0, deaf=False, calls=0, narrow=False, outside=NOTHING,
     )  # fmt: skip
 
 
@@ -193,8 +196,8 @@ def only_rate_limits(setup: Setup) -> Setup:
 
 
 def only_failures(setup: Setup) -> Setup:
-    """Stages fail and are retried, on machines whose clocks are wrong by hours."""
-    return replace(plain(setup), acts={"network": 0.5}, skew_s=SKEW_S_MAX)
+    """Stages fail and are retried, on machines whose clocks are wrong by a minute or so."""
+    return replace(plain(setup), acts={"network": 0.5}, skew_s=90.0)
 
 
 def only_operators(setup: Setup) -> Setup:
@@ -286,6 +289,7 @@ def setup_of(rng: Random) -> Setup:
         ears=_on(rng),
         calls=rng.choice((0, 0, 3, 10)),
         rests_s=rng.choice((1.0, 10.0)),
+        outside=outside_of(rng, chaos_s),
     )
 
 
@@ -339,6 +343,10 @@ def _policy(rng: Random, number: int) -> Policy:
             Kind.NETWORK: again,
             Kind.TIMEOUT: again,
             Kind.INVALID_OUTPUT: Rule(Action.RETRY, attempts_max=rng.choice((None, 1, 2))),
+            Kind.UPSTREAM_ERROR: again,
+            Kind.UPSTREAM_UNAVAILABLE: again,
+            Kind.OVERLOADED: again,
+            Kind.BILLING: Rule(rng.choice((Action.HOLD, Action.HOLD, Action.FAIL))),
         },
         scope=rng.choice((Scope.STAGE, Scope.STAGE, Scope.JOB)),
         crash_is_failure=rng.random() < 0.2,

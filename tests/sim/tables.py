@@ -9,10 +9,10 @@ from tests.sim.ledger import JobAccount
 
 _JOBS = """
 SELECT no, id, state, stage, token, isolation, worker, result,
-    life, finished_at, discarded_at, starts, failures, waits, crashes, snoozes, releases
+    life, finished_at, discarded_at, starts, failures, waits, crashes, snoozes, releases, probes
 FROM perdure_jobs ORDER BY no
 """
-_COUNTERS = ("starts", "failures", "waits", "crashes", "snoozes", "releases")
+_COUNTERS = ("starts", "failures", "waits", "crashes", "snoozes", "releases", "probes")
 
 
 def check_tables(checker: Checker, connection: Connection, reader: Reader) -> None:
@@ -33,6 +33,7 @@ def check_tables(checker: Checker, connection: Connection, reader: Reader) -> No
     _check_attempts(checker, connection)
     _check_workers(checker, connection)
     _check_lanes_and_schedules(checker, reader)
+    _check_gates(checker, reader)
     books = reader.books()
     here = (len(ledger.jobs), len(ledger.jobs) - len(kept))
     if not books.balanced or (books.accepted, books.pruned) != here:
@@ -95,6 +96,17 @@ def _check_lanes_and_schedules(checker: Checker, reader: Reader) -> None:
     known = {one.name: one.next_at for one in checker.ledger.schedules.values()}
     if next_at != known:
         checker.broken("E6", f"the schedules stand at {next_at}, the history says {known}")
+
+
+def _check_gates(checker: Checker, reader: Reader) -> None:
+    rows = {one.name: (one.generation, one.state, one.parent) for one in reader.gates()}
+    known = {
+        name: (one.row.generation, one.row.state, one.parent)
+        for name, one in checker.ledger.gates.items()
+        if one.row.generation
+    }
+    if rows != known:
+        checker.broken("E9", f"the gates are {rows}, the history says {known}")
 
 
 def _check_workers(checker: Checker, connection: Connection) -> None:

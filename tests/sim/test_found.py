@@ -1,16 +1,24 @@
 """What the simulation found, each in its smallest form."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
+from perdure.engine.callgates import CallerGates
 from perdure.engine.chores.lost import LostJobs
+from perdure.engine.gaterows import GateRows
 from perdure.engine.observe import Observers
+from perdure.engine.passage import Landing, Passage
 from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.upstreams import Upstream
+from perdure.model.errors import StoreUnavailable
+from perdure.model.gates import GateState
 from perdure.model.jobs import ClaimOrder, Lane, NewJob
 from perdure.model.limits import LOST_BATCH_MAX
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
+from perdure.rules.gate import Gate
 from perdure.rules.presets import preset
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.control import SqliteControl
@@ -86,3 +94,61 @@ def test_a_worker_with_a_duty_is_not_forgotten_and_its_duty_is_free_as_soon_as_i
     assert control.prune_workers(0.0, limit=9) == 0
     assert control.take_duty("upkeep", worker=second, ttl_s=3.0)
     assert control.prune_workers(0.0, limit=9) == 1
+
+
+class SlowAnswers:
+    """A store whose answers are long on their way."""
+
+    def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def look_at_gates(self, *args: Any, **kwargs: Any) -> Any:
+        self._clock.push(0.5)
+        answer = self._store.look_at_gates(*args, **kwargs)
+        self._clock.push(2.5)
+        return answer
+
+
+def test_what_a_worker_takes_for_the_stores_clock_is_neither_ahead_of_it_nor_behind(clock, store):
+    """A pause of 9 s ended after 6.5 s, where the answer with the time had been 2.5 s on its way."""
+    rows = GateRows(
+        SlowAnswers(store, clock), SqliteControl(store._connection), {"u": Upstream("u")}, 1,
+        clock=clock, observers=Observers([]), looked=lambda _: None, shown=lambda _: None,
+        told=dict,
+    )  # fmt: skip
+    rows.look()
+    clock.push(1.0)
+    assert rows.now() < clock.now() < rows.now_at_most()
+
+
+class Away:
+    """A store that cannot be reached."""
+
+    def gate(self, name: str) -> None:
+        raise StoreUnavailable("away")
+
+
+def test_a_caller_that_cannot_see_its_gate_records_the_end_of_its_call_all_the_same():
+    """The error left `Call.ended` before there was a record to send again."""
+    gates = CallerGates(Away(), Away(), Upstream("u", "key"), "caller")
+    assert gates.ended(None, None).state == "flowing"
+
+
+def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_among_them(clock):
+    """It was counted when the pace began anew, and never given back: the worker started nothing more."""
+    passage = Passage(Upstream("u"), clock.now(), 1)
+    passage.gate = Gate("u", GateState.PROBING, 1)
+    passage.start((1, 1), clock.now(), tokens=None, probes="u")
+    passage.gate = Gate("u", generation=2, counts_from=2)  # a later probe has let it flow
+    passage.see(clock.now())
+    passage.land((1, 1), Landing(None, clock.now()))
+    assert passage.room(clock.now(), 1) == 1
+
+
+def test_a_call_that_is_set_aside_for_what_goes_on_is_not_given_to_another(clock):
+    """The job went on to its next stage, and as many as before were claimed beside it."""
+    passage = Passage(Upstream("u"), clock.now(), 1)
+    assert passage.set_aside(clock.now())
+    assert passage.room(clock.now(), 5) == 0
+    assert not passage.set_aside(clock.now())

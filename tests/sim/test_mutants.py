@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 
 from tests.sim.bugs import MORE
+from tests.sim.gatebugs import GATES
 from tests.sim.mutants import OTHERS, THE_FOUR, Mutant
 from tests.sim.report import told
 from tests.sim.run import Outcome, run_seed
@@ -27,7 +28,7 @@ def unmutated(seed: int, setting: Setting) -> Outcome:
     return run_seed(seed, setting)
 
 
-@pytest.mark.parametrize("mutant", [*THE_FOUR, *OTHERS, *MORE], ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", [*THE_FOUR, *OTHERS, *MORE, *GATES], ids=lambda one: one.name)
 def test_a_bug_that_is_put_back_is_found_by_name(mutant: Mutant, monkeypatch):
     with monkeypatch.context() as patch:
         mutant.plant(patch)

@@ -14,7 +14,7 @@ from tests.sim.remote import LEFT_OUT, READS, WRITES
 
 SIDES = (ports.Store, ports.Control, ports.Reader)
 # What takes a transaction of its own only where something is missing or due.
-LOOKS_FIRST = {"lanes", "mark_dead", "take_duty"}
+LOOKS_FIRST = {"lanes", "look_at_gates", "mark_dead", "take_duty"}
 
 
 def methods(port: type) -> set[str]:
@@ -48,8 +48,9 @@ def test_what_is_called_a_write_writes_and_what_is_called_a_read_does_not():
 
 
 def test_what_is_left_out_is_called_by_no_part_that_is_simulated():
-    """Runs and gates are other parts' business; a part that begins to use them has to be simulated."""
+    """Runs are another part's business; a part that begins to use them has to be simulated."""
     simulated = ("worker", "pump", "upkeep", "schedules", "supervisor", "lease", "call", "revival")
+    simulated += ("gatekeeper", "gaterows", "gates", "callgates", "slicing")
     folder = Path(perdure.engine.__path__[0])
     files = [folder / f"{name}.py" for name in simulated] + sorted((folder / "chores").glob("*.py"))
     ways_of_their_own = {"changed", "close", "ear"}

@@ -76,7 +76,8 @@ def test_a_seed_is_the_same_history_in_another_process_with_another_hash_seed():
 
 def test_a_broken_seed_says_what_broke_what_came_before_and_how_to_see_it_again(monkeypatch):
     THE_FOUR[-1].plant(monkeypatch)
-    outcome = next(one for one in map(run_seed, range(1, 50)) if one.violation)
+    broken = (one for one in map(run_seed, range(1, 50)) if one.violation)
+    outcome = next(one for one in broken if one.violation.invariant == "S8")
     text = told(outcome)
     assert text.startswith(f"seed {outcome.seed} breaks S8 (crashes are counted and bounded")
     assert len(outcome.tail) > 10

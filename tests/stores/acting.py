@@ -1,14 +1,15 @@
 """What the acts on several stores in step have in common: what they know, and words for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Receipt, Record, Settled
+from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Part, Receipt, Record, Settled
 from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import uuid_of
+from perdure.testing.nouns import replace
 from tests.stores.promises import Promises
 from tests.stores.sides import Side, Sides
 
@@ -108,6 +109,7 @@ class Acting:
             "priority": chance.randint(-1, 2),
             "deadline_s": chance.choice([None, 90.5]),
             "if_failed": chance.choice(list(IfFailed)),
+            "tokens": chance.choice([None, None, 1000]), "fair": chance.random() < 0.4,
         }  # fmt: skip
         run_at = None if in_s is None else self.clock.now() + timedelta(seconds=in_s)
         return Job(lane, run, run_at, parts)
@@ -123,11 +125,15 @@ class Acting:
         self.promises.accepted(one.id for one in made if one.created)
 
     def order(
-        self, side: Side, worker: str, slots: int, *, isolation: int = 0, few: bool = False
-    ) -> ClaimOrder:
+        self, side: Side, worker: str, slots: int, *, isolation: int = 0, few: bool = False,
+        parts: tuple[int, ...] = (),
+    ) -> ClaimOrder:  # fmt: skip
+        """Of all lanes or every other one; the first of them in parts of one lane, with so many slots each."""
         lanes = sorted(self.lanes)[:: 2 if few else 1]
         numbers = tuple(side.no("lane", lane) for lane in lanes)
-        return ClaimOrder(side.no("worker", worker), slots, numbers, isolation)
+        apart = tuple(Part((no,), own) for no, own in zip(numbers, parts, strict=False))
+        rest = numbers[len(apart) :]
+        return ClaimOrder(side.no("worker", worker), slots, rest, isolation, apart)
 
     def hold(self, worker: str, claims: dict[str, Any]) -> None:
         self.promises.claimed(self.first(claims))

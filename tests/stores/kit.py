@@ -47,7 +47,7 @@ __all__ = [
 MEMORY = ":memory:"
 TABLES = (
     "jobs", "attempts", "checkpoints", "workers", "lanes", "books", "runs", "run_counts", "gates",
-    "pauses", "schedules", "duties", "audit_log", "bulks", "artifacts",
+    "gate_samples", "gate_slices", "pauses", "schedules", "duties", "audit_log", "bulks", "artifacts",
 )  # fmt: skip
 
 

@@ -35,22 +35,22 @@ NUMBERED = {
 PLAIN = frozenset({str, int, float, bool, type(None), datetime, State, Counters})
 
 
+def _fields(noun: type) -> list[str]:
+    """The names of the fields of a noun, whether it is a dataclass or a `Struct`."""
+    if issubclass(noun, msgspec.Struct):
+        return list(noun.__struct_fields__)
+    return [one.name for one in fields(noun)]
+
+
 @cache
 def _parts(noun: type) -> tuple[tuple[str, str | None], ...]:
     """The fields of a noun, and what each of them numbers."""
     return tuple(
-        (name, COUNTS.get(noun) if name == "no" else NUMBERED.get(name)) for name in fields_of(noun)
+        (name, COUNTS.get(noun) if name == "no" else NUMBERED.get(name)) for name in _fields(noun)
     )
 
 
-def fields_of(noun: type) -> list[str]:
-    """The names of a noun's fields, in order."""
-    if issubclass(noun, msgspec.Struct):
-        return list(noun.__struct_fields__)
-    return [part.name for part in fields(noun)]
-
-
-NOUNS = {one.__name__: fields_of(one) for one in (*COUNTS, AttemptView)}
+NOUNS = {one.__name__: _fields(one) for one in (*COUNTS, AttemptView)}
 
 
 class Side:
@@ -225,6 +225,7 @@ def dump(side: Side, *, whole: bool = True) -> dict[str, Any]:
         "workers": reader.workers(),
         "pauses": frozenset(reader.pauses()),  # by name, and a run's name is its number
         "gates": reader.gates(),
+        "told about gates": side.store.look_at_gates(["vendor", "account"], worker=0, samples={}),
         "runs": reader.runs(),
         "schedules": reader.schedules(),
         "bulks": reader.bulks(),

@@ -49,6 +49,7 @@ PLANS = {
         r"SEARCH j USING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)",
         r"SEARCH l USING INTEGER PRIMARY KEY \(rowid=\?\)",
     ],
+    "fair_owners": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "attempts_of": [r"SEARCH perdure_attempts USING PRIMARY KEY \(job=\?\)"],
 }  # fmt: skip
 
@@ -71,7 +72,7 @@ def plan(place: Place, name: str) -> list[str]:
     places = [int(number) for number in re.findall(r"\?(\d+)", sql)]
     values: object = (1,) * max(places, default=sql.count("?"))
     if named:
-        arrays = {"nos", "lanes", "records", "workers"}
+        arrays = {"nos", "lanes", "records", "workers", "names"}
         values = {name: "[1]" if name in arrays else 1 for name in named}
     return [row[3] for row in place.connection.raw.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
@@ -116,6 +117,25 @@ def test_attempts_that_are_overrun_are_looked_for_among_what_the_living_hold(pla
     lines = plan(place, "overrun")
     held = [r"SEARCH j USING INDEX perdure_jobs_held \(worker=\?\)"]
     assert [one for one in faults(lines, held) if "TEMP B-TREE" not in one] == [], lines
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("fair_starts", [r"INDEX perdure_jobs_fair_ready$",
+                         r"INDEX perdure_jobs_fair_ready \(lane>\?\)",
+                         r"INDEX perdure_jobs_fair_ready \(lane=\?\)"]),
+        ("fair_ends", [r"INDEX perdure_jobs_fair_waiting \(owner=\?\)",
+                       r"INDEX perdure_jobs_fair_waiting \(owner=\? AND lane>\?\)",
+                       r"INDEX perdure_jobs_fair_waiting \(owner=\? AND lane=\?\)"]),
+    ],
+)  # fmt: skip
+def test_the_lines_of_a_fair_queue_are_read_at_their_ends(place, name, wanted):
+    """Every look at the jobs takes one entry of the index that was made for it: the lowest or the highest."""
+    lines = plan(place, name)
+    looks = [line for line in lines if "perdure_jobs" in line]
+    assert [one for one in wanted if not any(re.search(one, line) for line in looks)] == [], lines
+    assert all(line.startswith("SEARCH") for line in looks), lines
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -1,13 +1,12 @@
 """Each promise that the differential checks can be broken, and is then called by its name."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.jobs import Receipt, Stale
 from perdure.model.states import State
 from perdure.testing import VirtualClock, open_model
 from perdure.testing.contract.kit import Place
+from perdure.testing.nouns import replace
 from tests.stores.kit import crash, failure, retry
 from tests.stores.promises import Promises
 from tests.stores.sides import Side, dump

@@ -1,7 +1,5 @@
 """Stores that differ are told apart, whatever they number how, and it is said where."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.jobs import NewJob
@@ -9,6 +7,7 @@ from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from perdure.testing import Model, VirtualClock, open_model
 from perdure.testing.contract.kit import Place, uuid_of
+from perdure.testing.nouns import replace
 from tests.stores.acting import LANES
 from tests.stores.sides import Differ, Side, Sides, dump
 

@@ -3,7 +3,9 @@
 from random import Random
 from typing import Any
 
+from perdure.model.gates import GateChange, GateState, Probe, Slices
 from perdure.model.jobs import Record
+from perdure.model.operations import Deed
 from perdure.model.outcomes import Death
 from perdure.model.states import Move, State
 from perdure.model.workers import NewWorker, Role
@@ -96,6 +98,7 @@ class Walking(Acting):
         where = {
             "isolation": chance.choice([0, 0, 0, 0, 0, 1, 2]),
             "few": chance.randint(0, 3) == 0,
+            "parts": chance.choice([(), (), (slots,), (0, slots), (1, 0, slots - 1)]),
         }
         self.sides.each(
             "waiting", lambda side: side.store.waiting(self.order(side, worker, slots, **where))
@@ -110,6 +113,47 @@ class Walking(Acting):
         assert dead == (worker in self.promises.dead)
         if not dead:
             self.hold_all(worker, turns)
+
+    def act_probe(self, chance: Random) -> None:
+        """A gate that is held, mostly, lets one job through."""
+        name, worker = chance.choice(["vendor", "vendor", "account"]), self.a_worker(chance)
+        isolation, off_by = chance.choice([0, 0, 0, 1]), chance.choice([0, 0, 0, 1])
+
+        def call(side: Side) -> Any:
+            known = side.reader.gate(name)
+            generation = (0 if known is None else known.generation) + off_by
+            parent = "account" if name == "vendor" else None
+            change = GateChange(name, generation, GateState.PROBING, parent, 2.5)
+            order = self.order(side, worker, 1, isolation=isolation)
+            return side.store.probe(order, change, Deed("ann", "to see whether it is back"))
+
+        probes = self.sides.each("probe", call)
+        answer = self.first(probes)
+        assert (answer == "raised WorkerDead") == (worker in self.promises.dead)
+        if isinstance(answer, Probe):
+            self.hold(worker, {name: probe.claim for name, probe in probes.items()})
+
+    def act_look_at_gates(self, chance: Random) -> None:
+        worker = self.a_worker(chance)
+        names = chance.choice([["vendor"], ["account", "vendor"], ["nobody"], []])
+        samples = {name: f"[{chance.randint(0, 9)}]" for name in names if chance.randint(0, 2)}
+        self.sides.each(
+            "look at gates",
+            lambda side: side.store.look_at_gates(
+                names, worker=side.no("worker", worker), samples=samples
+            ),
+        )
+
+    def act_change_slices(self, chance: Random) -> None:
+        name, off_by = chance.choice(["vendor", "account"]), chance.choice([0, 0, 0, 1])
+        told = f"[{chance.randint(0, 9)}]"
+
+        def call(side: Side) -> bool:
+            look = side.store.look_at_gates([name], worker=0, samples={})
+            known = {one.gate: one.generation for one in look.slices}.get(name, 0)
+            return side.store.change_slices(Slices(name, known + off_by, told))
+
+        self.sides.each("change slices", call)
 
     def act_record(self, chance: Random) -> None:
         """Say how claims ended; some of them ended long ago."""

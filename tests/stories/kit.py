@@ -156,6 +156,7 @@ class Story:
         poll_s: float = 0.2,
         concurrency: int = 32,
         options: Sequence[str] = (),
+        module: str = "work",
     ) -> WorkerProcess:
         """Start a worker; it is ended with the story."""
         tuning = {
@@ -165,7 +166,7 @@ class Story:
         log = self.folder / f"worker-{name}-{len(self.workers)}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [*CLI, "worker", "work:app", *flags, *options, "--log-format", "text"],
+                [*CLI, "worker", f"{module}:app", *flags, *options, "--log-format", "text"],
                 cwd=self.folder, env=self.environment(), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
@@ -213,11 +214,15 @@ class Story:
 
     # -- jobs ----------------------------------------------------------------------------
 
-    def enqueue(self, pipeline: str, items: Sequence[Any]) -> list[str]:
+    def enqueue(
+        self, pipeline: str, items: Sequence[Any], *, module: str = "work", owner: str = ""
+    ) -> list[str]:
         """Enqueue through the command; the ids in order."""
         lines = self.folder / f"items-{secrets.token_hex(4)}.jsonl"
         lines.write_text("".join(json.dumps(item) + "\n" for item in items))
-        done = self.perdure("enqueue", f"work:{pipeline}", "--from", str(lines), "--json")
+        done = self.perdure(
+            "enqueue", f"{module}:{pipeline}", "--owner", owner, "--from", str(lines), "--json"
+        )
         assert done.returncode == 0, done.stderr
         return [one["id"] for one in json.loads(done.stdout)]
 

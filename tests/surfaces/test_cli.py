@@ -124,8 +124,9 @@ COMMANDS = {" ".join(path): command for path, command in paths(cli)}
 def test_the_commands_are_these():
     shown = {name for name, command in COMMANDS.items() if not command.hidden}
     assert shown == {
-        "audit", "db", "db status", "db upgrade", "demo", "enqueue", "jobs", "jobs list",
-        "jobs show", "policy", "policy check", "policy explain", "policy list", "policy show", "worker",
+        "audit", "db", "db status", "db upgrade", "demo", "enqueue", "gates", "gates hold", "gates list",
+        "gates probe", "gates release", "gates show", "jobs", "jobs list", "jobs show", "policy",
+        "policy check", "policy explain", "policy list", "policy show", "simulate", "worker",
     }  # fmt: skip
 
 
@@ -172,10 +173,10 @@ def test_a_wrong_call_is_explained_with_exit_code_two(shell, arguments, words):
 
 def test_the_schema_is_upgraded_once(shell):
     assert shell("db", "upgrade").out == (
-        "sqlite:///work.db: applied 0001_the_walk, 0002_operations\n"
+        "sqlite:///work.db: applied 0001_the_walk, 0002_operations, 0003_gates\n"
     )
     assert shell("db", "upgrade").out == "sqlite:///work.db: nothing to do\n"
-    assert shell("db", "status").out == "sqlite:///work.db: schema 2 of 2, up to date\n"
+    assert shell("db", "status").out == "sqlite:///work.db: schema 3 of 3, up to date\n"
 
 
 def test_asking_for_the_schema_of_a_mistyped_path_makes_no_file(shell):
@@ -190,10 +191,10 @@ def test_the_schema_is_told_in_json(shell):
     assert (before["present"], before["version"], before["pending"]) == (
         False,
         0,
-        ["0001_the_walk", "0002_operations"],
+        ["0001_the_walk", "0002_operations", "0003_gates"],
     )
     assert shell("db", "upgrade", "--json").json == {
-        "url": "sqlite:///work.db", "applied": ["0001_the_walk", "0002_operations"],
+        "url": "sqlite:///work.db", "applied": ["0001_the_walk", "0002_operations", "0003_gates"],
     }  # fmt: skip
     assert shell("db", "upgrade", "--json").json["applied"] == []
     assert shell("db", "status", "--json").json["present"] is True

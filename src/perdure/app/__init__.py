@@ -1,15 +1,9 @@
 """The one composition root: where stores, observers, rules and engine are put together."""
 
-from perdure.app.app import (
-    App,
-    Pipeline,
-    configured,
-    load_app,
-    open_store,
-    schema_of,
-    shown_url,
-)
+from perdure.app.app import App, configured, open_store, schema_of, shown_url
 from perdure.app.fitting import check_times
+from perdure.app.loading import load_app
+from perdure.app.pipelines import Pipeline
 from perdure.app.policies import explained, policy_at, policy_page, policy_pages
 from perdure.app.processes import supervise, work
 from perdure.app.refs import Called, JobRef

@@ -1,36 +1,29 @@
 """The App: stages, pipelines, and the store that keeps their jobs."""
 
-import asyncio
-import importlib
 import random
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterable
-from datetime import datetime
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from perdure.app.calls import Calls, terms_of
-from perdure.app.refs import Called, JobRef, called
+from perdure.app.calls import Calls
+from perdure.app.pipelines import Pipeline
 from perdure.app.working import Working
 from perdure.config import Config, load
 from perdure.engine.clock import SystemClock
-from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.schedules import Schedule, declared
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, Line, Stage, check_name
+from perdure.engine.upstreams import Upstream, Upstreams, upstream_limits
 from perdure.model.errors import (
-    AppNotFound,
     ConfigError,
-    StoreBusy,
     UnknownName,
 )
-from perdure.model.jobs import Enqueued, Lane, NewJob
+from perdure.model.jobs import Lane
 from perdure.observers.log import log_event
 from perdure.ports import Observer, Schema
 from perdure.rules.checked import made
+from perdure.rules.gate import GateSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.stores import opening, urls
@@ -61,110 +54,6 @@ def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Op
     )
 
 
-class Pipeline:
-    """An ordered list of stages that items walk through."""
-
-    def __init__(self, app: "App", line: Line) -> None:
-        self._app = app
-        self._line = line
-
-    @property
-    def name(self) -> str:
-        """The pipeline's name."""
-        return self._line.name
-
-    def enqueue(
-        self,
-        item: Any,
-        *,
-        owner: str = "",
-        key: str | None = None,
-        priority: int = 0,
-        run_at: datetime | None = None,
-        deadline_s: float | None = None,
-        if_failed: Literal["keep", "retry"] = "keep",
-        within: object = None,
-    ) -> JobRef:
-        """Enqueue one item; when this returns, it is on stable storage.
-
-        The same ``key`` gives the same job, as it was enqueued first: the new item and options are
-        not looked at. With ``if_failed="retry"`` one that has failed is given a new life. ``within`` is a connection of your own to the store's database (psycopg,
-        sqlite3, or SQLAlchemy on one of these): the job is then part of its transaction, and is
-        there when that commits. Call `App.ready` once before the first such transaction.
-        """
-        self._ready(within)
-        job = new_job(
-            self._app.ids, self._line, item,
-            owner=owner, key=key, priority=priority, run_at=run_at, deadline_s=deadline_s,
-            if_failed=if_failed,
-        )  # fmt: skip
-        return self._refs(enqueue(self._app.opened.store, [job], within=within), within)[0]
-
-    def enqueue_many(
-        self, items: Iterable[Any], *, owner: str = "", priority: int = 0, within: object = None
-    ) -> list[JobRef]:
-        """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own."""
-        self._ready(within)
-        jobs = (
-            new_job(self._app.ids, self._line, item, owner=owner, priority=priority)
-            for item in items
-        )
-        return self._refs(enqueue(self._app.opened.store, jobs, within=within), within)
-
-    async def enqueue_async(self, item: Any, **options: Any) -> JobRef:
-        """As `enqueue`, without blocking the event loop."""
-        return await asyncio.to_thread(self.enqueue, item, **options)
-
-    async def enqueue_many_async(self, items: Iterable[Any], **options: Any) -> list[JobRef]:
-        """As `enqueue_many`, without blocking the event loop."""
-        return await asyncio.to_thread(self.enqueue_many, list(items), **options)
-
-    async def call(
-        self,
-        item: Any,
-        *,
-        policy: str | Policy = "gateway-sync",
-        wait_s: float = 30.0,
-        owner: str = "",
-        key: str | None = None,
-        on_lost: Literal["hand_over", "drop"] = "hand_over",
-    ) -> Called:
-        """Run one item now, here, and wait for it at most ``wait_s``.
-
-        What cannot be done by then is handed over to a durable job, whose id the answer has. Raises
-        `JobFailed` when the policy gives up. ``on_lost`` says what becomes of the job when this task is
-        cancelled or this process dies: a worker goes on with it, or it is cancelled.
-        """
-        terms = terms_of(policy, wait_s, on_lost)
-        job = partial(self._new_job, item, owner=owner, key=key)
-        app = self._app
-        return called(await app.calls.call(lambda: app.opened, self._line, job, terms), app)
-
-    def call_blocking(self, item: Any, **options: Any) -> Called:
-        """As `call`, for callers without an event loop; async stages run on one that the app keeps."""
-        return self._app.calls.blocking(lambda: self.call(item, **options))
-
-    def _new_job(self, item: Any, *, owner: str, key: str | None) -> NewJob:
-        self._app.ready()
-        return new_job(self._app.ids, self._line, item, owner=owner, key=key)
-
-    def _ready(self, within: object) -> None:
-        try:
-            self._app.ready()
-        except StoreBusy as busy:
-            if within is None:
-                raise
-            raise StoreBusy(
-                f"the lanes of the app's pipelines are made outside of your transaction, which may be "
-                f"what holds the store ({busy}); call App.ready before it begins"
-            ) from busy
-
-    def _refs(self, done: list[Enqueued], within: object) -> list[JobRef]:
-        if within is None:  # else it is not durable yet, and may never be
-            self._app.observers.enqueued(self.name, done)
-        return [JobRef(one.id, one.created, self._app) for one in done]
-
-
 class App:
     """Stages, pipelines and the store that keeps their jobs.
 
@@ -179,6 +68,8 @@ class App:
         self._lines: dict[str, Line] = {}
         self._pipelines: dict[str, Pipeline] = {}
         self._schedules: dict[str, Schedule] = {}
+        self._fair: set[str] = set()
+        self.upstreams = Upstreams()
         self._opened: Opened | None = None
         self._calls: Calls | None = None
         self._laid: set[str] = set()
@@ -224,6 +115,55 @@ class App:
             return call
 
         return declare if call is None else declare(call)
+
+    def upstream(
+        self,
+        name: str,
+        *,
+        credential: str | None = None,
+        rate: str | float | None = None,
+        concurrency: int | None = None,
+        tokens: str | float | None = None,
+        tokens_per_call: int = 0,
+        gate: GateSettings | None = None,
+        health: Callable[[], Any] | None = None,
+        health_timeout_s: float = 30.0,
+    ) -> str:
+        """Declare what stages call: ``app.upstream("openai:gpt-5", credential="key-1", rate="500/min")``.
+
+        All limits are for all workers together. ``credential`` names what several upstreams share: a bill, a
+        key. ``tokens`` is a rate of tokens, ``tokens_per_call`` a first guess. ``health`` is asked instead
+        of a job whether the upstream is back. The answer is the name, for ``@app.stage(upstream=…)``; one
+        that is only used there has a gate with the usual settings and no limits.
+        """
+        limits = upstream_limits(name, rate=rate, concurrency=concurrency, tokens=tokens)
+        self.upstreams.declare(
+            Upstream(
+                name,
+                credential,
+                gate or GateSettings(),
+                limits,
+                tokens_per_call,
+                health,
+                health_timeout_s,
+            )
+        )
+        return name
+
+    def queue(self, name: str, *, fair: bool) -> None:
+        """Say that owners take turns in a queue: one with a million jobs does not keep ten of another waiting.
+
+        Neither priority nor age counts there. What was enqueued before stays where it stands.
+        """
+        check_name("queue", name)
+        if fair:
+            self._fair.add(name)
+        else:
+            self._fair.discard(name)
+
+    def is_fair(self, queue: str) -> bool:
+        """Whether owners take turns in that queue."""
+        return queue in self._fair
 
     def pipeline(
         self,
@@ -302,8 +242,9 @@ class App:
         with self._opening:
             if self._calls is None or not self._calls.is_of_this_process:
                 self._calls = Calls(
-                    clock=SystemClock(), chance=random.SystemRandom(), observers=self.observers
-                )
+                    clock=SystemClock(), chance=random.SystemRandom(), observers=self.observers,
+                    upstreams=self.upstreams,
+                )  # fmt: skip
             return self._calls
 
     @property
@@ -360,33 +301,3 @@ class App:
                 "put @app.stage above it"
             )
         return self._stages[call]
-
-
-def load_app(reference: str) -> App:
-    """The App behind ``module:attribute``, looked up from the working directory."""
-    module_name, _, attribute = reference.partition(":")
-    attribute = attribute or "app"
-    if not all(part.isidentifier() for part in module_name.split(".")):
-        raise AppNotFound(
-            f"{reference!r} names no module; write module:attribute, as in work:app, without .py"
-        )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if not f"{module_name}.".startswith(f"{missing.name}."):
-            raise  # a module that the app's module wants
-        raise AppNotFound(
-            f"no module {module_name!r} here; write module:attribute, as in work:app, and run "
-            "the command where the module can be imported"
-        ) from None
-    if not hasattr(module, attribute):
-        raise AppNotFound(f"{reference}: the module has no {attribute!r}; write module:attribute")
-    found = getattr(module, attribute)
-    if not isinstance(found, App):
-        raise AppNotFound(
-            f"{module_name}:{attribute} is {type(found).__name__}, not a perdure.App; "
-            "write module:attribute"
-        )
-    return found

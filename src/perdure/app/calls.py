@@ -25,12 +25,14 @@ from typing import Any, TypeVar
 
 from perdure.app.loops import OwnLoop, SharedHands
 from perdure.engine.call import Call, Over, Step, Terms, Try
+from perdure.engine.callgates import CallerGates
 from perdure.engine.context import Desk, Progress
 from perdure.engine.observe import Observers
 from perdure.engine.progress import Board
 from perdure.engine.run import Stopping, run
-from perdure.engine.stages import Line
+from perdure.engine.stages import Line, Stage
 from perdure.engine.threads import Pool, Refused, Threads
+from perdure.engine.upstreams import Upstreams
 from perdure.model.errors import (
     CallerError,
     StoreError,
@@ -116,7 +118,13 @@ class Calls:
     """What all calls of an App share. ``pause`` is how a retry is waited for."""
 
     def __init__(
-        self, *, clock: Clock, chance: Random, observers: Observers, pause: Pause = asyncio.sleep
+        self,
+        *,
+        clock: Clock,
+        chance: Random,
+        observers: Observers,
+        upstreams: Upstreams | None = None,
+        pause: Pause = asyncio.sleep,
     ) -> None:
         self.clock = clock
         self.pause = pause
@@ -127,6 +135,7 @@ class Calls:
         self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
         self._chance = chance
         self._observers = observers
+        self._upstreams = upstreams or Upstreams()
         self._seat = Seat(clock)
         self._loop = OwnLoop("perdure-calls")
         self._pid = os.getpid()
@@ -148,6 +157,7 @@ class Calls:
             make = partial(
                 Call, found.store, found.reader, line, new, terms,
                 clock=self.clock, chance=self._chance, observers=self._observers, began_s=began_s,
+                gates=partial(self._gates, found),
             )  # fmt: skip
             try:
                 call = make(worker=worker)
@@ -157,6 +167,12 @@ class Calls:
                 return call, call.begin()
 
         return await _Waiting(self, terms, began_s).whole(first)
+
+    def _gates(self, opened: Opened, stage: Stage) -> CallerGates | None:
+        upstream = self._upstreams.of(stage)
+        if upstream is None:
+            return None
+        return CallerGates(opened.reader, opened.control, upstream, f"caller {os.getpid()}")
 
     def blocking(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine for a caller that has no event loop, and wait for it."""

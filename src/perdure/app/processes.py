@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 
 from perdure.app.app import App, open_store
-from perdure.app.upkeep import upkeep_of
+from perdure.app.upkeep import gatekeeper_of, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
@@ -54,6 +54,7 @@ def work(
     catalogue = app.catalogue
     if queues or categories:
         catalogue = catalogue.only(queues=queues, categories=categories)
+    gates = gatekeeper_of(app, opened, catalogue, worker)
     process = Worker(
         opened.store,
         catalogue,
@@ -68,8 +69,11 @@ def work(
         clock=SystemClock(),
         chance=random.Random(),
         observers=app.observers,
-        upkeep=upkeep_of(app, opened, catalogue, worker, config) if role is Role.MAIN else None,
+        upkeep=upkeep_of(app, opened, catalogue, worker, config, gates=gates)
+        if role is Role.MAIN
+        else None,
         reader=opened.reader if role is Role.MAIN else None,
+        gates=gates,
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
     watch.start()

@@ -5,10 +5,12 @@ from typing import Protocol
 
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
+from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
 from perdure.engine.schedules import Schedule
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep import Upkeep, UpkeepSettings
+from perdure.engine.upstreams import Upstreams
 from perdure.model.jobs import Lane
 from perdure.model.operations import Retention
 from perdure.stores.opening import Opened
@@ -19,6 +21,7 @@ class Workplace(Protocol):
 
     url: str
     observers: Observers
+    upstreams: Upstreams
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
@@ -36,6 +39,20 @@ class Workplace(Protocol):
         ...
 
 
+def gatekeeper_of(app: Workplace, opened: Opened, catalogue: Catalogue, worker: int) -> Gatekeeper:
+    """Who keeps the gates of the upstreams that the served stages name."""
+    return Gatekeeper(
+        opened.store,
+        opened.control,
+        app.upstreams.all(catalogue.stages()),
+        worker,
+        catalogue=catalogue,
+        clock=SystemClock(),
+        chance=random.Random(),
+        observers=app.observers,
+    )
+
+
 def upkeep_of(
     app: Workplace,
     opened: Opened,
@@ -43,6 +60,7 @@ def upkeep_of(
     worker: int,
     config: Config,
     *,
+    gates: Gatekeeper,
     leaves_suspects: bool = False,
 ) -> Upkeep:
     """The chores of one worker."""
@@ -64,4 +82,5 @@ def upkeep_of(
         clock=SystemClock(),
         chance=random.Random(),
         observers=app.observers,
+        died=gates.died,
     )

@@ -29,7 +29,7 @@ from typing import Self
 from perdure.app.fitting import check_times
 from perdure.app.keeping import Kept
 from perdure.app.serving import check_served, names
-from perdure.app.upkeep import Workplace, upkeep_of
+from perdure.app.upkeep import Workplace, gatekeeper_of, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.guest import Guest
@@ -209,6 +209,7 @@ class Working:
 
     def _guest(self, opened: Opened, catalogue: Catalogue, worker: int) -> Guest:
         config, app = self._config, self._app
+        gates = gatekeeper_of(app, opened, catalogue, worker)
         guest = Guest(
             opened.store, catalogue, Seat(worker, Role.MAIN.isolation, config.concurrency),
             WorkerSettings(
@@ -216,8 +217,10 @@ class Working:
                 tick_s=config.tick_s,
             ),
             clock=SystemClock(), chance=random.Random(), observers=app.observers,
-            upkeep=upkeep_of(app, opened, catalogue, worker, config, leaves_suspects=True),
-            reader=opened.reader,
+            upkeep=upkeep_of(
+                app, opened, catalogue, worker, config, gates=gates, leaves_suspects=True
+            ),
+            reader=opened.reader, gates=gates,
         )  # fmt: skip
         app.observers.tell(
             EventName.WORKER_STARTED, worker=worker, role=Role.MAIN.value, pid=os.getpid()

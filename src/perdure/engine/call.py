@@ -33,7 +33,7 @@ from random import Random
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, in_place, record_of
 from perdure.engine.stages import Line, Stage
-from perdure.engine.walk import judged
+from perdure.engine.walk import Gates, judged
 from perdure.model.decisions import Cancel, Counted, Decision, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreError, UnknownName
 from perdure.model.jobs import (
@@ -57,6 +57,7 @@ from perdure.model.outcomes import (
     Usage,
 )
 from perdure.model.states import TERMINAL, FailedReason, Move, State
+from perdure.model.verdicts import Verdict
 from perdure.ports import Clock, Reader, Store
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.policy import Policy
@@ -121,7 +122,7 @@ class Call:
         chance: Random,
         observers: Observers,
         began_s: float | None = None,
-        gate: Callable[[Stage], GateView] = lambda _: FLOWING,
+        gates: Callable[[Stage], Gates | None] = lambda _: None,
     ) -> None:
         self._store = store
         self._reader = reader
@@ -132,7 +133,7 @@ class Call:
         self._clock = clock
         self._chance = chance
         self._observers = observers
-        self._gate = gate
+        self._gates = gates
         self._began_s = clock.monotonic() if began_s is None else began_s
         self._retries = 0
         self._claim: Claim
@@ -168,15 +169,12 @@ class Call:
         stage = self._stage()
         ending = self._ending(outcome, elapsed_s, usage, carry_on=self.left_s > 0)
         since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
-        gate = self._gate(stage)
-        decision = self._here(
-            judged(
-                ending, stage,
-                chance=self._chance.random(), now=self._claim.claimed_at + since, gate=gate,
-            ),
-            gate,
+        seen = _Seen(self._gates(stage))
+        decision = judged(
+            ending, stage,
+            chance=self._chance.random(), now=self._claim.claimed_at + since, gates=seen,
         )  # fmt: skip
-        return self._settled(ending, decision)
+        return self._settled(ending, self._here(decision, seen.gate))
 
     def over(self, elapsed_s: float = 0.0, usage: Usage | None = None) -> Step:
         """The wait is over, and the stage was stopped or never begun: a worker goes on."""
@@ -333,3 +331,20 @@ class Call:
             failed_reason=job.failed_reason,
             error_message=job.error_message,
         )
+
+
+class _Seen:
+    """Gates that remember how the one that was looked at was."""
+
+    def __init__(self, gates: Gates | None) -> None:
+        self._gates = gates
+        self.gate = FLOWING
+
+    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+        if self._gates is not None:
+            self.gate = self._gates.ended(ending, verdict)
+        return self.gate
+
+    def heard(self, claim: Claim, decision: Decision) -> None:
+        if self._gates is not None:
+            self._gates.heard(claim, decision)

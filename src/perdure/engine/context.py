@@ -8,7 +8,7 @@ act at once. Once the attempt is over, nothing that is put down counts any more.
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,9 @@ from perdure.model.errors import CallerError
 from perdure.model.limits import NOTE_CHARS_MAX
 from perdure.model.outcomes import Usage
 from perdure.rules.redact import safe_line
+
+_HEADERS_MAX = 32
+_HEADER_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Desk:
         self.over = False
         self.progress: Progress | None = None
         self.usage: Usage | None = None
+        self.told: dict[str, str] | None = None
 
     def begin(self, time_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         """The stage starts now and has this much time."""
@@ -66,6 +70,17 @@ class Desk:
             else:
                 self.usage = said if self.usage is None else self.usage.plus(said)
         self._tell(said)
+
+    def note(self, headers: Mapping[str, str]) -> None:
+        """Keep what an answer says of limits; of several answers, what the last one says."""
+        found = {
+            str(name).lower(): str(value)[:_HEADER_CHARS_MAX]
+            for name, value in headers.items()
+            if "ratelimit" in str(name).lower()
+        }
+        with self._one_at_a_time:
+            if found and not self.over:
+                self.told = dict(list(found.items())[:_HEADERS_MAX])
 
     def end(self) -> None:
         """The attempt is over; a thread that still works on it may find out."""
@@ -118,6 +133,15 @@ class Context:
         if not isinstance(note, str):
             raise CallerError(f"progress: note is {note!r}; it must be text")
         self._desk.hear(Progress(done, total, safe_line(note, NOTE_CHARS_MAX)))
+
+    def limits(self, headers: Mapping[str, str]) -> None:
+        """Hand over the headers of an answer: what they say of limits slows calls down before one is met.
+
+        Only headers with *ratelimit* in their names are looked at, and nothing of them is stored.
+        """
+        if not isinstance(headers, Mapping):
+            raise CallerError(f"limits: headers are {type(headers).__name__}; pass a mapping")
+        self._desk.note(headers)
 
     def usage(self, *, tokens_in: int = 0, tokens_out: int = 0, cost_usd: float = 0.0) -> None:
         """Add to what this attempt has used up; stored with the attempt, whatever becomes of it."""

@@ -15,6 +15,7 @@ from perdure.model.limits import (
     ENQUEUE_BYTES_MAX,
     KEY_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
+    TOKENS_MAX,
 )
 from perdure.ports import Store
 
@@ -32,11 +33,14 @@ def new_job(
     run_at: datetime | None = None,
     deadline_s: float | None = None,
     if_failed: str = "keep",
+    tokens: int | None = None,
+    fair: bool = False,
 ) -> NewJob:
     """A job for the first stage of a pipeline, checked at the door."""
     for what, value, kind in (
         ("owner", owner, str), ("key", key, str | None), ("priority", priority, int),
         ("run_at", run_at, datetime | None), ("deadline_s", deadline_s, int | float | None),
+        ("tokens", tokens, int | None),
     ):  # fmt: skip
         if not isinstance(value, kind) or isinstance(value, bool):  # which is an int to Python
             wanted = getattr(kind, "__name__", kind)
@@ -53,6 +57,8 @@ def new_job(
         raise CallerError(f"run_at {run_at} has no time zone; pass an aware datetime")
     if deadline_s is not None and not 0 < deadline_s <= 10 * 366 * 86_400:
         raise CallerError(f"deadline_s {deadline_s!r} must lie between 0 and ten years")
+    if tokens is not None and not 0 <= tokens <= TOKENS_MAX:
+        raise CallerError(f"tokens {tokens} must lie between 0 and {TOKENS_MAX}")
     if if_failed not in tuple(IfFailed):
         raise CallerError(f"if_failed is {if_failed!r}; one of: {', '.join(IfFailed)}")
     if if_failed != IfFailed.KEEP and key is None:
@@ -70,6 +76,8 @@ def new_job(
         run_at=None if run_at is None else run_at.astimezone(UTC),
         deadline_s=deadline_s,
         if_failed=IfFailed(if_failed),
+        tokens=tokens,
+        fair=fair,
     )
 
 

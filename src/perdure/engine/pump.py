@@ -17,16 +17,17 @@ If the store declares this worker dead, `WorkerDead` leaves `once` and the proce
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from msgspec import Struct
 
 from perdure.engine.claim import order_for
+from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
-from perdure.engine.stages import Catalogue
+from perdure.engine.stages import Catalogue, Line
 from perdure.engine.walk import settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
 from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
@@ -44,6 +45,7 @@ class Finished(Struct, frozen=True, gc=False):
     outcome: Outcome
     elapsed_s: float
     usage: Usage | None = None
+    told: Mapping[str, str] | None = None
 
 
 def _unknown(claim: Claim) -> Usage | None:
@@ -74,6 +76,7 @@ class Pump:
         observers: Observers,
         lost_slots: Callable[[], int] = lambda: 0,
         spent: Callable[[Claim], Usage | None] = _unknown,
+        gates: Gatekeeper | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -84,6 +87,7 @@ class Pump:
         self._observers = observers
         self._lost_slots = lost_slots
         self._spent = spent
+        self._gates = gates
         self._in_hand: dict[int, Claim] = {}
         self._unsent: dict[int, Record] = {}
         self._used: dict[int, Usage] = {}  # by what is unsent, should it be refused
@@ -112,6 +116,8 @@ class Pump:
         if self._unsure:
             self._catch_up()
             return 0.0
+        if self._gates is not None:
+            self._keep(self._gates)
         order = self._order()
         if not self._unsent and not (told and order is not None):
             wait_s = None if order is None else self._store.waiting(order)
@@ -170,23 +176,54 @@ class Pump:
             raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
         ending = Ending(
             claim, one.outcome, one.elapsed_s, self._seat.worker,
-            carry_on=not self.draining and self._catalogue.carries_on(claim.pipeline, claim.stage),
-            usage=one.usage,
+            carry_on=self._carries_on(line, claim),
+            usage=one.usage, told=one.told,
             policy=None if own_code else replace(stage.policy, own_delay=None, matches=()),
         )  # fmt: skip
-        return settle(ending, line, stage, chance=self._chance.random())
+        return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
 
-    def _order(self) -> ClaimOrder | None:
+    def _carries_on(self, line: Line, claim: Claim) -> bool:
+        if self.draining or not self._catalogue.carries_on(claim.pipeline, claim.stage):
+            return False
+        following = line.after(claim.stage)
+        if self._gates is None or following is None or following.upstream is None:
+            return True
+        # who is unsure may have calls out that it does not know of
+        return not self._unsure and self._gates.may_carry_on(following.upstream)
+
+    def _keep(self, gates: Gatekeeper) -> None:
+        """Keep the gates; what has finished is recorded, even if that fails."""
+        try:
+            gates.once(isolation=self._seat.isolation)
+        except StoreError:
+            if self._unsent:
+                self._send(None)
+            raise
+        if not self.draining and self._free() > 0:
+            try:
+                claim = gates.probe(isolation=self._seat.isolation)
+            except WorkerDead:
+                raise
+            except StoreError:
+                self._unsure = True  # it may be in our hands all the same
+                raise
+            if claim is not None:
+                self._take_up([claim])
+
+    def _free(self) -> int:
         leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
         taken = len(self._in_hand) - leaving + self._lost_slots()
-        free = self._seat.concurrency - taken
-        return order_for(
+        return self._seat.concurrency - taken
+
+    def _order(self) -> ClaimOrder | None:
+        order = order_for(
             self._catalogue,
             worker=self._seat.worker,
             isolation=self._seat.isolation,
-            slots=free,
+            slots=self._free(),
             draining=self.draining,
         )
+        return order if self._gates is None else self._gates.shaped(order)
 
     def _send(self, order: ClaimOrder | None) -> Turn:
         records = tuple(self._unsent.values())
@@ -198,6 +235,8 @@ class Pump:
             self._unsure = True
             raise
         self._unsent = {}
+        if self._gates is not None:
+            self._gates.kept()
         self._deliver(records, turn.settled)
         return turn
 
@@ -205,6 +244,8 @@ class Pump:
         """After an unknown commit: record alone, then see what the store says we hold."""
         self._send(None)
         held = self._store.claims_held(self._seat.worker)
+        if self._gates is not None:
+            self._gates.look()
         self._unsure = False
         known = {(claim.no, claim.token) for claim in self._in_hand.values()}
         self._take_up([one for one in held if (one.no, one.token) not in known])
@@ -237,6 +278,8 @@ class Pump:
             self._observers.claimed(claim)
             if claim.damage is not None:
                 self.finished.append(Finished(claim, Raised(_damaged(claim.damage)), 0.0))
+        if self._gates is not None:
+            self._gates.started(claims)
         whole = [claim for claim in claims if claim.damage is None]
         if whole:
             self._start(whole)

@@ -5,6 +5,7 @@ the write by (no, token): if the answer is `Stale`, another hand has taken the j
 the result is dropped. A re-sent record finds its own attempt row and gets its first receipt again.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
 import msgspec
@@ -48,7 +49,8 @@ _encode = msgspec.json.Encoder().encode
 class Ending(msgspec.Struct, frozen=True, gc=False):
     """An ended attempt: who ran what, how it ended, how long it took.
 
-    ``policy`` is that of a call; without one the stage's own judges.
+    ``policy`` is that of a call; without one the stage's own judges. ``told`` are headers of the answer that
+    say how much is left of a limit.
     """
 
     claim: Claim
@@ -58,6 +60,7 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     carry_on: bool = False
     policy: Policy | None = None
     usage: Usage | None = None
+    told: Mapping[str, str] | None = None
 
 
 def record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> Record:

@@ -180,6 +180,27 @@ class Catalogue:
             if lane.stage in line.lane_nos and self._serves(lane)
         )
 
+    def stages(self) -> list[Stage]:
+        """All stages whose lanes are served."""
+        served = set(self.lane_nos())
+        return [
+            stage
+            for line in self._lines.values()
+            for stage in line.stages
+            if line.lane_nos.get(stage.name) in served
+        ]
+
+    def lanes_behind(self) -> dict[str, tuple[int, ...]]:
+        """The numbers of the lanes that are served, by the upstream that they are behind."""
+        served = set(self.lane_nos())
+        behind: dict[str, tuple[int, ...]] = {}
+        for line in self._lines.values():
+            for stage in line.stages:
+                no = line.lane_nos.get(stage.name)
+                if stage.upstream is not None and no in served:
+                    behind[stage.upstream] = (*behind.get(stage.upstream, ()), no)
+        return behind
+
     def timeouts_s(self) -> dict[int, float]:
         """How long a stage may take, by the numbers of the lanes that are served."""
         served = set(self.lane_nos())

@@ -16,7 +16,7 @@ that met it.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -91,6 +91,7 @@ class Upkeep:
         clock: Clock,
         chance: Random,
         observers: Observers,
+        died: Callable[[int], None] = lambda _: None,
     ) -> None:
         store, control, reader = sides.store, sides.control, sides.reader
         self._control = control
@@ -100,7 +101,9 @@ class Upkeep:
         self._tasks = [
             _Task(None, Deaths(store, worker, observers=observers)),
             _Task(None, Declaring(control, reader, schedules)),
-            _Task(known, LostJobs(store, catalogue, worker, chance=chance, observers=observers)),
+            _Task(known, LostJobs(
+                store, catalogue, worker, chance=chance, observers=observers, died=died,
+            )),
             _Task(DUTY, Expiries(store, worker, observers=observers)),
             _Task(known, Overruns(
                 store, catalogue, worker, margin_s=settings.margin_s,

@@ -5,13 +5,27 @@ come through here; there is no second path.
 """
 
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from perdure.engine.record import Ending, record_of
 from perdure.engine.stages import Line, Stage
 from perdure.model.decisions import Decision
-from perdure.model.jobs import Record
+from perdure.model.jobs import Claim, Record
+from perdure.model.verdicts import Verdict
 from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
+
+
+class Gates(Protocol):
+    """Whoever keeps the gates."""
+
+    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+        """A call has ended so; how does its gate look now?"""
+        ...
+
+    def heard(self, claim: Claim, decision: Decision) -> None:
+        """This was decided about it."""
+        ...
 
 
 def settle(
@@ -21,22 +35,26 @@ def settle(
     *,
     chance: float,
     now: datetime | None = None,
-    gate: GateView = FLOWING,
+    gates: Gates | None = None,
 ) -> Record:
     """What the store has to write about an ended attempt.
 
     ``now`` is the claim's store time plus the time since, unless the store has just told it.
     """
     moment = now or ending.claim.claimed_at + timedelta(seconds=ending.elapsed_s)
-    decision = judged(ending, stage, chance=chance, now=moment, gate=gate)
+    decision = judged(ending, stage, chance=chance, now=moment, gates=gates)
     return record_of(ending, decision, line, stage)
 
 
 def judged(
-    ending: Ending, stage: Stage, *, chance: float, now: datetime, gate: GateView = FLOWING
+    ending: Ending, stage: Stage, *, chance: float, now: datetime, gates: Gates | None = None
 ) -> Decision:
-    """What to do about an ended attempt: the pure half of the walk."""
+    """What to do about an ended attempt. The gate hears first how the call ended, then what was decided."""
     claim, policy = ending.claim, ending.policy or stage.policy
     verdict = classify(ending.outcome, now=now, matches=policy.matches)
+    gate = FLOWING if gates is None else gates.ended(ending, verdict)
     standing = Standing(claim.counters, claim.past, claim.deadline_at)
-    return decide(standing, verdict, policy, gate, now, chance)
+    decision = decide(standing, verdict, policy, gate, now, chance)
+    if gates is not None:
+        gates.heard(claim, decision)
+    return decision

@@ -30,7 +30,9 @@ from dataclasses import dataclass
 from random import Random
 
 from perdure.engine.context import Desk, Progress
+from perdure.engine.gatekeeper import Checked, Gatekeeper
 from perdure.engine.hands import Hands
+from perdure.engine.health import kind_of_health
 from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
 from perdure.engine.progress import Board
@@ -42,6 +44,7 @@ from perdure.engine.strangers import Strangers
 from perdure.engine.threads import Threads
 from perdure.engine.timing import Limits
 from perdure.engine.upkeep import Upkeep
+from perdure.engine.upstreams import Upstream
 from perdure.model.errors import BugError, WorkerDead
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim
@@ -94,6 +97,7 @@ class Worker:
         observers: Observers,
         upkeep: Upkeep | None = None,
         reader: Reader | None = None,
+        gates: Gatekeeper | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -106,25 +110,23 @@ class Worker:
         self._threads = Threads(seat.concurrency)
         self._hands = Hands()
         self._limits = Limits()
+        self._checks: set[asyncio.Task[None]] = set()
         self._board = Board(observers)
         self._strangers = None if reader is None else Strangers(reader, catalogue, observers)
         self._pump = Pump(
             store, catalogue, seat,
             chance=chance, start=self._start, stop=self._stop_runs, observers=observers,
-            lost_slots=self._unusable, spent=self._spent,
+            lost_slots=self._unusable, spent=self._spent, gates=gates,
         )  # fmt: skip
         self._pulse = Pulse(self._on_events, every_s=settings.poll_s, blocked_s=settings.patience_s)
         self._gone: dict[int, float] = {}  # runs that were taken from us, and since when
         self._upkeep = upkeep
+        self._gates = gates
+        self._let_check(gates)
         self._loop = Loop(
-            self._step,
-            changed=self._news,
-            answers=lambda: store.held(seat.worker),
-            ear=store.ear,
-            tick_s=settings.tick_s,
-            ended=self._ended,
-            observers=observers,
-        )
+            self._step, changed=self._news, answers=lambda: store.held(seat.worker), ear=store.ear,
+            tick_s=settings.tick_s, ended=self._ended, observers=observers,
+        )  # fmt: skip
         self._events: asyncio.AbstractEventLoop
         self._finish = asyncio.Event()
         self._exit_status = 0
@@ -139,6 +141,10 @@ class Worker:
         self._checked_at = 0.0
         self._compared_at = -math.inf
         self._busy_at = clock.monotonic()
+
+    def _let_check(self, gates: Gatekeeper | None) -> None:
+        if gates is not None:
+            gates.check = self._check
 
     def main(self) -> int:
         """Work until told to stop; the exit status."""
@@ -195,6 +201,8 @@ class Worker:
 
     def _rest_s_max(self, now: float) -> float:
         most_s = self._settings.poll_s if not self._leaving else 0.05
+        if self._gates is not None:
+            most_s = min(most_s, self._gates.rest_s())
         if self._upkeep is None:
             return most_s
         return min(most_s, max(0.0, self._swept_at + _SWEEP_S - now))
@@ -275,6 +283,8 @@ class Worker:
             self._pump.draining = True
             self._orders = max(self._orders, 1)
         if self._pump.draining and self._pump.empty:
+            if self._gates is not None:
+                self._gates.leave()
             self._loop.stop()
 
     def _ended(self, last: Exception | None) -> None:
@@ -326,7 +336,7 @@ class Worker:
         elapsed_s = self._clock.monotonic() - received_s
         self._board.drop(claim)
         finished = self._pump.finished
-        finished.append(Finished(claim, outcome, elapsed_s, desk.usage))
+        finished.append(Finished(claim, outcome, elapsed_s, desk.usage, desk.told))
         held = self._runs.get(claim.no)
         if (
             held is not None and held[1] is stopping
@@ -340,6 +350,21 @@ class Worker:
 
     def _wake(self) -> None:
         self._waking = False
+        self._loop.wake()
+
+    def _check(self, upstream: Upstream, generation: int) -> None:
+        self._on_events(lambda: self._start_check(upstream, generation))
+
+    def _start_check(self, upstream: Upstream, generation: int) -> None:
+        task = asyncio.create_task(self._checked(upstream, generation))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+
+    async def _checked(self, upstream: Upstream, generation: int) -> None:
+        """Ask an upstream how it is, and leave the answer to the pump."""
+        kind = await kind_of_health(upstream, self._threads, self._clock)
+        if self._gates is not None:
+            self._gates.checked.append(Checked(upstream.name, generation, kind))
         self._loop.wake()
 
     def _stop_runs(self, nos: Sequence[int]) -> None:

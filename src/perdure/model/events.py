@@ -30,6 +30,9 @@ class EventName(StrEnum):
     STORE_BACK = "store_back"
     STAGE_UNKNOWN = "stage_unknown"
     CHORE_FAILED = "chore_failed"
+    GATE_CHANGED = "gate_changed"
+    GATE_PROBED = "gate_probed"
+    GATE_ALERT = "gate_alert"
 
 
 @dataclass(frozen=True, slots=True)

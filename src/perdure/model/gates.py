@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from perdure.model.jobs import Claim
+
 
 class GateState(StrEnum):
     """The three states of a gate."""
@@ -43,3 +45,47 @@ class GateRow:
     changed_by: str
     changed_at: datetime
     control_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The calls that one worker has noted lately, as it wrote them; the store does not read them."""
+
+    gate: str
+    worker: int
+    samples_json: str
+    saved_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How the limits of an upstream are parted among workers; changed by who has seen its generation.
+
+    Generation 0: nobody has taken a part yet.
+    """
+
+    gate: str
+    generation: int
+    slices_json: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class GateLook:
+    """What a worker reads about the gates that it asks for, all at one moment of the store's clock.
+
+    A gate without a row is flowing and not among the rows. Samples are those of other workers that are alive,
+    and not older than `SAMPLES_S_MAX`.
+    """
+
+    now: datetime
+    rows: tuple[GateRow, ...] = ()
+    samples: tuple[Samples, ...] = ()
+    slices: tuple[Slices, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A gate that is probing now, and the job that was claimed as its probe."""
+
+    gate: GateRow
+    claim: Claim

@@ -11,6 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from perdure.model.decisions import Counted
+from perdure.model.errors import BugError
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
 
@@ -84,7 +85,11 @@ class OnLost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to be enqueued. ``payload_json`` has passed the payload door."""
+    """A job to be enqueued. ``payload_json`` has passed the payload door.
+
+    ``tokens`` is how many its calls are thought to take. In a ``fair`` queue owners take turns: the store ranks
+    the job by a virtual time of its owner, and neither age nor priority counts.
+    """
 
     id: str
     pipeline: str
@@ -98,6 +103,8 @@ class NewJob:
     deadline_s: float | None = None
     run: int | None = None
     if_failed: IfFailed = IfFailed.KEEP
+    tokens: int | None = None
+    fair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,7 @@ class Claim(Struct, frozen=True, gc=False):
     key: str | None
     run: int | None = None
     damage: str | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +192,33 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Lanes behind one upstream, and how many of their jobs may start now."""
+
+    lanes: tuple[int, ...]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimOrder:
-    """What one worker asks of the store in one turn."""
+    """What one worker asks of the store in one turn: at most ``slots`` jobs.
+
+    ``parts`` are served first, in their order and each to its own limit, together no more than ``slots``: so
+    a store can ask for all of them at once. What they leave goes to ``lanes``, which are none of theirs.
+    """
 
     worker: int
     slots: int
     lanes: tuple[int, ...]
     isolation: int = 0
+    parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Keep the promise."""
+        if self.parts and sum(part.slots for part in self.parts) > self.slots:
+            raise BugError(
+                f"an order of {self.slots} slots has parts of {[part.slots for part in self.parts]}"
+            )
 
 
 class Attempt(Struct, frozen=True, gc=False):
@@ -279,8 +307,9 @@ Settled = Receipt | Stale | Refused
 class Turn:
     """The store's answer to one turn of a pump.
 
-    ``next_due_s`` is the time until the soonest job of the asked lanes falls due, when fewer
-    were claimed than asked for.
+    ``next_due_s`` is the time until the soonest job of the asked lanes falls due, when fewer were claimed
+    than asked for. A part that got all of its slots is left out of it: when it has slots again is for who
+    asks to say.
     """
 
     settled: tuple[Settled, ...]

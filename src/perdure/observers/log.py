@@ -26,6 +26,8 @@ _LEVELS: dict[EventName, int] = {
     EventName.STORE_AWAY: logging.WARNING,
     EventName.STAGE_UNKNOWN: logging.WARNING,
     EventName.CHORE_FAILED: logging.WARNING,
+    EventName.GATE_CHANGED: logging.WARNING,
+    EventName.GATE_ALERT: logging.ERROR,
 }
 
 

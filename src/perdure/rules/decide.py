@@ -221,7 +221,7 @@ def _behind_gate(case: _Case) -> Answer:
     if case.gate.probe:
         why = _why(case, f"back to the queue: {words(case.failure)}; it was the gate's probe")
         return Retry(0.0, Counted.PROBES, case.failure.kind, why)
-    return _waiting(case, None)
+    return _waiting(case, _hold(case))
 
 
 def _paused(standing: Standing, wait_s: float, reason: str, policy: Policy) -> Retry | Fail:

@@ -164,7 +164,7 @@ class Gate:
     """The control row of one upstream or credential; see the head of this file for its fields.
 
     ``gap`` counts the gaps between probes, ``passes`` the probes that succeeded in a row.
-    ``until_person`` stays set while a person's hurried probe is out, so that its failure leads back.
+    ``lease_by`` is the worker that has the probe. ``until_person`` stays set while a person's hurried probe is out, so that its failure leads back.
     """
 
     name: str
@@ -178,6 +178,7 @@ class Gate:
     until_person: bool = False
     probe_first: bool = False
     lease_until: datetime | None = None
+    lease_by: int | None = None
     gap: int = 0
     passes: int = 0
     proved_at: datetime | None = None
@@ -215,7 +216,7 @@ def moved(gate: Gate, move: GateMove, now: datetime, text: str, **changes: Any) 
     if state is None:
         return Step(gate)
     since_at = gate.since_at if state is gate.state else now
-    ends = {"lease_until": None, **(_FREE if state is GateState.FLOWING else {})}
+    ends = {"lease_until": None, "lease_by": None, **(_FREE if state is GateState.FLOWING else {})}
     number = gate.generation + 1
     after = replace(gate, state=state, generation=number, since_at=since_at, **(ends | changes))
     return Step(after, move, text)

@@ -152,12 +152,16 @@ def _named(gate: Gate, cause: HoldCause, reason: str) -> dict[str, object]:
 
 
 def _gap_so_far(gate: Gate, settings: GateSettings, now: datetime) -> int:
-    """The gaps used up by this outage; one that comes back soon after a recovery is the same."""
+    """The gaps used up by this outage; one that comes back soon after a recovery is the same.
+
+    But something did work in between, so half of them are forgiven: an upstream that fails every
+    third call would otherwise be held for ever longer, and serve nobody.
+    """
     if gate.state is not GateState.FLOWING:
         return gate.gap
     if gate.proved_at is None or (now - gate.proved_at).total_seconds() >= settings.relapse_s:
         return 0
-    return gate.gap
+    return gate.gap // 2
 
 
 def _how_long(until: datetime | None, now: datetime) -> str:

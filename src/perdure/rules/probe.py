@@ -34,12 +34,12 @@ def probe_due(gate: Gate, now: datetime) -> bool:
     )
 
 
-def lease(gate: Gate, settings: GateSettings, now: datetime) -> Step:
+def lease(gate: Gate, settings: GateSettings, now: datetime, *, by: int | None = None) -> Step:
     """Take the probe. It carries the generation of the gate that this leads to."""
     if not probe_due(gate, now):
         return Step(gate)
     lease_until = after(now, settings.lease_s)
-    return moved(gate, GateMove.LEASE, now, "a probe is out", lease_until=lease_until)
+    return moved(gate, GateMove.LEASE, now, "a probe is out", lease_until=lease_until, lease_by=by)
 
 
 def probed(
@@ -73,9 +73,20 @@ def probed(
     return Step(replace(told.gate, generation=step.gate.generation), step.move, told.text)
 
 
-def lost(gate: Gate, settings: GateSettings, now: datetime, chance: float) -> Step:
-    """The probe's lease ran out: another is due after the same gap, and a late result is stale."""
-    if gate.lease_until is None or now < gate.lease_until:
+def lost(
+    gate: Gate,
+    settings: GateSettings,
+    now: datetime,
+    chance: float,
+    *,
+    died: int | None = None,
+) -> Step:
+    """The probe's lease ran out, or the worker that had it has ``died``.
+
+    Another is due after the same gap, and a late result is stale.
+    """
+    orphaned = died is not None and gate.lease_by == died
+    if gate.lease_until is None or (now < gate.lease_until and not orphaned):
         return Step(gate)
     return _again(gate, settings, GateMove.LOSE, "the probe was lost", now, chance)
 

@@ -6,6 +6,9 @@ So a slow answer from before an outage cannot pass for news, however late it com
 * Places are ordered by (generation, sent, name). Of the calls that have ended the last
   ``calls`` count. Calls still in flight are kept but do not push ended ones out: with a hundred in
   flight and a window of twenty nothing would ever be seen otherwise.
+* Failures are mostly quicker than answers. A call that is in flight for longer than calls usually take
+  to fail counts as one that did not: otherwise, with answers of 30 s and failures of a second, the
+  latest calls that have ended would all be failures, and one call in ten enough to hold a queue.
 * A failure is a kind that counts for a gate. Every other failure (a rate limit, a request that is
   wrong, a cancelled call…) gives its place back and is neither: as a success it would hide an
   outage behind a caller's own mistakes, as a failure it would hold everybody's queue for them.
@@ -81,7 +84,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How many calls have ended, and how many of them failed or were slow."""
+    """How many calls are judged, and how many of them failed or were slow."""
 
     known: int
     failed: int
@@ -123,8 +126,18 @@ def merged(settings: WindowSettings, *windows: Window) -> Window:
 def reading(
     window: Window, settings: WindowSettings, *, counts_from: int, now: datetime
 ) -> Reading:
-    """What the last calls came to; calls of a generation before ``counts_from`` are history."""
+    """What the last calls came to; calls of a generation before ``counts_from`` are history.
+
+    ``known`` are those that have ended or, so far, not failed.
+    """
     last = [sample for sample in window.samples if sample.failed is not None][-settings.calls :]
+    quick_s = _failing_s(last)
+    if quick_s is not None:
+        last = [
+            sample
+            for sample in window.samples
+            if sample.failed is not None or _outlasts(sample, quick_s, now)
+        ][-settings.calls :]
     counted = [
         sample
         for sample in last
@@ -151,6 +164,16 @@ def sickness(found: Reading, settings: WindowSettings) -> str | None:
     return None
 
 
+def _failing_s(ended: list[Sample]) -> float | None:
+    """How long a call usually takes to fail; None where none has failed."""
+    took_s = sorted(sample.took_s for sample in ended if sample.failed)
+    return took_s[len(took_s) // 2] if took_s else None
+
+
+def _outlasts(sample: Sample, quick_s: float, now: datetime) -> bool:
+    return (now - sample.sent_at).total_seconds() > quick_s
+
+
 def _filled(sample: Sample, kind: Kind | None, took_s: float) -> tuple[Sample, ...]:
     if sample.failed is not None:
         return (sample,)
@@ -175,7 +198,7 @@ def _pruned(samples: Iterable[Sample], settings: WindowSettings) -> tuple[Sample
 
 
 def _recent(sample: Sample, settings: WindowSettings, now: datetime) -> bool:
-    if settings.window_s is None:
+    if settings.window_s is None or sample.failed is None:
         return True
     return (now - sample.sent_at).total_seconds() - sample.took_s <= settings.window_s
 

@@ -66,8 +66,8 @@ def death_of(text: str) -> Death:
         return Death("silent")
 
 
-def job_in(job: NewJob) -> dict[str, object]:
-    """A new job, as `enqueue.sql` reads it; what is left out is null."""
+def job_in(job: NewJob, rank_at: int | None = None) -> dict[str, object]:
+    """A new job, as `enqueue.sql` reads it; what is left out is null. A fair one has its rank."""
     row: dict[str, object] = {
         "id": job.id,
         "owner": job.owner,
@@ -85,6 +85,10 @@ def job_in(job: NewJob) -> dict[str, object]:
         row["run_at"] = to_us(job.run_at)
     if job.deadline_s is not None:
         row["deadline_us"] = seconds_us(job.deadline_s)
+    if job.tokens is not None:
+        row["tokens"] = job.tokens
+    if rank_at is not None:
+        row["rank_at"] = rank_at
     return row
 
 
@@ -113,6 +117,7 @@ def claim_out(row: Row) -> Claim:
         row[7] if given is None else given,
         _counters_of(tuple(row[9:17])), past, row[18], row[19],
         _moment(row[20]), _moment(row[21]), maybe_us(row[22]), row[23], row[24], damage,
+        row[25],
     )  # fmt: skip
 
 

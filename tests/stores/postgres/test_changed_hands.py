@@ -6,9 +6,10 @@ import psycopg
 import pytest
 
 from perdure.model.errors import StoreBusy
+from perdure.model.jobs import Part
 from perdure.model.outcomes import Death
 from perdure.stores.postgres import accepting, store as store_module
-from perdure.stores.postgres.claiming import BOTTOM, claim_parameters
+from perdure.stores.postgres.claiming import BOTTOM, Asked, claim_parameters
 from perdure.stores.postgres.statements import SQL
 from tests.stores.kit import crash, release, success
 from tests.stores.postgres.kit import SIGNAL_S_MAX, blocked
@@ -70,9 +71,10 @@ def test_what_is_held_is_read_after_a_turn_that_is_still_under_way(hands, furnis
     worker = ours.hire()
     ours.put()
     order = ours.order(worker)
+    asked = Asked(Part(order.lanes, 1), [BOTTOM] * len(order.lanes))
     found: list = []
     with psycopg.connect(furnished) as old:
-        old.execute(SQL.claim, claim_parameters(order, [BOTTOM] * len(order.lanes), None))
+        old.execute(SQL.claim, claim_parameters(order, asked, None))
         asking = threading.Thread(target=lambda: found.extend(ours.store.claims_held(worker)))
         asking.start()
         blocked(postgres, furnished)

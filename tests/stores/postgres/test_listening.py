@@ -6,8 +6,11 @@ import time
 import psycopg
 import pytest
 
+from perdure.model.gates import GateChange, GateState
+from perdure.model.jobs import Lane
 from perdure.stores.postgres import listening
 from tests.servers.postgres import Server
+from tests.stores.kit import DEED
 from tests.stores.postgres.kit import Place, at_once, sessions, terminate, until
 
 HINT_S_MAX = 1.0
@@ -35,6 +38,22 @@ def test_an_enqueue_is_heard_of_elsewhere_within_a_second(place, ears):
         place.put()
         until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
         assert not ears.store.changed()
+
+
+def test_every_change_of_a_gate_is_heard_of_elsewhere(place, ears):
+    place.store.lanes([Lane("q", "c", "p", "one", upstream="vendor")])
+    worker = place.hire()
+    place.put()
+    until(ears.store.changed, "the hint of the job")
+    for generation, state in enumerate([GateState.FLOWING, GateState.HELD]):
+        place.control.change_gate(GateChange("vendor", generation, state), DEED)
+        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    change = GateChange("vendor", 2, GateState.PROBING)
+    assert place.store.probe(place.order(worker), change, DEED) is not None
+    until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    assert place.store.probe(place.order(worker), change, DEED) is None
+    assert not threading.Event().wait(0.2)
+    assert not ears.store.changed()
 
 
 def test_what_is_heard_of_is_there(place, ears):

@@ -60,6 +60,15 @@ def test_jobs_are_gone_when_the_caller_rolls_back(place, theirs):
     place.clean()
 
 
+def test_fair_jobs_of_a_callers_transaction_stand_in_line(place, theirs):
+    place.put_many(9, owner="a", fair=True)
+    place.store.enqueue([place.new(owner="b", fair=True) for _ in range(3)], within=theirs)
+    place.store.enqueue([place.new(owner="b", fair=True)], within=theirs)
+    theirs.commit()
+    owners = "".join(claim.owner for claim in place.take(place.hire(), 9))
+    assert owners == "aabababab"
+
+
 def test_a_savepoint_takes_its_own_jobs_with_it(place, theirs):
     (kept,) = place.store.enqueue([place.new()], within=theirs)
     with theirs.transaction(force_rollback=True):

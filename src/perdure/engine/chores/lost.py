@@ -7,6 +7,7 @@ every other end of an attempt, guarded by their tokens. Two sweepers may do this
 finds the tokens moved on. If we die in between, the next sweep goes on from the tables.
 """
 
+from collections.abc import Callable
 from random import Random
 
 from perdure.engine.chores.callers import left_behind
@@ -40,7 +41,7 @@ class Deaths:
 
 
 class LostJobs:
-    """Settles what the dead have left."""
+    """Settles what the dead have left. ``died`` hears who they were: one may have had a probe out."""
 
     name = "lost jobs"
 
@@ -52,8 +53,10 @@ class LostJobs:
         *,
         chance: Random,
         observers: Observers,
+        died: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
+        self._died = died
         self._catalogue = catalogue
         self._worker = worker
         self._chance = chance
@@ -65,6 +68,8 @@ class LostJobs:
         found = self._store.lost(limit=LOST_BATCH_MAX, lanes=self._catalogue.lane_nos())
         records = [record for lost in found if (record := self.settled(lost)) is not None]
         write(self._store, records, by=self._worker, observers=self._observers)
+        for worker in {lost.worker for lost in found}:
+            self._died(worker)
         if not records:
             self._warn_of_strangers()
         return Swept(len(records), more=len(found) == LOST_BATCH_MAX)

@@ -1,6 +1,6 @@
 """Enqueueing: new rows, or the jobs that had their ids or keys before; in our transaction or another's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perdure.model.errors import StoreBusy, WorkerDead
 from perdure.model.jobs import Enqueued, IfFailed, NewJob, OnLost
@@ -8,6 +8,7 @@ from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.ranking import ranks_of
 from perdure.stores.postgres.reviving import revive
 from perdure.stores.postgres.settling import answered
 from perdure.stores.postgres.statements import SQL
@@ -39,7 +40,7 @@ def accept(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
     done: dict[str, Enqueued] = {}
     for _ in range(_TRIES_MAX):
         missing = [job for job in jobs if job.id not in done]
-        done |= _inserted(cx, apart(missing), now)
+        done |= _inserted(cx, apart(missing), ranks_of(cx, missing, now), now)
         missing = [job for job in jobs if job.id not in done]
         if missing:
             done |= _found(cx, missing, now)
@@ -57,7 +58,8 @@ def begin(
         "lane": job.lane, "stage": job.stage, "priority": job.priority, "worker": worker,
         "payload": job.payload_json, "hard_us": seconds_us(hard_s), "ageing_us": AGEING_US,
         "deadline_us": None if job.deadline_s is None else seconds_us(job.deadline_s), "now": now,
-        "on_lost": on_lost,
+        "on_lost": on_lost, "tokens": job.tokens,
+        "rank_at": ranks_of(cx, [job], now).get(job.id),
     }  # fmt: skip
     for _ in range(_TRIES_MAX):
         row = cx.execute(SQL.begin, where).fetchone()
@@ -73,8 +75,10 @@ def begin(
     raise StoreBusy("the job that has this key comes and goes; try again")  # pragma: no cover
 
 
-def _inserted(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueued]:
-    rows = encoded([job_in(job) for job in jobs])
+def _inserted(
+    cx: Cx, jobs: Sequence[NewJob], ranks: Mapping[str, int], now: int | None
+) -> dict[str, Enqueued]:
+    rows = encoded([job_in(job, ranks.get(job.id)) for job in jobs])
     cursor = cx.execute(SQL.enqueue, {"jobs": rows, "now": now, "ageing_us": AGEING_US})
     return {id: Enqueued(id, no, True) for id, no in answered(cursor) or ()}
 
@@ -93,7 +97,7 @@ def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueue
     by_id = {row[0]: row for row in answer}
     found = [by_id[id] for id in asked if id in by_id]
     first = {row[1]: row for row in reversed(found) if _is_dead(row, asked[row[0]])}
-    again = [_revival(row) for row in first.values()]
+    again = [_revival(row) for row in found if first.get(row[1]) is row]
     revived = revive(cx, again, _now(cx, now)) if again else set()
     return {
         row[0]: Enqueued(

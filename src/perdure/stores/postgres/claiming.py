@@ -10,15 +10,41 @@ what a claim without it costs. Until then a job that somebody else made ready be
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from perdure.model.jobs import Claim, ClaimOrder
-from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
+from perdure.model.jobs import Claim, ClaimOrder, Part
+from perdure.model.limits import PROMOTE_BATCH_MAX
+from perdure.stores.parting import lanes_of, parts_of, slots_of
 from perdure.stores.rows import Row, claim_out
 
 BOTTOM = -(2**63)
+RANK = 26  # the column after those of a claim
 _KEEP_S = 0.25  # how long a floor may hide a job that became ready below it
 _SHARE = 10  # a claim without floors may take a tenth of the time
 _SLOW_S = 0.010  # a turn is slow when it takes longer than this
 _SLOW_JOB_S = 0.0001  # and longer than this for each of its jobs; two to four times the usual
+
+
+@dataclass(slots=True)
+class Asked:
+    """One claim of a turn: some lanes, from which ranks on, and what came of it."""
+
+    part: Part
+    floors: list[int]
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def missing(self) -> int:
+        """How many jobs fewer came than were asked for."""
+        return self.part.slots - len(self.rows)
+
+    @property
+    def short(self) -> bool:
+        """Whether fewer came."""
+        return self.missing > 0
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether nothing more is to be had from these lanes now."""
+        return self.short and not any(floor > BOTTOM for floor in self.floors)
 
 
 @dataclass(slots=True)
@@ -30,22 +56,21 @@ class Floors:
     _forget_at: float = 0.0
     _asked_at: float = 0.0
 
-    def of(self, order: ClaimOrder) -> list[int]:
-        """The floors of an order's lanes; dropped when their time is over."""
+    def of(self, part: Part, isolation: int) -> list[int]:
+        """The floors of these lanes; dropped when their time is over."""
         self._asked_at = self.monotonic()
         if self._ranks and self._asked_at >= self._forget_at:
             self._ranks.clear()
-        return [self._ranks.get((lane, order.isolation), BOTTOM) for lane in order.lanes]
+        return [self._ranks.get((lane, isolation), BOTTOM) for lane in part.lanes]
 
-    @property
-    def any(self) -> bool:
-        """Whether the last order was asked with floors."""
-        return bool(self._ranks)
-
-    def learn(self, order: ClaimOrder, taken: Sequence[Row], *, short: bool) -> None:
-        """Remember how far a slow claim has come; nothing, when it came back short."""
-        if short:
-            self._ranks.clear()
+    def learn(self, asked: Sequence[Asked], isolation: int) -> None:
+        """Remember how far a slow claim has come; nothing, of lanes that fell short."""
+        if self._ranks:
+            for one in asked:
+                for lane in one.part.lanes if one.short else ():
+                    self._ranks.pop((lane, isolation), None)
+        taken = [row for one in asked if not one.short for row in one.rows]
+        if not taken:
             return
         if not self._ranks:  # this claim had no floors: what it cost says whether to have any
             now = self.monotonic()
@@ -54,8 +79,8 @@ class Floors:
                 return
             self._forget_at = now + max(_KEEP_S, _SHARE * took_s)
         for row in taken:
-            place = (row[3], order.isolation)
-            self._ranks[place] = max(self._ranks.get(place, BOTTOM), row[25])
+            place = (row[3], isolation)
+            self._ranks[place] = max(self._ranks.get(place, BOTTOM), row[RANK])
 
     def lower(self, rank_at: int | None) -> None:
         """Jobs have become ready again from this rank on."""
@@ -64,21 +89,41 @@ class Floors:
                 self._ranks[place] = min(floor, rank_at)
 
 
+def parts_asked(order: ClaimOrder) -> list[Part]:
+    """What to claim, one after the other: the parts, then the other lanes with what parts cannot take."""
+    parts = parts_of(order) if order.parts else []
+    left = slots_of(order) - sum(part.slots for part in parts)
+    if order.lanes and left > 0:
+        parts.append(Part(order.lanes, left))
+    return parts
+
+
+def asked_again(order: ClaimOrder, asked: Sequence[Asked]) -> ClaimOrder | None:
+    """What is still to be asked for: of lanes below their floors, and with slots that parts have left."""
+    count = len(parts_of(order))
+    parts = tuple(
+        Part(one.part.lanes, one.missing) for one in asked[:count] if one.short and not one.is_dry
+    )
+    lanes = () if any(one.is_dry for one in asked[count:]) else order.lanes
+    missing = slots_of(order) - sum(len(one.rows) for one in asked)
+    if missing <= 0 or not (parts or lanes):
+        return None
+    return ClaimOrder(order.worker, missing, lanes, order.isolation, parts)
+
+
 def promote_parameters(order: ClaimOrder, now: int | None) -> dict[str, object]:
     """What `promote.sql` binds."""
     return {
-        "lanes": array(order.lanes), "isolation": order.isolation, "limit": PROMOTE_BATCH_MAX,
-        "worker": order.worker, "now": now,
+        "lanes": array(lanes_of(order) if order.parts else order.lanes),
+        "isolation": order.isolation, "limit": PROMOTE_BATCH_MAX, "worker": order.worker, "now": now,
     }  # fmt: skip
 
 
-def claim_parameters(
-    order: ClaimOrder, floors: Iterable[int], now: int | None
-) -> dict[str, object]:
+def claim_parameters(order: ClaimOrder, asked: Asked, now: int | None) -> dict[str, object]:
     """What `claim.sql` binds."""
     return {
-        "lanes": array(order.lanes), "floors": array(floors), "isolation": order.isolation,
-        "slots": min(order.slots, CLAIM_BATCH_MAX), "worker": order.worker, "now": now,
+        "lanes": array(asked.part.lanes), "floors": array(asked.floors),
+        "isolation": order.isolation, "slots": asked.part.slots, "worker": order.worker, "now": now,
     }  # fmt: skip
 
 
@@ -93,4 +138,4 @@ def claims_in(rows: Iterable[Row]) -> list[Claim]:
 
 
 def _rank(row: Row) -> tuple[int, int]:
-    return row[25], row[0]
+    return row[RANK], row[0]

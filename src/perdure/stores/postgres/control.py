@@ -17,14 +17,14 @@ for nobody: what another hand holds stays for the next time.
 
 If we die in the middle of a method, nothing of it has happened; if the answer is lost, the same call again
 finds its own run, bulk operation or duty, and is otherwise told that the thing has moved on, which it has.
-After what opens a lane or makes a job ready, idle workers are woken; that is only a hint.
+After what opens a lane, makes a job ready or changes a gate, idle workers are woken; that is only a hint.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from perdure.model.gates import GateChange, GateRow, GateState
+from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued, Receipt, Settled, Stale
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import (
@@ -49,11 +49,13 @@ from perdure.stores.moments import from_us, seconds_us, to_us
 from perdure.stores.postgres.accepting import accept, all_lanes
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.gating import change_gate
 from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.noting import note
 from perdure.stores.postgres.reviving import revive
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.pruning import Ends
-from perdure.stores.rows import Row, bulk_out, encoded, gate_out, run_out
+from perdure.stores.rows import Row, bulk_out, encoded, run_out
 
 
 class PostgresControl:
@@ -67,7 +69,9 @@ class PostgresControl:
         """Give failed jobs a new life; one that is not failed, or has moved on, is stale."""
 
         def work(cx: Cx, now: int) -> list[Settled]:
-            apart = {(one.no, one.token): one for one in reversed(chosen)}
+            apart: dict[tuple[int, int], Revival] = {}
+            for one in chosen:
+                apart.setdefault((one.no, one.token), one)
             done = revive(cx, list(apart.values()), now) if apart else set()
             answers = _answers(chosen, done, State.QUEUED, now)
             _log_done(cx, deeds.REVIVE, answers, deed, now)
@@ -96,7 +100,7 @@ class PostgresControl:
         def work(cx: Cx, now: int) -> bool:
             done = _pause(cx, scope, name, deed, now)
             if done:
-                _log(cx, deeds.PAUSE[scope], [name], deed, now)
+                note(cx, deeds.PAUSE[scope], [name], deed, now)
             return done
 
         return self._connection.written(work)
@@ -108,32 +112,14 @@ class PostgresControl:
         def work(cx: Cx, now: int) -> bool:
             done = _unpause(cx, scope, name)
             if done:
-                _log(cx, deeds.RESUME[scope], [name], deed, now)
+                note(cx, deeds.RESUME[scope], [name], deed, now)
             return done
 
         return self._connection.written(work)
 
     def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
         """Write a gate's row where its generation is as seen; None when it has moved on."""
-
-        def work(cx: Cx, now: int) -> GateRow | None:
-            held_for_s = change.held_for_s
-            where = {
-                "name": change.name, "parent": change.parent, "state": change.state.value,
-                "generation": change.generation, "reason": change.reason, "by_whom": deed.by_whom,
-                "held_until": None if held_for_s is None else now + seconds_us(held_for_s),
-                "control": change.control_json, "now": now,
-            }  # fmt: skip
-            statement = SQL.gate_change if change.generation else SQL.gate_add
-            row = cx.execute(statement, where).fetchone()
-            if row is None:
-                return None
-            _log(cx, deeds.GATE[change.state], [change.name], deed, now)
-            if change.state is not GateState.HELD:
-                cx.execute(SQL.notify)
-            return gate_out(row)
-
-        return self._connection.written(work)
+        return self._connection.written(lambda cx, now: change_gate(cx, change, deed, now))
 
     def add_run(self, run: NewRun) -> RunView:
         """Make a run, or find the one of that owner, pipeline and name."""
@@ -170,7 +156,7 @@ class PostgresControl:
                 _pause(cx, LaneScope.RUN, str(no), deed, now)
             elif status is RunStatus.RUNNING:
                 _unpause(cx, LaneScope.RUN, str(no))
-            _log(cx, deeds.RUN[status], [str(no)], deed, now)
+            note(cx, deeds.RUN[status], [str(no)], deed, now)
             return _run(cx, row[0])
 
         return self._connection.written(work)
@@ -255,7 +241,7 @@ class PostgresControl:
                 "by_whom": bulk.deed.by_whom, "reason": bulk.deed.reason, "now": now,
             }  # fmt: skip
             if cx.execute(SQL.bulk_add, where).rowcount == 1:
-                _log(cx, deeds.BULK[bulk.verb], [bulk.id], bulk.deed, now)
+                note(cx, deeds.BULK[bulk.verb], [bulk.id], bulk.deed, now)
             return bulk_out(_only(cx, SQL.bulk_by_id, where))
 
         return self._connection.written(work)
@@ -292,16 +278,7 @@ def _answers(
 
 
 def _log_done(cx: Cx, verb: str, answers: Iterable[Settled], deed: Deed, now: int) -> None:
-    _log(cx, verb, [one.id for one in answers if isinstance(one, Receipt)], deed, now)
-
-
-def _log(cx: Cx, verb: str, subjects: Sequence[str], deed: Deed, now: int) -> None:
-    if subjects:
-        where = {
-            "now": now, "by_whom": deed.by_whom, "verb": verb, "subjects": encoded(subjects),
-            "reason": deed.reason,
-        }  # fmt: skip
-        cx.execute(SQL.deeds_add, where)
+    note(cx, verb, [one.id for one in answers if isinstance(one, Receipt)], deed, now)
 
 
 def _pause(cx: Cx, scope: LaneScope, name: str, deed: Deed, now: int) -> bool:

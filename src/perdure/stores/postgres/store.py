@@ -13,7 +13,7 @@ it fails, nothing of it has happened, or, when the line broke, all of it may hav
 get the same receipts, from the attempt rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from perdure.model.errors import StoreError, WorkerDead
@@ -36,15 +36,20 @@ from perdure.model.states import State
 from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
+from perdure.stores.parting import lanes_of
 from perdure.stores.postgres.accepting import accept, accept_whole, all_lanes, begin
 from perdure.stores.postgres.claiming import (
+    Asked,
     Floors,
     array,
+    asked_again,
     claim_parameters,
     claims_in,
+    parts_asked,
     promote_parameters,
 )
 from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.gating import PostgresGates
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.listening import Ear, Herald
 from perdure.stores.postgres.settling import (
@@ -65,7 +70,7 @@ SILENT = encoded(Death("silent"))
 _FOLD_EVERY = 500  # enqueues between two foldings of the books' journal
 
 
-class PostgresStore:
+class PostgresStore(PostgresGates):
     """The `Store` port on one PostgreSQL database."""
 
     def __init__(self, connection: Connection) -> None:
@@ -145,7 +150,7 @@ class PostgresStore:
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits."""
         with self._connection.lent() as cx:
-            wait_s, _ = self._waiting(cx, order)
+            wait_s, _ = self._waiting(cx, order, lanes_of(order))
         return wait_s
 
     def changed(self) -> bool:
@@ -245,11 +250,12 @@ class PostgresStore:
             return all_lanes(cx)
 
     def _turn(
-        self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None
-    ) -> Turn:
-        """The whole turn in one pipeline, which is one transaction."""
+        self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None, *,
+        dry: tuple[int, ...] = (),
+    ) -> Turn:  # fmt: skip
+        """The whole turn in one pipeline, which is one transaction. ``dry`` lanes were asked before."""
         now = self._connection.now()
-        recorded, promoted, claimed = cx.cursor(), cx.cursor(), cx.cursor(binary=True)
+        recorded, promoted, claimed = cx.cursor(), cx.cursor(), []
         plain = plain_parameters(records, by, now)
         with cx.pipeline():
             if plain is not None and records:
@@ -257,9 +263,12 @@ class PostgresStore:
             elif records:
                 recorded.execute(SQL.record, parameters(records, by, now))
             if order is not None:
-                floors = self._floors.of(order)
                 promoted.execute(SQL.promote, promote_parameters(order, now))
-                claimed.execute(SQL.claim, claim_parameters(order, floors, now))
+                for part in parts_asked(order):
+                    asked = Asked(part, self._floors.of(part, order.isolation))
+                    cursor = cx.cursor(binary=True)
+                    cursor.execute(SQL.claim, claim_parameters(order, asked, now))
+                    claimed.append((asked, cursor))
         settled: tuple[Settled, ...] = ()
         if records:
             answer = answered(recorded)
@@ -267,23 +276,34 @@ class PostgresStore:
             settled = receipts(cx, records, answer["done"], by, all_plain=plain is not None)
         if order is None:
             return Turn(settled, ())
-        rows = claimed.fetchall()
-        short, with_floors = len(rows) < order.slots, self._floors.any
-        self._floors.learn(order, rows, short=short)
+        for asked, cursor in claimed:
+            asked.rows = list(cursor.fetchall())
+        self._floors.learn([asked for asked, _ in claimed], order.isolation)
         self._floors.lower((promoted.fetchone() or (None,))[0])
-        if not short:
-            return Turn(settled, tuple(claims_in(rows)))
-        if with_floors:
-            rest = self._turn(cx, (), _rest(order, len(rows)), by)
-            return _joined(settled, claims_in(rows), rest)
-        wait_s, alive = self._waiting(cx, order)
-        if not rows and not settled:  # what was settled has to be told first; the next turn says it
-            _check_alive(alive, order.worker)
-        return Turn(settled, tuple(claims_in(rows)), wait_s)
+        return self._claimed(cx, order, [asked for asked, _ in claimed], settled, by, dry)
 
-    def _waiting(self, cx: Cx, order: ClaimOrder) -> tuple[float | None, bool]:
+    def _claimed(
+        self, cx: Cx, order: ClaimOrder, asked: Sequence[Asked], settled: tuple[Settled, ...],
+        by: int | None, dry: tuple[int, ...],
+    ) -> Turn:  # fmt: skip
+        """The end of a turn: what is missing is asked for again, if it may be there."""
+        claims = tuple(claim for one in asked for claim in claims_in(one.rows))
+        if len(claims) >= order.slots:
+            return Turn(settled, claims)
+        again = asked_again(order, asked)
+        dry += tuple(lane for one in asked if one.is_dry for lane in one.part.lanes)
+        if again is not None:
+            return _joined(settled, claims, self._turn(cx, (), again, by, dry=dry))
+        wait_s, alive = self._waiting(cx, order, dry or order.lanes)
+        if not claims and not settled:  # what was settled is told first; the next turn says it
+            _check_alive(alive, order.worker)
+        return Turn(settled, claims, wait_s)
+
+    def _waiting(
+        self, cx: Cx, order: ClaimOrder, lanes: Iterable[int]
+    ) -> tuple[float | None, bool]:
         where = {
-            "lanes": array(order.lanes), "isolation": order.isolation, "worker": order.worker,
+            "lanes": array(lanes), "isolation": order.isolation, "worker": order.worker,
             "now": self._connection.now(),
         }  # fmt: skip
         row = cx.execute(SQL.waiting, where).fetchone()
@@ -317,11 +337,7 @@ def _served(order: ClaimOrder | None) -> ClaimOrder | None:
     if order is None or order.slots <= 0:
         return None
     lanes = tuple(dict.fromkeys(order.lanes))
-    return ClaimOrder(order.worker, order.slots, lanes, order.isolation)
-
-
-def _rest(order: ClaimOrder, taken: int) -> ClaimOrder:
-    return ClaimOrder(order.worker, order.slots - taken, order.lanes, order.isolation)
+    return ClaimOrder(order.worker, order.slots, lanes, order.isolation, order.parts)
 
 
 def _joined(settled: Sequence[Settled], claims: Sequence[Claim], more: Turn) -> Turn:
@@ -358,4 +374,5 @@ def _add_lane(cx: Cx, lane: Lane) -> int:
 def _mark_dead(cx: Cx, by: int, now: int) -> tuple[int, ...]:
     rows = cx.execute(SQL.mark_dead, {"by": by, "now": now, "death": SILENT}).fetchall()
     cx.execute(SQL.settle_workers, {"now": now})
+    cx.execute(SQL.samples_forget)
     return tuple(sorted(no for (no,) in rows))

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perdure.model.jobs import Claim, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
@@ -10,6 +10,7 @@ from perdure.model.states import State
 from perdure.stores.counting import Tally
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import AGEING_US, apart, encoded
+from perdure.stores.sqlite.ranking import ranks_anew, ranks_of
 from perdure.stores.sqlite.reviving import revive_alone
 from perdure.stores.sqlite.settling import add_tally, claims_of
 from perdure.stores.sqlite.statements import SQL
@@ -26,17 +27,15 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     fresh = [job for job in apart(jobs) if job.id not in again and not _key_taken(cx, job)]
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
-    cx.executemany(SQL.enqueue, [_row(made[job.id], job, now) for job in fresh])
+    _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
     cx.executemany(SQL.accept, Counter(job.pipeline for job in fresh).items())
     tally = Tally()
     for job in fresh:
         tally.came_in(job.run)
     add_tally(cx, tally, 0)
-    return [
-        Enqueued(job.id, made[job.id], True) if job.id in made
-        else again.get(job.id) or _found(cx, job, now)
-        for job in jobs
-    ]  # fmt: skip
+    again |= {id: Enqueued(id, no, True) for id, no in made.items()}
+    found = iter(_found(cx, [job for job in jobs if job.id not in again], now))
+    return [again.get(job.id) or next(found) for job in jobs]
 
 
 def begin(
@@ -48,18 +47,18 @@ def begin(
         claims = claims_of(cx, [again[0]])
         return claims[0] if claims else Enqueued(job.id, again[0], True)
     if _key_taken(cx, job):
-        return _found(cx, job, now)
+        return _found(cx, [job], now)[0]
     if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()):
         return accept(cx, [job], now)[0]
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
     deadline_at = None if job.deadline_s is None else now + seconds_us(job.deadline_s)
-    rank_at = now - job.priority * AGEING_US
+    rank_at = ranks_of(cx, [job], now).get(job.id, now - job.priority * AGEING_US)
     cx.execute(
         SQL.begin,
         (
             last + 1, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
             worker, job.priority, now, rank_at, deadline_at, now + seconds_us(hard_s), str(on_lost),
-            job.payload_json,
+            job.payload_json, job.tokens, job.fair,
         ),
     )  # fmt: skip
     cx.execute(SQL.accept, (job.pipeline, 1))
@@ -74,11 +73,32 @@ def all_lanes(cx: sqlite3.Connection) -> set[int]:
     return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
 
 
-def _row(no: int, job: NewJob, now: int) -> tuple[object, ...]:
+def _insert(
+    cx: sqlite3.Connection,
+    jobs: Sequence[NewJob],
+    made: Mapping[str, int],
+    ranks: Mapping[str, int],
+    now: int,
+) -> None:
+    plain, more = [], []
+    for job in jobs:
+        if job.tokens is None and not job.fair:
+            plain.append(_row(made[job.id], job, None, now))
+        else:
+            row = _row(made[job.id], job, ranks.get(job.id), now)
+            more.append((*row, job.tokens, job.fair))
+    cx.executemany(SQL.enqueue, plain)
+    if more:
+        cx.executemany(SQL.enqueue_more, more)
+
+
+def _row(no: int, job: NewJob, rank_at: int | None, now: int) -> tuple[object, ...]:
     due_at = now if job.run_at is None else max(now, to_us(job.run_at))
+    if rank_at is None:
+        rank_at = due_at - job.priority * AGEING_US
     return (
         no, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
-        int(due_at == now), job.priority, due_at, due_at - job.priority * AGEING_US, now,
+        int(due_at == now), job.priority, due_at, rank_at, now,
         None if job.deadline_s is None else now + seconds_us(job.deadline_s), job.payload_json,
     )  # fmt: skip
 
@@ -90,12 +110,20 @@ def _key_taken(cx: sqlite3.Connection, job: NewJob) -> bool:
     return cx.execute(SQL.enqueued_before, where).fetchone() is not None
 
 
-def _found(cx: sqlite3.Connection, job: NewJob, now: int) -> Enqueued:
-    where = (job.owner, job.pipeline, job.run, job.key)
-    no, id, state, token, stage, lane, input_from = cx.execute(
-        SQL.enqueued_before, where
-    ).fetchone()
-    revived = False
-    if state == State.FAILED and job.if_failed is IfFailed.RETRY:
-        revived = revive_alone(cx, Revival(no, id, token, stage, lane, input_from), now)
-    return Enqueued(id, int(no), False, revived)
+def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enqueued]:
+    """Who had the keys before; a dead one has a new life, for the first that asks for it."""
+    rows = [
+        cx.execute(SQL.enqueued_before, (job.owner, job.pipeline, job.run, job.key)).fetchone()
+        for job in jobs
+    ]
+    first: dict[int, tuple[int, Revival]] = {}
+    for place, (job, (no, id, state, *parts)) in enumerate(zip(jobs, rows, strict=True)):
+        if state == State.FAILED and job.if_failed is IfFailed.RETRY:
+            first.setdefault(no, (place, Revival(no, id, *parts)))
+    ranks = ranks_anew(cx, [one for _, one in first.values()], now) if first else {}
+    revived = {
+        place for place, one in first.values() if revive_alone(cx, one, now, ranks.get(one.no))
+    }
+    return [
+        Enqueued(row[1], int(row[0]), False, place in revived) for place, row in enumerate(rows)
+    ]

@@ -4,8 +4,9 @@ import heapq
 import sqlite3
 from typing import Any
 
-from perdure.model.jobs import Claim, ClaimOrder
-from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
+from perdure.model.jobs import Claim, ClaimOrder, Part
+from perdure.model.limits import PROMOTE_BATCH_MAX
+from perdure.stores.parting import lanes_of, parts_of, slots_of
 from perdure.stores.rows import encoded
 from perdure.stores.sqlite.settling import claims_of
 from perdure.stores.sqlite.statements import SQL
@@ -16,38 +17,70 @@ AFTER_ALL = 2**63 - 1
 def open_lanes(cx: sqlite3.Connection, order: ClaimOrder) -> list[int]:
     """Those of the order's lanes that nothing closes."""
     closed = {lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()}
-    return [lane for lane in dict.fromkeys(order.lanes) if lane not in closed]
+    return [lane for lane in lanes_of(order) if lane not in closed]
 
 
 def claim(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int) -> list[Claim]:
     """Promote what has fallen due, merge the heads of the lanes by rank, and take the first ones."""
-    slots = min(order.slots, CLAIM_BATCH_MAX)
+    promote(cx, order, lanes, now)
+    return _take(cx, order, lanes, slots_of(order), now)
+
+
+def claim_parts(
+    cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int
+) -> tuple[list[Claim], list[int]]:
+    """As `claim`, for each part of the order and then for its other lanes; and the lanes that fell short."""
+    promote(cx, order, lanes, now)
+    claims: list[Claim] = []
+    short: list[int] = []
+
+    def serve(part: Part) -> None:
+        own = [lane for lane in part.lanes if lane in is_open]
+        taken = _take(cx, order, own, part.slots, now)
+        claims.extend(taken)
+        short.extend(own if len(taken) < part.slots else ())
+
+    is_open = set(lanes)
+    for part in parts_of(order):
+        serve(part)
+    left = slots_of(order) - len(claims)
+    if left > 0:
+        serve(Part(tuple(dict.fromkeys(order.lanes)), left))
+    return claims, short
+
+
+def promote(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int) -> None:
+    """Make ready what has fallen due, so many at a time."""
     where = {"lanes": encoded(lanes), "isolation": order.isolation, "now": now}
     due = cx.execute(SQL.due_lanes, where).fetchall()
     for (lane,) in due:  # an equal part for each, so that no turn holds the line for long
         part = max(1, PROMOTE_BATCH_MAX // len(due))
         cx.execute(SQL.promote, where | {"lane": lane, "limit": part})
-    nos = _heads(cx, where | {"limit": slots})
+
+
+def _take(
+    cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: int, now: int
+) -> list[Claim]:
+    nos = heads(cx, order, lanes, slots)
     if not nos:
         return []
-    taking = {"nos": encoded(nos), "worker": order.worker, "now": now}
-    cx.execute(SQL.claim, taking)
+    cx.execute(SQL.claim, {"nos": encoded(nos), "worker": order.worker, "now": now})
     return claims_of(cx, nos)
 
 
-def _heads(cx: sqlite3.Connection, where: dict[str, Any]) -> list[int]:
+def heads(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: int) -> list[int]:
     """The first jobs of all lanes together, by rank.
 
     A job behind the first ones of as many lanes as there are slots cannot be among them.
     """
-    slots = where["limit"]
+    where: dict[str, Any] = {"lanes": encoded(lanes), "isolation": order.isolation, "limit": slots}
     firsts = sorted(cx.execute(SQL.firsts, where).fetchall())[:slots]
     rank_at, no, _ = firsts[-1] if len(firsts) == slots else (AFTER_ALL, AFTER_ALL, None)
-    heads = [
+    found = [
         cx.execute(SQL.heads, where | {"lane": lane, "rank_at": rank_at, "no": no}).fetchall()
         for _, _, lane in firsts
     ]
-    return [no for _, no in heapq.merge(*heads)][:slots]
+    return [no for _, no in heapq.merge(*found)][:slots]
 
 
 def wait_s(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int) -> float | None:

@@ -43,9 +43,12 @@ from perdure.stores.duties import standing
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import from_us, seconds_us, to_us
 from perdure.stores.pruning import Ends
-from perdure.stores.rows import Row, bulk_out, encoded, gate_out, run_out
+from perdure.stores.rows import Row, bulk_out, encoded, run_out
 from perdure.stores.sqlite.accepting import accept, all_lanes
 from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.gating import change_gate
+from perdure.stores.sqlite.noting import note
+from perdure.stores.sqlite.ranking import ranks_anew
 from perdure.stores.sqlite.reviving import revive_one
 from perdure.stores.sqlite.settling import add_tally
 from perdure.stores.sqlite.statements import SQL
@@ -62,10 +65,10 @@ class SqliteControl:
         """Give failed jobs a new life; one that is not failed, or has moved on, is stale."""
         answers: list[Settled] = []
         with self._connection.written() as (cx, now):
-            tally = Tally()
+            tally, ranks = Tally(), ranks_anew(cx, chosen, now)
             for one in chosen:
-                if revive_one(cx, one, now, tally):
-                    _log(cx, deeds.REVIVE, one.id, deed, now)
+                if revive_one(cx, one, now, tally, ranks.get(one.no)):
+                    note(cx, deeds.REVIVE, one.id, deed, now)
                     due_at = from_us(now)
                     answers.append(Receipt(one.no, one.id, one.token, State.QUEUED, due_at))
                 else:
@@ -80,7 +83,7 @@ class SqliteControl:
             for one in chosen:
                 where = {"no": one.no, "token": one.token, "now": now}
                 if cx.execute(SQL.discard, where).rowcount == 1:
-                    _log(cx, deeds.DISCARD, one.id, deed, now)
+                    note(cx, deeds.DISCARD, one.id, deed, now)
                     answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
                 else:
                     answers.append(Stale(one.no, one.id, one.token))
@@ -92,7 +95,7 @@ class SqliteControl:
         with self._connection.written() as (cx, now):
             done = _pause(cx, scope, name, deed, now)
             if done:
-                _log(cx, deeds.PAUSE[scope], name, deed, now)
+                note(cx, deeds.PAUSE[scope], name, deed, now)
             return done
 
     def resume(self, scope: LaneScope, name: str, deed: Deed) -> bool:
@@ -101,25 +104,13 @@ class SqliteControl:
         with self._connection.written() as (cx, now):
             done = _unpause(cx, scope, name)
             if done:
-                _log(cx, deeds.RESUME[scope], name, deed, now)
+                note(cx, deeds.RESUME[scope], name, deed, now)
             return done
 
     def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
         """Write a gate's row where its generation is as seen; None when it has moved on."""
         with self._connection.written() as (cx, now):
-            held_for_s = change.held_for_s
-            where = {
-                "name": change.name, "parent": change.parent, "state": change.state.value,
-                "generation": change.generation, "reason": change.reason, "by_whom": deed.by_whom,
-                "held_until": None if held_for_s is None else now + seconds_us(held_for_s),
-                "control": change.control_json, "now": now,
-            }  # fmt: skip
-            statement = SQL.gate_change if change.generation else SQL.gate_add
-            row = cx.execute(statement, where).fetchone()
-            if row is None:
-                return None
-            _log(cx, deeds.GATE[change.state], change.name, deed, now)
-            return gate_out(row)
+            return change_gate(cx, change, deed, now)
 
     def add_run(self, run: NewRun) -> RunView:
         """Make a run, or find the one of that owner, pipeline and name."""
@@ -153,7 +144,7 @@ class SqliteControl:
                 _pause(cx, LaneScope.RUN, str(no), deed, now)
             elif status is RunStatus.RUNNING:
                 _unpause(cx, LaneScope.RUN, str(no))
-            _log(cx, deeds.RUN[status], str(no), deed, now)
+            note(cx, deeds.RUN[status], str(no), deed, now)
             return _run(cx, row[0])
 
     def put_schedule(self, schedule: NewSchedule) -> None:
@@ -219,7 +210,7 @@ class SqliteControl:
                 "by_whom": bulk.deed.by_whom, "reason": bulk.deed.reason, "now": now,
             }  # fmt: skip
             if cx.execute(SQL.bulk_add, where).rowcount == 1:
-                _log(cx, deeds.BULK[bulk.verb], bulk.id, bulk.deed, now)
+                note(cx, deeds.BULK[bulk.verb], bulk.id, bulk.deed, now)
             return bulk_out(cx.execute(SQL.bulk_by_id, (bulk.id,)).fetchone())
 
     def step_bulk(self, step: BulkStep) -> BulkView | None:
@@ -232,16 +223,6 @@ class SqliteControl:
             }  # fmt: skip
             row = cx.execute(SQL.bulk_step, where).fetchone()
             return None if row is None else bulk_out(row)
-
-
-def _log(cx: sqlite3.Connection, verb: str, subject: str, deed: Deed, now: int) -> None:
-    cx.execute(
-        SQL.deed_add,
-        {
-            "now": now, "by_whom": deed.by_whom, "verb": verb, "subject": subject,
-            "reason": deed.reason,
-        },
-    )  # fmt: skip
 
 
 def _pause(cx: sqlite3.Connection, scope: LaneScope, name: str, deed: Deed, now: int) -> bool:

@@ -36,8 +36,9 @@ from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
 from perdure.stores.rows import encoded, expired_out, lost_out, overrun_out
 from perdure.stores.sqlite.accepting import accept, all_lanes, begin
-from perdure.stores.sqlite.claiming import claim, has_work, open_lanes, wait_s
+from perdure.stores.sqlite.claiming import claim, claim_parts, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.gating import SqliteGates
 from perdure.stores.sqlite.settling import RowRefused, claims_of, record_all, record_each
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.within import joined
@@ -47,7 +48,7 @@ SILENT = encoded(Death("silent"))
 _Recorder = Callable[[sqlite3.Connection, Sequence[Record], int | None, int], tuple[Settled, ...]]
 
 
-class SqliteStore:
+class SqliteStore(SqliteGates):
     """The `Store` port on one SQLite file."""
 
     def __init__(self, connection: Connection) -> None:
@@ -151,6 +152,7 @@ class SqliteStore:
         with self._connection.written() as (cx, now):
             rows = cx.execute(SQL.mark_dead, {"by": by, "now": now, "death": SILENT}).fetchall()
             cx.execute(SQL.settle_workers, {"now": now})
+            cx.execute(SQL.samples_forget)
             return tuple(no for (no,) in rows)
 
     def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
@@ -216,7 +218,10 @@ class SqliteStore:
             if order is None or order.slots <= 0:
                 return Turn(settled, ())
             lanes = open_lanes(cx, order)
-            claims = claim(cx, order, lanes, now)
+            if order.parts:
+                claims, lanes = claim_parts(cx, order, lanes, now)
+            else:
+                claims = claim(cx, order, lanes, now)
             short = len(claims) < order.slots
             return Turn(settled, tuple(claims), wait_s(cx, order, lanes, now) if short else None)
 

@@ -9,17 +9,18 @@ from perdure.model.errors import PerdureError
 from perdure.surfaces.cli.audit import audit
 from perdure.surfaces.cli.db import db
 from perdure.surfaces.cli.enqueue import enqueue
+from perdure.surfaces.cli.gates import gates
 from perdure.surfaces.cli.jobs import jobs
 from perdure.surfaces.cli.policy import policy
 from perdure.surfaces.cli.worker import describe, worker, worker_child
 
 
 class _Root(click.Group):
-    """Loads the tour, which draws, only when it is asked for: it is a third of our start-up."""
+    """Loads the tour and the simulator only when they are asked for: they are half of our start-up."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, the tour among them."""
-        return sorted([*super().list_commands(ctx), "demo"])
+        """All commands, those that are loaded late among them."""
+        return sorted([*super().list_commands(ctx), "demo", "simulate"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command by name."""
@@ -27,6 +28,10 @@ class _Root(click.Group):
             from perdure.surfaces.cli.demo import demo
 
             return demo
+        if cmd_name == "simulate":
+            from perdure.surfaces.cli.simulate import simulate
+
+            return simulate
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -46,7 +51,7 @@ def cli() -> None:
     """Run unreliable AI work to the end."""
 
 
-for command in (audit, db, describe, enqueue, jobs, policy, worker, worker_child):
+for command in (audit, db, describe, enqueue, gates, jobs, policy, worker, worker_child):
     cli.add_command(command)
 
 

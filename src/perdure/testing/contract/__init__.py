@@ -14,8 +14,11 @@ from perdure.testing.contract.calling import Calling
 from perdure.testing.contract.claiming import Claiming
 from perdure.testing.contract.closing import Closing
 from perdure.testing.contract.enqueueing import Enqueueing
+from perdure.testing.contract.fairness import Fairness
+from perdure.testing.contract.gating import Gating
 from perdure.testing.contract.guarding import Guarding
 from perdure.testing.contract.kit import OpenedStore
+from perdure.testing.contract.parting import Parting
 from perdure.testing.contract.payloads import Payloads
 from perdure.testing.contract.pruning import Pruning
 from perdure.testing.contract.reading import Reading
@@ -31,10 +34,13 @@ class StoreContract(
     Enqueueing,
     Calling,
     Claiming,
+    Parting,
     Settling,
     Guarding,
     Working,
     Closing,
+    Gating,
+    Fairness,
     Reviving,
     Running,
     Scheduling,

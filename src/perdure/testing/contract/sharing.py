@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from perdure.model.gates import GateChange, GateState
-from perdure.model.jobs import Receipt, Stale
+from perdure.model.gates import GateChange, GateState, Slices
+from perdure.model.jobs import Lane, Receipt, Stale
 from perdure.model.operations import (
     BulkVerb,
     LaneScope,
@@ -150,6 +150,60 @@ class Sharing(OnAFreshStore):
             )
             assert one == two
         assert self.place.reader.books().accepted == _ROUNDS
+
+    def test_of_two_that_probe_a_gate_one_claims_its_job(self) -> None:
+        workers = (self.worker, self.other.hire())
+        self.place.store.lanes([Lane("q", "c", "p", "one", upstream="vendor")])
+        self.place.put_many(2 * _ROUNDS)
+        for generation in range(0, 2 * _ROUNDS, 2):
+            held = GateChange("vendor", generation, GateState.HELD)
+            assert self.place.control.change_gate(held, DEED) is not None
+            change = GateChange("vendor", generation + 1, GateState.PROBING)
+            answers = at_once(*(
+                partial(where.store.probe, where.order(worker), change, DEED)
+                for where, worker in zip((self.place, self.other), workers, strict=True)
+            ))  # fmt: skip
+            assert sum(one is not None for one in answers) == 1
+        held_by = [len(self.place.store.held(worker)) for worker in workers]
+        assert sum(held_by) == _ROUNDS
+        self.place.clean()
+
+    def test_of_two_that_part_a_limit_one_does(self) -> None:
+        for generation in range(_ROUNDS):
+            slices = Slices("vendor", generation, f"[{generation}]")
+            answers = at_once(
+                partial(self.place.store.change_slices, slices),
+                partial(self.other.store.change_slices, slices),
+            )
+            assert sorted(answers) == [False, True]
+
+    def test_what_is_noted_at_once_is_all_kept(self) -> None:
+        workers = (self.worker, self.other.hire())
+        third = self.place.hire()
+        for n in range(_ROUNDS):
+            at_once(*(
+                partial(
+                    where.store.look_at_gates, ["vendor", "account"], worker=worker,
+                    samples={"vendor": f"[{n}]", "account": f"[{n}]"},
+                )
+                for where, worker in zip((self.place, self.other), workers, strict=True)
+            ))  # fmt: skip
+            look = self.place.store.look_at_gates(["vendor", "account"], worker=third, samples={})
+            assert [(one.gate, one.worker) for one in look.samples] == [
+                (gate, worker) for gate in ("account", "vendor") for worker in workers
+            ]
+            assert {one.samples_json for one in look.samples} == {f"[{n}]"}
+
+    def test_fair_jobs_that_come_at_once_take_turns_all_the_same(self) -> None:
+        def come(where: Place, owner: str) -> None:
+            for _ in range(_ROUNDS):
+                where.put_many(3, owner=owner, fair=True)
+
+        at_once(partial(come, self.place, "a"), partial(come, self.other, "b"))
+        owners = "".join(claim.owner for claim in self.place.take(self.worker, 6 * _ROUNDS))
+        assert (owners.count("a"), owners.count("b")) == (3 * _ROUNDS, 3 * _ROUNDS)
+        assert all(abs(owners[:n].count("a") - n / 2) <= 3 for n in range(len(owners)))
+        self.place.clean()
 
     def test_no_job_is_handed_out_twice(self) -> None:
         self.place.put_many(120)

@@ -7,6 +7,7 @@ from perdure.model.errors import StoreError
 from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.states import State
+from perdure.testing.model.fairness import Lines
 from perdure.testing.model.rows import JobRow
 from perdure.testing.model.tables import Tables, length, rank
 from perdure.testing.nouns import replace
@@ -15,25 +16,30 @@ from perdure.testing.nouns import replace
 def accept(tables: Tables, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     """Each job is made, or found again by its own id, or by its key."""
     try:
+        lines = Lines(tables, now)
         for job in jobs:
-            _make(tables, job, now)
+            _make(tables, job, now, lines)
     except (ValueError, OverflowError, TypeError) as error:
         raise StoreError(f"a job cannot be written: {error}") from error
-    return [_found(tables, job, now) for job in jobs]
+    lines = Lines(tables, now)
+    return [_found(tables, job, now, lines) for job in jobs]
 
 
-def _make(tables: Tables, job: NewJob, now: datetime) -> None:
+def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
+    due_at = now if job.run_at is None else max(now, job.run_at)
+    rank_at = rank(due_at, job.priority)
+    if job.fair:
+        rank_at = lines.rank(job.id, job.owner, job.lane)
     if _by_id(tables, job.id) is not None or _by_key(tables, job) is not None:
         return
-    due_at = now if job.run_at is None else max(now, job.run_at)
     tables.put_job(
         JobRow(
             no=tables.next_no("jobs"), id=job.id, owner=job.owner, pipeline=job.pipeline,
             run=job.run, key=job.key, lane=job.lane, stage=job.stage, priority=job.priority,
             payload_json=job.payload_json, enqueued_at=now, order_at=due_at,
-            rank_at=rank(due_at, job.priority), due_at=due_at,
+            rank_at=rank_at, due_at=due_at,
             deadline_at=None if job.deadline_s is None else now + length(job.deadline_s),
-            ready=due_at == now,
+            ready=due_at == now, tokens=job.tokens, fair=job.fair,
         )
     )  # fmt: skip
     tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
@@ -50,7 +56,7 @@ def begin(
     if known is None and tables.is_open(job.lane):
         row = replace(
             row, state=State.PROCESSING, ready=None, worker=worker, token=1, order_at=now,
-            rank_at=rank(now, job.priority), due_at=now, claimed_at=now,
+            rank_at=row.rank_at if job.fair else rank(now, job.priority), due_at=now, claimed_at=now,
             counters=replace(ZERO, starts=1), hard_at=now + length(hard_s), on_lost=on_lost,
         )  # fmt: skip
         tables.put_job(row)
@@ -58,7 +64,7 @@ def begin(
     return row if ours else done
 
 
-def _found(tables: Tables, job: NewJob, now: datetime) -> Enqueued:
+def _found(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> Enqueued:
     own = _by_id(tables, job.id)
     if own is not None:  # made just now, or by this very call, sent before
         return Enqueued(own.id, own.no, created=True)
@@ -67,7 +73,7 @@ def _found(tables: Tables, job: NewJob, now: datetime) -> Enqueued:
     revived = (
         before.state is State.FAILED
         and job.if_failed is IfFailed.RETRY
-        and revive(tables, _as_it_stands(before), now)
+        and revive(tables, _as_it_stands(before), now, lines)
     )
     return Enqueued(before.id, before.no, created=False, revived=revived)
 
@@ -95,9 +101,12 @@ def _as_it_stands(job: JobRow) -> Revival:
     return Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)
 
 
-def revive(tables: Tables, one: Revival, now: datetime) -> bool:
+def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
     """A new life for a failed job, if it is still the one that was seen."""
     job = tables.jobs.get(one.no)
+    rank_at = now if job is None else rank(now, job.priority)
+    if job is not None and job.fair:
+        rank_at = lines.rank(job.no, job.owner, one.lane)
     if job is None or job.token != one.token or job.state is not State.FAILED:
         return False
     began_at = job.enqueued_at if job.life == 1 else job.order_at
@@ -107,7 +116,7 @@ def revive(tables: Tables, one: Revival, now: datetime) -> bool:
             retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
             input_from=one.input_from,
             redrive_run=job.redrive_run if one.redrive_run is None else one.redrive_run,
-            order_at=now, rank_at=rank(now, job.priority), due_at=now,
+            order_at=now, rank_at=rank_at, due_at=now,
             deadline_at=None if job.deadline_at is None else now + (job.deadline_at - began_at),
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
             error_message=None, counters=ZERO, past=ZERO,

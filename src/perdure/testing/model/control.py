@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perdure.model.errors import CallerError, StoreError
-from perdure.model.gates import GateChange, GateRow, GateState
+from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued, Receipt, Settled, Stale
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import (
@@ -27,6 +27,8 @@ from perdure.model.operations import (
 from perdure.model.runs import NewRun, RunCounts, RunStatus, RunView
 from perdure.model.states import State
 from perdure.testing.model.accepting import accept, revive
+from perdure.testing.model.fairness import Lines
+from perdure.testing.model.gating import change_gate
 from perdure.testing.model.rows import JobRow
 from perdure.testing.model.tables import Tables, length
 from perdure.testing.nouns import replace
@@ -37,10 +39,6 @@ _ENDED = {
 _RUN_VERBS = {
     RunStatus.RUNNING: "resume run", RunStatus.PAUSED: "pause run",
     RunStatus.ABORTED: "abort run", RunStatus.CANCELLED: "cancel run",
-}  # fmt: skip
-_GATE_VERBS = {
-    GateState.FLOWING: "release gate", GateState.HELD: "hold gate",
-    GateState.PROBING: "probe gate",
 }  # fmt: skip
 
 
@@ -55,10 +53,11 @@ class ModelControl:
     def revive(self, chosen: Sequence[Revival], deed: Deed) -> list[Settled]:
         """Each on its own: one that has moved on is stale and does not hinder the others."""
         with self._tables.written(self) as now:
-            return [self._revive(one, deed, now) for one in chosen]
+            lines = Lines(self._tables, now)
+            return [self._revive(one, deed, now, lines) for one in chosen]
 
-    def _revive(self, one: Revival, deed: Deed, now: datetime) -> Settled:
-        if not revive(self._tables, one, now):
+    def _revive(self, one: Revival, deed: Deed, now: datetime, lines: Lines) -> Settled:
+        if not revive(self._tables, one, now, lines):
             return Stale(one.no, one.id, one.token)
         self._tables.log(deed, "revive job", one.id, now)
         return Receipt(one.no, one.id, one.token, State.QUEUED, now)
@@ -108,19 +107,7 @@ class ModelControl:
     def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
         """Compare and set on the generation; a gate without a row is at generation 0."""
         with self._tables.written(self) as now:
-            known = self._tables.gates.get(change.name)
-            if change.generation != (0 if known is None else known.generation):
-                return None
-            row = GateRow(
-                name=change.name, parent=change.parent, state=change.state,
-                generation=change.generation + 1,
-                held_until=None if change.held_for_s is None else now + length(change.held_for_s),
-                reason=change.reason, changed_by=deed.by_whom, changed_at=now,
-                control_json=change.control_json,
-            )  # fmt: skip
-            self._tables.gates[change.name] = row
-            self._tables.log(deed, _GATE_VERBS[change.state], change.name, now)
-            return row
+            return change_gate(self._tables, change, deed, now)
 
     # -- runs --------------------------------------------------------------------------------
 

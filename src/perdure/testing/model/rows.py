@@ -96,6 +96,8 @@ class JobRow:
     error_message: str | None = None
     label: str | None = None
     result_json: str | None = None
+    tokens: int | None = None
+    fair: bool = False
 
     def check(self) -> None:
         """Refuse a row that contradicts itself, or that cannot be written faithfully."""
@@ -137,6 +139,7 @@ class JobRow:
             life=self.life, isolation=self.isolation, claimed_at=self.claimed_at,
             due_at=self.due_at, deadline_at=self.deadline_at, key=self.key, run=self.run,
             damage="the result of the stage before is gone" if input_json is None else None,
+            tokens=self.tokens,
         )  # fmt: skip
 
     def view(self, lane: Lane, input_json: str | None) -> JobView:

@@ -9,7 +9,7 @@ Who is authoritative: the tables, in the order in which operations take the lock
 at once. If an operation raises, nothing of it has happened.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from perdure.model.errors import CallerError, StoreError, WorkerDead
@@ -20,6 +20,7 @@ from perdure.model.jobs import (
     Lane,
     NewJob,
     OnLost,
+    Part,
     Receipt,
     Record,
     Refused,
@@ -27,16 +28,18 @@ from perdure.model.jobs import (
     Stale,
     Turn,
 )
-from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
+from perdure.model.limits import CLAIM_BATCH_MAX
 from perdure.model.states import TERMINAL, State
 from perdure.testing.model.accepting import accept, begin
+from perdure.testing.model.claiming import promote, take
+from perdure.testing.model.gating import Gatehouse
 from perdure.testing.model.rows import AttemptRow, JobRow, Unwritable, check_texts
 from perdure.testing.model.tables import Tables, in_line, length
 from perdure.testing.model.workforce import Workforce
 from perdure.testing.nouns import replace
 
 
-class ModelStore(Workforce):
+class ModelStore(Gatehouse, Workforce):
     """The `Store` port on plain dicts: what a store must do, said as simply as it can be."""
 
     def __init__(self, tables: Tables) -> None:
@@ -90,9 +93,11 @@ class ModelStore(Workforce):
             settled = self._settle_all(records, by, now)
             if order is None or order.slots <= 0:
                 return Turn(settled, ())
-            claims = self._claim(order, now)
-            short = len(claims) < order.slots
-            return Turn(settled, tuple(claims), self._next_due_s(order, now) if short else None)
+            claims, short = self._claim(order, now)
+            if len(claims) == order.slots:
+                return Turn(settled, tuple(claims))
+            asked = short if order.parts else order.lanes
+            return Turn(settled, tuple(claims), self._next_due_s(asked, order.isolation, now))
 
     # -- settling ----------------------------------------------------------------------------
 
@@ -203,50 +208,49 @@ class ModelStore(Workforce):
 
     # -- claiming ----------------------------------------------------------------------------
 
-    def _open_to(self, order: ClaimOrder) -> list[JobRow]:
-        """The queued jobs that this order may get, now or later."""
-        lanes = {lane for lane in order.lanes if self._tables.is_open(lane)}
+    def _open_to(self, lanes: Iterable[int], isolation: int) -> list[JobRow]:
+        """The queued jobs of those of these lanes that are open, ready or not."""
+        wanted = {lane for lane in lanes if self._tables.is_open(lane)}
         return [
             job
             for job in self._tables.jobs.values()
-            if job.state is State.QUEUED and job.lane in lanes and job.isolation == order.isolation
+            if job.state is State.QUEUED and job.lane in wanted and job.isolation == isolation
         ]
 
-    def _claim(self, order: ClaimOrder, now: datetime) -> list[Claim]:
-        self._promote(order, now)
-        ready = sorted((job for job in self._open_to(order) if job.ready), key=in_line)
-        taken = [
-            replace(
-                job, state=State.PROCESSING, ready=None, worker=order.worker, token=job.token + 1,
-                counters=replace(job.counters, starts=job.counters.starts + 1), claimed_at=now,
-            )
-            for job in ready[: min(order.slots, CLAIM_BATCH_MAX)]
-        ]  # fmt: skip
-        for job in taken:
-            self._tables.put_job(job)
-        return self._tables.claims(taken)
+    def _claim(self, order: ClaimOrder, now: datetime) -> tuple[list[Claim], list[int]]:
+        """The claims, and the lanes that had fewer than they were asked for."""
+        promote(self._tables, self._open_to(_lanes(order), order.isolation), now)
+        most = min(order.slots, CLAIM_BATCH_MAX)
+        claims: list[Claim] = []
+        short: list[int] = []
+        allotted = 0
+        for part in order.parts:
+            slots = min(part.slots, most - allotted)
+            allotted += slots
+            self._serve(order, Part(part.lanes, slots), now, claims, short)
+        self._serve(order, Part(order.lanes, most - len(claims)), now, claims, short)
+        return claims, short
 
-    def _promote(self, order: ClaimOrder, now: datetime) -> None:
-        """Make ready what has fallen due, the longest due first: so many, in equal parts by lane."""
-        due = [job for job in self._open_to(order) if job.ready is False and job.due_at <= now]
-        lanes = {job.lane for job in due}
-        for lane in lanes:
-            waiting = sorted(
-                (job for job in due if job.lane == lane), key=lambda job: (job.due_at, job.no)
-            )
-            for job in waiting[: max(1, PROMOTE_BATCH_MAX // len(lanes))]:
-                self._tables.put_job(replace(job, ready=True))
+    def _serve(
+        self, order: ClaimOrder, part: Part, now: datetime, claims: list[Claim], short: list[int]
+    ) -> None:
+        waiting = self._open_to(part.lanes, order.isolation)
+        ready = sorted((job for job in waiting if job.ready), key=in_line)[: part.slots]
+        claims += self._tables.claims([take(self._tables, job, order.worker, now) for job in ready])
+        if len(ready) < part.slots:
+            short += part.lanes
 
-    def _next_due_s(self, order: ClaimOrder, now: datetime) -> float | None:
-        due = [job.due_at for job in self._open_to(order) if not job.ready]
+    def _next_due_s(self, lanes: Iterable[int], isolation: int, now: datetime) -> float | None:
+        due = [job.due_at for job in self._open_to(lanes, isolation) if not job.ready]
         return max(0.0, (min(due) - now).total_seconds()) if due else None
 
     def waiting(self, order: ClaimOrder) -> float | None:
         """0 when a job is ready, else the time until one falls due."""
+        lanes = _lanes(order)
         with self._tables.read() as now:
-            if any(job.ready for job in self._open_to(order)):
+            if any(job.ready for job in self._open_to(lanes, order.isolation)):
                 return 0.0
-            return self._next_due_s(order, now)
+            return self._next_due_s(lanes, order.isolation, now)
 
     def changed(self) -> bool:
         """Whether others have written since the last call; at the first call they may have."""
@@ -261,3 +265,10 @@ class ModelStore(Workforce):
 
     def close(self) -> None:
         """There is nothing to disconnect from."""
+
+
+def _lanes(order: ClaimOrder) -> list[int]:
+    """Where this order may be served."""
+    return [
+        *(lane for part in order.parts if part.slots > 0 for lane in part.lanes), *order.lanes,
+    ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from perdure.model.gates import GateRow, GateState
+from perdure.model.gates import GateRow, GateState, Samples, Slices
 from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import AGEING_S
 from perdure.model.operations import (
@@ -25,7 +25,7 @@ from perdure.testing.nouns import replace
 
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
-    "pauses", "schedules", "duties", "deeds", "bulks",
+    "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
 )  # fmt: skip
 
 
@@ -42,6 +42,8 @@ class Tables:
         self.pruned: dict[str, int] = {}
         self.runs: dict[int, RunView] = {}
         self.gates: dict[str, GateRow] = {}
+        self.samples: dict[tuple[str, int], Samples] = {}
+        self.slices: dict[str, Slices] = {}
         self.pauses: dict[tuple[LaneScope, str], LanePause] = {}
         self.schedules: dict[str, ScheduleView] = {}
         self.duties: dict[str, tuple[int, datetime]] = {}
@@ -116,8 +118,8 @@ class Tables:
             counts = {name: getattr(row.counts, name) + by for name, by in changes.items()}
             self.runs[run] = replace(row, counts=replace(row.counts, **counts))
 
-    def closed_by(self, lane: Lane) -> list[str]:
-        """All that closes a lane, in words; nothing when it is open."""
+    def paused_by(self, lane: Lane) -> list[str]:
+        """The pauses that close a lane, in words."""
         found = []
         if (LaneScope.QUEUE, lane.queue) in self.pauses:
             found.append(f"queue {lane.queue} is paused")
@@ -125,6 +127,11 @@ class Tables:
             found.append(f"pipeline {lane.pipeline} is paused")
         if lane.run is not None and (LaneScope.RUN, str(lane.run)) in self.pauses:
             found.append(f"run {lane.run} is paused")
+        return found
+
+    def closed_by(self, lane: Lane) -> list[str]:
+        """All that closes a lane, in words; nothing when it is open."""
+        found = self.paused_by(lane)
         gate = None if lane.upstream is None else self.gates.get(lane.upstream)
         if gate is not None and gate.state is not GateState.FLOWING:
             found.append(f"upstream {gate.name} is {gate.state.value}")

@@ -68,6 +68,8 @@ class Workforce:
             for no, row in self._tables.workers.items():
                 if row.dead_at is not None and row.settled_at is None and no not in held_by:
                     self._tables.workers[no] = replace(row, settled_at=now)
+            for place in [key for key in self._tables.samples if not self._tables.is_alive(key[1])]:
+                del self._tables.samples[place]
             return tuple(dead)
 
     def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:

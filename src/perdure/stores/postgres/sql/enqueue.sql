@@ -6,17 +6,18 @@ WITH clock AS MATERIALIZED (
 made AS (
     INSERT INTO perdure_jobs (
         id, owner, pipeline, run, key, lane, stage, state, ready, priority,
-        order_at, rank_at, enqueued_at, due_at, deadline_at, updated_at, payload
+        order_at, rank_at, enqueued_at, due_at, deadline_at, updated_at, payload, tokens, fair
     )
     SELECT
         r.id, r.owner, r.pipeline, r.run, r.key, r.lane, r.stage, 'queued',
         (coalesce(r.run_at, 0) <= clock.now)::int, r.priority,
         greatest(r.run_at, clock.now),
-        greatest(r.run_at, clock.now) - r.priority * %(ageing_us)s::bigint,
-        clock.now, greatest(r.run_at, clock.now), clock.now + r.deadline_us, clock.now, r.payload
+        coalesce(r.rank_at, greatest(r.run_at, clock.now) - r.priority * %(ageing_us)s::bigint),
+        clock.now, greatest(r.run_at, clock.now), clock.now + r.deadline_us, clock.now, r.payload,
+        r.tokens, r.rank_at IS NOT NULL
     FROM clock, jsonb_to_recordset(%(jobs)s::jsonb) AS r (
         id uuid, owner text, pipeline text, run bigint, key text, lane bigint, stage text,
-        priority integer, run_at bigint, deadline_us bigint, payload text
+        priority integer, run_at bigint, deadline_us bigint, payload text, tokens bigint, rank_at bigint
     )
     ON CONFLICT DO NOTHING
     RETURNING no, id, pipeline, run

@@ -1,12 +1,14 @@
--- A new life for failed jobs, ordered as if they were new and with as long until the deadline as at first.
+-- A new life for failed jobs, ordered as if they were new (fair ones have their rank) and with as long until the deadline as at first.
 -- Guarded by (no, token); only a failed job has a failed_reason. Rows are locked in the order of numbers.
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(revivals)s::jsonb) AS r (
-        no bigint, token bigint, stage text, lane bigint, input_from text, redrive_run bigint
+        no bigint, token bigint, stage text, lane bigint, input_from text, redrive_run bigint,
+        rank_at bigint
     )
 ),
 before AS MATERIALIZED (
-    SELECT j.no, j.run, j.redrive_run AS redriven, r.stage, r.lane, r.input_from, r.redrive_run
+    SELECT j.no, j.run, j.redrive_run AS redriven, r.stage, r.lane, r.input_from, r.redrive_run,
+        r.rank_at
     FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
         SELECT o.no, o.run, o.redrive_run FROM perdure_jobs AS o
@@ -19,7 +21,8 @@ revived AS (
         state = 'queued', ready = 1, token = j.token + 1, life = j.life + 1,
         retries_manual = j.retries_manual + 1, lane = b.lane, stage = b.stage, isolation = 0,
         input_from = b.input_from, redrive_run = coalesce(b.redrive_run, j.redrive_run),
-        order_at = %(now)s::bigint, rank_at = %(now)s::bigint - j.priority * %(ageing_us)s::bigint,
+        order_at = %(now)s::bigint,
+        rank_at = coalesce(b.rank_at, %(now)s::bigint - j.priority * %(ageing_us)s::bigint),
         due_at = %(now)s::bigint, updated_at = %(now)s::bigint,
         finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
         error_message = NULL, past = NULL, hard_at = NULL,

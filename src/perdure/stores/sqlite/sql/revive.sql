@@ -1,10 +1,10 @@
--- A new life for a failed job, ordered as if it were new and with as long until its deadline as at first.
+-- A new life for a failed job, ordered as if it were new (a fair one has its rank) and with as long until its deadline as at first.
 -- Guarded by (no, token); only a failed job has a failed_reason.
 UPDATE perdure_jobs SET
     state = 'queued', ready = 1, token = token + 1, life = life + 1,
     retries_manual = retries_manual + 1, lane = :lane, stage = :stage, isolation = 0,
     input_from = :input_from, redrive_run = coalesce(:redrive_run, redrive_run),
-    order_at = :now, rank_at = :now - priority * :ageing_us, due_at = :now, updated_at = :now,
+    order_at = :now, rank_at = coalesce(:rank_at, :now - priority * :ageing_us), due_at = :now, updated_at = :now,
     finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
     error_message = NULL, past = NULL, hard_at = NULL,
     deadline_at = :now + deadline_at - CASE WHEN life = 1 THEN enqueued_at ELSE order_at END,

@@ -1,0 +1,217 @@
+"""One upstream as one worker sees it: the calls it has out, how they ended, and how many more may start.
+
+Here is only what a worker keeps in memory and what dies with it; the gate's row is the store's, and this
+is a copy of it. Everything is judged by `rules`.
+"""
+
+from bisect import insort
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import inf
+
+from perdure.engine.upstreams import Upstream
+from perdure.model.gates import GateState
+from perdure.model.kinds import KINDS, FailureClass, Kind
+from perdure.rules import allowance, pace
+from perdure.rules.allowance import Allowance, Shares
+from perdure.rules.gate import Gate
+from perdure.rules.pace import Pace, Room
+from perdure.rules.slices import Slice, Wish
+from perdure.rules.window import Sample, Window, merged
+
+Key = tuple[int, int]  # a job and its token
+_SHARED_MAX = 100  # calls in flight that others are told of: the newest, as the window is of those
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a call carries: the gates' generations that let it pass, and which gate it is the probe of."""
+
+    sent_at: datetime
+    own: int
+    credential: int
+    probes: str | None = None
+    estimate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """How a call ended; ``kind`` is None for a success, ``wait_s`` the pause that it was told to make."""
+
+    kind: Kind | None
+    now: datetime
+    tokens: int | None = None
+    room: Room | None = None
+    wait_s: float = 0.0
+
+
+class Passage:
+    """The way to one upstream."""
+
+    def __init__(self, upstream: Upstream, now: datetime, worker: int) -> None:
+        self.upstream = upstream
+        self.gate = Gate(upstream.name)
+        self.credential: Gate | None = None
+        if upstream.credential is not None:
+            self.credential = Gate(upstream.credential)
+        self._others: tuple[Window, ...] = ()
+        self.slices: dict[int, Slice] = {}
+        self.slices_generation = 0
+        self.bound = False  # whether our slice was what kept calls from starting
+        self.promised = 0  # calls that are set aside for what goes on here
+        self.unshared = False  # whether others have not been told of what ended since
+        self._worker = worker
+        self._pace_settings = upstream.gate.pace
+        self._pace = pace.started(self._pace_settings, now)
+        self._saved = Allowance(now, mean_tokens=float(upstream.tokens_per_call))
+        self._flying: dict[Key, Ticket] = {}
+        self._ended: list[tuple[tuple[int, datetime, str], Sample]] = []
+        self._seen: tuple[int, int] = (0, 0)
+
+    @property
+    def flowing(self) -> bool:
+        """Whether calls pass."""
+        own = self.gate.state is GateState.FLOWING
+        return own and (self.credential is None or self.credential.state is GateState.FLOWING)
+
+    @property
+    def out(self) -> int:
+        """Calls that are in flight."""
+        return len(self._flying)
+
+    def heed(self, others: tuple[Window, ...]) -> None:
+        """What other workers know of their calls; the more there are, the slower each of us climbs."""
+        if len(others) != len(self._others):
+            self._pace_settings = pace.shared(self.upstream.gate.pace, 1 + len(others))
+        self._others = others
+
+    def see(self, now: datetime) -> None:
+        """A gate that flows anew starts slowly; after a rate limit the pace goes on as it was."""
+        seen = self._generations()
+        if seen == self._seen or not self.flowing:
+            return
+        before, self._seen = self._seen, seen
+        gates = (self.gate, self.credential)
+        if any(
+            gate is not None and gate.starts_slowly and gate.generation != was
+            for gate, was in zip(gates, before, strict=True)
+        ):
+            paced = sum(ticket.probes is None for ticket in self._flying.values())
+            self._pace = pace.started(self._pace_settings, now, in_flight=paced)
+
+    def room(self, now: datetime, slots: int) -> int:
+        """How many of so many calls may start now."""
+        if not self.flowing:
+            return 0
+        by_pace = pace.admits(self._pace, self._pace_settings, now)
+        shares = self._shares(now)
+        self._saved = allowance.forward(self._saved, shares, now)
+        by_limits = allowance.admitted(self._saved, shares, in_flight=self.out)
+        self.bound = self.bound or by_limits < min(by_pace, slots)
+        return int(max(0, min(by_pace - self.promised, by_limits - self.promised, slots)))
+
+    def set_aside(self, now: datetime) -> bool:
+        """Keep a call for a job that goes on here, if there is one; it starts when that is written."""
+        may = self.room(now, 1) > 0
+        self.promised += may
+        return may
+
+    def opens_in_s(self, now: datetime) -> float:
+        """How long until one more call may start; infinite where that is not a matter of time."""
+        if not self.flowing:
+            gates = [self.gate] if self.credential is None else [self.gate, self.credential]
+            ends = [end for one in gates for end in (one.held_until, one.lease_until) if end]
+            return max(0.0, (min(ends) - now).total_seconds()) if ends else inf
+        by_pace = pace.opens_in_s(self._pace, self._pace_settings, now)
+        shares = self._shares(now)
+        self._saved = allowance.forward(self._saved, shares, now)
+        by_limits = allowance.opens_in_s(self._saved, shares)
+        return max(inf if by_pace is None else by_pace, by_limits)
+
+    def start(self, key: Key, now: datetime, *, tokens: int | None, probes: str | None) -> None:
+        """A call starts."""
+        self._saved, estimate = allowance.took(self._saved, tokens)
+        self._flying[key] = Ticket(now, *self._generations(), probes, estimate)
+        if probes is None:
+            self._pace = pace.began(self._pace, self._pace_settings, 1, now)
+
+    def ticket(self, key: Key) -> Ticket | None:
+        """What that call carries, while it is out."""
+        return self._flying.get(key)
+
+    def land(self, key: Key, landing: Landing) -> Ticket | None:
+        """A call has ended; None where it was not one of ours."""
+        ticket = self._flying.pop(key, None)
+        if ticket is None:
+            return None
+        self._saved = allowance.used(self._saved, ticket.estimate, landing.tokens)
+        if ticket.probes is None:
+            self._pace = self._paced(ticket, landing)
+            self._note(key, ticket, landing)
+        return ticket
+
+    def window(self) -> Window:
+        """Everybody's calls as one."""
+        return merged(self.upstream.gate.window, self._own(), *self._others)
+
+    def shown(self) -> Window:
+        """What others are told of ours."""
+        return self._own(_SHARED_MAX)
+
+    def wish(self, *, ready: bool) -> Wish:
+        """What we could use of the limits: all, while jobs are ready; else a little more than we do use."""
+        self.bound = False
+        if ready:
+            return Wish(1.0, self.upstream.limits.concurrency or 0)
+        if not self.out:
+            return Wish(0.0, 0)
+        mine = self.slices.get(self._worker)
+        return Wish(max((mine.share if mine else 0.0) / 2, 0.05), self.out + self.out // 4 + 1)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _generations(self) -> tuple[int, int]:
+        return self.gate.generation, 0 if self.credential is None else self.credential.generation
+
+    def _shares(self, now: datetime) -> Shares:
+        limits = self.upstream.limits
+        if not limits.any:
+            return Shares()
+        mine = self.slices.get(self._worker)
+        if mine is None or mine.until <= now:
+            return Shares.of(limits, 0.0, 0)
+        return Shares.of(limits, mine.share, mine.calls)
+
+    def _paced(self, ticket: Ticket, landing: Landing) -> Pace:
+        settings = self._pace_settings
+        if landing.kind is None:
+            return pace.succeeded(self._pace, settings, landing.now, landing.room)
+        if KINDS[landing.kind].failure_class is FailureClass.RATE_LIMITED:
+            return pace.limited(
+                self._pace, settings,
+                sent_at=ticket.sent_at, now=landing.now, wait_s=landing.wait_s,
+            )  # fmt: skip
+        return pace.failed(self._pace, settings, landing.now)
+
+    def _note(self, key: Key, ticket: Ticket, landing: Landing) -> None:
+        """Keep the last calls that count, in the order in which they were sent."""
+        kind = landing.kind
+        if kind is not None and not KINDS[kind].counts_for_gate:
+            return
+        took_s = (landing.now - ticket.sent_at).total_seconds()
+        sample = replace(self._sample(key, ticket), failed=kind is not None, took_s=took_s)
+        insort(self._ended, (sample.place, sample))
+        del self._ended[: -self.upstream.gate.window.calls]
+        self.unshared = True
+
+    def _own(self, flying_max: int = 1_000) -> Window:
+        flying = [
+            self._sample(key, ticket)
+            for key, ticket in list(self._flying.items())[-flying_max:]
+            if ticket.probes is None
+        ]
+        samples = [*flying, *(sample for _, sample in self._ended)]
+        return Window(tuple(sorted(samples, key=lambda one: one.place)))
+
+    def _sample(self, key: Key, ticket: Ticket) -> Sample:
+        return Sample(ticket.own, ticket.sent_at, f"{self._worker}.{key[0]}.{key[1]}")

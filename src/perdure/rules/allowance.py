@@ -1,0 +1,114 @@
+"""What a worker may use of an upstream's stated limits now: calls and tokens, saved up at its slice of them.
+
+Tokens are counted before they are known: a claim takes what the call is thought to need, and its end gives
+back what was too much or takes what was too little, so the level may fall below nothing for a while.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import inf
+
+BURST_S = 1.0  # so much of a rate is saved up while nobody asks
+_LEARN = 0.1  # how far one call moves the mean
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamLimits:
+    """What an upstream is known to admit, of all workers together; None where nothing is known."""
+
+    calls_per_s: float | None = None
+    concurrency: int | None = None
+    tokens_per_s: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit at all."""
+        return (self.calls_per_s, self.concurrency, self.tokens_per_s) != (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is saved up. ``mean_tokens`` is what a call has taken lately."""
+
+    at: datetime
+    calls: float = 0.0
+    tokens: float = 0.0
+    mean_tokens: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What this worker has of the limits, as rates and as calls at once; infinite where there is no limit."""
+
+    calls_per_s: float = inf
+    tokens_per_s: float = inf
+    calls: float = inf
+
+    @staticmethod
+    def of(limits: UpstreamLimits, share: float, calls: int) -> "Shares":
+        """A slice of the limits."""
+        return Shares(
+            inf if limits.calls_per_s is None else limits.calls_per_s * share,
+            inf if limits.tokens_per_s is None else limits.tokens_per_s * share,
+            inf if limits.concurrency is None else calls,
+        )
+
+
+def forward(saved: Allowance, shares: Shares, now: datetime) -> Allowance:
+    """What is saved up by now."""
+    passed_s = max(0.0, (now - saved.at).total_seconds())
+    calls = _filled(saved.calls, shares.calls_per_s, passed_s, at_least=1.0)
+    tokens = _filled(saved.tokens, shares.tokens_per_s, passed_s, at_least=saved.mean_tokens)
+    return replace(saved, at=max(saved.at, now), calls=calls, tokens=tokens)
+
+
+def admitted(saved: Allowance, shares: Shares, *, in_flight: int) -> float:
+    """How many calls may start; infinite without limits."""
+    room = shares.calls - in_flight
+    if shares.calls_per_s != inf:
+        room = min(room, saved.calls // 1)
+    if shares.tokens_per_s != inf:
+        room = min(room, _by_tokens(saved))
+    return max(room, 0.0)
+
+
+def opens_in_s(saved: Allowance, shares: Shares) -> float:
+    """How long until the rates admit one more call; 0 when they do, infinite when they never will."""
+    waits = [0.0]
+    if shares.calls_per_s != inf and saved.calls < 1.0:
+        waits.append((1.0 - saved.calls) / shares.calls_per_s if shares.calls_per_s else inf)
+    if shares.tokens_per_s != inf and _by_tokens(saved) < 1:
+        lacking = max(saved.mean_tokens, 1.0) - saved.tokens
+        waits.append(lacking / shares.tokens_per_s if shares.tokens_per_s else inf)
+    return max(waits)
+
+
+def took(saved: Allowance, tokens: int | None) -> tuple[Allowance, float]:
+    """A call starts; also what it is thought to take."""
+    estimate = saved.mean_tokens if tokens is None else float(tokens)
+    return replace(saved, calls=saved.calls - 1.0, tokens=saved.tokens - estimate), estimate
+
+
+def used(saved: Allowance, estimate: float, tokens: int | None) -> Allowance:
+    """A call has ended and says what it took; None where it does not say: then the estimate stands."""
+    if tokens is None:
+        return saved
+    mean = saved.mean_tokens + _LEARN * (tokens - saved.mean_tokens)
+    if saved.mean_tokens == 0:
+        mean = float(tokens)
+    return replace(saved, tokens=saved.tokens + estimate - tokens, mean_tokens=mean)
+
+
+def _filled(level: float, rate_per_s: float, passed_s: float, *, at_least: float) -> float:
+    if rate_per_s == inf:
+        return 0.0
+    return min(level + rate_per_s * passed_s, max(rate_per_s * BURST_S, at_least, 1.0))
+
+
+def _by_tokens(saved: Allowance) -> float:
+    """Calls that the tokens are enough for; where nothing is known yet, one to find out."""
+    if saved.tokens <= 0:
+        return 0.0
+    if saved.mean_tokens <= 0:
+        return 1.0
+    return max(saved.tokens // saved.mean_tokens, 0.0)

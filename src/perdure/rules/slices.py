@@ -1,0 +1,91 @@
+"""How workers part the limits of an upstream: each has a slice of them, on a lease.
+
+Always true: the slices whose lease runs never come to more than the whole. A worker changes only its own
+slice, by compare-and-set on all of them, and takes at most what the others have left over. So one that
+comes gets little at first; those who have more than their fair part give the rest back when they renew, and
+the next look gives it to the newcomer. Calls that are in flight are not given back before they have ended. A
+worker that is killed keeps its slice from the others for one lease.
+
+The fair part is max-min: nobody gets more than it wants, and what one does not want the others share evenly.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+LEASE_S = 15.0
+RENEW_S = 5.0  # three chances in a lease
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one worker has until ``until``: a share of the rates, and so many calls at once.
+
+    ``wanted`` and ``wanted_calls`` are what it could use; 1.0 where it was bound by what it had.
+    """
+
+    until: datetime
+    wanted: float = 0.0
+    wanted_calls: int = 0
+    share: float = 0.0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a worker could use of an upstream's limits."""
+
+    share: float
+    calls: int
+
+
+def taken(
+    slices: Mapping[int, Slice],
+    me: int,
+    wish: Wish,
+    *,
+    concurrency: int | None,
+    now: datetime,
+    in_flight: int = 0,
+) -> dict[int, Slice]:
+    """All slices that run, after ``me`` has taken its fair part or what there is of it.
+
+    ``in_flight`` are the calls that it has out.
+    """
+    others = {
+        worker: one for worker, one in slices.items() if worker != me and one.until > now
+    }  # fmt: skip
+    shares = fair({worker: one.wanted for worker, one in others.items()} | {me: wish.share})
+    free = max(0.0, 1.0 - sum(one.share for one in others.values()))
+    calls = 0
+    if concurrency is not None:
+        wanted = {worker: one.wanted_calls for worker, one in others.items()}
+        fair_calls = fair_units(concurrency, wanted | {me: wish.calls})
+        free_calls = max(0, concurrency - sum(one.calls for one in others.values()))
+        calls = min(max(fair_calls[me], in_flight), free_calls)
+    mine = Slice(
+        now + timedelta(seconds=LEASE_S), wish.share, wish.calls, min(shares[me], free), calls
+    )
+    return {**others, me: mine}
+
+
+def fair(wanted: Mapping[int, float]) -> dict[int, float]:
+    """The max-min fair parts of 1.0."""
+    parts: dict[int, float] = {}
+    left, waiting = 1.0, sorted(wanted.items(), key=lambda one: (one[1], one[0]))
+    while waiting:
+        worker, wish = waiting.pop(0)
+        parts[worker] = min(max(wish, 0.0), left / (len(waiting) + 1))
+        left -= parts[worker]
+    return parts
+
+
+def fair_units(total: int, wanted: Mapping[int, int]) -> dict[int, int]:
+    """The same of ``total`` things that cannot be cut; of equals the one with the lower number gets more."""
+    parts: dict[int, int] = {}
+    left, waiting = total, sorted(wanted.items(), key=lambda one: (one[1], -one[0]))
+    while waiting:
+        worker, wish = waiting.pop(0)
+        parts[worker] = min(max(wish, 0), left // (len(waiting) + 1))
+        left -= parts[worker]
+    return parts

@@ -1,0 +1,36 @@
+"""A virtual-time simulator of policies and gates: scenes, rivals, the bound, the table, pictures."""
+
+from perdure.simulate.ask import Question, scenario_of
+from perdure.simulate.fairness import Fairness, fairness
+from perdure.simulate.measure import Aim, Measured, Row, row
+from perdure.simulate.plots import draw, require_matplotlib
+from perdure.simulate.ranges import OutageCase, OutageRanges, Range, outage_ranges
+from perdure.simulate.scenarios import SCENARIOS, Scenario, chosen
+from perdure.simulate.strategies import Strategy, strategy
+from perdure.simulate.table import form, markdown_lines, summary_lines, text_lines
+
+__all__ = [
+    "SCENARIOS",
+    "Aim",
+    "Fairness",
+    "Measured",
+    "OutageCase",
+    "OutageRanges",
+    "Question",
+    "Range",
+    "Row",
+    "Scenario",
+    "Strategy",
+    "chosen",
+    "draw",
+    "fairness",
+    "form",
+    "markdown_lines",
+    "outage_ranges",
+    "require_matplotlib",
+    "row",
+    "scenario_of",
+    "strategy",
+    "summary_lines",
+    "text_lines",
+]

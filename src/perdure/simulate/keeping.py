@@ -1,0 +1,267 @@
+"""The gates in front of a modelled upstream, kept as the engine keeps them, in simulated time.
+
+Always true: every judgement here is `perdure.rules`' own; this file only carries values between
+them. One gate is the upstream's, one the credential's; nothing starts unless both flow, except a
+probe. The rows are the store's: they outlive workers. Windows and paces are a worker's and die with it.
+
+Who is authoritative: the rows. All workers see them at each of their turns, and steps are made one
+after the other, as compare-and-set would order them.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from perdure.model.decisions import Hold
+from perdure.model.gates import GateState
+from perdure.model.kinds import KINDS, FailureClass, Kind, PauseScope
+from perdure.rules.decide import FLOWING, GateView
+from perdure.rules.gate import Gate, GateMove, GateSettings, Step, view
+from perdure.rules.hold import hint, release, resume, trip
+from perdure.rules.pace import (
+    Pace,
+    admits,
+    began,
+    failed,
+    limited,
+    opens_in_s,
+    shared,
+    started,
+    succeeded,
+)
+from perdure.rules.probe import lease, lost, probe_due, probed
+from perdure.rules.window import Window, ended, merged, sent
+from perdure.simulate.books import Books
+from perdure.simulate.moments import at, since_s
+from perdure.simulate.scene import Fleet
+
+OWN, CREDENTIAL = "upstream", "credential"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a call carries: the generations that let it pass, and the gate that it probes."""
+
+    name: str
+    generations: tuple[int, int]
+    probes: str | None = None
+
+    def generation(self, gate: str) -> int:
+        """Under which generation of that gate the call was sent."""
+        return self.generations[gate == CREDENTIAL]
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A call that has ended; ``kind`` is None for a success, ``hint_s`` the wait that it asks for."""
+
+    ticket: Pass
+    kind: Kind | None
+    hint_s: float | None
+    sent_at: datetime
+    now: datetime
+    chance: float
+
+
+class Hand:
+    """What one worker keeps in memory: its window, its pace, the generations it has seen."""
+
+    __slots__ = ("out", "pace", "seen", "window")
+
+    def __init__(self, settings: GateSettings, now: datetime, seen: tuple[int, int]) -> None:
+        self.window, self.pace, self.seen = Window(), started(settings.pace, now), seen
+        self.out = 0  # calls in flight that are no probes
+
+
+class Keeping:
+    """Both gates, and what every worker knows."""
+
+    def __init__(self, settings: GateSettings, books: Books, fleet: Fleet) -> None:
+        pace = shared(settings.pace, fleet.workers)
+        self.settings, self._books = replace(settings, pace=pace), books
+        self.gates = {OWN: Gate(OWN), CREDENTIAL: Gate(CREDENTIAL)}
+        self.flowing = True  # whether calls pass: neither gate is shut
+        self.hands: dict[int, Hand] = {}
+        self._names = 0
+        self._in_flight = 0
+        self._quiet = self._quiet_enough = settings.window.calls + fleet.calls_max
+        books.gate.append((0.0, GateState.FLOWING.value))
+
+    # -- what a worker asks ------------------------------------------------------------------
+
+    def join(self, worker: int, now_s: float) -> None:
+        """A worker begins; whoever had its number has died with all it knew."""
+        gone = self.hands.get(worker)
+        self._in_flight -= 0 if gone is None else gone.out
+        self.hands[worker] = Hand(self.settings, at(now_s), self._generations())
+
+    def look(self, worker: int, now_s: float) -> None:
+        """A turn begins: what is over by now is made so, and the worker sees it."""
+        now = at(now_s)
+        if not self.flowing:
+            for name, gate in self.gates.items():
+                if gate.state is GateState.HELD:
+                    self._take(name, resume(gate, now), now_s)
+                elif gate.state is GateState.PROBING:
+                    self._take(name, lost(gate, self.settings, now, 0.5), now_s)
+        self._see(worker, now)
+
+    def free(self, worker: int, now_s: float) -> int:
+        """How many calls this worker may start now."""
+        if not self.flowing:
+            return 0
+        return admits(self.hands[worker].pace, self.settings.pace, at(now_s))
+
+    def probe_wanted(self, now_s: float) -> bool:
+        """Whether a probe is due, and nothing else stands in its way."""
+        return not self.flowing and self._due_gate(at(now_s)) is not None
+
+    def rest_s(self, worker: int, now_s: float) -> float | None:
+        """How long nothing can begin here unless something else happens; None if nobody knows."""
+        if self.flowing:
+            return opens_in_s(self.hands[worker].pace, self.settings.pace, at(now_s))
+        shut = [gate for gate in self.gates.values() if gate.state is not GateState.FLOWING]
+        if any(gate.state is GateState.PROBING or gate.held_until is None for gate in shut):
+            return None
+        ends_s = max(since_s(gate.held_until) for gate in shut if gate.held_until is not None)
+        return ends_s - now_s if ends_s > now_s else None
+
+    # -- what a worker does ------------------------------------------------------------------
+
+    def admit(self, worker: int, now_s: float) -> Pass:
+        """A call starts."""
+        now, hand = at(now_s), self.hands[worker]
+        hand.pace = began(hand.pace, self.settings.pace, 1, now)
+        hand.out += 1
+        self._in_flight += 1
+        ticket = self._pass(None)
+        hand.window = sent(
+            hand.window,
+            self.settings.window,
+            name=ticket.name,
+            generation=ticket.generations[0],
+            now=now,
+        )
+        return ticket
+
+    def take_probe(self, now_s: float) -> Pass:
+        """The probe's lease is taken."""
+        name = self._due_gate(at(now_s))
+        assert name is not None
+        self._take(name, lease(self.gates[name], self.settings, at(now_s)), now_s)
+        self._books.probes += 1
+        return self._pass(name)
+
+    def landed(self, worker: int, call: Landed, now_s: float) -> None:
+        """A call ended: its worker's pace and window learn of it, and the gate is judged."""
+        ticket = call.ticket
+        if ticket.probes is not None:
+            gate = self.gates[ticket.probes]
+            step = probed(
+                gate, self.settings, kind=call.kind, generation=ticket.generation(ticket.probes),
+                now=call.now, chance=call.chance,
+            )  # fmt: skip
+            self._take(ticket.probes, step, now_s)
+            return
+        hand = self.hands[worker]
+        hand.out -= 1
+        self._in_flight -= 1
+        hand.pace = self._paced(hand.pace, call)
+        took_s = (call.now - call.sent_at).total_seconds()
+        hand.window = ended(
+            hand.window, self.settings.window, name=ticket.name, kind=call.kind, took_s=took_s
+        )
+        counts = call.kind is not None and KINDS[call.kind].counts_for_gate
+        self._quiet = 0 if counts else self._quiet + 1
+        self._judge(call, now_s)
+
+    def heard_hold(self, hold: Hold, call: Landed, now_s: float) -> None:
+        """The decision asks for a pause of everything behind the upstream or the credential."""
+        if hold.scope is PauseScope.JOB or call.kind is None:
+            return
+        name = CREDENTIAL if hold.scope is PauseScope.CREDENTIAL else OWN
+        until = None if hold.for_s is None else at(now_s + hold.for_s)
+        step = hint(
+            self.gates[name], self.settings, kind=call.kind,
+            generation=call.ticket.generation(name), until=until, now=call.now,
+        )  # fmt: skip
+        if step.move is not None and step.gate.until_person:
+            self._books.alerts += 1
+        self._take(name, step, now_s)
+
+    def released(self, now_s: float) -> None:
+        """A person lets everything flow."""
+        for name, gate in self.gates.items():
+            if gate.state is not GateState.FLOWING:
+                self._take(name, release(gate, reason="paid", now=at(now_s)), now_s)
+
+    def view(self, ticket: Pass) -> GateView:
+        """The upstream's gate as `decide` sees it."""
+        if ticket.probes == CREDENTIAL:
+            return view(self.gates[CREDENTIAL], probe=True)
+        gate = self.gates[OWN]
+        if gate.state is GateState.FLOWING and ticket.probes is None:
+            return FLOWING
+        return view(gate, probe=ticket.probes is not None)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _generations(self) -> tuple[int, int]:
+        return self.gates[OWN].generation, self.gates[CREDENTIAL].generation
+
+    def _pass(self, probes: str | None) -> Pass:
+        self._names += 1
+        return Pass(f"{self._names:09}", self._generations(), probes)
+
+    def _due_gate(self, now: datetime) -> str | None:
+        for name, gate in self.gates.items():
+            other = self.gates[CREDENTIAL if name == OWN else OWN]
+            if probe_due(gate, now) and other.state is GateState.FLOWING:
+                return name
+        return None
+
+    def _take(self, name: str, step: Step, now_s: float) -> None:
+        if step.move is None:
+            return
+        self.gates[name] = step.gate
+        if step.move is GateMove.TRIP:
+            self._books.trips += 1
+            self._books.in_flight_at_trip = max(self._books.in_flight_at_trip, self._in_flight)
+        states = {gate.state for gate in self.gates.values()}
+        worst = next(
+            one for one in (GateState.HELD, GateState.PROBING, GateState.FLOWING) if one in states
+        )
+        self.flowing = worst is GateState.FLOWING
+        self._books.gate.append((now_s, worst.value))
+
+    def _see(self, worker: int, now: datetime) -> None:
+        """A gate that flows anew starts slowly; after a rate limit the pace goes on as it was."""
+        hand, seen = self.hands[worker], self._generations()
+        if seen == hand.seen or not self.flowing:
+            return
+        anew = any(
+            gate.starts_slowly and gate.generation != before
+            for gate, before in zip(self.gates.values(), hand.seen, strict=True)
+        )
+        hand.seen = seen
+        if anew:
+            hand.pace = started(self.settings.pace, now, in_flight=hand.out)
+
+    def _paced(self, pace: Pace, call: Landed) -> Pace:
+        settings = self.settings.pace
+        if call.kind is None:
+            return succeeded(pace, settings, call.now)
+        if KINDS[call.kind].failure_class is FailureClass.RATE_LIMITED:
+            return limited(
+                pace, settings, sent_at=call.sent_at, now=call.now, wait_s=call.hint_s or 0.0
+            )
+        return failed(pace, settings, call.now)
+
+    def _judge(self, call: Landed, now_s: float) -> None:
+        """Where no failure can be in the window any more there is nothing to judge."""
+        gate = self.gates[OWN]
+        if gate.state is not GateState.FLOWING:
+            return
+        if self._quiet > self._quiet_enough and self.settings.window.slow_s is None:
+            return
+        window = merged(self.settings.window, *(hand.window for hand in self.hands.values()))
+        self._take(OWN, trip(gate, self.settings, window, call.now, call.chance), now_s)

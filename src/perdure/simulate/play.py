@@ -1,0 +1,314 @@
+"""One run of a scene by a fleet that works as the engine does, in simulated time, from one seed.
+
+Always true: a job is waiting, in one worker's hands, or ended; nothing else. Every end of a call is
+classified and decided by `perdure.rules`; this file draws the chances, moves the clock and counts.
+With gates a claim asks them first; without, a worker claims whatever it has slots for.
+
+What may happen at once: nothing; events are taken in order of time, and of their making where times
+are equal, so that the same seed gives the same run. A worker learns what others did at its next
+turn: when a call of its own ends, when new jobs arrive, or after its poll at the latest.
+
+If a worker is killed: what it knew is gone, its calls come to nothing, and its jobs are settled as
+lost when it is back; the gates are the store's and stay as they were, or are new where the scene's
+strategy keeps them in memory.
+"""
+
+from enum import IntEnum
+from heapq import heappop, heappush
+from random import Random
+from typing import Any
+
+from perdure.model.decisions import (
+    Cancel,
+    Counted,
+    Decision,
+    Fail,
+    HandOver,
+    Release,
+    Retry,
+    Succeed,
+)
+from perdure.model.kinds import KINDS, Blame, Kind
+from perdure.model.outcomes import Death, Lost, Raised, Returned
+from perdure.model.verdicts import Failure
+from perdure.rules.classify import classify
+from perdure.rules.decide import FLOWING, Standing, decide
+from perdure.rules.gate import GateSettings
+from perdure.rules.policy import Policy
+from perdure.simulate.books import Books
+from perdure.simulate.keeping import Keeping, Landed, Pass
+from perdure.simulate.line import Job, Line
+from perdure.simulate.moments import at
+from perdure.simulate.replies import Form, Reply, evidence_of
+from perdure.simulate.scene import Scene
+from perdure.simulate.upstream import Upstream
+
+_DONE = Returned("null")
+_KILLED = Lost(Death("exited", signal="SIGKILL"))
+_EARLY_S = 1e-5  # moments are whole microseconds
+_REST_S_MIN = 0.001
+
+
+class _What(IntEnum):
+    CALL = 0
+    END = 1
+    TURN = 2
+    ARRIVE = 3
+    KILL = 4
+    BEGIN = 5
+    PERSON = 6
+
+
+class _Claim:
+    """A job in a worker's hands."""
+
+    __slots__ = ("claimed_s", "job", "life", "reply", "sent_s", "ticket", "worker")
+
+    def __init__(self, job: Job, worker: "_Worker", ticket: Pass | None, now_s: float) -> None:
+        self.job, self.worker, self.ticket = job, worker, ticket
+        self.life, self.claimed_s, self.sent_s = worker.life, now_s, now_s
+        self.reply: Reply | None = None
+
+
+class _Worker:
+    """A worker: its free slots, its life (raised when it is killed), its next turn."""
+
+    __slots__ = ("claims", "life", "no", "turn_s", "up")
+
+    def __init__(self, no: int) -> None:
+        self.no, self.life, self.turn_s, self.up = no, 0, -1.0, True
+        self.claims: set[_Claim] = set()
+
+
+class Play:
+    """A scene, a policy and, where there are gates, their settings; `run` gives the books."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        policy: Policy,
+        gate: GateSettings | None,
+        seed: int,
+        *,
+        durable: bool = True,
+    ) -> None:
+        self._scene, self._policy, self._settings = scene, policy, gate
+        self._durable, self._chance = durable, Random(f"fleet {seed}").random
+        self.books = Books(jobs=scene.jobs)
+        self._upstream = Upstream(scene.upstream, seed)
+        self._line = Line(fair=scene.fair)
+        self._events: list[tuple[float, int, _What, Any]] = []
+        self._made = 0
+        self._now_s = 0.0
+        self._told = (0.0, 0.0)  # when a pause of all was heard, and until when
+        self._left = {
+            owner: sum(one.jobs for one in scene.batches if one.owner == owner)
+            for owner in {one.owner for one in scene.batches}
+        }
+        self._keeping = self._new_keeping()
+        self._workers = [_Worker(no) for no in range(scene.fleet.workers)]
+
+    def run(self) -> Books:
+        """Everything, until all jobs have ended or time is up."""
+        scene = self._scene
+        for batch in scene.batches:
+            self._at(batch.at_s, _What.ARRIVE, batch)
+        for killed_s in scene.killed_s:
+            for worker in self._workers:
+                self._at(killed_s, _What.KILL, worker)
+        for person_s in scene.person_s:
+            self._at(person_s, _What.PERSON, None)
+        for worker in self._workers:
+            self._at(scene.fleet.poll_s * self._chance(), _What.BEGIN, worker)
+        events, acts = self._events, self._acts()
+        while events and not self._over():
+            now_s, _, what, subject = heappop(events)
+            if now_s > scene.horizon_s:
+                break
+            self._now_s = now_s
+            acts[what](subject)
+        self.books.ended_s = self._now_s
+        self.books.limit_per_s = self._upstream.limit_per_s
+        return self.books
+
+    def _acts(self) -> dict[_What, Any]:
+        return {
+            _What.CALL: self._call,
+            _What.END: self._end,
+            _What.TURN: self._turn_due,
+            _What.ARRIVE: self._arrive,
+            _What.KILL: self._kill,
+            _What.BEGIN: self._begin,
+            _What.PERSON: self._person,
+        }
+
+    def _over(self) -> bool:
+        stop = self._scene.stop_owner
+        return self._left[stop] == 0 if stop is not None else not any(self._left.values())
+
+    def _at(self, when_s: float, what: _What, subject: Any) -> None:
+        self._made += 1
+        heappush(self._events, (when_s, self._made, what, subject))
+
+    def _new_keeping(self) -> Keeping | None:
+        if self._settings is None:
+            return None
+        return Keeping(self._settings, self.books, self._scene.fleet)
+
+    # -- what happens to the fleet -------------------------------------------------------------
+
+    def _arrive(self, batch: Any) -> None:
+        for _ in range(batch.jobs):
+            self._line.arrive(batch.owner, self._now_s)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for worker in self._workers:
+            if worker.up and worker.turn_s >= 0.0:
+                self._plan(worker, self._now_s + self._pick_s())
+
+    def _begin(self, worker: _Worker) -> None:
+        worker.up = True
+        if self._keeping is not None:
+            self._keeping.join(worker.no, self._now_s)
+        lost, worker.claims = worker.claims, set()
+        for claim in sorted(lost, key=lambda one: one.job.no):
+            self._settle(claim, _KILLED)
+        self._turn(worker)
+
+    def _kill(self, worker: _Worker) -> None:
+        if not worker.up:
+            return
+        worker.life += 1
+        worker.up, worker.turn_s = False, -1.0
+        if not self._durable and all(not one.up for one in self._workers):
+            self._keeping = self._new_keeping()
+        self._at(self._now_s + self._scene.fleet.restart_s, _What.BEGIN, worker)
+
+    def _person(self, _: None) -> None:
+        if self._keeping is not None:
+            self._keeping.released(self._now_s)
+            self._told = (0.0, 0.0)
+            self._wake_all()
+
+    # -- a turn ------------------------------------------------------------------------------
+
+    def _turn_due(self, subject: tuple[_Worker, float]) -> None:
+        worker, turn_s = subject
+        if worker.up and worker.turn_s == turn_s:
+            self._turn(worker)
+
+    def _turn(self, worker: _Worker) -> None:
+        now_s, line, keeping = self._now_s, self._line, self._keeping
+        ready = line.ready(now_s)
+        free = self._scene.fleet.concurrency - len(worker.claims)
+        if keeping is None:
+            starts = min(free, ready)
+        else:
+            keeping.look(worker.no, now_s)
+            if ready and free and keeping.probe_wanted(now_s):
+                self._take(worker, line.claim_probe(), keeping.take_probe(now_s))
+                ready, free = ready - 1, free - 1
+            starts = min(free, ready, keeping.free(worker.no, now_s))
+        for _ in range(starts):
+            ticket = None if keeping is None else keeping.admit(worker.no, now_s)
+            self._take(worker, line.claim(), ticket)
+        self.books.looked(now_s, len(line))
+        self._rest(worker, idle=ready > starts and free > starts)
+
+    def _take(self, worker: _Worker, job: Job, ticket: Pass | None) -> None:
+        claim = _Claim(job, worker, ticket, self._now_s)
+        worker.claims.add(claim)
+        self._at(self._now_s + self._pick_s(), _What.CALL, claim)
+
+    def _pick_s(self) -> float:
+        return self._scene.fleet.pick_s * (0.5 + self._chance())
+
+    def _rest(self, worker: _Worker, *, idle: bool) -> None:
+        """Until the next turn: a poll, or sooner when something is known to be due."""
+        now_s = self._now_s
+        rest_s = self._scene.fleet.poll_s
+        due_s = self._line.next_due_s()
+        if due_s is not None:
+            rest_s = min(rest_s, due_s - now_s)
+        if self._keeping is not None and (idle or not self._keeping.flowing):
+            known_s = self._keeping.rest_s(worker.no, now_s)
+            if known_s is not None:
+                rest_s = min(rest_s, known_s) if self._keeping.flowing else known_s
+        self._plan(worker, now_s + max(rest_s, _REST_S_MIN) + 1e-6)
+
+    def _plan(self, worker: _Worker, turn_s: float) -> None:
+        worker.turn_s = turn_s
+        self._at(turn_s, _What.TURN, (worker, turn_s))
+
+    # -- a call --------------------------------------------------------------------------------
+
+    def _call(self, claim: _Claim) -> None:
+        if claim.life != claim.worker.life:
+            return
+        now_s, job = self._now_s, claim.job
+        if job.started_s is None:
+            job.started_s = now_s
+            self.books.waited_s.setdefault(job.owner, []).append(now_s - job.arrived_s)
+        told_at_s, told_until_s = self._told
+        by_scope = claim.claimed_s >= told_at_s and now_s < told_until_s - _EARLY_S
+        self.books.early += by_scope or now_s < job.told_s - _EARLY_S
+        self.books.starts_s.append(now_s)
+        claim.sent_s = now_s
+        claim.reply = self._upstream.call(now_s)
+        self._at(now_s + claim.reply.took_s, _What.END, claim)
+
+    def _end(self, claim: _Claim) -> None:
+        reply = claim.reply
+        assert reply is not None
+        self.books.answered(reply)
+        if claim.life != claim.worker.life:
+            return
+        worker = claim.worker
+        worker.claims.discard(claim)
+        if reply.form is Form.OK:
+            self._settle(claim, _DONE)
+        else:
+            self._settle(claim, Raised(evidence_of(reply.form, reply.hint_s)))
+        self._turn(worker)
+
+    def _settle(self, claim: _Claim, outcome: Returned | Raised | Lost) -> None:
+        now, job, keeping = at(self._now_s), claim.job, self._keeping
+        verdict = classify(outcome, now=now)
+        kind = verdict.kind if isinstance(verdict, Failure) else None
+        view, landed = FLOWING, None
+        if keeping is not None and claim.ticket is not None:
+            hint_s = verdict.hint_s if isinstance(verdict, Failure) else None
+            landed = Landed(claim.ticket, kind, hint_s, at(claim.sent_s), now, self._chance())
+            if kind is not Kind.WORKER_LOST or claim.ticket.probes is not None:
+                keeping.landed(claim.worker.no, landed, self._now_s)
+            view = keeping.view(claim.ticket)
+        standing = Standing(job.counters)
+        decision = decide(standing, verdict, self._policy, view, now, self._chance())
+        if isinstance(verdict, Failure) and verdict.hint_s:
+            job.told_s = self._now_s + verdict.hint_s
+        hold = decision.hold if isinstance(decision, Retry | Fail | HandOver) else None
+        if hold is not None and keeping is not None and landed is not None:
+            keeping.heard_hold(hold, landed, self._now_s)
+            if hold.for_s is not None:
+                until_s = max(self._told[1], self._now_s + hold.for_s)
+                self._told = (self._now_s, until_s)
+        if keeping is not None and not keeping.flowing and isinstance(decision, Retry | Fail):
+            blamed = kind is not None and KINDS[kind].blame is Blame.UPSTREAM
+            self.books.spent_held += blamed and decision.counted is Counted.FAILURES
+        self._record(job, decision)
+
+    def _record(self, job: Job, decision: Decision) -> None:
+        match decision:
+            case Succeed():
+                self.books.succeeded(job.owner, self._now_s)
+                self._left[job.owner] -= 1
+            case Retry(delay_s=delay_s, counted=counted):
+                waited_s = delay_s if counted is Counted.WAITS else 0.0
+                job.counters = job.counters.raised(counted, waited_s=waited_s)
+                self._line.put(job, self._now_s + delay_s)
+            case Fail() | HandOver() | Cancel():
+                self.books.given_up += 1
+                self._left[job.owner] -= 1
+            case Release():  # pragma: no cover - no outcome here gives an attempt back
+                self._line.put(job, self._now_s)

@@ -1,0 +1,104 @@
+"""What an outage may cost: the range of a few numbers over many seeds, to hold a real run against."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from perdure.rules.policy import Policy
+from perdure.rules.presets import preset
+from perdure.simulate.books import Books
+from perdure.simulate.scene import Batch, Fleet, Scene
+from perdure.simulate.strategies import gated, ungated
+from perdure.simulate.upstream import UpstreamModel
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From the least to the most that was seen."""
+
+    low: float
+    high: float
+
+    def widened(self, share: float) -> "Range":
+        """The same, with so much of its bounds added on both sides."""
+        return Range(self.low * (1.0 - share), self.high * (1.0 + share))
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class OutageRanges:
+    """Calls begun in the outage, calls that came to nothing, and seconds from its end to the last job.
+
+    ``drain_s`` is None where a run left jobs undone; ``lost`` counts jobs that ended failed.
+    """
+
+    calls_in_outage: Range
+    wasted: Range
+    drain_s: Range | None
+    lost: Range
+    probes: Range
+
+
+@dataclass(frozen=True, slots=True)
+class OutageCase:
+    """An upstream that is down from the start, with all jobs waiting; then it takes what comes.
+
+    ``latency_s`` is an answer's, ``down_s`` a refusal's while it is down.
+    """
+
+    jobs: int = 2_000
+    outage_s: float = 60.0
+    latency_s: float = 0.05
+    down_s: float = 0.01
+    rate_per_s: float | None = None
+    burst: float = 20.0
+    fleet: Fleet = Fleet(workers=2, concurrency=32)
+    killed_s: tuple[float, ...] = ()
+    horizon_s: float = 3_600.0
+
+    @property
+    def scene(self) -> Scene:
+        """The case as a scene."""
+        upstream = UpstreamModel(
+            rate_per_s=self.rate_per_s,
+            burst=self.burst,
+            latency_s=self.latency_s,
+            down_s=self.down_s,
+            outages_s=((0.0, self.outage_s),),
+        )
+        batches = (Batch("all", self.jobs),)
+        return Scene(
+            "outage", "an outage", upstream, batches, self.horizon_s, self.fleet,
+            killed_s=self.killed_s,
+        )  # fmt: skip
+
+
+STORY = OutageCase()
+
+
+def outage_ranges(
+    case: OutageCase = STORY, *, seeds: int = 200, gates: bool = True, policy: Policy | None = None
+) -> OutageRanges:
+    """The ranges over that many seeds, with gates or without."""
+    policy = policy or preset("standard")
+    play = (gated if gates else ungated)(policy).play
+    scene = case.scene
+    books = [play(scene, seed) for seed in range(1, seeds + 1)]
+    ended = all(one.left_over == 0 and one.done for one in books)
+    return OutageRanges(
+        calls_in_outage=_range(one.calls_between(0.0, case.outage_s) for one in books),
+        wasted=_range(one.wasted for one in books),
+        drain_s=_range(_drain_s(one, case) for one in books) if ended else None,
+        lost=_range(one.given_up for one in books),
+        probes=_range(one.probes for one in books),
+    )
+
+
+def _drain_s(books: Books, case: OutageCase) -> float:
+    return books.finished_s - case.outage_s
+
+
+def _range(values: Iterable[float]) -> Range:
+    found = list(values)
+    return Range(min(found), max(found))

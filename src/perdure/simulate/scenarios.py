@@ -1,0 +1,169 @@
+"""The twelve scenes, W1 to W12: where retrying goes wrong."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import exp
+from random import Random
+
+from perdure.model.errors import UnknownName
+from perdure.simulate.scene import Batch, Scene
+from perdure.simulate.upstream import Account, Brownout, Ramp, UpstreamModel
+
+OUTAGE_MEDIAN_S = 45 * 60.0  # of 456 incidents of three providers, by their status pages
+OUTAGE_SIGMA = 1.34
+_OUTAGE_S_MAX = 86_400.0
+
+_ALL = (
+    "fixed", "fixed-full", "expo", "expo-25", "expo-equal", "expo-full", "decorrelated", "sdk", "sdk-3",
+)  # fmt: skip
+_HINTED = (*_ALL, "hint-exact", "hint-floor")
+_FEW = ("expo-25", "expo-full", "sdk-3")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A row of the table: a scene for each seed, and who is compared in it.
+
+    ``drain_max`` is the aim for the drain over its bound, where there is one.
+    """
+
+    name: str
+    title: str
+    scene: Callable[[int], Scene]
+    rivals: tuple[str, ...]
+    drain_max: float | None = None
+
+
+def _one(jobs: int) -> tuple[Batch, ...]:
+    return (Batch("all", jobs),)
+
+
+def _always(scene: Scene) -> Callable[[int], Scene]:
+    return lambda _: scene
+
+
+def _outage(name: str, title: str, outage_s: float, jobs: int, horizon_s: float) -> Scene:
+    upstream = UpstreamModel(outages_s=((0.0, outage_s),))
+    return Scene(name, title, upstream, _one(jobs), horizon_s)
+
+
+def _sampled(seed: int) -> Scene:
+    drawn = exp(Random(f"outage {seed}").gauss(0.0, OUTAGE_SIGMA))
+    outage_s = min(OUTAGE_MEDIAN_S * drawn, _OUTAGE_S_MAX)
+    title = f"outage of {outage_s / 60:.0f} min"
+    return _outage("W2d", title, outage_s, 12_000, outage_s + 20_000.0)
+
+
+def _burst(name: str, title: str, *, horizon_s: float = 6_000.0, **changes: bool | float) -> Scene:
+    upstream = replace(UpstreamModel(rate_per_s=10.0, burst=10.0), **changes)  # type: ignore[arg-type]
+    return Scene(name, title, upstream, _one(2_000), horizon_s)
+
+
+def _faults(name: str, share: float) -> Scenario:
+    title = f"partial failure, {share:.0%} of calls".replace("%", " %")
+    upstream = UpstreamModel(fault_share=share)
+    scene = Scene(name, title, upstream, _one(2_000), 3_000.0)
+    return Scenario(name, title, _always(scene), _FEW, 1.1)
+
+
+def _plain(scene: Scene, rivals: tuple[str, ...], drain_max: float | None = None) -> Scenario:
+    return Scenario(scene.name, scene.title, _always(scene), rivals, drain_max)
+
+
+_BLIP = Scene(
+    "W1",
+    "blip of 5 s in the middle",
+    UpstreamModel(outages_s=((30.0, 35.0),)),
+    _one(2_000),
+    3_000.0,
+)
+_MINUTE = _outage("W2a", "outage of 60 s", 60.0, 2_000, 4_000.0)
+_LONG = _outage("W2b", "outage of 45 min, 1,000 jobs", 2_700.0, 1_000, 6_000.0)
+_LONG_MANY = _outage("W2c", "outage of 45 min, 12,000 jobs", 2_700.0, 12_000, 9_000.0)
+_BROWNOUT = Scene(
+    "W7",
+    "brown-out: five times slower for 5 min, calls time out",
+    UpstreamModel(
+        rate_per_s=None, timeout_s=10.0,
+        brownout=Brownout(from_s=30.0, until_s=330.0, factor=5.0, slots=20),
+    ),
+    _one(6_000),
+    4_000.0,
+)  # fmt: skip
+_RAMP = Scene(
+    "W8",
+    "ramp limit: 5/s, then half as much again every 15 min",
+    UpstreamModel(burst=5.0, hints=False, ramp=Ramp(start_per_s=5.0)),
+    _one(12_000),
+    8_000.0,
+)
+_BILLING = Scene(
+    "W9",
+    "no money left after 800 calls; paid at 30 min, released a minute later",
+    UpstreamModel(account=Account(calls=800, paid_s=1_800.0)),
+    _one(2_000),
+    6_000.0,
+    person_s=(1_860.0,),
+)
+_STREAM = Scene(
+    "W10", "errors in the middle of 10 % of the answers", UpstreamModel(cut_share=0.1), _one(2_000),
+    3_000.0,
+)  # fmt: skip
+_TENANTS = Scene(
+    "W11",
+    "two tenants on one credential: 4,000 jobs, and 400 a minute later",
+    UpstreamModel(),
+    (Batch("large", 4_000), Batch("small", 400, at_s=60.0)),
+    4_000.0,
+    fair=True,
+)
+_RESTART = Scene(
+    "W12",
+    "all workers killed twice inside an outage of 60 s",
+    UpstreamModel(outages_s=((0.0, 60.0),)),
+    _one(2_000),
+    4_000.0,
+    killed_s=(20.0, 40.0),
+)
+
+SCENARIOS: dict[str, Scenario] = {
+    one.name: one
+    for one in (
+        _plain(_BLIP, _ALL, 1.1),
+        _plain(_MINUTE, ("all-at-once", *_ALL), 1.1),
+        _plain(_LONG, ("all-at-once", *_ALL)),
+        _plain(_LONG_MANY, ("expo-full",), 1.3),
+        Scenario("W2d", "outages drawn from 456 real ones, 12,000 jobs", _sampled, (), 1.3),
+        _plain(_burst("W3", "burst of 2,000 over 10/s, with hint"), _HINTED, 1.1),
+        _plain(
+            _burst("W3b", "the same, and a hint is never less than 20 s", hint_s_min=20.0),
+            ("hint-exact", "hint-floor"), 1.1,
+        ),
+        _plain(_burst("W4", "burst of 2,000 over 10/s, without hint", hints=False), _ALL, 1.1),
+        _plain(
+            _burst("W5", "burst of 2,000 over 10/s, and rejected calls count", horizon_s=1_500.0, rejected_count=True),
+            _HINTED, 1.1,
+        ),
+        _faults("W6a", 0.1),
+        _faults("W6b", 0.3),
+        _faults("W6c", 0.5),
+        _plain(_BROWNOUT, _FEW, 1.1),
+        _plain(_RAMP, _FEW, 1.1),
+        _plain(_BILLING, _FEW, 1.1),
+        _plain(_STREAM, _FEW, 1.1),
+        _plain(_TENANTS, _FEW, 1.1),
+        _plain(_RESTART, ("gate-in-memory", "expo-full", "sdk-3"), 1.1),
+    )
+}  # fmt: skip
+
+
+def chosen(name: str) -> list[Scenario]:
+    """The scenarios of that name: W2 is all of its forms."""
+    wanted = name.upper().rstrip("ABCDE") + name[len(name.rstrip("abcdeABCDE")) :].lower()
+    found = [one for one in SCENARIOS.values() if one.name == wanted]
+    found = found or [
+        one for one in SCENARIOS.values() if one.name.rstrip("abcde") == wanted and wanted != "W"
+    ]
+    if not found:
+        raise UnknownName(f"no scenario {name!r}; one of: {', '.join(SCENARIOS)}")
+    return found

@@ -1,0 +1,43 @@
+"""Between the rows of gates and their nouns, the same for every store."""
+
+from collections.abc import Iterable
+
+from perdure.model.gates import GateChange, GateLook, Samples, Slices
+from perdure.model.limits import SAMPLES_S_MAX
+from perdure.model.operations import Deed
+from perdure.stores.moments import from_us, seconds_us
+from perdure.stores.rows import Row, gate_out
+
+SAMPLES_US_MAX = seconds_us(SAMPLES_S_MAX)
+
+
+class NoProbe(Exception):
+    """No job waits that could be the probe: the change of the gate is taken back."""
+
+
+def change_in(change: GateChange, deed: Deed, now: int) -> dict[str, object]:
+    """A change, as `gate_add.sql` and `gate_change.sql` bind it."""
+    held_for_s = change.held_for_s
+    return {
+        "name": change.name, "parent": change.parent, "state": change.state.value,
+        "generation": change.generation, "reason": change.reason, "by_whom": deed.by_whom,
+        "held_until": None if held_for_s is None else now + seconds_us(held_for_s),
+        "control": change.control_json, "now": now,
+    }  # fmt: skip
+
+
+def slices_in(slices: Slices) -> dict[str, object]:
+    """A parting of limits, as `slices_add.sql` and `slices_change.sql` bind it."""
+    return {"gate": slices.gate, "generation": slices.generation, "slices": slices.slices_json}
+
+
+def look_out(
+    now: int, rows: Iterable[Row], samples: Iterable[Row], slices: Iterable[Row]
+) -> GateLook:
+    """All that was read about some gates."""
+    return GateLook(
+        from_us(now),
+        tuple(gate_out(row) for row in rows),
+        tuple(Samples(gate, worker, told, from_us(at)) for gate, worker, told, at in samples),
+        tuple(Slices(gate, generation, told) for gate, generation, told in slices),
+    )

@@ -1,0 +1,26 @@
+-- `promote.sql` for lanes that only the gate closes which is about to be probed.
+WITH waiting AS MATERIALIZED (
+    SELECT l.lane
+    FROM unnest(%(lanes)s::bigint[]) AS l (lane)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM perdure_jobs AS j
+        WHERE j.lane = l.lane AND j.isolation = %(isolation)s AND j.ready = 0
+        AND j.due_at <= %(now)s::bigint
+        ORDER BY j.due_at LIMIT 1
+    ) AS h
+),
+parts AS MATERIALIZED (
+    SELECT w.lane, greatest(1, %(limit)s / count(*) OVER ()) AS jobs FROM waiting AS w
+),
+due AS MATERIALIZED (
+    SELECT h.no
+    FROM parts AS l
+    CROSS JOIN LATERAL (
+        SELECT j.no FROM perdure_jobs AS j
+        WHERE j.lane = l.lane AND j.isolation = %(isolation)s AND j.ready = 0
+        AND j.due_at <= %(now)s::bigint
+        ORDER BY j.due_at LIMIT l.jobs
+        FOR UPDATE SKIP LOCKED
+    ) AS h
+)
+UPDATE perdure_jobs SET ready = 1 WHERE no = ANY (ARRAY(SELECT no FROM due))

@@ -1,0 +1,1 @@
+SELECT no, queue FROM perdure_lanes WHERE no IN (SELECT value FROM json_each(:lanes))

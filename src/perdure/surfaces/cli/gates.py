@@ -1,0 +1,121 @@
+"""perdure gates: what each upstream's gate is doing, and what a person can say to it."""
+
+import getpass
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from perdure.app import configured, gating, open_store
+from perdure.app.gating import GateShown
+from perdure.model.gates import GateState
+from perdure.surfaces.cli.options import echo_json, json_option, store_option
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group()
+def gates() -> None:
+    """Look at the gates of upstreams; hold, probe or release one."""
+
+
+def _said(command: Command) -> Command:
+    command = click.option("--reason", required=True, help="Why; kept in the audit log.")(command)
+    return click.option(
+        "--by",
+        "by_whom",
+        default=getpass.getuser,
+        show_default="your user name",
+        help="Who says so.",
+    )(command)
+
+
+@gates.command("list")
+@store_option
+@json_option
+def list_gates(store: str | None, as_json: bool) -> None:
+    """List all gates: state, why, until when, and how many jobs wait behind."""
+    with closing(open_store(configured(store=store).store, create=False)) as opened:
+        found = gating.gates(opened)
+    if as_json:
+        echo_json([_plain(one) for one in found])
+        return
+    for one in found:
+        click.echo(f"{_mark(one)} {one.name:<32}  {one.state.value:<8}  {_behind(one)}  {one.says}")
+    if not found:
+        click.echo("no gates: no stage names an upstream yet")
+
+
+@gates.command()
+@click.argument("name")
+@store_option
+@json_option
+def show(name: str, store: str | None, as_json: bool) -> None:
+    """Show one gate and its last changes."""
+    with closing(open_store(configured(store=store).store, create=False)) as opened:
+        found = gating.gate(opened, name)
+        deeds = [one for one in opened.reader.deeds(limit=500) if one.subject == name][:20]
+    if as_json:
+        echo_json({**_plain(found), "changes": msgspec.to_builtins(deeds)})
+        return
+    click.echo(f"{found.kind} {found.name}: {found.state.value}, {found.says}")
+    if found.credential:
+        click.echo(f"  behind credential {found.credential}")
+    if found.upstreams:
+        click.echo(f"  in front of {', '.join(found.upstreams)}")
+    click.echo(f"  {_behind(found).strip()} behind it; generation {found.generation}")
+    if found.state is not GateState.FLOWING:
+        click.echo(f"  to let it flow: perdure gates release {name!r} --reason …")
+        click.echo(f"  to find out now: perdure gates probe {name!r} --reason …")
+    for deed in deeds:
+        moment = deed.done_at.strftime("%Y-%m-%d %H:%M:%S")
+        click.echo(f"  {moment}Z  {deed.verb:<14} {deed.by_whom:<12} {deed.reason}")
+
+
+@gates.command()
+@click.argument("name")
+@click.option("--for", "for_text", metavar="DURATION", help="As 30m or 2h; else until released.")
+@_said
+@store_option
+def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str | None) -> None:
+    """Hold a gate: its jobs stay queued, and no attempt is spent."""
+    with closing(open_store(configured(store=store).store, create=False)) as opened:
+        step = gating.hold(opened, name, by_whom=by_whom, reason=reason, for_text=for_text)
+    click.echo(f"{name}: {step.text or 'nothing to change'}")
+
+
+@gates.command()
+@click.argument("name")
+@_said
+@store_option
+def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
+    """Let a worker try one job now, to see whether the upstream is back."""
+    with closing(open_store(configured(store=store).store, create=False)) as opened:
+        step = gating.probe(opened, name, by_whom=by_whom, reason=reason)
+    click.echo(f"{name}: {step.text or 'it is not held, so there is nothing to find out'}")
+
+
+@gates.command()
+@click.argument("name")
+@_said
+@store_option
+def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
+    """Let a gate flow, whatever held it; calls start slowly."""
+    with closing(open_store(configured(store=store).store, create=False)) as opened:
+        step = gating.release(opened, name, by_whom=by_whom, reason=reason)
+    click.echo(f"{name}: {step.text or 'it flows already'}")
+
+
+def _mark(one: GateShown) -> str:
+    return {GateState.FLOWING: " ", GateState.PROBING: "?", GateState.HELD: "!"}[one.state]
+
+
+def _behind(one: GateShown) -> str:
+    return f"{one.waiting:>7} waiting"
+
+
+def _plain(one: GateShown) -> dict[str, object]:
+    plain: dict[str, object] = msgspec.to_builtins(one)
+    return {**plain, "says": one.says}

@@ -1,0 +1,149 @@
+"""perdure simulate: what would happen, by the same rules, in simulated time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from perdure.app import policy_at
+from perdure.model.errors import CallerError
+from perdure.simulate import (
+    SCENARIOS,
+    Question,
+    Scenario,
+    chosen,
+    draw,
+    form,
+    require_matplotlib,
+    row,
+    scenario_of,
+    strategy,
+    summary_lines,
+    text_lines,
+)
+from perdure.surfaces.cli.options import echo_json, json_option
+
+_DRAWN = ("gate", "no-gate", "expo-full")
+_EXAMPLES = """\b
+Examples:
+  perdure simulate --scenario W2 --no-rivals
+  perdure simulate --policy my.toml --outage 45m --jobs 10000 --rate 20/s
+  perdure simulate --scenario W5 --seeds 20 --plots pictures --json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--scenario", "names", multiple=True, metavar="NAME",
+    help="W1 to W12; W2 and W6 have several forms. Default: all of them.",
+)  # fmt: skip
+@click.option(
+    "--policy", "policy_name", default="standard", show_default=True, metavar="NAME|FILE",
+    help="A preset, or a policy file in TOML or JSON.",
+)  # fmt: skip
+@click.option(
+    "--outage", metavar="TIME", help="Your own case: down for so long at first, as in 45m."
+)
+@click.option("--jobs", type=int, help="Your own case: how many jobs wait. Default 2000.")
+@click.option(
+    "--rate",
+    metavar="RATE",
+    help="Your own case: the upstream's limit, as in 20/s, 500/min or none.",
+)
+@click.option(
+    "--latency", metavar="TIME", help="Your own case: how long an answer takes. Default 1s."
+)
+@click.option("--workers", type=int, help="Your own case: how many workers. Default 4.")
+@click.option("--concurrency", type=int, help="Your own case: jobs in flight in each. Default 25.")
+@click.option(
+    "--no-hints", is_flag=True, help="Your own case: a 429 does not say how long to wait."
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 1_000), default=5, show_default=True,
+    help="How many seeds the gates and the bound are played with.",
+)  # fmt: skip
+@click.option("--no-rivals", is_flag=True, help="Leave out the strategies of others.")
+@click.option(
+    "--plots", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Write a picture of each scenario there, as PNG and SVG; needs perdure[sim].",
+)  # fmt: skip
+@json_option
+def simulate(
+    names: tuple[str, ...],
+    policy_name: str,
+    outage: str | None,
+    jobs: int | None,
+    rate: str | None,
+    latency: str | None,
+    workers: int | None,
+    concurrency: int | None,
+    no_hints: bool,
+    seeds: int,
+    no_rivals: bool,
+    plots: Path | None,
+    as_json: bool,
+) -> None:
+    """Simulate a policy and its gates against upstreams in trouble.
+
+    Without options, twelve scenarios are played: outages, bursts over a limit, partial failure,
+    brown-out, an empty account and others. Each is compared with what others do and with a bound
+    that no scheduler can beat. Time is simulated, chances are drawn from seeds, and the decisions are
+    those of the engine's own rules: the same seeds give the same table. All of it takes about three
+    minutes.
+    """
+    own = _own(outage, jobs, rate, latency, workers, concurrency, no_hints)
+    policy = policy_at(policy_name)
+    if plots is not None:
+        require_matplotlib()
+    rows = []
+    for scenario in _scenarios(names, own):
+        found = row(scenario, policy, seeds=seeds, rivals=not no_rivals)
+        rows.append(found)
+        if not as_json:
+            click.echo("\n".join(text_lines(found)) + "\n")
+        if plots is not None:
+            plots.mkdir(parents=True, exist_ok=True)
+            scene = scenario.scene(1)
+            plays = [strategy(name, policy) for name in _DRAWN]
+            books = [(one.title, one.play(scene, 1)) for one in plays]
+            for path in draw(scene, books, plots, forms=("png", "svg")):
+                click.echo(f"  wrote {path}", err=as_json)
+    if as_json:
+        echo_json([form(one) for one in rows])
+    elif len(rows) > 1:
+        click.echo("\n".join(summary_lines(rows)))
+
+
+def _own(
+    outage: str | None,
+    jobs: int | None,
+    rate: str | None,
+    latency: str | None,
+    workers: int | None,
+    concurrency: int | None,
+    no_hints: bool,
+) -> Question | None:
+    """A case of the user's own, if any of its options is given."""
+    if not no_hints and not any(
+        one is not None for one in (outage, jobs, rate, latency, workers, concurrency)
+    ):
+        return None
+    return Question(
+        jobs=2_000 if jobs is None else jobs,
+        outage=outage,
+        rate=None if rate == "none" else rate or "20/s",
+        latency=latency or "1s",
+        workers=4 if workers is None else workers,
+        concurrency=25 if concurrency is None else concurrency,
+        hints=not no_hints,
+    )
+
+
+def _scenarios(names: tuple[str, ...], own: Question | None) -> Iterator[Scenario]:
+    if own is not None:
+        if names:
+            raise CallerError(
+                "--scenario plays a scenario as it is; leave it out to describe a case of your own"
+            )
+        return iter([scenario_of(own)])
+    return iter([one for name in names for one in chosen(name)] or list(SCENARIOS.values()))

@@ -1,0 +1,152 @@
+"""Health checks: what a function of somebody else says about an upstream, and what a gate makes of it."""
+
+import asyncio
+import functools
+import threading
+
+import pytest
+
+from perdure.engine.control import cancel
+from perdure.engine.gatekeeper import Checked
+from perdure.engine.health import kind_of_health
+from perdure.engine.observe import Observers
+from perdure.engine.threads import Threads
+from perdure.model.errors import StageError
+from perdure.model.events import EventName
+from perdure.model.gates import GateState
+from perdure.model.kinds import KINDS, Kind
+from perdure.testing import VirtualClock
+from tests.engine.gating import Post, gate, put, upstream
+
+HELD, FLOWING, PROBING = GateState.HELD, GateState.FLOWING, GateState.PROBING
+
+
+def asked(health, *, timeout_s: float = 20.0) -> Kind | None:
+    one = upstream(health=health, health_timeout_s=timeout_s)
+    return asyncio.run(kind_of_health(one, Threads(1), VirtualClock()))
+
+
+async def well():
+    await asyncio.sleep(0)
+
+
+async def unwell():
+    await asyncio.sleep(0)
+    return False
+
+
+def loosely(health):
+    """A plain function that hands back what is still to be awaited."""
+
+    def call():
+        return health()
+
+    return call
+
+
+@pytest.mark.parametrize("health", [lambda: None, lambda: True, lambda: 0, well, loosely(well)])
+def test_a_check_that_returns_says_that_the_upstream_is_well(health):
+    assert asked(health) is None
+
+
+@pytest.mark.parametrize(
+    "health", [lambda: False, unwell, loosely(unwell), functools.partial(unwell)]
+)
+def test_a_check_that_returns_false_says_that_it_is_not_there(health):
+    assert asked(health) is Kind.UPSTREAM_UNAVAILABLE
+
+
+def test_a_check_that_raises_is_judged_as_a_stage_would_be():
+    def refused():
+        raise ConnectionRefusedError("nobody there")
+
+    def ours():
+        raise StageError(Kind.AUTH, "no key")
+
+    assert KINDS[asked(refused)].counts_for_gate
+    assert asked(ours) is Kind.AUTH
+
+
+def test_a_check_that_is_broken_itself_says_nothing_about_the_upstream():
+    def broken():
+        raise TypeError("takes no arguments")
+
+    found = asked(broken)
+    assert found is not None
+    assert not KINDS[found].counts_for_gate
+
+
+@pytest.mark.parametrize("way", ["thread", "loop"])
+def test_a_check_that_does_not_end_is_a_timeout(way):
+    let_go = threading.Event()
+
+    async def waiting():
+        await asyncio.Event().wait()
+
+    health = waiting if way == "loop" else (lambda: let_go.wait(20))
+    try:
+        assert asked(health, timeout_s=0.05) is Kind.TIMEOUT
+    finally:
+        let_go.set()
+
+
+# -- instead of a job --------------------------------------------------------------------
+
+
+def checking(place) -> tuple[Post, list[int]]:
+    """A worker whose upstream has a check, which the test answers."""
+    post = Post(place, upstreams=[upstream(health=lambda: None)])
+    asked_at: list[int] = []
+    post.gates.check = lambda upstream, generation: asked_at.append(generation)
+    return post, asked_at
+
+
+def until_asked(post: Post, asked_at: list[int], times: int) -> int:
+    for _ in range(100):
+        if len(asked_at) >= times:
+            return asked_at[-1]
+        post.turn(passing_s=0.2)
+    raise AssertionError("the upstream was not asked")
+
+
+def test_the_check_is_asked_instead_of_a_job(either):
+    post, asked_at = checking(either)
+    put(either, 12)
+    post.trip()
+    post.running.clear()
+    generation = until_asked(post, asked_at, 1)
+    assert (gate(either).state, gate(either).generation) == (PROBING, generation)
+    assert post.running == {}
+    post.gates.checked.append(Checked("vendor", generation, Kind.UPSTREAM_UNAVAILABLE))
+    post.turn()
+    assert (gate(either).state, gate(either).gap) == (HELD, 2)
+    generation = until_asked(post, asked_at, 2)
+    post.gates.checked.append(Checked("vendor", generation, None))
+    post.turn()
+    assert gate(either).state is FLOWING
+    assert post.moves(EventName.GATE_PROBED) == ["lease", "miss", "lease"]
+    assert sum(job.counters.probes for job in either.every_job()) == 0
+
+
+def test_a_late_answer_of_a_check_changes_nothing(either):
+    post, asked_at = checking(either)
+    put(either, 12)
+    post.trip()
+    first = until_asked(post, asked_at, 1)
+    post.turn(passing_s=61.0)  # its lease is over
+    assert gate(either).state is HELD
+    second = until_asked(post, asked_at, 2)
+    post.gates.checked.append(Checked("vendor", first, None))
+    post.turn()
+    assert (gate(either).state, gate(either).generation) == (PROBING, second)
+
+
+def test_a_check_needs_no_job_that_waits(either):
+    """A queue that ran empty is no reason to stay held."""
+    post, asked_at = checking(either)
+    put(either, 4)
+    post.trip()
+    for job in list(either.every_job()):
+        cancel(either.store, either.reader, post.catalogue, job.id, observers=Observers([]))
+    assert either.reader.books().queued == 0
+    assert until_asked(post, asked_at, 1)

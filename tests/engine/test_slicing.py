@@ -1,0 +1,194 @@
+"""Slices of stated limits: two workers together never go above them, and neither keeps the other out for long."""
+
+import pytest
+
+from perdure.engine import slicing
+from perdure.engine.slicing import slices_in
+from perdure.model.gates import Slices
+from perdure.rules.allowance import UpstreamLimits
+from perdure.rules.slices import LEASE_S, taken
+from tests.engine.gating import FINE, Post, put, stage, upstream
+
+PER_S = UpstreamLimits(calls_per_s=5.0)
+AT_ONCE = UpstreamLimits(concurrency=6)
+
+
+def limited(limits: UpstreamLimits, **more):
+    return [upstream(limits=limits, **more)]
+
+
+def shares(place) -> dict[int, float]:
+    """What each worker has of the rates."""
+    found = place.store.look_at_gates(("vendor",), worker=0, samples={}).slices
+    return {no: part.share for one in found for no, part in slices_in(one.slices_json).items()}
+
+
+def started_in(posts, seconds: float, *, step_s: float = 0.1, tokens: int | None = None) -> list:
+    """Let the workers work; when, on the clock, each call began. Calls take one step."""
+    starts = []
+    for _ in range(round(seconds / step_s)):
+        for post in posts:
+            before = post.started
+            post.turn()
+            starts += [post.clock.monotonic()] * (post.started - before)
+        posts[0].clock.push(step_s)
+        for post in posts:
+            post.end_all(FINE, tokens=tokens, elapsed_s=step_s)
+    return starts
+
+
+def most_within(starts: list[float], window_s: float) -> int:
+    return max(sum(1 for other in starts if one <= other < one + window_s) for one in starts)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_together_keep_to_the_rate_and_use_it(anywhere, workers):
+    posts = [Post(anywhere(), upstreams=limited(PER_S)) for _ in range(workers)]
+    put(posts[0].place, 300)
+    started_in(posts, 12.0)  # until the slices have settled
+    starts = started_in(posts, 10.0)
+    assert 43 <= len(starts) <= 55
+    assert most_within(starts, 5.0) <= 25 + 5  # the rate, and a second of it saved up
+
+
+def test_workers_that_do_not_look_at_each_others_slices_would_be_caught(anywhere, monkeypatch):
+    def greedy(slices, me, wish, **more):
+        return {**slices, **taken({}, me, wish, **more)}
+
+    monkeypatch.setattr(slicing, "taken", greedy)
+    posts = [Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2)]
+    put(posts[0].place, 300)
+    started_in(posts, 6.0)
+    assert len(started_in(posts, 10.0)) > 55
+
+
+def test_both_workers_get_their_half(anywhere):
+    posts = [Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2)]
+    put(posts[0].place, 300)
+    started_in(posts, 15.0)
+    assert shares(posts[0].place) == {post.worker: 0.5 for post in posts}
+
+
+def test_in_flight_calls_are_never_more_than_the_limit_even_when_a_worker_joins(anywhere):
+    first = Post(anywhere(), upstreams=limited(AT_ONCE))
+    put(first.place, 200)
+    for _ in range(12):
+        first.turn(passing_s=0.5)
+    assert len(first.running) == 6  # and they take long
+    second = Post(anywhere(), upstreams=limited(AT_ONCE))
+    for _ in range(30):
+        for post in (first, second):
+            post.turn(passing_s=0.5)
+            assert len(first.running) + len(second.running) <= 6
+    assert second.running == {}
+    for _ in range(60):  # now they end, one by one
+        for post in (first, second):
+            for claim in list(post.running.values())[:1]:
+                post.end(claim, FINE)
+            post.turn(passing_s=0.25)
+            assert len(first.running) + len(second.running) <= 6
+    assert (len(first.running), len(second.running)) == (3, 3)
+
+
+def test_a_dead_workers_slice_is_free_when_its_lease_is_over(anywhere):
+    dying, left = (Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2))
+    put(dying.place, 300)
+    started_in([dying, left], 12.0)
+    assert shares(left.place)[left.worker] == 0.5
+    started_in([left], LEASE_S + 7.0)
+    assert shares(left.place) == {left.worker: 1.0}
+    assert len(started_in([left], 10.0)) >= 45
+
+
+def test_a_worker_that_leaves_gives_its_slice_back_at_once(anywhere):
+    leaving, left = (Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2))
+    put(leaving.place, 300)
+    started_in([leaving, left], 12.0)
+    leaving.turn()
+    leaving.end_all(FINE)
+    leaving.pump.draining = True
+    leaving.turn()
+    leaving.gates.once()
+    leaving.gates.leave()
+    assert leaving.worker not in shares(left.place)
+
+
+def test_a_worker_without_work_leaves_all_to_the_other(anywhere):
+    busy, idle = (Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2))
+    idle.turn()
+    put(busy.place, 300)
+    started_in([busy], 12.0)
+    assert shares(busy.place)[busy.worker] == 1.0
+
+
+def test_tokens_are_estimated_before_a_call_and_corrected_after_it(either):
+    """1,000 tokens a second; calls take 500, which nobody knew before the first."""
+    limits = UpstreamLimits(tokens_per_s=1_000.0)
+    post = Post(either, upstreams=limited(limits, tokens_per_call=50))
+    put(either, 300)
+    started_in([post], 10.0, tokens=500)
+    starts = started_in([post], 20.0, tokens=500)
+    assert 34 <= len(starts) <= 44
+
+
+def test_what_a_job_says_of_its_tokens_beats_the_mean(either):
+    limits = UpstreamLimits(tokens_per_s=100.0)
+    post = Post(either, upstreams=limited(limits, tokens_per_call=10))
+    put(either, 1, tokens=1_000)
+    put(either, 20, tokens=10)
+    starts = started_in([post], 9.0)
+    assert len(starts) <= 10  # the large one was let in, and has to be paid off first
+
+
+def test_a_slice_that_somebody_took_first_is_read_again_and_nothing_breaks(anywhere):
+    post = Post(anywhere(), upstreams=limited(PER_S))
+    put(post.place, 50)
+    other = anywhere()
+    post.gates.once()
+    real, refused = post.store.change_slices, []
+
+    def beaten(slices: Slices) -> bool:
+        assert other.store.change_slices(Slices("vendor", slices.generation, "{}"))
+        post.store.change_slices = real
+        refused.append(slices)
+        return real(slices)
+
+    post.store.change_slices = beaten
+    post.turn(passing_s=5.1)
+    assert len(refused) == 1
+    post.turn(passing_s=0.1)
+    post.turn(passing_s=0.5)
+    assert post.running
+    assert shares(other) == {post.worker: 1.0}
+
+
+def test_slices_of_another_version_are_written_anew(either):
+    assert either.store.change_slices(Slices("vendor", 0, '{"a": 1}'))
+    post = Post(either, upstreams=limited(PER_S))
+    put(either, 5)
+    post.turn()
+    assert shares(either) == {post.worker: 1.0}
+
+
+def test_a_job_does_not_carry_on_behind_an_upstream_that_has_no_room(either):
+    post = Post(
+        either, stage("one", None), stage("two"), concurrency=4,
+        upstreams=limited(UpstreamLimits(concurrency=2)),
+    )  # fmt: skip
+    put(either, 8)
+    post.turn()
+    assert {claim.stage for claim in post.running.values()} == {"one"}
+    post.turn(passing_s=1.1)
+    post.end_all(FINE)
+    for _ in range(10):
+        post.turn(passing_s=0.3)
+        behind = [claim for claim in post.running.values() if claim.stage == "two"]
+        assert len(behind) <= 2
+        for claim in post.running.values():
+            if claim.stage == "one":
+                post.end(claim, FINE)
+                break
+    assert len(behind) == 2
+    assert post.gates.may_carry_on("vendor") is False
+    assert post.gates.may_carry_on(None) is True
+    either.clean()

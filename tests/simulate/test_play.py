@@ -1,0 +1,172 @@
+"""A simulated fleet keeps the promises of the engine, and one that is broken does not."""
+
+import pytest
+
+from perdure.rules.decide import FLOWING
+from perdure.rules.presets import preset
+from perdure.simulate.keeping import Keeping
+from perdure.simulate.play import Play
+from perdure.simulate.replies import Form
+from perdure.simulate.scene import Batch, Fleet
+from perdure.simulate.upstream import Account, UpstreamModel
+from tests.simulate.kit import down, played, scene
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_does_not():
+    one, again, other = (played(down(), seed=seed) for seed in (1, 1, 2))
+    assert one == again
+    assert one.starts_s != other.starts_s
+
+
+SCENES = {
+    "a burst": scene(),
+    "a burst, rejected calls count": scene(
+        upstream=UpstreamModel(rate_per_s=10.0, burst=10.0, rejected_count=True)
+    ),
+    "no hints": scene(upstream=UpstreamModel(rate_per_s=10.0, burst=10.0, hints=False)),
+    "an outage": down(),
+    "an outage, and a kill in it": down(killed_s=(10.0, 20.5)),
+    "cut answers": scene(upstream=UpstreamModel(cut_share=0.1)),
+    "one job": scene(1),
+    "one worker": scene(fleet=Fleet(1, 1), upstream=UpstreamModel(latency_s=0.1)),
+    "many workers": scene(fleet=Fleet(20, 5)),
+    "two owners": scene(batches=(Batch("a", 200), Batch("b", 50, at_s=5.0)), fair=True),
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", SCENES)
+def test_every_job_ends_once_and_nobody_is_early(name, seed):
+    books = played(SCENES[name], seed=seed)
+    assert books.done == SCENES[name].jobs, f"seed {seed}: {books.given_up} given up"
+    assert books.given_up == books.left_over == 0
+    assert books.early == 0
+    assert books.spent_held == 0
+    assert sum(books.answers.values()) == len(books.starts_s)
+    assert books.answers[Form.OK] >= books.done
+    assert books.starts_s == sorted(books.starts_s)
+
+
+def test_while_held_nothing_is_sent_but_probes():
+    books = played(down(120.0))
+    assert books.trips == 1
+    tripped_s = next(at_s for at_s, state in books.gate if state == "held")
+    assert books.calls_between(tripped_s + 0.1, 120.0) <= books.probes
+    assert books.probes in range(8, 13)
+
+
+def test_without_gates_an_outage_takes_every_job():
+    books = played(down(60.0), gate=None)
+    assert (books.done, books.given_up) == (0, 300)
+    assert books.wasted == 300 * 5
+
+
+def test_a_longer_deadline_of_attempts_survives_without_gates_at_a_price():
+    patient = preset("datasets")
+    assert played(down(2.0), gate=None, policy=patient).wasted > 300
+
+
+def test_the_gate_survives_workers_that_are_killed():
+    quiet = down(120.0)
+    killed = down(120.0, killed_s=(30.0, 60.0, 90.0))
+    kept = played(killed)
+    forgot = played(killed, durable=False)
+    assert kept.wasted <= played(quiet).wasted + 3
+    assert forgot.wasted >= kept.wasted + 20  # each life finds the outage out anew
+    assert kept.done == forgot.done == 300
+
+
+def test_a_probe_that_dies_with_its_worker_does_not_freeze_the_gate():
+    probing_s = next(
+        at_s for at_s, state in played(down(120.0)).gate if state == "probing" and at_s > 20
+    )
+    books = played(down(120.0, killed_s=(probing_s + 0.1,)))
+    assert books.done == 300
+    assert books.finished_s < 120.0 + 30.0 + 60.0
+
+
+def test_an_empty_account_holds_the_credential_until_a_person_releases_it():
+    model = UpstreamModel(account=Account(calls=100, paid_s=600.0))
+    books = played(scene(upstream=model, person_s=(700.0,)))
+    assert books.done == 300
+    assert books.alerts == 1
+    assert books.answers[Form.BILLING] <= 40  # what was in flight, and nobody after it
+    assert books.calls_between(60.0, 700.0) == 0
+
+
+def test_seed_presets_fail_a_job_for_the_account_as_their_documents_say():
+    model = UpstreamModel(account=Account(calls=100, paid_s=600.0))
+    books = played(scene(upstream=model, person_s=(700.0,)), policy=preset("datasets-llm"))
+    assert books.given_up > 0
+    assert books.alerts == 0
+
+
+def test_a_run_that_cannot_end_is_ended_at_its_horizon():
+    books = played(down(10_000.0, horizon_s=100.0))
+    assert (books.done, books.left_over) == (0, 300)
+    assert books.ended_s <= 100.0
+
+
+def test_a_run_may_end_with_one_owner_s_last_job():
+    two = scene(batches=(Batch("a", 5_000), Batch("b", 20)), fair=True, stop_owner="b")
+    books = played(two)
+    assert len(books.done_s["b"]) == 20
+    assert books.done < 200
+
+
+# -- broken twins --------------------------------------------------------------------------
+
+
+class Deaf(Keeping):
+    """Hears no hint for all."""
+
+    def heard_hold(self, hold, call, now_s):
+        pass
+
+
+class DeafPlay(Play):
+    def _new_keeping(self):
+        return Deaf(self._settings, self.books, self._scene.fleet)
+
+
+def test_gates_that_do_not_hear_a_hint_are_early():
+    slow = scene(
+        30, upstream=UpstreamModel(rate_per_s=0.2, burst=1.0), fleet=Fleet(4, 10)
+    )  # a 429 asks for up to 5 s
+    assert played(slow).early == 0
+    assert played(slow, cls=DeafPlay).early > 0
+
+
+class OpenKeeping(Keeping):
+    """Lets everything pass, whatever the gates say."""
+
+    def free(self, worker, now_s):
+        return 1_000
+
+
+class OpenPlay(Play):
+    def _new_keeping(self):
+        return OpenKeeping(self._settings, self.books, self._scene.fleet)
+
+
+def test_gates_that_let_everything_pass_waste_and_are_early():
+    books = played(scene(), cls=OpenPlay)
+    assert books.early > 0
+    assert books.wasted > 10 * played(scene()).wasted
+
+
+class Blind(Keeping):
+    """Shows `decide` a gate that flows, whatever it is."""
+
+    def view(self, ticket):
+        return FLOWING
+
+
+class BlindPlay(Play):
+    def _new_keeping(self):
+        return Blind(self._settings, self.books, self._scene.fleet)
+
+
+def test_a_decision_that_does_not_see_the_gate_spends_attempts_while_it_is_held():
+    assert played(down(120.0)).spent_held == 0
+    assert played(down(120.0), cls=BlindPlay).spent_held > 0

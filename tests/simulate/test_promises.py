@@ -1,0 +1,57 @@
+"""What the simulator is asked to show: fairness, the story's ranges, one whole family of scenarios."""
+
+import pytest
+
+from perdure.simulate import OutageCase, Range, fairness, outage_ranges, row
+from perdure.simulate.scenarios import SCENARIOS
+from perdure.simulate.scene import Fleet
+from tests.simulate.kit import STANDARD
+
+
+def test_a_hundred_jobs_beside_a_hundred_thousand_wait_little_longer_than_alone():
+    found = fairness()
+    assert found.beside_s <= 2.2 * found.alone_s + 1.0
+    assert found.met
+
+
+def test_without_a_fair_queue_they_wait_for_all_the_others():
+    found = fairness(large=5_000, fair=False)
+    assert found.beside_s > 20 * found.alone_s
+    assert not found.met
+
+
+CASE = OutageCase(jobs=500, fleet=Fleet(2, 16))
+
+
+def test_an_outage_costs_a_gate_a_few_calls_and_without_one_everything():
+    gated, ungated = outage_ranges(CASE, seeds=10), outage_ranges(CASE, seeds=2, gates=False)
+    assert gated.wasted.high <= 40
+    assert gated.lost == Range(0, 0)
+    assert gated.drain_s is not None
+    assert gated.drain_s.high < 25.0
+    assert ungated.lost == Range(500, 500)
+    assert ungated.drain_s is None
+    assert ungated.wasted.low not in gated.wasted.widened(0.25)
+
+
+def test_workers_killed_inside_the_outage_change_nothing():
+    quiet = outage_ranges(CASE, seeds=5)
+    killed = outage_ranges(OutageCase(jobs=500, fleet=CASE.fleet, killed_s=(30.0, 30.5)), seeds=5)
+    assert killed.wasted.high <= quiet.wasted.high + 2
+    assert killed.lost == Range(0, 0)
+
+
+def test_a_range_widens_on_both_sides():
+    assert Range(10, 20).widened(0.25) == Range(7.5, 25.0)
+    assert 25 in Range(10, 20).widened(0.25)
+    assert 26 not in Range(10, 20).widened(0.25)
+
+
+@pytest.mark.parametrize("name", ["W2a", "W3", "W4", "W5", "W9", "W12"])
+def test_the_gate_meets_the_hard_aims(name):
+    found = row(SCENARIOS[name], STANDARD, seeds=1, rivals=False)
+    gate = found.of("gate")
+    assert gate.early == 0
+    assert gate.spent_held == 0
+    assert (gate.done, gate.lost, gate.left_over) == (gate.jobs, 0, 0)
+    assert gate.waste <= gate.waste_max

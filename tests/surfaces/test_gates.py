@@ -1,0 +1,205 @@
+"""perdure gates: what a person sees of gates, what they can say to them, and what is kept of it."""
+
+import json
+import logging
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from perdure.engine.clock import SystemClock
+from perdure.engine.gates import held_by_person
+from perdure.model.events import Event, EventName
+from perdure.model.gates import GateChange, GateState
+from perdure.model.operations import Deed
+from perdure.observers.log import JsonFormatter, TextFormatter, log_event
+from perdure.surfaces.cli.root import cli, main
+from tests.engine.gating import gate, line_of, put, stage
+from tests.stores.kit import Place
+
+
+class Desk:
+    """A store with jobs behind two upstreams, and the command line beside it."""
+
+    def __init__(self, path: str) -> None:
+        self.url = f"sqlite:///{path}"
+        self.place = Place(path, clock=SystemClock())
+        line_of(self.place, stage("one", "vendor"), pipeline="v")
+        put(self.place, 3)
+        line_of(self.place, stage("one", "other:gpt"), pipeline="o")
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        done = CliRunner().invoke(cli, ["gates", *words, "--store", self.url])
+        if code == 0:
+            assert done.exception is None, done.output
+        assert done.exit_code == code, done.output
+        return done.output
+
+    def json(self, *words: str):
+        return json.loads(self(*words, "--json"))
+
+
+@pytest.fixture
+def desk(tmp_path):
+    desk = Desk(str(tmp_path / "work.db"))
+    yield desk
+    desk.place.close()
+
+
+def test_gates_that_nothing_has_happened_to_are_listed_as_flowing(desk):
+    first, second = desk("list").splitlines()
+    assert first.split() == ["other:gpt", "flowing", "0", "waiting", "calls", "pass"]
+    assert second.split() == ["vendor", "flowing", "3", "waiting", "calls", "pass"]
+
+
+def test_a_store_without_upstreams_has_no_gates(tmp_path):
+    path = str(tmp_path / "empty.db")
+    Place(path, clock=SystemClock()).close()
+    done = CliRunner().invoke(cli, ["gates", "list", "--store", f"sqlite:///{path}"])
+    assert done.output == "no gates: no stage names an upstream yet\n"
+
+
+def test_the_list_in_json_has_all_there_is(desk):
+    desk("hold", "vendor", "--for", "30m", "--reason", "maintenance", "--by", "ann")
+    other, vendor = desk.json("list")
+    assert (other["name"], other["state"], other["waiting"]) == ("other:gpt", "flowing", 0)
+    assert (vendor["name"], vendor["state"], vendor["waiting"]) == ("vendor", "held", 3)
+    assert (vendor["cause"], vendor["reason"], vendor["changed_by"]) == (
+        "person", "maintenance", "ann",
+    )  # fmt: skip
+    assert vendor["says"] == "for 30 min more; maintenance"
+    assert (vendor["until_person"], vendor["kind"]) == (False, "upstream")
+
+
+def test_holding_for_a_time_says_so_and_marks_the_list(desk):
+    said = desk("hold", "vendor", "--for", "90s", "--reason", "maintenance")
+    assert re.fullmatch(r"vendor: held by a person for (90|89\.\d+) s \(maintenance\)\n", said)
+    line = desk("list").splitlines()[1]
+    assert line.startswith("! vendor")
+    assert "held" in line
+    assert "more; maintenance" in line
+
+
+def test_holding_without_a_time_lasts_until_a_person_releases_it(desk):
+    desk("hold", "vendor", "--reason", "the contract is over")
+    assert "until a person releases it; the contract is over" in desk("list")
+    assert gate(desk.place).state is GateState.HELD
+    said = desk("release", "vendor", "--reason", "a new one", "--by", "bob")
+    assert said == "vendor: released by a person (a new one)\n"
+    assert gate(desk.place).state is GateState.FLOWING
+
+
+def test_what_changes_nothing_says_so(desk):
+    assert desk("release", "vendor", "--reason", "x") == "vendor: it flows already\n"
+    said = desk("probe", "vendor", "--reason", "x")
+    assert said == "vendor: it is not held, so there is nothing to find out\n"
+    assert desk.place.reader.deeds() == []
+
+
+def test_a_probe_is_due_at_once_when_a_person_asks(desk):
+    desk("hold", "vendor", "--reason", "x")
+    said = desk("probe", "vendor", "--reason", "is it back?", "--by", "ann")
+    assert said == "vendor: a probe is due: a person asked for it (is it back?)\n"
+    row = gate(desk.place)
+    assert (row.state, row.probe_first) == (GateState.HELD, True)
+    assert row.held_until is not None
+
+
+def test_showing_one_tells_its_last_changes_and_what_to_type(desk):
+    desk("hold", "vendor", "--for", "30m", "--reason", "maintenance", "--by", "ann")
+    lines = desk("show", "vendor").splitlines()
+    assert lines[0] == "upstream vendor: held, for 30 min more; maintenance"
+    assert lines[1] == "  3 waiting behind it; generation 1"
+    assert "perdure gates release 'vendor'" in lines[2]
+    assert "perdure gates probe 'vendor'" in lines[3]
+    assert lines[4].split()[2:] == ["hold", "gate", "ann", "maintenance"]
+    (change,) = desk.json("show", "vendor")["changes"]
+    assert (change["verb"], change["by_whom"], change["reason"]) == (
+        "hold gate", "ann", "maintenance",
+    )  # fmt: skip
+
+
+def test_a_credential_shows_what_is_behind_it(desk):
+    control, reader = desk.place.control, desk.place.reader
+    control.change_gate(GateChange("vendor", 0, GateState.FLOWING, "key-1"), Deed("worker 1"))
+    held_by_person(reader, control, "key-1", Deed("ann", "unpaid"))
+    shown = desk("show", "key-1").splitlines()
+    assert shown[0] == "credential key-1: held, until a person releases it; unpaid"
+    assert shown[1] == "  in front of vendor"
+    assert "3 waiting" in shown[2]
+    shown = desk("show", "vendor").splitlines()
+    assert shown[0] == "upstream vendor: flowing, waits for key-1"
+    assert shown[1] == "  behind credential key-1"
+    desk("release", "key-1", "--reason", "paid")
+    assert "upstream vendor: flowing, calls pass" in desk("show", "vendor")
+
+
+@pytest.mark.parametrize("verb", ["show", "hold", "probe", "release"])
+def test_a_name_that_is_not_there_is_told_with_those_that_are(desk, verb, monkeypatch, capsys):
+    more = [] if verb == "show" else ["--reason", "x"]
+    monkeypatch.setattr(
+        "sys.argv", ["perdure", "gates", verb, "vendro", *more, "--store", desk.url]
+    )
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert err == "perdure: no gate 'vendro' in this store; there are: other:gpt, vendor\n"
+    assert desk.place.reader.gates() == []
+
+
+@pytest.mark.parametrize("text", ["soon", "", "-5m", "0s", "10000d"])
+def test_a_duration_that_is_none_is_refused_and_changes_nothing(desk, text, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "sys.argv",
+        [
+            "perdure",
+            "gates",
+            "hold",
+            "vendor",
+            f"--for={text}",
+            "--reason",
+            "x",
+            "--store",
+            desk.url,
+        ],
+    )
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert err == f"perdure: {text!r} is no duration; write it as 90s, 30m or 1h30m\n"
+    assert gate(desk.place).state is GateState.FLOWING
+
+
+@pytest.mark.parametrize("verb", ["hold", "probe", "release"])
+def test_nobody_changes_a_gate_without_saying_why(desk, verb):
+    assert "Missing option '--reason'" in desk(verb, "vendor", code=2)
+
+
+# -- log lines ---------------------------------------------------------------------------
+
+
+def record(name: EventName, caplog, **fields: object) -> logging.LogRecord:
+    with caplog.at_level(logging.INFO, logger="perdure"):
+        log_event(Event(name, fields))
+    (one,) = caplog.records
+    return one
+
+
+def test_a_change_is_a_line_at_warning_with_its_reason(caplog):
+    held = record(
+        EventName.GATE_CHANGED, caplog, gate="vendor", status="held", move="trip",
+        reason="held: 10 of the last 20 calls failed", generation=3,
+    )  # fmt: skip
+    assert held.levelname == "WARNING"
+    line = TextFormatter().format(held)
+    assert "gate_changed gate=vendor status=held move=trip reason=held: 10 of the last" in line
+    assert json.loads(JsonFormatter().format(held))["gate"] == "vendor"
+
+
+def test_an_alert_is_an_error_and_a_probe_is_not(caplog):
+    assert record(EventName.GATE_ALERT, caplog, gate="key-1", reason="billing").levelname == "ERROR"
+    caplog.clear()
+    probed = record(EventName.GATE_PROBED, caplog, gate="vendor", move="lease")
+    assert probed.levelname == "INFO"
