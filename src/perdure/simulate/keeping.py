@@ -158,6 +158,7 @@ class Keeping:
             gate = self.gates[ticket.probes]
             step = probed(
                 gate, self.settings, kind=call.kind, generation=ticket.generation(ticket.probes),
+                until=at(now_s + call.hint_s) if call.hint_s else None,
                 now=call.now, chance=call.chance,
             )  # fmt: skip
             self._take(ticket.probes, step, now_s)
