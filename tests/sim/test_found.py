@@ -14,8 +14,9 @@ from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.engine.upstreams import Upstream
 from perdure.model.errors import StoreUnavailable
 from perdure.model.gates import GateState
-from perdure.model.jobs import ClaimOrder, Lane, NewJob
+from perdure.model.jobs import ClaimOrder, Lane, NewJob, OnLost
 from perdure.model.limits import LOST_BATCH_MAX
+from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.gate import Gate
@@ -152,3 +153,19 @@ def test_a_call_that_is_set_aside_for_what_goes_on_is_not_given_to_another(clock
     assert passage.set_aside(clock.now())
     assert passage.room(clock.now(), 5) == 0
     assert not passage.set_aside(clock.now())
+
+
+def test_a_call_that_was_queued_and_is_sent_again_is_not_given_what_a_worker_has(store):
+    """The answer was lost, the gate opened, a worker claimed the job, and its claim was answered to the caller."""
+    control, lane = SqliteControl(store._connection), Lane("q", "c", "p", "one")
+    no = store.lanes([lane])[lane]
+    worker = hired(store, "worker", 15.0)
+    caller = store.add_worker(NewWorker("caller", "caller", Role.CALLER, 3600.0))
+    job = NewJob("a", "p", no, "one", "{}")
+    deed = Deed("ann", "because")
+    control.pause(LaneScope.QUEUE, "q", deed)
+    first = store.begin(job, worker=caller, hard_s=9.0, on_lost=OnLost.HAND_OVER)
+    control.resume(LaneScope.QUEUE, "q", deed)
+    (claim,) = store.turn((), ClaimOrder(worker, 1, (no,)), by=worker).claims
+    again = store.begin(job, worker=caller, hard_s=9.0, on_lost=OnLost.HAND_OVER)
+    assert (claim.id, again) == (job.id, first)

@@ -123,7 +123,8 @@ class PostgresStore(PostgresGates):
             if isinstance(done, Enqueued) and done.id != job.id:
                 return done
             no = done.no if isinstance(done, Enqueued) else done
-            claims = claims_of(cx, {no: 1})
+            held = {one for one, _ in cx.execute(SQL.held, {"worker": worker}).fetchall()}
+            claims = claims_of(cx, {no: 1}) if no in held else []  # another may have it by now
             return claims[0] if claims else Enqueued(job.id, no, True)
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:

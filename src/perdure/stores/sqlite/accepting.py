@@ -44,8 +44,10 @@ def begin(
     """Insert a job that is already in work, queued where its lane is closed; or find who was before it."""
     again = cx.execute(SQL.ids_taken, (encoded([job.id]),)).fetchone()
     if again is not None:  # this very call, sent again after its answer was lost
-        claims = claims_of(cx, [again[0]])
-        return claims[0] if claims else Enqueued(job.id, again[0], True)
+        held = {no for no, _ in cx.execute(SQL.held, (worker,)).fetchall()}
+        if again[0] not in held:  # it was queued, and another has it by now
+            return Enqueued(job.id, again[0], True)
+        return claims_of(cx, [again[0]])[0]
     if _key_taken(cx, job):
         return _found(cx, [job], now)[0]
     if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()):

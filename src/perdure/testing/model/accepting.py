@@ -60,7 +60,7 @@ def begin(
             counters=replace(ZERO, starts=1), hard_at=now + length(hard_s), on_lost=on_lost,
         )  # fmt: skip
         tables.put_job(row)
-    ours = row.id == job.id and row.state is State.PROCESSING
+    ours = row.id == job.id and row.state is State.PROCESSING and row.worker == worker
     return row if ours else done
 
 
