@@ -1,9 +1,14 @@
 """A worker's copy of a gate is up to a second old: what it settles is judged by the gate as it is."""
 
+from random import Random
+
 import pytest
 
+from perdure.engine.chores.overrun import Overruns
+from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable
 from perdure.model.gates import GateState
+from perdure.model.jobs import Counters, Overrun
 from tests.engine.gating import DOWN, Post, counters, gate, put
 
 
@@ -48,3 +53,22 @@ def test_a_look_that_the_store_does_not_answer_loses_nothing(anywhere):
     ]  # as it knew it: the fourth trips its copy
     assert [one.waits for one in ended] == [0, 0, 0, 1]
     second.place.clean()
+
+
+def test_a_hanging_call_of_another_worker_that_is_ended_while_the_gate_is_held_is_a_wait(anywhere):
+    holder, sweeper = Post(anywhere()), Post(anywhere())
+    put(holder.place, 30)
+    (hanging, *_) = holder.turn()
+    sweeper.trip()
+    now = sweeper.clock.now()
+
+    def settled(gates) -> Counters:
+        chore = Overruns(
+            sweeper.store, sweeper.catalogue, sweeper.worker, margin_s=1.0, patience_s=1.0,
+            clock=sweeper.clock, chance=Random(7), observers=Observers(), gates=gates,
+        )  # fmt: skip
+        return chore.settled(Overrun(hanging, holder.worker, now)).counters
+
+    held = settled(sweeper.gates)
+    assert (held.failures, held.waits) == (0, 1)
+    assert settled(None).failures == 1  # twin: who knows no gates counts it

@@ -326,7 +326,7 @@ def test_a_dead_workers_probe_is_lost_as_soon_as_its_jobs_are_settled(anywhere):
     other.end_all(FINE)
     claim = probing(dying)
     dying.place.store.end_worker(dying.worker, KILLED)  # before the other has seen the lease
-    upkeep(other.place, other.worker, catalogue=other.catalogue, died=other.gates.died).once()
+    upkeep(other.place, other.worker, catalogue=other.catalogue, gates=other.gates).once()
     other.turn(passing_s=1.0)
     other.turn()
     assert gate(other.place).state is HELD

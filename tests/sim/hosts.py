@@ -204,7 +204,7 @@ class Host:
                 sides, catalogue, number,
                 UpkeepSettings(setup.retention, margin_s=setup.overrun_s, patience_s=setup.ttl_s),
                 schedules=machine.schedules(catalogue),
-                clock=self.clock, chance=chance, observers=machine.observers, died=gates.died,
+                clock=self.clock, chance=chance, observers=machine.observers, gates=gates,
             ) if role is Role.MAIN else None,
             gates=gates,
         )  # fmt: skip

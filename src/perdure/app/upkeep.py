@@ -82,5 +82,5 @@ def upkeep_of(
         clock=SystemClock(),
         chance=random.Random(),
         observers=app.observers,
-        died=gates.died,
+        gates=gates,
     )

@@ -38,7 +38,7 @@ from perdure.model.kinds import KINDS, Kind, PauseScope
 from perdure.model.verdicts import Failure, Success, Verdict
 from perdure.ports import Clock, Control, Store
 from perdure.rules.decide import FLOWING, GateView
-from perdure.rules.gate import Gate, Step, after, view
+from perdure.rules.gate import Gate, Step, after
 from perdure.rules.hold import hint, resume, trip
 from perdure.rules.probe import lease, lost, probe_due, probed
 from perdure.rules.room import room_of
@@ -193,8 +193,9 @@ class Gatekeeper:
         claim, usage = ending.claim, ending.usage
         passage = self._flying.pop((claim.no, claim.token), None)
         self._landed = None
-        if passage is None:
-            return FLOWING
+        if passage is None:  # a call of another worker's, or of an earlier life of ours
+            other = self._passage(claim)
+            return FLOWING if other is None else other.view()
         kind = _kind(verdict)
         if kind is not None and KINDS[kind].counts_for_gate:
             self._look_again()
@@ -208,10 +209,7 @@ class Gatekeeper:
         self._judge(passage, ticket, kind, wait_s)
         if ticket.probes is not None:
             return GateView(GateState.PROBING.value, probe=True)
-        gate = passage.gate
-        if gate.state is GateState.FLOWING and passage.credential is not None:
-            gate = passage.credential
-        return FLOWING if gate.state is GateState.FLOWING else view(gate)
+        return passage.view()
 
     def heard(self, claim: Claim, decision: Decision) -> None:
         """What was decided may ask for a pause of all that is behind the upstream or the credential."""

@@ -14,7 +14,8 @@ from perdure.model.gates import GateState
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.rules import allowance, pace
 from perdure.rules.allowance import Allowance, Shares
-from perdure.rules.gate import Gate
+from perdure.rules.decide import GateView
+from perdure.rules.gate import Gate, view
 from perdure.rules.pace import Pace, Room
 from perdure.rules.slices import Slice, Wish
 from perdure.rules.window import Sample, Window, merged
@@ -84,6 +85,12 @@ class Passage:
         if len(others) != len(self._others):
             self._pace_settings = pace.shared(self.upstream.gate.pace, 1 + len(others))
         self._others = others
+
+    def view(self) -> GateView:
+        """How the gate looks to who decides about a job; the credential's where that is what holds."""
+        if self.gate.state is GateState.FLOWING and self.credential is not None:
+            return view(self.credential)
+        return view(self.gate)
 
     def see(self, now: datetime) -> None:
         """A gate that flows anew starts slowly; after a rate limit the pace goes on as it was."""

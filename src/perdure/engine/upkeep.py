@@ -16,7 +16,7 @@ that met it.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -27,6 +27,7 @@ from perdure.engine.chores.lost import Deaths, LostJobs
 from perdure.engine.chores.overrun import Overruns
 from perdure.engine.chores.prune import Pruning
 from perdure.engine.chores.suspects import SuspectsLeft
+from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.schedules import Declaring, Schedule, Ticking
@@ -91,7 +92,7 @@ class Upkeep:
         clock: Clock,
         chance: Random,
         observers: Observers,
-        died: Callable[[int], None] = lambda _: None,
+        gates: Gatekeeper | None = None,
     ) -> None:
         store, control, reader = sides.store, sides.control, sides.reader
         self._control = control
@@ -102,12 +103,14 @@ class Upkeep:
             _Task(None, Deaths(store, worker, observers=observers)),
             _Task(None, Declaring(control, reader, schedules)),
             _Task(known, LostJobs(
-                store, catalogue, worker, chance=chance, observers=observers, died=died,
+                store, catalogue, worker, chance=chance, observers=observers,
+                died=_nobody if gates is None else gates.died,
             )),
             _Task(DUTY, Expiries(store, worker, observers=observers)),
             _Task(known, Overruns(
                 store, catalogue, worker, margin_s=settings.margin_s,
                 patience_s=settings.patience_s, clock=clock, chance=chance, observers=observers,
+                gates=gates,
             )),
             _Task(known, Ticking(
                 control, reader, catalogue, schedules, ids=Ids(clock, chance), observers=observers,
@@ -164,3 +167,7 @@ def knowledge(catalogue: Catalogue, schedules: Sequence[Schedule]) -> str:
     """What a sweeper has to know to do its chores, as a short name that those who know the same share."""
     known = repr((sorted(catalogue.lane_nos()), sorted(one.name for one in schedules)))
     return hashlib.sha256(known.encode()).hexdigest()[:12]
+
+
+def _nobody(worker: int) -> None:
+    """Where no gates are kept, nobody's probe is lost."""

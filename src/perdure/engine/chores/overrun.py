@@ -17,7 +17,7 @@ from perdure.engine.chores.chore import NOTHING, Swept, write
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
 from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.walk import settle
+from perdure.engine.walk import Gates, settle
 from perdure.model.jobs import Overrun, Record
 from perdure.model.limits import OVERRUN_BATCH_MAX
 from perdure.model.outcomes import TimedOut
@@ -47,6 +47,7 @@ class Overruns:
         clock: Clock,
         chance: Random,
         observers: Observers,
+        gates: Gates | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -56,6 +57,7 @@ class Overruns:
         self._clock = clock
         self._chance = chance
         self._observers = observers
+        self._gates = gates
         self._answered_at: float | None = None
         self._steady_at = 0.0
 
@@ -91,7 +93,8 @@ class Overruns:
         ending = ending_of(overrun, stage)
         if overrun.on_lost is not None:
             return left_behind(ending, overrun.on_lost, line, stage)
-        return settle(ending, line, stage, chance=self._chance.random(), now=overrun.seen_at)
+        chance = self._chance.random()
+        return settle(ending, line, stage, chance=chance, now=overrun.seen_at, gates=self._gates)
 
     def _limits_s(self) -> dict[int, float]:
         known = self._catalogue.timeouts_s()
