@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.engine import slicing
-from perdure.engine.slicing import slices_in
+from perdure.engine.slicing import NOBODY, slices_in
 from perdure.model.gates import Slices
 from perdure.rules.allowance import UpstreamLimits
 from perdure.rules.slices import LEASE_S, taken
@@ -20,7 +20,12 @@ def limited(limits: UpstreamLimits, **more):
 def shares(place) -> dict[int, float]:
     """What each worker has of the rates."""
     found = place.store.look_at_gates(("vendor",), worker=0, samples={}).slices
-    return {no: part.share for one in found for no, part in slices_in(one.slices_json).items()}
+    return {
+        no: part.share
+        for one in found
+        for no, part in slices_in(one.slices_json).items()
+        if no != NOBODY
+    }
 
 
 def started_in(posts, seconds: float, *, step_s: float = 0.1, tokens: int | None = None) -> list:
@@ -192,3 +197,53 @@ def test_a_job_does_not_carry_on_behind_an_upstream_that_has_no_room(either):
     assert post.gates.may_carry_on("vendor") is False
     assert post.gates.may_carry_on(None) is True
     either.clean()
+
+
+def test_a_worker_without_a_free_slot_does_not_keep_a_call_that_another_could_start(anywhere):
+    once = limited(UpstreamLimits(concurrency=1))
+    full = Post(anywhere(), stage(), stage("free", upstream=None), upstreams=once, concurrency=1)
+    idle = Post(anywhere(), stage(), stage("free", upstream=None), upstreams=once)
+    full.place.put(lane=full.place.lanes["free"], stage="free")
+    assert len(full.turn()) == 1  # its only slot, for as long as the test lasts
+    put(idle.place, 100)
+    starts = []
+    for _ in range(40):
+        full.turn()
+        starts += started_in([idle], 1.0)
+    assert len(starts) == 2 * 100  # both stages of all
+    assert shares(idle.place).get(full.worker, 0.0) == 0.0
+
+
+def test_an_upstream_of_a_low_rate_is_called_at_once_after_a_long_idle_time(anywhere):
+    post = Post(anywhere(), upstreams=limited(UpstreamLimits(calls_per_s=4 / 60)))
+    for _ in range(30):
+        post.turn(passing_s=1.0)
+    put(post.place, 3)
+    assert len(started_in([post], 2.0)) == 1
+    assert len(started_in([post], 12.0)) == 0
+    assert len(started_in([post], 4.0)) == 1
+
+
+def test_a_worker_that_begins_anew_does_not_wait_for_what_was_saved_before(anywhere):
+    slow = limited(UpstreamLimits(calls_per_s=4 / 60))
+    first = Post(anywhere(), upstreams=slow)
+    put(first.place, 9)
+    started_in([first], 3.0)
+    assert first.started == 1
+    for _ in range(3):  # restarted every 20 s, when 15 s are what a call takes
+        post = Post(anywhere(), upstreams=slow)
+        first.clock.push(20.0)
+        started_in([post], 2.0)
+        assert post.started == 1
+
+
+def test_an_idle_worker_does_not_write_its_slices_again_and_again(anywhere):
+    post = Post(anywhere(), upstreams=limited(PER_S))
+    put(post.place, 1)
+    started_in([post], 10.0)
+    written = []
+    real = post.store.change_slices
+    post.store.change_slices = lambda slices: written.append(slices) or real(slices)
+    for _ in range(60):
+        post.turn(passing_s=1.0)
+    assert len(written) <= 12

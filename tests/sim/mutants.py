@@ -274,7 +274,7 @@ OTHERS = (
         stopped_before_its_first_step,
         cancels_while_blocked,
     ),
-    Mutant("a stopped stage says nothing", ("E4",), stopped_without_a_word, only_cancels),
+    Mutant("a stopped stage says nothing", ("E4", "L1"), stopped_without_a_word, only_cancels),
     Mutant("claims are taken up a second time", ("E3", "S10"), lost_news_taken_twice),
     Mutant("what was refused is told as done", ("E2",), told_whatever_was_answered),
 )

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from perdure.engine.gates import VERBS
+from perdure.rules.gate import GateMove
 from perdure.simulate import OutageCase, OutageRanges, outage_ranges
 from tests.stories.ailing import Ailing
 from tests.stories.kit import Story, WorkerProcess, until
@@ -85,13 +87,17 @@ def spent_while_held(story: Story) -> list[str]:
     return spent(held_us, [(claimed_us, settled_us) for claimed_us, settled_us in counted])
 
 
+_SHUTS = {VERBS[move] for move in (GateMove.TRIP, GateMove.HINT, GateMove.HOLD)}
+_OPENS = {VERBS[move] for move in (GateMove.FLOW, GateMove.RESUME, GateMove.RELEASE)}
+
+
 def shut(lines: Iterable[tuple[int, str]]) -> list[tuple[int, int]]:
     """From each trip until the gate flows again, by the moments and verbs of the audit's lines."""
     found, from_us = [], None
     for at_us, verb in lines:
-        if verb == "hold gate" and from_us is None:
+        if verb in _SHUTS and from_us is None:
             from_us = at_us
-        elif verb == "release gate" and from_us is not None:
+        elif verb in _OPENS and from_us is not None:
             found.append((from_us, at_us))
             from_us = None
     assert found, "the gate was never held"

@@ -39,8 +39,8 @@ def assert_not_as_simulated(story, case):
 
 def test_a_failure_that_is_counted_while_the_gate_is_held_is_seen():
     held_us = shut(
-        [(10_000_000, "hold gate"), (12_000_000, "probe gate"), (12_100_000, "hold gate"),
-         (14_000_000, "probe gate"), (14_200_000, "release gate")]
+        [(9_000_000, "declare gate"), (10_000_000, "trip gate"), (12_000_000, "send probe"),
+         (12_100_000, "probe failed"), (14_000_000, "send probe"), (14_200_000, "flow gate")]
     )  # fmt: skip
     assert held_us == [(10_000_000, 14_200_000)]
     before, racing, after = (

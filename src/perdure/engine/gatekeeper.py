@@ -100,8 +100,8 @@ class Gatekeeper:
 
     # -- what the pump asks ------------------------------------------------------------------
 
-    def once(self, *, isolation: int = 0) -> None:
-        """Read what has changed, write what we know, and do what is due."""
+    def once(self, *, isolation: int = 0, free: int = 1) -> None:
+        """Read what has changed, write what we know, and do what is due; ``free`` slots are left here."""
         if not self._upstreams:
             return
         while self.checked:
@@ -113,7 +113,8 @@ class Gatekeeper:
         self._due()
         self._rows.write()
         behind = self._catalogue.lanes_behind()
-        if not self._slicing.once(self._passages, behind, self._rows.now(), isolation=isolation):
+        now = self._rows.now()
+        if not self._slicing.once(self._passages, behind, now, isolation=isolation, free=free):
             self._rows.stale = True  # somebody was quicker: read the slices first, then take again
 
     def shaped(self, order: ClaimOrder | None) -> ClaimOrder | None:

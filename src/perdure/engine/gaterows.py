@@ -50,6 +50,7 @@ class GateRows:
         self._told = told
         self._stored: dict[str, Gate] = {}
         self._copies: dict[str, Gate] = {}
+        self._adopted: set[str] = set()
         self._line: deque[tuple[str, Event]] = deque()
         self._seen_at: datetime | None = None  # the store's clock, and ours, at the last look
         self._asked_s = -inf
@@ -79,8 +80,9 @@ class GateRows:
             row = rows.get(name)
             self._stored[name] = Gate(name) if row is None else gate_of(row)
             parent = self._parent(name)
-            adopted = any(one == (name, _adopted) for one in self._line)
-            if parent is not None and (row is None or row.parent != parent) and not adopted:
+            named = None if row is None else row.parent
+            waits = name in self._adopted or (name, _adopted) in self._line
+            if name in self._upstreams and named != parent and not waits:
                 self._line.append((name, _adopted))
         self._looked(seen)
         if all(event is _adopted for _, event in self._line):
@@ -127,6 +129,8 @@ class GateRows:
     def become(self, step: Step) -> None:
         """A step is written."""
         self._stored[step.gate.name] = step.gate
+        if step.text == _DECLARED:  # once: another version of the app may name another credential
+            self._adopted.add(step.gate.name)
         self._show(step.gate)
         self._tell(step)
 

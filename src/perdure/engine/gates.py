@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from perdure.model.errors import StoreBusy
-from perdure.model.gates import GateChange, GateRow
+from perdure.model.gates import GateChange, GateRow, GateState
 from perdure.model.operations import Deed
 from perdure.ports import Control, Reader
 from perdure.rules.gate import Gate, GateMove, Step
@@ -19,6 +19,22 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Gate).decode
 
 Event = Callable[[Gate], Step]
+
+VERBS: dict[GateMove, str] = {
+    GateMove.TRIP: "trip gate",
+    GateMove.HINT: "hold gate (hint)",
+    GateMove.HOLD: "hold gate",
+    GateMove.RELEASE: "release gate",
+    GateMove.HURRY: "probe gate",
+    GateMove.RESUME: "resume gate",
+    GateMove.LEASE: "send probe",
+    GateMove.PASS: "probe passed",
+    GateMove.FLOW: "flow gate",
+    GateMove.MISS: "probe failed",
+    GateMove.UNDECIDED: "probe undecided",
+    GateMove.LOSE: "probe lost",
+}
+_DECLARE = "declare gate"
 
 
 def gate_of(row: GateRow) -> Gate:
@@ -44,7 +60,15 @@ def change_of(step: Step, parent: str | None, now: datetime) -> GateChange:
         held_for_s,
         gate.reason or step.text,
         _encode(gate).decode(),
+        verb_of(step),
     )
+
+
+def verb_of(step: Step) -> str:
+    """What the audit log calls a step. A lease without a probe only writes down what was declared."""
+    if step.move is GateMove.LEASE and step.gate.state is not GateState.PROBING:
+        return _DECLARE
+    return "" if step.move is None else VERBS[step.move]
 
 
 def changed(reader: Reader, control: Control, name: str, event: Event, deed: Deed) -> Step:

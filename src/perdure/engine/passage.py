@@ -59,6 +59,7 @@ class Passage:
         self.slices: dict[int, Slice] = {}
         self.slices_generation = 0
         self.bound = False  # whether our slice was what kept calls from starting
+        self.began_at: datetime | None = None  # our latest call
         self.promised = 0  # calls that are set aside for what goes on here
         self.unshared = False  # whether others have not been told of what ended since
         self._worker = worker
@@ -137,6 +138,7 @@ class Passage:
 
     def start(self, key: Key, now: datetime, *, tokens: int | None, probes: str | None) -> None:
         """A call starts."""
+        self.began_at = now
         self._saved, estimate = allowance.took(self._saved, tokens)
         self._flying[key] = Ticket(now, *self._generations(), probes, estimate)
         if probes is None:
@@ -165,15 +167,26 @@ class Passage:
         """What others are told of ours."""
         return self._own(_SHARED_MAX)
 
-    def wish(self, *, ready: bool) -> Wish:
-        """What we could use of the limits: all, while jobs are ready; else a little more than we do use."""
+    def wish(self, *, ready: bool, free: int) -> Wish:
+        """What we could use of the limits: all, while jobs are ready and we have ``free`` slots for them.
+
+        Without a free slot we keep what we use; without ready jobs we give back more and more of it.
+        """
         self.bound = False
-        if ready:
-            return Wish(1.0, self.upstream.limits.concurrency or 0)
+        mine = self.slices.get(self._worker)
+        share = 0.0 if mine is None else mine.share
+        if ready and free > 0:
+            return Wish(1.0, min(self.upstream.limits.concurrency or 0, self.out + free))
         if not self.out:
             return Wish(0.0, 0)
-        mine = self.slices.get(self._worker)
-        return Wish(max((mine.share if mine else 0.0) / 2, 0.05), self.out + self.out // 4 + 1)
+        if ready:
+            return Wish(max(share, 0.05), self.out)
+        return Wish(max(share / 2, 0.05), self.out + min(free, self.out // 4 + 1))
+
+    def credit(self, now: datetime, began_at: datetime | None) -> None:
+        """Our share was nothing until now: what it would have saved up since anybody began a call, at most one."""
+        idle_s = inf if began_at is None else max(0.0, (now - began_at).total_seconds())
+        self._saved = allowance.credited(self._saved, self._shares(now), idle_s, now)
 
     # -- inside ------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from perdure.model.errors import BugError, StoreError, WorkerDead
 from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Usage
+from perdure.model.verdicts import Handback
 from perdure.ports import Store
 
 log = logging.getLogger("perdure")
@@ -194,7 +195,8 @@ class Pump:
     def _keep(self, gates: Gatekeeper) -> None:
         """Keep the gates; what has finished is recorded, even if that fails."""
         try:
-            gates.once(isolation=self._seat.isolation)
+            free = 0 if self.draining else max(0, self._free())
+            gates.once(isolation=self._seat.isolation, free=free)
         except StoreError:
             if self._unsent:
                 self._send(None)
@@ -272,8 +274,15 @@ class Pump:
         self._unsent[record.no] = self._settled(Finished(claim, Raised(evidence), 0.0, usage))
         return True
 
+    def _drop_call(self, claim: Claim) -> None:
+        """The job is back under another token: what still runs under the old one is no call of ours any more."""
+        old = self._in_hand.get(claim.no)
+        if self._gates is not None and old is not None and old.token != claim.token:
+            self._gates.ended(Ending(old, Interrupted(), 0.0, self._seat.worker), Handback())
+
     def _take_up(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
+            self._drop_call(claim)
             self._in_hand[claim.no] = claim
             self._observers.claimed(claim)
             if claim.damage is not None:

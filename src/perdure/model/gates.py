@@ -20,7 +20,8 @@ class GateChange:
     """What a gate is to become, if its generation is still ``generation`` (0: it has no row yet).
 
     ``parent`` is the credential's gate, if there is one. ``control_json`` is the judgement's own
-    value; the store keeps it and does not read it.
+    value; the store keeps it and does not read it. ``verb`` is what the audit log calls the change;
+    empty: by the state that it leads to.
     """
 
     name: str
@@ -30,6 +31,7 @@ class GateChange:
     held_for_s: float | None = None
     reason: str = ""
     control_json: str = "{}"
+    verb: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,14 @@ def forward(saved: Allowance, shares: Shares, now: datetime) -> Allowance:
     return replace(saved, at=max(saved.at, now), calls=calls, tokens=tokens)
 
 
+def credited(saved: Allowance, shares: Shares, idle_s: float, now: datetime) -> Allowance:
+    """A share is ours from now on, after nobody has called for so long: what that would have saved, for one call."""
+    calls = min(1.0, shares.calls_per_s * idle_s) if shares.calls_per_s else 0.0
+    enough = max(saved.mean_tokens, 1.0)
+    tokens = min(enough, shares.tokens_per_s * idle_s) if shares.tokens_per_s else 0.0
+    return replace(saved, at=now, calls=max(saved.calls, calls), tokens=max(saved.tokens, tokens))
+
+
 def admitted(saved: Allowance, shares: Shares, *, in_flight: int) -> float:
     """How many calls may start; infinite without limits."""
     room = shares.calls - in_flight

@@ -21,7 +21,8 @@ RENEW_S = 5.0  # three chances in a lease
 class Slice:
     """What one worker has until ``until``: a share of the rates, and so many calls at once.
 
-    ``wanted`` and ``wanted_calls`` are what it could use; 1.0 where it was bound by what it had.
+    ``wanted`` and ``wanted_calls`` are what it could use. The slice of worker 0, which does not exist, is of
+    nothing: it only remembers when the latest call of anybody began.
     """
 
     until: datetime
@@ -29,6 +30,7 @@ class Slice:
     wanted_calls: int = 0
     share: float = 0.0
     calls: int = 0
+    began_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

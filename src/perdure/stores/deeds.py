@@ -1,7 +1,7 @@
 """How deeds are called in the audit log, and what they mean to lanes; the same on every store."""
 
 from perdure.model.errors import CallerError
-from perdure.model.gates import GateState
+from perdure.model.gates import GateChange, GateState
 from perdure.model.operations import BulkVerb, LaneScope
 from perdure.model.runs import RunStatus
 
@@ -35,6 +35,11 @@ CLOSING = frozenset(
 )  # what is left stays queued, in closed lanes
 
 _NUMBER_MAX = 2**63 - 1
+
+
+def gate_verb(change: GateChange) -> str:
+    """What a change of a gate is called: by its own word, or else by the state it leads to."""
+    return change.verb or GATE[change.state]
 
 
 def check_pause(scope: LaneScope, name: str) -> None:

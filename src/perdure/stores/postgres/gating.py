@@ -70,7 +70,7 @@ def change_gate(cx: Cx, change: GateChange, deed: Deed, now: int) -> GateRow | N
     row = cx.execute(statement, change_in(change, deed, now)).fetchone()
     if row is None:
         return None
-    note(cx, deeds.GATE[change.state], [change.name], deed, now)
+    note(cx, deeds.gate_verb(change), [change.name], deed, now)
     cx.execute(SQL.notify)
     return gate_out(row)
 

@@ -73,7 +73,7 @@ def change_gate(cx: sqlite3.Connection, change: GateChange, deed: Deed, now: int
     row = cx.execute(statement, change_in(change, deed, now)).fetchone()
     if row is None:
         return None
-    note(cx, deeds.GATE[change.state], change.name, deed, now)
+    note(cx, deeds.gate_verb(change), change.name, deed, now)
     return gate_out(row)
 
 

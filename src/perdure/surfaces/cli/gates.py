@@ -1,6 +1,7 @@
 """perdure gates: what each upstream's gate is doing, and what a person can say to it."""
 
 import getpass
+import os
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, TypeVar
@@ -21,12 +22,20 @@ def gates() -> None:
     """Look at the gates of upstreams; hold, probe or release one."""
 
 
+def _user() -> str:
+    """Who types; a number where the machine knows no name for it, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return f"uid {os.getuid()}"
+
+
 def _said(command: Command) -> Command:
     command = click.option("--reason", required=True, help="Why; kept in the audit log.")(command)
     return click.option(
         "--by",
         "by_whom",
-        default=getpass.getuser,
+        default=_user,
         show_default="your user name",
         help="Who says so.",
     )(command)
@@ -56,7 +65,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
     """Show one gate and its last changes."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
         found = gating.gate(opened, name)
-        deeds = [one for one in opened.reader.deeds(limit=500) if one.subject == name][:20]
+        deeds = gating.changes(opened, name)
     if as_json:
         echo_json({**_plain(found), "changes": msgspec.to_builtins(deeds)})
         return
@@ -71,7 +80,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
         click.echo(f"  to find out now: perdure gates probe {name!r} --reason …")
     for deed in deeds:
         moment = deed.done_at.strftime("%Y-%m-%d %H:%M:%S")
-        click.echo(f"  {moment}Z  {deed.verb:<14} {deed.by_whom:<12} {deed.reason}")
+        click.echo(f"  {moment}Z  {deed.verb:<16} {deed.by_whom:<12} {deed.reason}")
 
 
 @gates.command()
@@ -94,7 +103,8 @@ def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a worker try one job now, to see whether the upstream is back."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
         step = gating.probe(opened, name, by_whom=by_whom, reason=reason)
-    click.echo(f"{name}: {step.text or 'it is not held, so there is nothing to find out'}")
+        waiting = gating.behind(opened, name, flows=False) if step.move else ""
+    _answer(name, step.text, waiting)
 
 
 @gates.command()
@@ -105,7 +115,14 @@ def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a gate flow, whatever held it; calls start slowly."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
         step = gating.release(opened, name, by_whom=by_whom, reason=reason)
-    click.echo(f"{name}: {step.text or 'it flows already'}")
+        waiting = gating.behind(opened, name, flows=True) if step.move else ""
+    _answer(name, step.text, waiting)
+
+
+def _answer(name: str, text: str, waiting: str) -> None:
+    click.echo(f"{name}: {text}")
+    if waiting:
+        click.echo(f"  {waiting}")
 
 
 def _mark(one: GateShown) -> str:

@@ -1,5 +1,6 @@
 """perdure simulate: what would happen, by the same rules, in simulated time."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,14 +96,16 @@ def simulate(
     policy = policy_at(policy_name)
     if plots is not None:
         require_matplotlib()
+    wanted = _scenarios(names, own)
+    if plots is not None:
+        _made(plots)
     rows = []
-    for scenario in _scenarios(names, own):
+    for scenario in wanted:
         found = row(scenario, policy, seeds=seeds, rivals=not no_rivals)
         rows.append(found)
         if not as_json:
             click.echo("\n".join(text_lines(found)) + "\n")
         if plots is not None:
-            plots.mkdir(parents=True, exist_ok=True)
             scene = scenario.scene(1)
             plays = [strategy(name, policy) for name in _DRAWN]
             books = [(one.title, one.play(scene, 1)) for one in plays]
@@ -131,12 +134,22 @@ def _own(
     return Question(
         jobs=2_000 if jobs is None else jobs,
         outage=outage,
-        rate=None if rate == "none" else rate or "20/s",
-        latency=latency or "1s",
+        rate={None: "20/s", "none": None}.get(rate, rate),
+        latency="1s" if latency is None else latency,
         workers=4 if workers is None else workers,
         concurrency=25 if concurrency is None else concurrency,
         hints=not no_hints,
     )
+
+
+def _made(plots: Path) -> None:
+    """The directory of the pictures, before minutes are spent on what goes into it."""
+    try:
+        plots.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CallerError(f"--plots is {str(plots)!r}: {error.strerror}") from error
+    if not os.access(plots, os.W_OK | os.X_OK):
+        raise CallerError(f"--plots is {str(plots)!r}: nothing can be written there")
 
 
 def _scenarios(names: tuple[str, ...], own: Question | None) -> Iterator[Scenario]:

@@ -126,5 +126,5 @@ def change_gate(tables: Tables, change: GateChange, deed: Deed, now: datetime) -
         control_json=change.control_json,
     )  # fmt: skip
     tables.gates[change.name] = row
-    tables.log(deed, _VERBS[change.state], change.name, now)
+    tables.log(deed, change.verb or _VERBS[change.state], change.name, now)
     return row
