@@ -17,8 +17,10 @@ from perdure import (
     WindowSettings,
 )
 from perdure.app import gating
+from perdure.engine.gates import VERBS
 from perdure.model.events import Event, EventName
 from perdure.model.gates import GateState
+from perdure.rules.gate import GateMove
 from tests.engine.kit import until
 
 QUICK = GateSettings(
@@ -102,8 +104,27 @@ def test_an_outage_holds_the_queue_and_a_job_finds_out_that_it_is_over(app, told
         outage.over.set()
         assert [job.result(wait_s=20) for job in jobs] == list(range(30))
     assert moves(told) == ["trip", "flow"]
+    verbs = [one.verb for one in reversed(app.opened.reader.deeds(limit=500)) if one.subject == "v"]
+    assert (verbs[0], verbs[-1]) == ("trip gate", "flow gate")
+    assert set(verbs[1:-1]) <= {"send probe", "probe failed", "hold gate (hint)"}
+    assert verbs[1:3] == ["send probe", "probe failed"]
     spent = sum(job.show().counters.failures for job in jobs)
     assert spent <= 8  # what was out when it tripped
+
+
+def test_a_credential_that_is_written_down_for_an_upstream_is_no_release(app):
+    app.upstream("v", credential="key-1")
+    pipe = app.pipeline("p", app.stage(name="ask", upstream="v")(lambda item: item))
+    with app.working(concurrency=1):
+        assert pipe.enqueue(1).result(wait_s=20) == 1
+        until(lambda: app.opened.reader.deeds() != [], "the row names its credential")
+    (deed,) = app.opened.reader.deeds()
+    assert (deed.verb, deed.subject, deed.reason) == ("declare gate", "v", "declared")
+
+
+def test_every_move_of_a_gate_has_a_word_of_its_own_in_the_audit_log():
+    assert set(VERBS) == set(GateMove)
+    assert len(set(VERBS.values())) == len(GateMove)
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])

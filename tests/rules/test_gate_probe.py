@@ -304,8 +304,31 @@ def test_hurrying_a_manual_hold_proves_the_upstream_before_it_flows():
     gate = hold(Gate("model"), reason="", until=at(3600), now=START).gate
     gate = hurry(gate, reason="", now=at(10)).gate
     assert resume(gate, at(10)) == Step(gate)
-    gate, t = probing(gate)
-    assert result(gate, DOWN, t).gate.held_until == at(12)
+    assert gate.held_until == at(10)
+    assert result(probing(gate)[0], None, at(10)).gate.kept_until is None
+
+
+def test_a_hurried_probe_that_fails_leaves_the_rest_of_a_persons_timed_hold():
+    gate = hold(Gate("model"), reason="", until=at(3600), now=START).gate
+    gate = hurry(gate, reason="", now=at(10)).gate
+    again = hurry(gate, reason="", now=at(10)).gate
+    for out in (probing(gate)[0], probing(again)[0]):
+        for kind in (DOWN, Kind.INVALID_REQUEST):
+            step = result(out, kind, at(10))
+            assert (step.gate.held_until, step.gate.kept_until) == (at(3600), None)
+            assert step.text.endswith("; the next is due in 3590 s")
+        assert lost(out, SETTINGS, at(2000), MIDDLE).gate.held_until == at(3600)
+    late = result(probing(gate)[0], DOWN, at(3599.5)).gate
+    assert late.held_until is not None
+    assert late.held_until > at(3600)
+    shorter = hold(gate, reason="", until=at(60), now=at(11)).gate
+    assert (shorter.held_until, shorter.kept_until) == (at(60), None)
+
+
+def test_a_hurried_probe_that_fails_after_a_trip_is_followed_by_one_after_the_gap():
+    gate, t = probing(hurry(tripped(), reason="", now=at(1)).gate)
+    assert t == at(1)
+    assert result(gate, DOWN, t).gate.held_until == at(5)
 
 
 def test_nothing_but_a_held_gate_can_be_hurried():

@@ -95,8 +95,8 @@ def suspects_have_no_slices(patch: pytest.MonkeyPatch) -> None:
     """What waits for suspects' workers is not seen when limits are parted."""
     right = Slicing.once
 
-    def once(slicing: Slicing, *args: Any, isolation: int = 0) -> bool:
-        return right(slicing, *args)
+    def once(slicing: Slicing, *args: Any, isolation: int = 0, free: int = 0) -> bool:
+        return right(slicing, *args, free=free)
 
     patch.setattr(Slicing, "once", once)
 

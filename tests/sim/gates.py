@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.engine.slicing import slices_in
+from perdure.engine.slicing import NOBODY, slices_in
 from perdure.engine.upstreams import Upstream
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateRow, GateState, Probe, Slices
@@ -320,7 +320,8 @@ class Gates:
         if not done:
             self._world.seen["slices that another was quicker to take"] += 1
             return
-        parts = slices_in(slices.slices_json)
+        told = slices_in(slices.slices_json)
+        parts = {worker: one for worker, one in told.items() if worker != NOBODY}
         self._ledger.slices[slices.gate] = (generation + 1, parts)
         now = self._world.clock.now()
         for worker in parts:

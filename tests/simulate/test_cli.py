@@ -6,7 +6,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from perdure.model.errors import PerdureError
+from perdure.model.errors import CallerError, PerdureError
 from perdure.surfaces.cli.root import cli
 
 SMALL = ["--jobs", "60", "--outage", "5s", "--seeds", "1"]
@@ -59,6 +59,8 @@ def test_presets_are_played_and_no_attempt_is_spent_while_held(name):
 def test_what_is_wrong_is_named():
     assert "W1, W2a" in refused("--scenario", "W13")
     assert "--rate is '20'" in refused("--rate", "20")
+    assert "--rate is ''" in refused("--rate", "")
+    assert "--latency is ''" in refused("--latency", "")
     assert "did you mean 'standard'" in refused("--policy", "stadard")
     assert "leave it out" in refused("--scenario", "W1", "--jobs", "5")
     assert run("--seeds", "0").exit_code == 2
@@ -70,6 +72,16 @@ def test_pictures_without_matplotlib_name_the_extra_before_anything_is_played(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert "perdure[sim]" in refused(*SMALL, "--plots", str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
+
+
+def test_pictures_where_no_directory_can_be_are_refused_before_anything_is_played(tmp_path):
+    pytest.importorskip("matplotlib", reason="perdure[sim] is not installed")
+    (tmp_path / "file").write_text("")
+    path = str(tmp_path / "file" / "pictures")
+    result = run(*SMALL, "--plots", path)
+    assert isinstance(result.exception, CallerError)
+    assert str(result.exception) == f"--plots is {path!r}: Not a directory"
+    assert result.output == ""
 
 
 def test_the_help_has_examples():

@@ -2,17 +2,21 @@
 
 import json
 import logging
+import os
 import re
+from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
 
 from perdure.engine.clock import SystemClock
-from perdure.engine.gates import held_by_person
+from perdure.engine.gates import change_of, held_by_person
+from perdure.model.errors import CallerError
 from perdure.model.events import Event, EventName
 from perdure.model.gates import GateChange, GateState
-from perdure.model.operations import Deed
+from perdure.model.operations import Deed, LaneScope
 from perdure.observers.log import JsonFormatter, TextFormatter, log_event
+from perdure.rules.gate import Gate, HoldCause, Step
 from perdure.surfaces.cli.root import cli, main
 from tests.engine.gating import gate, line_of, put, stage
 from tests.stores.kit import Place
@@ -21,12 +25,12 @@ from tests.stores.kit import Place
 class Desk:
     """A store with jobs behind two upstreams, and the command line beside it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, ready: int = 3) -> None:
         self.url = f"sqlite:///{path}"
         self.place = Place(path, clock=SystemClock())
-        line_of(self.place, stage("one", "vendor"), pipeline="v")
-        put(self.place, 3)
         line_of(self.place, stage("one", "other:gpt"), pipeline="o")
+        line_of(self.place, stage("one", "vendor"), pipeline="v")
+        put(self.place, ready)
 
     def __call__(self, *words: str, code: int = 0) -> str:
         done = CliRunner().invoke(cli, ["gates", *words, "--store", self.url])
@@ -85,7 +89,7 @@ def test_holding_without_a_time_lasts_until_a_person_releases_it(desk):
     assert "until a person releases it; the contract is over" in desk("list")
     assert gate(desk.place).state is GateState.HELD
     said = desk("release", "vendor", "--reason", "a new one", "--by", "bob")
-    assert said == "vendor: released by a person (a new one)\n"
+    assert said == "vendor: released by a person (a new one)\n  3 jobs are ready\n"
     assert gate(desk.place).state is GateState.FLOWING
 
 
@@ -99,7 +103,13 @@ def test_what_changes_nothing_says_so(desk):
 def test_a_probe_is_due_at_once_when_a_person_asks(desk):
     desk("hold", "vendor", "--reason", "x")
     said = desk("probe", "vendor", "--reason", "is it back?", "--by", "ann")
-    assert said == "vendor: a probe is due: a person asked for it (is it back?)\n"
+    first, second = said.splitlines()
+    assert first == "vendor: a probe is due: a person asked for it (is it back?)"
+    assert second == "  3 jobs are ready"
+    says = desk.json("show", "vendor")["says"]
+    assert says == "a probe is due; no job has gone out yet; x"
+    probed, held = desk.json("show", "vendor")["changes"]
+    assert (probed["verb"], probed["by_whom"], held["verb"]) == ("probe gate", "ann", "hold gate")
     row = gate(desk.place)
     assert (row.state, row.probe_first) == (GateState.HELD, True)
     assert row.held_until is not None
@@ -148,7 +158,7 @@ def test_a_name_that_is_not_there_is_told_with_those_that_are(desk, verb, monkey
     assert desk.place.reader.gates() == []
 
 
-@pytest.mark.parametrize("text", ["soon", "", "-5m", "0s", "10000d"])
+@pytest.mark.parametrize("text", ["soon", "", "-5m", "10000d"])
 def test_a_duration_that_is_none_is_refused_and_changes_nothing(desk, text, monkeypatch, capsys):
     monkeypatch.setattr(
         "sys.argv",
@@ -175,6 +185,126 @@ def test_a_duration_that_is_none_is_refused_and_changes_nothing(desk, text, monk
 @pytest.mark.parametrize("verb", ["hold", "probe", "release"])
 def test_nobody_changes_a_gate_without_saying_why(desk, verb):
     assert "Missing option '--reason'" in desk(verb, "vendor", code=2)
+
+
+def refusal(desk: Desk, *words: str) -> str:
+    done = CliRunner().invoke(cli, ["gates", *words, "--store", desk.url])
+    assert isinstance(done.exception, CallerError), done.output
+    assert desk.place.reader.deeds() == []
+    return str(done.exception)
+
+
+@pytest.mark.parametrize("verb", ["hold", "probe", "release"])
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_a_reason_or_a_name_that_is_blank_is_none(desk, verb, blank):
+    assert "the reason is blank" in refusal(desk, verb, "vendor", "--reason", blank)
+    said = refusal(desk, verb, "vendor", "--reason", "x", "--by", blank)
+    assert "the name of who says so is blank" in said
+
+
+def test_a_reason_of_several_lines_is_kept_as_one(desk):
+    desk("hold", "vendor", "--reason", "the page\n  says so\n", "--by", "ann\nand bob")
+    (deed,) = desk.place.reader.deeds()
+    assert (deed.by_whom, deed.reason) == ("ann and bob", "the page says so")
+
+
+def test_a_hold_for_no_time_is_refused(desk):
+    said = refusal(desk, "hold", "vendor", "--for", "0s", "--reason", "x")
+    assert said == "'0s' is no time at all; a hold must be for more than nothing"
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError, ImportError])
+def test_who_has_no_name_on_this_machine_is_called_by_number(desk, monkeypatch, error):
+    def nobody() -> str:
+        raise error("uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    desk("hold", "vendor", "--reason", "x")
+    (deed,) = desk.place.reader.deeds()
+    assert deed.by_whom == f"uid {os.getuid()}"
+
+
+def test_changes_are_found_beneath_a_thousand_lines_of_others(desk):
+    desk("hold", "vendor", "--reason", "long ago")
+    for n in range(600):
+        desk.place.control.pause(LaneScope.QUEUE, f"q{n}", Deed("ann"))
+        desk.place.control.resume(LaneScope.QUEUE, f"q{n}", Deed("ann"))
+    (change,) = desk.json("show", "vendor")["changes"]
+    assert change["reason"] == "long ago"
+
+
+def test_no_more_than_the_last_twenty_changes_are_shown_and_only_the_gates(desk):
+    desk.place.control.pause(LaneScope.QUEUE, "vendor", Deed("ann", "a queue of that name"))
+    for n in range(25):
+        desk("hold", "vendor", "--reason", f"no. {n}")
+    reasons = [one["reason"] for one in desk.json("show", "vendor")["changes"]]
+    assert reasons == [f"no. {n}" for n in range(24, 4, -1)]
+
+
+@pytest.mark.parametrize(
+    ("proof", "says"),
+    [
+        (True, "a probe is due; no job has gone out yet; 503"),
+        (False, "it flows again as soon as a worker looks; 503"),
+    ],
+)
+def test_a_hold_whose_time_is_over_says_what_it_waits_for(desk, proof, says):
+    over = desk.place.reader.now() - timedelta(seconds=5)
+    held = Gate(
+        "vendor", GateState.HELD, 1, cause=HoldCause.TRIP, reason="503", held_until=over,
+        probe_first=proof,
+    )  # fmt: skip
+    desk.place.control.change_gate(change_of(Step(held), None, over), Deed("worker 1"))
+    assert desk.json("show", "vendor")["says"] == says
+
+
+def test_a_probe_that_is_out_is_not_asked_for_again(desk):
+    out = Gate("vendor", GateState.PROBING, 1, reason="503", probe_first=True)
+    now = desk.place.reader.now()
+    desk.place.control.change_gate(change_of(Step(out), None, now), Deed("worker 1"))
+    assert desk("probe", "vendor", "--reason", "x") == "vendor: a probe is out already\n"
+
+
+def test_who_asks_behind_a_held_credential_is_told_its_name(desk):
+    control, reader = desk.place.control, desk.place.reader
+    control.change_gate(GateChange("vendor", 0, GateState.FLOWING, "key-1"), Deed("worker 1"))
+    held_by_person(reader, control, "key-1", Deed("ann", "unpaid"))
+    but = "; but its credential key-1 lets nothing pass: perdure gates {} 'key-1' --reason …\n"
+    said = desk("probe", "vendor", "--reason", "x")
+    nothing = "vendor: it is not held, so there is nothing to find out"
+    assert said == nothing + but.format("probe")
+    said = desk("release", "vendor", "--reason", "x")
+    assert said == "vendor: it flows already" + but.format("release")
+    desk("hold", "vendor", "--reason", "x")
+    assert but.format("release") in desk("release", "vendor", "--reason", "x")
+
+
+@pytest.mark.parametrize(
+    ("ready", "said"),
+    [
+        (0, r"  0 jobs are ready, 2 have due times of their own, the next in \d+\.\d s"),
+        (1, "  1 job is ready, 2 have due times of their own"),
+    ],
+)
+def test_jobs_that_were_told_to_wait_themselves_are_counted_apart(tmp_path, ready, said):
+    desk = Desk(str(tmp_path / "own.db"), ready)
+    try:
+        for wait_s in (60, 3_600):
+            desk.place.put(run_at=desk.place.reader.now() + timedelta(seconds=wait_s))
+        desk("hold", "vendor", "--reason", "x")
+        line = desk("probe", "vendor", "--reason", "x").splitlines()[1]
+        if not ready:
+            assert line.endswith("their own; the probe goes out when one is due")
+        line = desk("release", "vendor", "--reason", "x").splitlines()[1]
+        assert re.fullmatch(said, line)
+    finally:
+        desk.place.close()
+
+
+def test_a_gate_with_nothing_behind_it_says_nothing_about_jobs(desk):
+    desk("hold", "other:gpt", "--reason", "x")
+    said = desk("release", "other:gpt", "--reason", "x")
+    assert said == "other:gpt: released by a person (x)\n"
 
 
 # -- log lines ---------------------------------------------------------------------------

@@ -104,7 +104,9 @@ def hold(opened: Opened, name: str, *, by_whom: str, reason: str, for_text: str 
     if for_text is not None:
         for_s = duration_s(for_text)
         if for_s == 0:
-            raise CallerError(f"{for_text!r} is no time at all; a hold must be for more than nothing")
+            raise CallerError(
+                f"{for_text!r} is no time at all; a hold must be for more than nothing"
+            )
         if for_s is None or not 0 < for_s <= DELAY_S_MAX:
             raise CallerError(f"{for_text!r} is no duration; write it as 90s, 30m or 1h30m")
         until = opened.reader.now() + timedelta(seconds=for_s)
@@ -149,7 +151,9 @@ def behind(opened: Opened, name: str, *, flows: bool) -> str:
     text = f"{ready} {'job is' if ready == 1 else 'jobs are'} ready"
     if not later:
         return text
-    text += f", {later} {'has a due time of its own' if later == 1 else 'have due times of their own'}"
+    text += (
+        f", {later} {'has a due time of its own' if later == 1 else 'have due times of their own'}"
+    )
     if ready:
         return text
     if not flows:
@@ -205,7 +209,8 @@ def _but(shown: GateShown, verb: str) -> str:
     """That its credential lets nothing pass, whatever is said to the gate itself."""
     if shown.held_by is None:
         return ""
-    return f"; but its credential {shown.held_by} is held: perdure gates {verb} {shown.held_by!r}"
+    typed = f"perdure gates {verb} {shown.held_by!r} --reason …"
+    return f"; but its credential {shown.held_by} lets nothing pass: {typed}"
 
 
 def _is_gates(verb: str) -> bool:

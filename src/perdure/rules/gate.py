@@ -164,7 +164,8 @@ class Gate:
     """The control row of one upstream or credential; see the head of this file for its fields.
 
     ``gap`` counts the gaps between probes, ``passes`` the probes that succeeded in a row.
-    ``lease_by`` is the worker that has the probe. ``until_person`` stays set while a person's hurried probe is out, so that its failure leads back.
+    ``lease_by`` is the worker that has the probe. ``until_person`` stays set while a person's hurried probe is out, so that its failure leads back;
+    ``kept_until`` is the end of a person's timed hold, meanwhile, for the same reason.
     """
 
     name: str
@@ -184,6 +185,7 @@ class Gate:
     proved_at: datetime | None = None
     counts_from: int = 0
     hints_from: int = 0
+    kept_until: datetime | None = None
 
     @property
     def starts_slowly(self) -> bool:
@@ -248,4 +250,5 @@ _FREE: dict[str, Any] = {
     "until_person": False,
     "probe_first": False,
     "passes": 0,
+    "kept_until": None,
 }

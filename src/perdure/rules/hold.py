@@ -101,6 +101,7 @@ def hold(gate: Gate, *, reason: str, until: datetime | None, now: datetime) -> S
         reason=reason,
         held_until=held_until,
         until_person=held_until is None,
+        kept_until=None,
         gap=0 if gate.state is GateState.FLOWING else gate.gap,
     )
 

@@ -94,14 +94,16 @@ def lost(
 def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
     """A person wants to know now: a probe is due at once, whatever the upstream asked for.
 
-    If it fails, the gate is held as before, until a person or for the same gap.
+    If it fails, the gate is held as before: until a person, as long as a person has said, or for the gap.
     """
+    by_person = gate.cause is HoldCause.PERSON
     return moved(
         gate,
         GateMove.HURRY,
         now,
         because("a probe is due: a person asked for it", reason),
         held_until=now,
+        kept_until=latest(gate.kept_until, gate.held_until) if by_person else None,
         told_until=None,
         probe_first=True,
         hints_from=gate.generation + 1,
@@ -137,6 +139,9 @@ def _again(
         text = f"{text}; held until a person releases it"
         return moved(gate, move, now, text, held_until=None, gap=gap, passes=passes)
     wait_s = gap_s(settings, gap, chance)
+    due_at = after(now, wait_s)
+    if gate.kept_until is not None and gate.kept_until > due_at:
+        due_at, wait_s = gate.kept_until, (gate.kept_until - now).total_seconds()
     text = f"{text}; the next is due in {seconds(wait_s)}"
-    due_at = latest(after(now, wait_s), gate.held_until)
-    return moved(gate, move, now, text, held_until=due_at, gap=gap, passes=passes)
+    changes = {"held_until": latest(due_at, gate.held_until), "kept_until": None}
+    return moved(gate, move, now, text, **changes, gap=gap, passes=passes)

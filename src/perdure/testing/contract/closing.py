@@ -268,6 +268,12 @@ class Closing(OnAFreshStore):
             ("hold gate", "vendor", "worker 1"), ("release gate", "vendor", "ann"),
         ]  # fmt: skip
 
+    def test_a_change_of_a_gate_is_logged_by_its_own_word_where_it_has_one(self) -> None:
+        for generation, verb in enumerate(("trip gate", "", "probe failed")):
+            change = GateChange("vendor", generation, HELD, verb=verb)
+            assert self.place.control.change_gate(change, DEED) is not None
+        assert [one.verb for one in self._deeds()] == ["trip gate", "hold gate", "probe failed"]
+
     def test_a_gate_without_a_row_is_at_generation_0(self) -> None:
         assert self.place.reader.gate("vendor") is None
         assert self.place.control.change_gate(GateChange("vendor", 1, HELD), DEED) is None

@@ -78,6 +78,13 @@ class Gating(OnAFreshStore):
         self.place.settle(success(claim, self.worker), by=self.worker)
         self.place.clean()
 
+    def test_a_probe_is_logged_by_its_own_word_where_it_has_one(self) -> None:
+        self._vendor()
+        self.place.put()
+        self._set("vendor", HELD)
+        assert self._probe(verb="send probe") is not None
+        assert self.place.reader.deeds()[0].verb == "send probe"
+
     def test_the_others_wait_while_one_is_the_probe(self) -> None:
         self._vendor()
         self.place.put_many(3)
