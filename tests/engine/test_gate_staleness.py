@@ -5,11 +5,14 @@ from random import Random
 import pytest
 
 from perdure.engine.chores.overrun import Overruns
+from perdure.engine.gates import change_of
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable
 from perdure.model.gates import GateState
 from perdure.model.jobs import Counters, Overrun
-from tests.engine.gating import DOWN, Post, counters, gate, put
+from perdure.model.operations import Deed
+from perdure.rules.gate import Gate, GateMove, HoldCause, Step
+from tests.engine.gating import DOWN, Post, counters, gate, line_of, put, stage, upstream
 
 
 def two_with_calls_out(anywhere) -> tuple[Post, Post]:
@@ -72,3 +75,25 @@ def test_a_hanging_call_of_another_worker_that_is_ended_while_the_gate_is_held_i
     held = settled(sweeper.gates)
     assert (held.failures, held.waits) == (0, 1)
     assert settled(None).failures == 1  # twin: who knows no gates counts it
+
+
+def test_a_credential_and_one_of_its_upstreams_that_wait_for_each_other_both_flow_again(either):
+    """Nobody has a job behind the upstream that flows, and the one behind which all wait is held as well."""
+    both = [upstream("busy", credential="key"), upstream("idle", credential="key")]
+    post = Post(either, stage(upstream="busy"), upstreams=both)
+    idle = line_of(either, stage("other", upstream="idle"), pipeline="h")
+    post = Post(either, stage(upstream="busy"), upstreams=both, lines=[idle])
+    put(either, 5)
+    now = either.clock.now()
+    for name, parent in (("busy", "key"), ("key", None)):
+        held = Gate(
+            name, GateState.HELD, 1, since_at=now, cause=HoldCause.CREDENTIAL, reason="billing",
+            held_until=now, probe_first=True, gap=1, counts_from=1,
+        )  # fmt: skip
+        change = change_of(Step(held, GateMove.HINT, "billing"), parent, now)
+        assert either.control.change_gate(change, Deed("test"))
+    for _ in range(100):
+        post.turn(passing_s=0.25)
+        post.end_all()
+    assert post.started == 5
+    assert {gate(either, name).state for name in ("busy", "idle", "key")} == {GateState.FLOWING}

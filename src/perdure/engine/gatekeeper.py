@@ -25,7 +25,7 @@ import msgspec
 
 from perdure.engine.gaterows import GateRows
 from perdure.engine.observe import Observers
-from perdure.engine.passage import Key, Landing, Passage, Ticket
+from perdure.engine.passage import Key, Landing, Passage, Ticket, window_in
 from perdure.engine.record import Ending
 from perdure.engine.slicing import Slicing, slices_in
 from perdure.engine.stages import Catalogue
@@ -42,12 +42,10 @@ from perdure.rules.gate import Gate, Step, after
 from perdure.rules.hold import hint, resume, trip
 from perdure.rules.probe import lease, lost, probe_due, probed
 from perdure.rules.room import room_of
-from perdure.rules.window import Window
 
 LOOK_S = 1.0
 _SOON_S = 0.05  # between two looks when calls fail
 _encode = msgspec.json.Encoder().encode
-_windows = msgspec.json.Decoder(Window)
 
 Check = Callable[[Upstream, int], None]
 
@@ -155,6 +153,8 @@ class Gatekeeper:
             claim = self._claimed(step, behind, isolation)
             if claim is not None:
                 return claim
+            if self._rows.some_behind_shut(gate.name):
+                self._rows.happen(gate.name, self._given_way)
         return None
 
     def started(self, claims: Iterable[Claim]) -> None:
@@ -321,10 +321,17 @@ class Gatekeeper:
     def _over(self, chance: float, gate: Gate) -> Step:
         now = self._rows.now()
         if gate.state is GateState.HELD:
-            shut = self._rows.all_behind_shut(gate.name)
-            return resume(replace(gate, probe_first=gate.probe_first and not shut), now)
+            return (
+                self._given_way(gate)
+                if self._rows.all_behind_shut(gate.name)
+                else resume(gate, now)
+            )
         died = gate.lease_by if gate.lease_by in self._dead else None
         return lost(gate, self._rows.settings(gate.name), now, chance, died=died)
+
+    def _given_way(self, gate: Gate) -> Step:
+        """No job can be a credential's probe: it resumes, and its upstreams' own probes tell as much."""
+        return resume(replace(gate, probe_first=False), self._rows.now())
 
     # -- inside: what others have written ----------------------------------------------------
 
@@ -341,7 +348,7 @@ class Gatekeeper:
                 name: Passage(one, seen.now, self._worker) for name, one in self._upstreams.items()
             }
         for name, passage in self._passages.items():
-            windows = [_window(one.samples_json) for one in seen.samples if one.gate == name]
+            windows = [window_in(one.samples_json) for one in seen.samples if one.gate == name]
             passage.heed(tuple(window for window in windows if window is not None))
             passage.slices, passage.slices_generation = {}, 0
             passage.unshared = False
@@ -386,10 +393,3 @@ def _kind(verdict: Verdict) -> Kind | None:
             return kind
         case _:
             return Kind.CANCELLED
-
-
-def _window(samples_json: str) -> Window | None:
-    try:
-        return _windows.decode(samples_json)
-    except msgspec.DecodeError:  # of another version
-        return None

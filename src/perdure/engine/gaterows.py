@@ -173,9 +173,19 @@ class GateRows:
 
         Then no job can be its probe, and their probes, which wait for it, tell as much.
         """
-        behind = [one.name for one in self._upstreams.values() if one.credential == name]
-        states = [self.stored(one).state for one in behind]
+        states = self._states_behind(name)
         return bool(states) and GateState.FLOWING not in states
+
+    def some_behind_shut(self, name: str) -> bool:
+        """Whether one of a credential's upstreams is held by a gate of its own."""
+        return any(state is not GateState.FLOWING for state in self._states_behind(name))
+
+    def _states_behind(self, name: str) -> list[GateState]:
+        return [
+            self.stored(one.name).state
+            for one in self._upstreams.values()
+            if one.credential == name
+        ]
 
     def _parent(self, name: str) -> str | None:
         upstream = self._upstreams.get(name)

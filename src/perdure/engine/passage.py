@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 
+import msgspec
+
 from perdure.engine.upstreams import Upstream
 from perdure.model.gates import GateState
 from perdure.model.kinds import KINDS, FailureClass, Kind
@@ -19,6 +21,8 @@ from perdure.rules.gate import Gate, view
 from perdure.rules.pace import Pace, Room
 from perdure.rules.slices import Slice, Wish
 from perdure.rules.window import Sample, Window, merged
+
+_windows = msgspec.json.Decoder(Window)
 
 Key = tuple[int, int]  # a job and its token
 _SHARED_MAX = 100  # calls in flight that others are told of: the newest, as the window is of those
@@ -235,3 +239,11 @@ class Passage:
 
     def _sample(self, key: Key, ticket: Ticket) -> Sample:
         return Sample(ticket.own, ticket.sent_at, f"{self._worker}.{key[0]}.{key[1]}")
+
+
+def window_in(samples_json: str) -> Window | None:
+    """A window as another worker wrote it; None where that is of another version."""
+    try:
+        return _windows.decode(samples_json)
+    except msgspec.DecodeError:
+        return None
