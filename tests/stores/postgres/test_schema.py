@@ -308,7 +308,7 @@ def test_work_goes_on_through_an_upgrade(place, open_place, open_schema, with_mi
         while True:
             try:
                 return call(*given, **named)
-            except StoreBusy:  # the engine does the same
+            except (StoreBusy, StoreUnavailable):  # the engine sends the same again, too
                 continue
 
     def work(number: int) -> None:
