@@ -71,7 +71,7 @@ paths: st.SearchStrategy[Held] = st.one_of(
         for form in (
             "/srv/{}/app.py", _HOME, "'/data/{} x/y'", '"/{}"', "/etc/{}.conf", "~/{}",
             "file:///srv/{}", 'File "/usr/lib/{}.py", line 3', "(/opt/{}/bin)", "=/var/{}/log",
-            r"C:\Users\{}\x.py", r"C:\Program Files\{}\x.py", r"\\server\share\{}", "D:/work/{}/x",
+            r"C:\Users\{}\x.py", r"C:\Program Files\{}\x.py", r"\\server\share\{}", "D:/build/{}/x",
             r"'C:\\Users\\{}\\x'",
         )
     )

@@ -115,6 +115,11 @@ class Gatekeeper:
         if not self._slicing.once(self._passages, behind, now, isolation=isolation, free=free):
             self._rows.stale = True  # somebody was quicker: read the slices first, then take again
 
+    def look(self) -> None:
+        """See what the store has, now."""
+        if self._upstreams:
+            self._rows.look()
+
     def shaped(self, order: ClaimOrder | None) -> ClaimOrder | None:
         """The order, with as much from behind each upstream as may start there now."""
         if order is None or not self._passages:
@@ -184,8 +189,9 @@ class Gatekeeper:
         return max(0.001, min([look_s, *(wait_s for wait_s in waits if wait_s > 0)]))
 
     def leave(self) -> None:
-        """Give our slices back: nothing more is started here."""
-        self._slicing.leave(self._passages)
+        """Give our slices back: nothing more is started here. What cannot be told runs out by itself."""
+        with suppress(StoreError):
+            self._slicing.leave(self._passages)
 
     # -- what settling tells -----------------------------------------------------------------
 
@@ -278,11 +284,6 @@ class Gatekeeper:
                 return gate.name
         return None
 
-    def look(self) -> None:
-        """See what the store has, now."""
-        if self._upstreams:
-            self._rows.look()
-
     def _judge(self, passage: Passage, ticket: Ticket, kind: Kind | None, wait_s: float) -> None:
         if ticket.probes is not None:
             own = ticket.probes == passage.upstream.name
@@ -321,11 +322,8 @@ class Gatekeeper:
     def _over(self, chance: float, gate: Gate) -> Step:
         now = self._rows.now()
         if gate.state is GateState.HELD:
-            return (
-                self._given_way(gate)
-                if self._rows.all_behind_shut(gate.name)
-                else resume(gate, now)
-            )
+            shut = self._rows.all_behind_shut(gate.name)
+            return self._given_way(gate) if shut else resume(gate, now)
         died = gate.lease_by if gate.lease_by in self._dead else None
         return lost(gate, self._rows.settings(gate.name), now, chance, died=died)
 

@@ -32,7 +32,7 @@ from perdure.engine.walk import settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
 from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Usage
+from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, Usage
 from perdure.model.verdicts import Handback
 from perdure.ports import Store
 
@@ -117,7 +117,7 @@ class Pump:
         if self._unsure:
             self._catch_up()
             return 0.0
-        if self._gates is not None:
+        if self._gates is not None and not (self.draining and self.empty):
             self._keep(self._gates)
         order = self._order()
         if not self._unsent and not (told and order is not None):
@@ -177,7 +177,7 @@ class Pump:
             raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
         ending = Ending(
             claim, one.outcome, one.elapsed_s, self._seat.worker,
-            carry_on=self._carries_on(line, claim),
+            carry_on=isinstance(one.outcome, Returned) and self._carries_on(line, claim),
             usage=one.usage, told=one.told,
             policy=None if own_code else replace(stage.policy, own_delay=None, matches=()),
         )  # fmt: skip

@@ -209,9 +209,8 @@ class Worker:
 
     def _news(self) -> bool:
         changed = self._store.changed()
-        self._told = (
-            changed and self._store.ear() is not None
-        )  # word came; not only a trace of somebody
+        heard = self._store.ear() is not None  # a word, not only a trace of somebody
+        self._told = changed and heard
         return changed or self._orders > self._orders_seen
 
     @property
