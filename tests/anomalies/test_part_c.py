@@ -44,7 +44,6 @@ from email.message import Message
 from email.utils import format_datetime
 from http.client import HTTPConnection
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -52,11 +51,9 @@ from perdure import App, Policy, StageError
 from perdure.config import SETTINGS, load
 from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
-from perdure.engine.record import Ending
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Catalogue
 from perdure.engine.threads import Threads
-from perdure.engine.walk import settle
 from perdure.model.errors import StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.filters import DEAD_LETTERS
@@ -76,6 +73,7 @@ from perdure.rules.vocabulary import CONVERTER
 from perdure.testing import Answer as Said, Upstream
 from perdure.testing.contract.kit import TTL_S
 from perdure.testing.contract.records import retry, success
+from tests.app.working_off import worked_off
 from tests.engine.kit import DONE, Notes, Shop, line_on, stage
 from tests.engine.upkeeping import upkeep
 
@@ -143,22 +141,6 @@ def app(tmp_path) -> Iterator[App]:
 def upstream() -> Iterator[Upstream]:
     with Upstream() as running:
         yield running
-
-
-def worked_off(app: App) -> None:
-    """Be a worker for all that is due, until nothing is."""
-    app.ready()
-    store = app.opened.store
-    worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
-    order = ClaimOrder(worker, 10, app.catalogue.lane_nos())
-    threads = Threads(1)
-    while claims := store.turn([], order, by=worker).claims:
-        for claim in claims:
-            line = app.catalogue.line(claim.pipeline)
-            stage = line.stage(claim.stage)
-            outcome = asyncio.run(run(claim, stage, threads, Stopping()))
-            record = settle(Ending(claim, outcome, 0.1, worker), line, stage, chance=0.5)
-            store.turn([record], None, by=worker)
 
 
 def http_error(status: int, **headers: str) -> urllib.error.HTTPError:

@@ -1,4 +1,4 @@
-"""Shops and callers for the tests of transactions, and a process with many files."""
+"""Apps on either store, shops and callers for the tests of transactions, and a process with many files."""
 
 import os
 import resource
@@ -6,7 +6,31 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure import App
+from perdure.model.events import Event
 from tests.app.callers import Caller, Shop
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path) -> str:
+    """A store of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'work.db'}"
+    return request.getfixturevalue("database")
+
+
+@pytest.fixture
+def told() -> list[Event]:
+    """What the app has told."""
+    return []
+
+
+@pytest.fixture
+def app(url, told) -> Iterator[App]:
+    """An app that is closed in the end."""
+    app = App(url, observers=[told.append])
+    yield app
+    app.close()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -30,16 +29,13 @@ from perdure import (
 from perdure.app import calls, loops
 from perdure.app.loops import OwnLoop
 from perdure.app.refs import Called
-from perdure.engine.record import Ending
-from perdure.engine.run import Stopping, run
 from perdure.engine.threads import Threads
-from perdure.engine.walk import settle
 from perdure.model.errors import StoreError, StoreUnavailable
-from perdure.model.jobs import ClaimOrder
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
-from perdure.model.workers import NewWorker, Role
+from perdure.model.workers import Role
 from perdure.rules.policy import FAIL, RETRY
+from tests.app.working_off import worked_off
 from tests.engine import plays
 from tests.engine.kit import Unreliable
 from tests.house.markdown import fences
@@ -48,20 +44,6 @@ from tests.servers.programs import MissingPart
 
 LONG_S = 30.0  # a wait that no test uses up
 SHORT_S = 1.0  # one that a test uses up; a busy machine begins a job within it
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'work.db'}"
-    return request.getfixturevalue("database")
-
-
-@pytest.fixture
-def app(url):
-    app = App(url)
-    yield app
-    app.close()
 
 
 def piped(app: App, *functions, **options):
@@ -116,21 +98,6 @@ class Faults:
         if self.faults:
             raise self.faults.pop(0)
         return item
-
-
-def worked_off(app: App) -> None:
-    """Be a worker for all that waits and is due."""
-    store = app.opened.store
-    worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
-    order = ClaimOrder(worker, 10, app.catalogue.lane_nos())
-    threads = Threads(1)
-    while claims := store.turn([], order, by=worker).claims:
-        for claim in claims:
-            line = app.catalogue.line(claim.pipeline)
-            stage = line.stage(claim.stage)
-            outcome = asyncio.run(run(claim, stage, threads, Stopping()))
-            record = settle(Ending(claim, outcome, 0.1, worker), line, stage, chance=0.5)
-            store.turn([record], None, by=worker)
 
 
 # -- done -----------------------------------------------------------------------------------------

@@ -6,30 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure import App, CallerError, JobFailed, StageError
+from perdure import CallerError, JobFailed, StageError
 from perdure.app import open_store
-from perdure.model.events import Event, EventName
+from perdure.model.events import EventName
 from tests.app import acts
 from tests.engine.kit import until
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'work.db'}"
-    return request.getfixturevalue("database")
-
-
-@pytest.fixture
-def told() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def app(url, told):
-    app = App(url, observers=[told.append])
-    yield app
-    app.close()
 
 
 def runs(pid: int) -> bool:

@@ -6,20 +6,10 @@ import sys
 import threading
 import time
 
-import pytest
-
 from perdure import App
 from perdure.model.events import EventName
 from perdure.model.outcomes import Death
 from tests.engine.kit import until
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'work.db'}"
-    return request.getfixturevalue("database")
-
 
 HEAD = """
 import asyncio, sys, threading, time

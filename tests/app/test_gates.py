@@ -33,11 +33,6 @@ AGAIN = Policy("again", backoff=Backoff("fixed", base_s=0.1), otherwise=Rule("re
 
 
 @pytest.fixture
-def told() -> list[Event]:
-    return []
-
-
-@pytest.fixture
 def app(tmp_path, told):
     app = App(f"sqlite:///{tmp_path / 'work.db'}", observers=[told.append])
     yield app

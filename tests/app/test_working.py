@@ -14,28 +14,9 @@ import pytest
 from perdure import App, ConfigError
 from perdure.app import working as module
 from perdure.model.errors import StoreUnavailable, UnknownName
-from perdure.model.events import Event, EventName
+from perdure.model.events import EventName
 from tests.engine.kit import until
 from tests.house.markdown import fences
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'work.db'}"
-    return request.getfixturevalue("database")
-
-
-@pytest.fixture
-def told() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def app(url, told):
-    app = App(url, observers=[told.append])
-    yield app
-    app.close()
 
 
 def deaths(app: App) -> list[str | None]:

@@ -5,13 +5,11 @@ wall clock, which is the stores' as well.
 """
 
 import asyncio
-import threading
 import time
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
-_START_S_MAX = 10.0
+from perdure.demo.loopback import Loopback
+
 _DOWN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 _WELL = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
@@ -24,20 +22,15 @@ class Call:
     served: bool
 
 
-class Ailing:
+class Ailing(Loopback):
     """The server; use it as a context manager. ``down_s`` is the time that a refusal takes."""
 
     def __init__(self, *, outage_s: float, latency_s: float, down_s: float) -> None:
+        super().__init__("ailing")
         self._outage_s = outage_s
         self._latency_s = latency_s
         self._down_s = down_s
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._events: asyncio.AbstractEventLoop
-        self._stop: asyncio.Event
-        self._listening = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ailing", daemon=True)
         self.calls: list[Call] = []
-        self.url = ""
 
     @property
     def well_from_s(self) -> float:
@@ -57,53 +50,12 @@ class Ailing:
         """Calls that were not served."""
         return sum(not call.served for call in self.calls)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        if not self._listening.wait(_START_S_MAX):
-            raise TimeoutError(f"the ailing server did not listen within {_START_S_MAX:g} s")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._events.call_soon_threadsafe(self._stop.set)
-        self._thread.join(_START_S_MAX)
-
-    # -- its own thread ------------------------------------------------------------------
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._events, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=512)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._listening.set()
-        await self._stop.wait()
-        server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._answer(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            served = self._takes()
-            await asyncio.sleep(self._latency_s if served else self._down_s)
-            writer.write(_WELL if served else _DOWN)
-            await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the caller is gone
-        finally:
-            writer.close()
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        served = self._takes()
+        await asyncio.sleep(self._latency_s if served else self._down_s)
+        writer.write(_WELL if served else _DOWN)
+        await writer.drain()
 
     def _takes(self) -> bool:
         now_s = time.time()

@@ -6,18 +6,15 @@ stage. A fault counts when it strikes: the bad answer goes out, or the caller ha
 
 import asyncio
 import json
-import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
+from perdure.demo.loopback import Loopback
 from perdure.demo.script import STAGES, Fault, Script
 
 POISON = "%PDF-1.7 %%EOF"  # the text that the demo's parser does not survive
 HANG_S = 8.0  # longer than any stage of the demo waits
-_START_S_MAX = 10.0
 _HEAD_BYTES_MAX = 16_384
 
 _PHRASES = {
@@ -46,73 +43,28 @@ class Answer:
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 
 
-class Upstream:
+class Upstream(Loopback):
     """The server; use it as a context manager."""
 
     def __init__(self, script: Script) -> None:
+        super().__init__("demo-upstream")
         self._script = script
         self._seen: Counter[tuple[int, str]] = Counter()
         self._struck: Counter[Fault] = Counter()
-        self._calls: set[asyncio.Task[None]] = set()
-        self._events: asyncio.AbstractEventLoop
-        self._stop: asyncio.Event
-        self._listening = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="demo-upstream", daemon=True)
-        self.url = ""
 
     def faults(self) -> dict[Fault, int]:
         """How often each fault has struck so far."""
         return dict(self._struck)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        if not self._listening.wait(_START_S_MAX):
-            raise TimeoutError(f"the demo's upstream did not listen within {_START_S_MAX:g} s")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._events.call_soon_threadsafe(self._stop.set)
-        self._thread.join(_START_S_MAX)
-
-    # -- its own thread ------------------------------------------------------------------
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._events, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=512)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._listening.set()
-        await self._stop.wait()
-        server.close()
-        for call in self._calls:
-            call.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        call = asyncio.create_task(self._call(reader, writer))
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-
-    async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            path = await _asked(reader)
-            if path == "/faults":
-                await _send(writer, Answer(200, json.dumps(self._struck).encode()))
-            elif (place := _place(path)) is None:
-                await _send(writer, Answer(404, b'{"error": "no such path"}'))
-            else:
-                await self._meet(*place, reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the caller is gone, or does not speak HTTP
-        finally:
-            writer.close()
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What the script has for this item at this stage."""
+        path = await _asked(reader)
+        if path == "/faults":
+            await _send(writer, Answer(200, json.dumps(self._struck).encode()))
+        elif (place := _place(path)) is None:
+            await _send(writer, Answer(404, b'{"error": "no such path"}'))
+        else:
+            await self._meet(*place, reader, writer)
 
     async def _meet(
         self, stage: str, item: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
