@@ -66,6 +66,15 @@ SETTINGS: tuple[Setting, ...] = (
         )
     ),
     Setting(
+        "capture_kept_s",
+        float,
+        7 * 86_400.0,
+        "seconds",
+        "How long raw output that a stage has put aside is kept, but no longer than its job.",
+        0.0,
+        none="forever",
+    ),
+    Setting(
         "log_format",
         str,
         "auto",
@@ -99,6 +108,7 @@ class Config:
     retain_succeeded_s: float | None
     retain_cancelled_s: float | None
     retain_discarded_s: float | None
+    capture_kept_s: float | None
     log_format: str
     log_level: str
 

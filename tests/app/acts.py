@@ -30,3 +30,23 @@ def counts(item, context):
 
 def refuses(item):
     raise StageError("invalid_request", "not like that")
+
+
+def takes(item, context):
+    """Takes something, and ends as it is told to."""
+    context.capture("taken")
+    if item == "unfit":
+        error = StageError("invalid_output", "no total")
+        error.raw = b"\xff{"  # type: ignore[attr-defined]
+        raise error
+    if item == "die":
+        os._exit(7)
+    return "done"
+
+
+def lingers(item, context):
+    """Takes something, and does not come to an end."""
+    context.capture("taken")
+    while not context.cancelled:
+        time.sleep(0.01)
+    context.capture("too late")

@@ -87,6 +87,29 @@ def says(item: Any, context: Context) -> Any:
     return "said"
 
 
+def unfit(item: Any, context: Context) -> None:
+    """Takes what it has asked, and fails for what it was given."""
+    context.capture("asked")
+    error = StageError("invalid_output", "no total")
+    error.raw = f"{item} is no JSON"  # type: ignore[attr-defined]
+    raise error
+
+
+async def unfit_async(item: Any, context: Context) -> None:
+    await asyncio.sleep(0)
+    unfit(item, context)
+
+
+def takes_and_waits(item: str, context: Context) -> None:
+    context.capture(item)
+    time.sleep(60)
+
+
+def takes_and_dies(item: str, context: Context) -> None:
+    context.capture(item)
+    os._exit(7)
+
+
 def dies(item: Any) -> None:
     match item:
         case {"exit": status}:

@@ -99,6 +99,9 @@ def test_a_round_ends_when_it_has_taken_its_time(place, monkeypatch):
     class Slow:
         steps = 0
 
+        def prune_captures(self, **where):
+            return place.control.prune_captures(**where)
+
         def prune(self, retention, **where):
             place.clock.push(prune.SPEND_S * 0.6)
             self.steps += 1
@@ -173,13 +176,17 @@ def test_where_every_job_is_kept_no_job_is_looked_at_and_workers_seldom(place):
         def prune(self, *how, **where):
             raise AssertionError("nothing is to be let go")
 
+        def prune_captures(self, **where):
+            calls.append("captures")
+            return 0
+
         def prune_workers(self, *how, **where):
             calls.append("workers")
 
     chore = Pruning(Noted(), Retention(), clock=place.clock)
     for _ in range(3):
         chore.once()
-    assert calls == ["workers"]
+    assert calls == ["captures", "workers"]
     place.clock.push(prune.REST_S)
     chore.once()
-    assert calls == ["workers"] * 2
+    assert calls == ["captures", "workers"] * 2

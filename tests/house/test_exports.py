@@ -1,4 +1,4 @@
-"""The public API is exactly `perdure.__all__` and `perdure.testing.__all__`."""
+"""The public API is exactly the `__all__` of `perdure`, `perdure.checks` and `perdure.testing`."""
 
 import __future__
 
@@ -41,6 +41,10 @@ def is_submodule(module: types.ModuleType, name: str, value: object) -> bool:
 
 def test_the_package_exports_exactly_what_it_lists():
     assert export_faults(importlib.import_module("perdure")) == []
+
+
+def test_the_checks_export_exactly_what_they_list():
+    assert export_faults(importlib.import_module("perdure.checks")) == []
 
 
 def test_the_testing_kit_exports_exactly_what_it_lists(missing):

@@ -115,7 +115,7 @@ UPWARD = [
     ("engine/run.py", "from perdure import Job"),
     ("stores/sqlite/claim.py", "from ...rules import decide"),
     ("observers/log.py", "from perdure.engine import walk"),
-    ("ports.py", "from perdure.config import SETTINGS"),
+    ("ports/store.py", "from perdure.config import SETTINGS"),
     ("config.py", "from perdure import ports"),
     ("app.py", "from perdure.surfaces import cli"),
     ("app.py", "from .testing import FakeClock"),

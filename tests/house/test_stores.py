@@ -54,7 +54,7 @@ def test_a_write_without_the_token_is_caught():
 
 @pytest.mark.parametrize(
     "path",
-    [SOURCES / "ports.py", *sorted((SOURCES / "stores").rglob("*.py"))],
+    [*sorted((SOURCES / "ports").rglob("*.py")), *sorted((SOURCES / "stores").rglob("*.py"))],
     ids=lambda p: p.name,
 )
 def test_the_store_port_has_one_colour(path: Path):

@@ -5,9 +5,9 @@ from hypothesis import given, strategies as st
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
+from perdure.model.runs import RunStatus
 from perdure.rules.budget import (
     Budget,
-    RunStatus,
     Tally,
     Thresholds,
     check_due,

@@ -10,7 +10,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perdure.model.errors import PayloadRefused, StageError, StoreUnavailable
+from perdure.model.errors import (
+    OutputInvalid,
+    OutputRefused,
+    OutputTruncated,
+    PayloadRefused,
+    StageError,
+    StoreUnavailable,
+)
 from perdure.model.kinds import Kind
 from perdure.model.limits import (
     CAUSES_MAX,
@@ -436,6 +443,42 @@ def test_a_stage_error_that_was_never_finished_is_still_evidence():
 
     seen = evidence_of(Hasty())
     assert (seen.kind, seen.wait_s, seen.message) == (None, None, "in a hurry")
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated"),
+    [
+        (OutputInvalid, Kind.INVALID_OUTPUT),
+        (OutputTruncated, Kind.TRUNCATED_OUTPUT),
+        (OutputRefused, Kind.CONTENT_REFUSED),
+    ],
+)
+def test_an_output_that_cannot_be_used_says_where_and_by_which_rule(kind, stated):
+    seen = evidence_of(kind("$.items[3].price", "minimum 0", raw="-7 in the raw output"))
+    assert (seen.kind, seen.wait_s) == (stated, None)
+    assert seen.facts == (("path", "$.items[3].price"), ("rule", "minimum 0"))
+    assert seen.message.endswith(": $.items[3].price: minimum 0")
+    assert "-7" not in repr(seen)
+    assert stored(seen) == seen
+
+
+def test_the_place_in_an_output_goes_before_the_facts_of_a_cause():
+    refusal = OutputInvalid("$.a", "type number")
+    cause = ApiError(503, content=b'{"error": {"retry_after": 3, "message": "busy"}}')
+    seen = evidence_of(raised(refusal, cause))
+    assert (seen.fact("path"), seen.fact("rule")) == ("$.a", "type number")
+
+
+def test_an_output_error_that_was_never_finished_is_still_evidence():
+    class Hasty(OutputInvalid):
+        def __init__(self):
+            Exception.__init__(self, "in a hurry")
+            self.path, self.rule = 5, "api_key=sk-proj-0123456789abcdef"
+
+    seen = evidence_of(Hasty())
+    assert (seen.kind, seen.message) == (None, "in a hurry")
+    assert [name for name, _ in seen.facts] == ["rule"]
+    assert "0123456789" not in repr(seen)
 
 
 def test_one_line_is_still_found_here():

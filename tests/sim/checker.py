@@ -7,7 +7,7 @@ what is said of workers is judged in `roster.py`, what operators and the upkeep 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perdure.engine.stages import Catalogue
@@ -20,7 +20,6 @@ from perdure.model.jobs import (
     IfFailed,
     NewJob,
     OnLost,
-    Overrun,
     Receipt,
     Record,
     Refused,
@@ -35,8 +34,10 @@ from perdure.stores.moments import to_us
 from tests.sim.deeds import Deeds
 from tests.sim.gates import Gates
 from tests.sim.ledger import JobAccount, Ledger
+from tests.sim.letters import Letters
 from tests.sim.limits import check_limits, counted, hint_s
 from tests.sim.roster import Roster
+from tests.sim.runs import Runs
 from tests.sim.world import World
 
 _MOVES = {
@@ -62,10 +63,12 @@ class Checker:
         self.speaker = ""  # whose call is being judged
         self.call_policy: Policy | None = None
         self.deeds = Deeds(self)
+        self.runs = Runs(self)
+        self.letters = Letters(self)
         self.roster = Roster(self, concurrency, troubled)
         self.gates = Gates(self)
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
-        self._hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
+        self.hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
         self.moved_us = 0  # when a job was last claimed or settled
         self.overrun_s = math.inf  # how long an attempt may be held beyond its timeout
         self.start_us = to_us(world.clock.now()) - world.now_us
@@ -74,7 +77,7 @@ class Checker:
         self, method: str, args: Sequence[Any], kwargs: dict[str, Any], answer: Any
     ) -> None:
         """One call, as the store has just answered it."""
-        for judges in (self, self.roster, self.deeds, self.gates):
+        for judges in (self, self.roster, self.deeds, self.gates, self.runs, self.letters):
             judge = getattr(judges, f"_{method}", None)
             if judge is not None:
                 judge(answer, *args, **kwargs)
@@ -103,7 +106,8 @@ class Checker:
     def _answered(self, job: NewJob, answer: Enqueued) -> None:
         """A job is new, or it is the one that had the id or the key before."""
         if job.key is not None:
-            first = self.ledger.by_key.get((job.owner, job.pipeline, job.key), answer.id)
+            place = (job.owner, job.pipeline, job.run, job.key)
+            first = self.ledger.by_key.get(place, answer.id)
             if first != answer.id:
                 self.broken("S12", f"key {job.key!r} is {first} and now {answer.id}")
         known = self.ledger.by_id.get(answer.id)
@@ -111,7 +115,7 @@ class Checker:
             self.accepted_new(job, answer)
             return
         wanted = job.if_failed is IfFailed.RETRY and not answer.created
-        if answer.revived != (wanted and known.state is State.FAILED):
+        if answer.revived != (wanted and self.runs.may_live(known)):
             self.broken("S2", f"#{known.no} is {known.state}, a new life was begun: {answer}")
         if answer.revived:
             self.deeds.revived(known, known.stage, known.input_json)
@@ -126,11 +130,13 @@ class Checker:
         account = JobAccount(
             answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us,
             owner=job.owner, key=job.key, enqueued_us=now_us, input_json=job.payload_json,
-            deadline_s=job.deadline_s, again=answer.id in self.ledger.by_id,
+            deadline_s=job.deadline_s, again=answer.id in self.ledger.by_id, run=job.run,
+            lane=job.lane,
         )  # fmt: skip
         if job.deadline_s is not None:
             account.deadline_us = now_us + math.ceil(job.deadline_s * 1e6)
         self.ledger.add(account)
+        self.runs.came_in(account)
         return account
 
     def _begin(
@@ -139,7 +145,7 @@ class Checker:
         """A caller's own job, in its hands at once; or queued where its lane is closed."""
         if isinstance(answer, Enqueued):
             fresh = answer.id not in self.ledger.by_id or self.ledger.by_id[answer.id].pruned
-            if fresh and not self._closed(job.pipeline, job.stage):
+            if fresh and not self._closed(job.pipeline, job.stage, None):
                 self.broken("E5", f"{answer.id} was queued, and its lane is open")
             self._answered(job, answer)
             return
@@ -160,7 +166,7 @@ class Checker:
             self.broken("S1", f"{answer.id} was acknowledged and is in no history")
         assert known is not None
         if job.key is not None and not known.pruned:
-            first = self.ledger.by_key[job.owner, job.pipeline, job.key]
+            first = self.ledger.by_key[job.owner, job.pipeline, job.run, job.key]
             if first != answer.id:
                 self.broken("S12", f"key {job.key!r}: told {answer.id}, it is {first}")
 
@@ -174,9 +180,9 @@ class Checker:
         """A stage has begun to run."""
         if self._owners.get((job_id, token)) != worker:
             self.broken("E3", f"worker {worker} runs {job_id}/{token}, which it never claimed")
-        if self.ledger.runs.setdefault((job_id, token), 0):
+        if (job_id, token) in self.ledger.begun:
             self.broken("E3", f"worker {worker} runs {job_id}/{token} a second time")
-        self.ledger.runs[job_id, token] += 1
+        self.ledger.begun.add((job_id, token))
 
     def told(self, event: Event) -> None:
         """An observer was told something."""
@@ -260,7 +266,7 @@ class Checker:
             self._check_expiry(job, what)
         hung = (
             (rescue or by is None)
-            and (job.no, record.token) in self._hung
+            and (job.no, record.token) in self.hung
             and (record.error_kind == "timeout" or job.on_lost is not None)
         )
         self.world.seen["attempts ended past their hard deadline"] += hung
@@ -289,7 +295,7 @@ class Checker:
             check_limits(self, job, record, what_counts)
         self._apply(job, record)
         if record.reclaim:
-            closed = self._closed(job.pipeline, job.stage)
+            closed = self._closed(job.pipeline, job.stage, self.runs.of_lane(job))
             if (answer.claim is None) != closed:
                 self.broken("E3" if not closed else "E5", f"{what} claims the next stage, and not")
             if answer.claim is not None:
@@ -297,8 +303,8 @@ class Checker:
         if job.holder is None:
             job.hard_us = job.on_lost = None
 
-    def _closed(self, pipeline: str, stage: str) -> bool:
-        return self.deeds.closed(pipeline) or self.gates.closed(stage)
+    def _closed(self, pipeline: str, stage: str, run: int | None) -> bool:
+        return self.deeds.closed(pipeline, run) or self.gates.closed(stage)
 
     def _check_wish(self, job: JobAccount, record: Record, what: str) -> None:
         """What a caller has left behind goes on or ends, as it asked."""
@@ -317,24 +323,6 @@ class Checker:
             self.broken("S9", f"{what} as expired before its deadline, {job.deadline_us}")
         self.world.seen["waiting jobs expired"] += 1
 
-    def _overrun(
-        self, found: Sequence[Overrun], limits_s: Mapping[int, float], *, limit: int
-    ) -> None:
-        """What hangs in the hands of the living, and for longer than it may be held."""
-        for one in found:
-            job, worker = self.ledger.jobs[one.claim.no], self.ledger.workers[one.worker]
-            held_s = (self.world.now_us - job.claimed_us) / 1e6
-            stage = self.catalogue.stage(job.pipeline, job.stage)
-            assert stage is not None
-            if worker.death is not None or worker.held.get(job.no) != one.claim.token:
-                self.broken("S5", f"#{job.no}/{one.claim.token} was called overrun, it is not held")
-            own = job.hard_us is not None
-            if own and self.world.now_us <= (job.hard_us or 0):
-                self.broken("S5", f"#{job.no}/{one.claim.token} was overrun before its own limit")
-            if not own and held_s <= stage.timeout_s + self.overrun_s:
-                self.broken("S5", f"#{job.no}/{one.claim.token} was overrun after {held_s:g} s")
-            self._hung.add((job.no, one.claim.token))
-
     def _death(self, job: JobAccount, rescue: bool) -> Death | None:
         return self.ledger.workers[job.holder].death if rescue and job.holder else None
 
@@ -347,6 +335,7 @@ class Checker:
         job.token += 1
         job.state = State.QUEUED if record.reclaim else record.state
         job.stage, job.isolation = record.stage, record.isolation
+        job.lane, job.error_kind = record.lane, record.error_kind
         job.result_json = record.result_json
         job.finished_us = now_us if job.terminal else None
         if record.delay_s is not None:
@@ -363,6 +352,7 @@ class Checker:
             probe = record.attempt.counted == "probes"  # then the gate waits as it was told
             asked_s = 0.0 if probe else hint_s(self.policy(job, record), record)
             job.due_us = max(job.due_us, now_us + math.ceil(asked_s * 1e6))
+        self.runs.settled(job, record)
 
     def _claim(self, claim: Claim, worker: int | None, probes: str | None = None) -> None:
         assert worker is not None
@@ -379,7 +369,8 @@ class Checker:
             self.broken("S14", f"{what} for {claim.stage}; done: {list(job.done)}, at {job.stage}")
         if claim.input_json != job.input_json or claim.payload_json != job.payload_json:
             self.broken("S14", f"{what} with the input {claim.input_json}, not {job.input_json}")
-        if self.deeds.closed(job.pipeline):
+        self.runs.check_lane(job, claim.lane, what)
+        if self.deeds.closed(job.pipeline, self.runs.of_lane(job)):
             self.broken("E5", f"{what}, its lane is closed")
         if self.world.now_us < job.due_us:
             self.broken("S9", f"{what}, {(job.due_us - self.world.now_us) / 1e6:g} s too early")

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from perdure.model.events import Event, EventName
-from perdure.model.jobs import Enqueued, Receipt, Settled, Stale
+from perdure.model.jobs import Conflict, Enqueued, Receipt, Revived, Settled, Stale
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import (
+    BulkStep,
     Deed,
     LaneScope,
     NewSchedule,
@@ -51,11 +52,13 @@ class Deeds:
         self._world = checker.world
         self._read_at: dict[str, datetime] = {}  # when each speaker last asked for the time
 
-    def closed(self, pipeline: str) -> bool:
-        """Whether the lanes of a pipeline are closed now."""
+    def closed(self, pipeline: str, run: int | None = None) -> bool:
+        """Whether the lanes of a pipeline, in a run or outside of all, are closed now."""
         line = self._checker.catalogue.line(pipeline)
         assert line is not None
         ours = {(LaneScope.PIPELINE, pipeline), (LaneScope.QUEUE, line.queue)}
+        if run is not None:
+            ours.add((LaneScope.RUN, str(run)))
         return bool(ours & self._ledger.paused)
 
     def told(self, event: Event) -> None:
@@ -69,26 +72,61 @@ class Deeds:
 
     # -- operators -----------------------------------------------------------------------
 
-    def _revive(self, answers: list[Settled], chosen: Sequence[Revival], deed: Deed) -> None:
-        for one, answer in zip(chosen, answers, strict=True):
-            job = self._ledger.jobs[one.no]
-            failed = job.state is State.FAILED and not job.pruned
-            self._guarded(job, one.token, answer, "a new life", due=failed)
-            if isinstance(answer, Receipt):
-                for stage in one.forgotten:
-                    job.done.pop(stage, None)
-                if one.input_from is not None and one.input_from not in job.done:
-                    self._checker.broken("S13", f"#{job.no} is given {one.input_from}, not done")
-                given = one.input_from and job.done[one.input_from]
-                self.revived(job, one.stage, given or job.payload_json)
+    def _revive(
+        self, answers: list[Revived], chosen: Sequence[Revival], deed: Deed, *,
+        step: BulkStep | None = None,
+    ) -> None:  # fmt: skip
+        if step is not None and not self._checker.letters.takes(step, chosen, answers):
+            return
+        pairs = zip(chosen, answers, strict=True)
+        for one, answer in sorted(pairs, key=lambda pair: pair[0].no):
+            self._revive_one(one, answer)
+        if step is not None:
+            self._checker.letters.taken(step, answers)
 
-    def revived(self, job: JobAccount, stage: str, given_json: str) -> None:
-        """A job begins anew."""
+    def _revive_one(self, one: Revival, answer: Revived) -> None:
+        job = self._ledger.jobs[one.no]
+        failed = self._checker.runs.may_live(job, one.redrive_run)
+        if isinstance(answer, Conflict):
+            self._conflict(job, one, answer)
+            return
+        self._guarded(job, one.token, answer, "a new life", due=failed)
+        if not isinstance(answer, Receipt):
+            return
+        rivals = self._ledger.rivals(job)
+        if rivals:
+            self._checker.broken("E12", f"#{job.no} lives again beside #{rivals[0].no}: {job.key}")
+        for stage in one.forgotten:
+            job.done.pop(stage, None)
+        if one.input_from is not None and one.input_from not in job.done:
+            self._checker.broken("S13", f"#{job.no} is given {one.input_from}, not done")
+        given = one.input_from and job.done[one.input_from]
+        job.lane = one.lane
+        self.revived(job, one.stage, given or job.payload_json, one.redrive_run)
+        self._checker.runs.check_lane(job, one.lane, f"a new life of #{job.no}")
+
+    def _conflict(self, job: JobAccount, one: Revival, answer: Conflict) -> None:
+        """A dead letter stays one because of another job with its key, which is alive."""
+        rivals = {other.id for other in self._ledger.rivals(job)}
+        if answer.with_id not in rivals or one.token != job.token:
+            self._checker.broken("E12", f"#{job.no} conflicts with {answer.with_id}: {rivals}")
+        self._world.seen["dead letters whose key is alive"] += 1
+
+    def revived(
+        self, job: JobAccount, stage: str, given_json: str, redrive_run: int | None = None
+    ) -> None:
+        """A job begins anew, perhaps in another run."""
+        self._checker.runs.came_back(job, redrive_run)
         job.revive(stage, given_json, self._world.now_us)
         self._checker.moved_us = self._world.now_us
         self._world.seen["lives begun anew"] += 1
 
-    def _discard(self, answers: list[Settled], chosen: Sequence[Target], deed: Deed) -> None:
+    def _discard(
+        self, answers: list[Settled], chosen: Sequence[Target], deed: Deed, *,
+        step: BulkStep | None = None,
+    ) -> None:  # fmt: skip
+        if step is not None and not self._checker.letters.takes(step, chosen, answers):
+            return
         for one, answer in zip(chosen, answers, strict=True):
             job = self._ledger.jobs[one.no]
             dead = job.state is State.FAILED and job.discarded_us is None and not job.pruned
@@ -97,9 +135,11 @@ class Deeds:
                 job.discarded_us, job.token = self._world.now_us, job.token + 1
                 job.discards += 1
                 self._world.seen["dead letters discarded"] += 1
+        if step is not None:
+            self._checker.letters.taken(step, answers)
 
     def _guarded(
-        self, job: JobAccount, token: int, answer: Settled, what: str, *, due: bool
+        self, job: JobAccount, token: int, answer: Settled | Revived, what: str, *, due: bool
     ) -> None:
         """A deed on a job is done if the job is as it was seen, and only then."""
         right = due and token == job.token

@@ -9,15 +9,19 @@ from typing import Any
 from perdure.model.gates import GateChange, GateLook, GateRow, Probe, Slices
 from perdure.model.jobs import (
     Claim,
+    Conflict,
     Enqueued,
     LostClaim,
     Receipt,
     Record,
     Refused,
+    Revived,
     Settled,
     Stale,
     Turn,
 )
+from perdure.model.operations import BulkStep, BulkView, Revival, Target
+from perdure.model.runs import RunChange, RunView
 
 _KEPT = 400
 
@@ -83,6 +87,18 @@ def _short(value: Any) -> str:
             return f"{_short(value.gate)} {_short(value.claim)}"
         case Slices():
             return f"{value.gate}@{value.generation} {value.slices_json}"
+        case RunView():
+            return (
+                f"run{value.no}:{value.status.value} {value.counts.processed}/{value.counts.total}"
+            )
+        case RunChange():
+            return f"run{value.no}:{value.seen.value}>{value.status.value}"
+        case BulkView():
+            return f"bulk{value.no}:{value.status.value}@{value.cursor} {value.phase.value}"
+        case BulkStep():
+            return f"bulk{value.no}:{value.seen_cursor}>{value.cursor} {value.phase.value}"
+        case Revival() | Target():
+            return f"#{value.no}/{value.token}"
         case list() | tuple():
             return "[" + " ".join(_short(one) for one in value) + "]"
         case frozenset():
@@ -93,11 +109,11 @@ def _short(value: Any) -> str:
             return _settled(value) or type(value).__name__
 
 
-def _settled(answer: Settled) -> str:
+def _settled(answer: Settled | Revived) -> str:
     match answer:
         case Receipt():
             word = "again" if answer.repeated else "ok"
             return f"#{answer.no}/{answer.token}:{word}"
-        case Stale() | Refused():
+        case Stale() | Refused() | Conflict():
             return f"#{answer.no}/{answer.token}:{type(answer).__name__.lower()}"
     return ""

@@ -23,7 +23,9 @@ from perdure.model.workers import Role
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.store import SqliteStore
+from tests.sim.bulkwork import BulkWork
 from tests.sim.clocks import MachineClock
+from tests.sim.connected import Connected
 from tests.sim.loop import VirtualLoop
 from tests.sim.process import Kernel, Process
 from tests.sim.remote import Remote, Wire
@@ -58,17 +60,6 @@ class SimWorker(Worker):
         self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else self._exit_status)
 
 
-class _Sides:
-    """The three sides of the store, each at the other end of the wire."""
-
-    def __init__(self, machine: "Machine", strand: Strand, child: Process) -> None:
-        connection = machine.store._connection
-        self.store, self.control, self.reader = (
-            Remote(machine.wire, side, strand, process=child)
-            for side in (machine.store, SqliteControl(connection), SqliteReader(connection))
-        )
-
-
 @dataclass(slots=True)
 class Machine:
     """Everything that hosts share."""
@@ -83,6 +74,15 @@ class Machine:
     concurrency: dict[Role, int]
     upstreams: tuple[Upstream, ...] = ()
     ticking: bool = True  # whether the app still declares its schedules
+
+    def connect(self, strand: Strand, process: Process) -> Connected:
+        """The three sides of the store, each at the other end of the wire."""
+        connection = self.store._connection
+        store, control, reader = (
+            Remote(self.wire, side, strand, process=process)
+            for side in (self.store, SqliteControl(connection), SqliteReader(connection))
+        )
+        return Connected(store, control, reader)
 
     def schedules(self, catalogue: Catalogue) -> list[Schedule]:
         """What the app declares, as far as a process knows the pipelines."""
@@ -177,7 +177,7 @@ class Host:
         catalogue = machine.catalogue_in(child, self.narrow)
         chance = Random(machine.world.rng.getrandbits(32))
         store = Remote(machine.wire, machine.store, strand, process=child, freezes=True)
-        sides = _Sides(machine, strand, child)
+        sides = machine.connect(strand, child)
         gates = Gatekeeper(
             store, sides.control,
             Upstreams({one.name: one for one in machine.upstreams}).all(catalogue.stages()),
@@ -205,6 +205,7 @@ class Host:
                 UpkeepSettings(setup.retention, margin_s=setup.overrun_s, patience_s=setup.ttl_s),
                 schedules=machine.schedules(catalogue),
                 clock=self.clock, chance=chance, observers=machine.observers, gates=gates,
+                bulks=BulkWork(machine, child, catalogue, number).ring,
             ) if role is Role.MAIN else None,
             gates=gates,
         )  # fmt: skip

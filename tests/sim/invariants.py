@@ -1,6 +1,7 @@
 """The invariants by name, what judges each, and what it means that one of them is broken.
 
-The names S1 to S15 and L1, L2, L6 are those of the published promise; L9 and E1 to E10 are our own, finer ones.
+The names S1 to S16, S19 and L1, L2, L6 are those of the published promise; L9, L10 and E1 to E16 are our own,
+finer ones.
 Every function that is named here says `broken` with that name; a test looks whether it does.
 """
 
@@ -18,7 +19,8 @@ class Invariant:
 INVARIANTS = {
     "S1": Invariant(
         "an accepted job is never lost, and let go only when it has been over for long enough",
-        ("Checker.acknowledged", "Checker.accepted_new", "Deeds._prune", "tables.check_tables"),
+        ("Checker.acknowledged", "Checker.accepted_new", "Deeds._prune", "Runs._add_run",
+         "tables.check_tables"),
     ),
     "S2": Invariant(
         "a job has at most one terminal state in each of its lives",
@@ -35,7 +37,7 @@ INVARIANTS = {
     ),
     "S5": Invariant(
         "only a claim whose worker is dead or too late is rescued, and nothing comes back from its end",
-        ("Checker._accepted", "Checker._claim", "Checker._overrun", "Roster._lost"),
+        ("Checker._accepted", "Checker._claim", "Roster._overrun", "Roster._lost"),
     ),
     "S6": Invariant(
         "no worker is declared dead within a lease of its last beat, or because the store was away",
@@ -69,15 +71,25 @@ INVARIANTS = {
     ),
     "S13": Invariant(
         "a stage is begun only when all before it are committed",
-        ("Checker._claim", "Deeds._revive"),
+        ("Checker._claim", "Deeds._revive_one"),
     ),
     "S14": Invariant(
         "a committed stage is never claimed again in the same life, and its result never changes",
         ("Checker._claim", "Checker._apply", "tables._check_checkpoints"),
     ),
     "S15": Invariant(
-        "the books balance, the tables say what the history says, the audit finds nothing",
-        ("tables.check_tables", "tables._check_row", "tables._check_attempts", "Roster._held"),
+        "the books balance, the tables and the counts of runs say what the history says, the audit "
+        "finds nothing",
+        ("tables.check_tables", "tables._check_row", "tables._check_attempts", "Roster._held",
+         "Runs.seen"),
+    ),
+    "S16": Invariant(
+        "what a stage has used up is counted once: in its attempt, and in each run of its job",
+        ("Runs._check_usage", "Runs.seen", "tables._check_attempts"),
+    ),
+    "S19": Invariant(
+        "a dead letter keeps its payload, its failure and the attempts of all of its lives",
+        ("tables._check_dead_letters",),
     ),
     "L1": Invariant(
         "after the faults end, every job reaches a terminal state and every schedule ticks in bounded time",
@@ -94,6 +106,11 @@ INVARIANTS = {
     "L9": Invariant(
         "after the faults end, every gate flows again where there is work behind it",
         ("Simulation._see_gates_flow",),
+    ),
+    "L10": Invariant(
+        "after the faults end, every run ends, every bulk operation is done, and a run that is over its "
+        "budget is aborted within a few looks",
+        ("Simulation._see_runs_end", "Simulation._see_jobs_end", "Runs.seen"),
     ),
     "E1": Invariant(
         "no turn fails for a reason that nobody foresaw",
@@ -128,6 +145,32 @@ INVARIANTS = {
     "E10": Invariant(
         "a failure that is the upstream's costs no attempt while its gate is known to be held",
         ("Gates._check_unspent",),
+    ),
+    "E11": Invariant(
+        "a bulk operation takes on each dead letter that was there when it began, once: it is done, or "
+        "refused and written down; no faster than its rate, and after its canary",
+        ("Letters._broken", "tables.check_bulks"),
+    ),
+    "E12": Invariant(
+        "no dead letter lives again beside another job of its owner, pipeline and key, and none is refused "
+        "for less",
+        ("Deeds._revive_one", "Deeds._conflict"),
+    ),
+    "E13": Invariant(
+        "a run ends when all of its items are in and over, not before, and runs again with any of them",
+        ("Runs._change_run", "Runs._runs", "Runs.seen", "tables.check_runs"),
+    ),
+    "E14": Invariant(
+        "a run is sealed when all of its items are in, not before",
+        ("Runs._seal_run", "Letters._check_whole"),
+    ),
+    "E15": Invariant(
+        "a job of a run stands in the lanes of that run, and whoever works knows those of all that are not over",
+        ("Runs.check_lane", "Runs._run_lanes"),
+    ),
+    "E16": Invariant(
+        "a run is aborted when a check finds its cumulative counts over its budget, and only then",
+        ("Runs._note_check", "Runs._change_run"),
     ),
 }  # fmt: skip
 

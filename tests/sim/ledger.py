@@ -7,11 +7,13 @@ a failure had), not from what the engine says it counted.
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from perdure.model.gates import GateState
-from perdure.model.jobs import OnLost, Record
-from perdure.model.operations import LaneScope
+from perdure.model.jobs import Lane, OnLost, Record
+from perdure.model.operations import BulkPhase, BulkStatus, BulkVerb, LaneScope
 from perdure.model.outcomes import Death
+from perdure.model.runs import RunCounts, RunStatus
 from perdure.model.states import TERMINAL, State
 from perdure.model.workers import NewWorker
 from perdure.rules.gate import Gate
@@ -30,6 +32,10 @@ class JobAccount:
     due_us: int
     owner: str = ""
     key: str | None = None
+    run: int | None = None
+    redrive_run: int | None = None
+    lane: int = 0
+    error_kind: str | None = None
     enqueued_us: int = 0
     life: int = 1
     state: State = State.QUEUED
@@ -66,6 +72,7 @@ class JobAccount:
         self.state, self.life, self.token = State.QUEUED, self.life + 1, self.token + 1
         self.stage, self.input_json, self.isolation = stage, input_json, 0
         self.due_us, self.finished_us, self.discarded_us = now_us, None, None
+        self.error_kind = None
         self.counts.clear()
         if self.deadline_s is not None:
             self.deadline_us = now_us + round(self.deadline_s * 1e6)
@@ -144,14 +151,81 @@ class GateAccount:
 
 
 @dataclass(slots=True)
+class RunAccount:
+    """One run: which jobs are in it, and what their attempts have used up while they were."""
+
+    no: int
+    id: str
+    owner: str
+    pipeline: str
+    name: str
+    settings_json: str
+    parent: int | None = None
+    status: RunStatus = RunStatus.RUNNING
+    sealed: bool = False
+    ended: bool = False
+    checked: int = 0
+    # Its jobs; one that another run has taken over stays as it was then: state and kind.
+    members: dict[int, tuple[State, str] | None] = field(default_factory=dict)
+    spent: Counter[str] = field(default_factory=Counter)
+    fed: set[str] = field(default_factory=set)  # the payloads that ever came in
+    overspent_looks: int = 0  # since the faults are over
+
+    def ends(self, jobs: dict[int, JobAccount]) -> list[tuple[State, str]]:
+        """What its jobs are, and of what kind their failures were."""
+        return [
+            (jobs[no].state, jobs[no].error_kind or "") if kept is None else kept
+            for no, kept in self.members.items()
+        ]
+
+    def counts(self, jobs: dict[int, JobAccount]) -> RunCounts:
+        """Counted anew over all of its jobs."""
+        states = Counter(state for state, _ in self.ends(jobs))
+        return RunCounts(
+            len(self.members), states[State.SUCCEEDED], states[State.FAILED],
+            states[State.CANCELLED], **{what: self.spent[what] for what in SPENT},
+        )  # fmt: skip
+
+    def kinds(self, jobs: dict[int, JobAccount]) -> Counter[str]:
+        """Its failed jobs by kind."""
+        return Counter(kind for state, kind in self.ends(jobs) if state is State.FAILED)
+
+
+SPENT = ("attempts", "retries", "tokens_in", "tokens_out", "cost_nusd")
+
+
+@dataclass(slots=True)
+class BulkAccount:
+    """One bulk operation: the dead letters that were there when it began, and what it did to each."""
+
+    no: int
+    id: str
+    verb: BulkVerb
+    run: int | None
+    phase: BulkPhase
+    meant: dict[int, int]  # job numbers, and the tokens that they had
+    settings: dict[str, Any]
+    resumed_us: int = 0
+    resumed_done: int = 0
+    status: BulkStatus = BulkStatus.RUNNING
+    cursor: int | None = None
+    done: set[int] = field(default_factory=set)
+    refused: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Ledger:
     """All accounts."""
 
     jobs: dict[int, JobAccount] = field(default_factory=dict)
     by_id: dict[str, JobAccount] = field(default_factory=dict)
-    by_key: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    by_key: dict[tuple[str, str, int | None, str], str] = field(default_factory=dict)
     workers: dict[int, WorkerAccount] = field(default_factory=dict)
-    runs: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, token) → worker
+    begun: set[tuple[str, int]] = field(default_factory=set)  # jobs and tokens that were run
+    used: dict[tuple[str, int], list[Counter[str]]] = field(default_factory=dict)  # what they said
+    runs: dict[int, RunAccount] = field(default_factory=dict)
+    bulks: dict[int, BulkAccount] = field(default_factory=dict)
+    lanes: dict[int, Lane] = field(default_factory=dict)
     schedules: dict[str, ScheduleAccount] = field(default_factory=dict)
     moments: dict[tuple[str, datetime], str] = field(default_factory=dict)  # and their jobs
     duties: dict[str, Duty] = field(default_factory=dict)
@@ -168,13 +242,27 @@ class Ledger:
         self.jobs[job.no] = job
         self.by_id[job.id] = job
         if job.key is not None:
-            self.by_key[job.owner, job.pipeline, job.key] = job.id
+            self.by_key[job.owner, job.pipeline, job.run, job.key] = job.id
 
     def forget(self, job: JobAccount) -> None:
         """A job was let go: its key is free again."""
         job.pruned = True
         if job.key is not None:
-            del self.by_key[job.owner, job.pipeline, job.key]
+            del self.by_key[job.owner, job.pipeline, job.run, job.key]
+
+    def rivals(self, job: JobAccount) -> list[JobAccount]:
+        """Others of the same owner, pipeline and key that live, in whatever run."""
+        if job.key is None:
+            return []
+        place = (job.owner, job.pipeline, job.key)
+        return [
+            one for one in self.open
+            if one is not job and (one.owner, one.pipeline, one.key) == place
+        ]  # fmt: skip
+
+    def runs_of(self, job: JobAccount) -> list[RunAccount]:
+        """The runs in which a job counts."""
+        return [self.runs[no] for no in (job.run, job.redrive_run) if no is not None]
 
     @property
     def open(self) -> list[JobAccount]:

@@ -1,41 +1,34 @@
-"""Operators: at any point they cancel, retry, re-drive, discard, pause, resume and turn gates, over a bad wire."""
+"""Operators: at any point they cancel and retry jobs, pause and resume lanes and turn gates, over a bad wire.
+
+What they do to runs and to dead letters in bulk is in `overseers.py`.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
-from random import Random
 
-from perdure.engine.control import begin, cancel, discard, redrive, retry
+from perdure.engine.control import cancel, retry
 from perdure.engine.gates import held_by_person, probed_by_person, released_by_person
-from perdure.engine.ids import Ids
-from perdure.engine.observe import Observers
 from perdure.engine.revival import FAILED_STAGE, FROM_START, Restart
-from perdure.engine.stages import Catalogue, Stage
+from perdure.engine.stages import Stage
 from perdure.model.errors import (
     NotCancellable,
     NotRetriable,
     StoreBusy,
-    StoreFull,
-    StoreUnavailable,
     UnknownName,
 )
-from perdure.model.filters import JobFilter
-from perdure.model.operations import BulkVerb, Deed, LaneScope
+from perdure.model.operations import LaneScope
 from perdure.model.states import State
 from perdure.rules.gate import Step
-from tests.sim.checker import Checker
-from tests.sim.clocks import MachineClock
 from tests.sim.connected import Connected
+from tests.sim.feeds import RUN_DEEDS
 from tests.sim.ledger import JobAccount
 from tests.sim.outside import GATE_DEEDS
+from tests.sim.overseers import AWAY as _AWAY, DEED as _DEED, Overseer
 from tests.sim.stages import LONG, SHORT
 from tests.sim.strand import Strand
-from tests.sim.swarm import Setup
-from tests.sim.world import World
 
-VERBS = ("cancel", "retry", "redrive", "discard", "pause", *GATE_DEEDS)
+VERBS = ("cancel", "retry", "redrive", "discard", "pause", *GATE_DEEDS, *RUN_DEEDS)
 
-_DEED = Deed("operator", "because")
-_AWAY = (StoreUnavailable, StoreFull)
 _SCOPES = (
     (LaneScope.PIPELINE, LONG),
     (LaneScope.PIPELINE, SHORT),
@@ -43,19 +36,8 @@ _SCOPES = (
 )
 
 
-class Operator:
+class Operator(Overseer):
     """Somebody who does one thing again and again, until the chaos is over."""
-
-    def __init__(
-        self, world: World, setup: Setup, catalogue: Catalogue, checker: Checker, verb: str
-    ) -> None:
-        self._world = world
-        self._setup = setup
-        self._catalogue = catalogue
-        self._checker = checker
-        self._verb = verb
-        self._observers = Observers([checker.told])
-        self._ids = Ids(MachineClock(world, setup.skew_s), Random(world.rng.getrandbits(32)))
 
     def body(self, sides: Connected, strand: Strand) -> None:
         """At random times."""
@@ -71,9 +53,6 @@ class Operator:
         if self._world.rng.random() < 0.8:
             jobs = [one for one in jobs if one.state in states]
         return self._world.rng.choice(jobs) if jobs else None
-
-    def _said(self, what: str) -> None:
-        self._world.seen[what] += 1
 
     def _cancel(self, sides: Connected, strand: Strand) -> None:
         job = self._one_of(State.QUEUED, State.PROCESSING)
@@ -122,40 +101,6 @@ class Operator:
         line = self._catalogue.line(job.pipeline)
         assert line is not None
         return line.stages
-
-    def _redrive(self, sides: Connected, strand: Strand) -> None:
-        self._world.struck["redrive"] += 1
-        restart = self._world.rng.choice((FAILED_STAGE, FROM_START))
-        self._gone_through(
-            sides, strand, BulkVerb.REDRIVE,
-            lambda bulk: redrive(
-                sides.control, sides.reader, self._catalogue, bulk, deed=_DEED, restart=restart, observers=self._observers
-            ),
-        )  # fmt: skip
-
-    def _discard(self, sides: Connected, strand: Strand) -> None:
-        self._world.struck["discard"] += 1
-        self._gone_through(
-            sides, strand, BulkVerb.DISCARD,
-            lambda bulk: discard(sides.control, sides.reader, bulk, deed=_DEED, observers=self._observers),
-        )  # fmt: skip
-
-    def _gone_through(
-        self, sides: Connected, strand: Strand, verb: BulkVerb, go: Callable[..., object]
-    ) -> None:
-        """Begin a bulk operation and go through it, again from where it stands when that fails."""
-        pipeline = self._world.rng.choice((None, LONG, SHORT))
-        bulk_id = self._ids.next()
-        for _ in range(5):
-            try:
-                chosen = JobFilter(pipeline=pipeline)
-                go(begin(sides.control, verb, chosen, deed=_DEED, bulk_id=bulk_id))
-            except _AWAY:
-                strand.sleep(self._world.rng.uniform(0.1, 2.0))
-            else:
-                self._said(f"bulk operations done: {verb.value}")
-                return
-        self._said("bulk operations given up")
 
     def _pause(self, sides: Connected, strand: Strand) -> None:
         """Close some lanes, and open them again after a while, whatever the wire says."""

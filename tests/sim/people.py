@@ -15,6 +15,7 @@ from tests.sim.callers import Callers
 from tests.sim.checker import Checker
 from tests.sim.clocks import MachineClock
 from tests.sim.connected import Connect, Connected
+from tests.sim.feeders import Feeding
 from tests.sim.operators import VERBS, Operator
 from tests.sim.process import Kernel
 from tests.sim.stages import LONG, LONG_STAGES, SHORT, SHORT_STAGES
@@ -103,8 +104,8 @@ class Client:
 def people(
     world: World, setup: Setup, catalogue: Catalogue, checker: Checker, kernel: Kernel,
     connect: Connect,
-) -> list[Client]:  # fmt: skip
-    """Start them all."""
+) -> tuple[list[Client], list[Feeding]]:  # fmt: skip
+    """Start them all; those whose work has to be waited for."""
     clients = []
     for number in range(setup.clients):
         client = Client(world, setup, catalogue, checker, -(-setup.items // setup.clients))
@@ -117,7 +118,13 @@ def people(
     if setup.calls:
         callers = Callers(world, setup, catalogue, checker, kernel, connect)
         callers.start()
-    return clients
+    feedings = []
+    for feed in setup.feeds:
+        for _ in range(feed.feeders):
+            feeding = Feeding(world, setup, catalogue, checker, kernel, connect, feed)
+            feedings.append(feeding)
+            feeding.start(feed.begins_s)
+    return clients, feedings
 
 
 def _start(

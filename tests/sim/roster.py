@@ -1,9 +1,9 @@
 """Judges what the store says of workers: beats, deaths, and what they hold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perdure.model.jobs import Claim, LostClaim
+from perdure.model.jobs import Claim, LostClaim, Overrun
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from tests.sim.ledger import JobAccount, WorkerAccount
@@ -93,6 +93,30 @@ class Roster:
             if worker.death is None or worker.held.get(one.claim.no) != one.claim.token:
                 self._checker.broken("S5", f"#{one.claim.no}/{one.claim.token} was called lost")
         self._world.seen["claims found lost"] += len(lost)
+
+    def _overrun(
+        self, found: Sequence[Overrun], limits_s: Mapping[int, float], *, limit: int
+    ) -> None:
+        """What hangs in the hands of the living, and for longer than it may be held."""
+        for one in found:
+            job, worker = self._ledger.jobs[one.claim.no], self._ledger.workers[one.worker]
+            held_s = (self._world.now_us - job.claimed_us) / 1e6
+            stage = self._checker.catalogue.stage(job.pipeline, job.stage)
+            assert stage is not None
+            if worker.death is not None or worker.held.get(job.no) != one.claim.token:
+                self._checker.broken(
+                    "S5", f"#{job.no}/{one.claim.token} was called overrun, it is not held"
+                )
+            own = job.hard_us is not None
+            if own and self._world.now_us <= (job.hard_us or 0):
+                self._checker.broken(
+                    "S5", f"#{job.no}/{one.claim.token} was overrun before its own limit"
+                )
+            if not own and held_s <= stage.timeout_s + self._checker.overrun_s:
+                self._checker.broken(
+                    "S5", f"#{job.no}/{one.claim.token} was overrun after {held_s:g} s"
+                )
+            self._checker.hung.add((job.no, one.claim.token))
 
     def _held(self, held: dict[int, int], worker: int) -> None:
         if held != self._ledger.workers[worker].held:

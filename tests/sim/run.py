@@ -1,35 +1,23 @@
 """One seed from beginning to end: chaos, healing, liveness, a clean stop, the last audit."""
 
-import logging
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from perdure.engine import (
-    claim as claim_module,
-    enqueue as enqueue_module,
-    loop as loop_module,
-    supervisor as supervisor_module,
-    upstreams as upstreams_module,
-)
 from perdure.engine.call import HARD_MORE_S
-from perdure.engine.chores import (
-    expired as expired_module,
-    lost as lost_module,
-    prune as prune_module,
-)
+from perdure.engine.chores.runs import LEFT_S
 from perdure.engine.gates import change_of
 from perdure.engine.observe import Observers
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
-from perdure.model.operations import Deed
+from perdure.model.operations import BulkStatus, Deed, LaneScope
+from perdure.model.runs import RunChange, RunStatus
 from perdure.model.workers import Role
 from perdure.rules.gate import Gate
 from perdure.rules.hold import release
 from perdure.stores.moments import to_us
-from perdure.stores.sqlite import claiming as store_module
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
@@ -38,13 +26,18 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.sim.callers import CALL_POLICY, CALL_WAIT_S_MAX
 from tests.sim.checker import Checker
 from tests.sim.connected import Connected
+from tests.sim.feeders import Feeding
+from tests.sim.feeds import WITHOUT_LIMITS
 from tests.sim.history import answered
 from tests.sim.hosts import Host, Machine
+from tests.sim.installing import installed
 from tests.sim.invariants import Violation
+from tests.sim.ledger import RunAccount
 from tests.sim.nemesis import Nemesis
 from tests.sim.people import Client, people
 from tests.sim.process import Kernel, Process
 from tests.sim.remote import Remote, Wire
+from tests.sim.runs import names
 from tests.sim.stages import Script, catalogue_of, lay
 from tests.sim.strand import Strand
 from tests.sim.swarm import Setting, as_drawn, setup_of
@@ -55,6 +48,7 @@ _LOOKS = 8  # comparisons of the tables with the history during the chaos
 _PEOPLE_LOOK_US = 10_000_000  # between two looks for gates that wait for a person
 _WORK_ROUNDS = 12  # after which every gate must flow: probes in a row, and one that is lost
 _SLICES_S = 30.0
+_THE_END = Deed("the end", "the chaos is over")
 
 
 @dataclass(slots=True)
@@ -92,6 +86,7 @@ class Simulation:
             Role.CALLER: 1000,  # one row for all calls of a process, given up or not
         }
         self.clients: list[Client] = []
+        self.feedings: list[Feeding] = []
         self._healed_us = 0
         self.hosts: list[Host] = []
 
@@ -106,7 +101,7 @@ class Simulation:
         self.wire = Wire(world, setup, self.kernel, self.checker)
         self.kernel.on_trouble = self._excuse
         self.checker.gates.outside = setup.outside
-        script = Script(world, setup, self.kernel, self.checker.began, self.checker.gates)
+        script = Script(world, setup, self.kernel, self.checker)
         upstreams = tuple(
             replace(one, health=script.health_of(one.name))
             if one.name in setup.outside.health else one
@@ -122,7 +117,9 @@ class Simulation:
         for number, ttl_s in enumerate(setup.leases_s):
             narrow = setup.narrow and number == len(setup.leases_s) - 1
             self.hosts.append(Host(machine, f"host{number}", ttl_s, narrow=narrow))
-        self.clients += people(world, setup, plain, self.checker, self.kernel, self._connect)
+        self.clients, self.feedings = people(
+            world, setup, plain, self.checker, self.kernel, self._connect
+        )
         self.nemesis = Nemesis(world, setup, self.kernel, self.wire, self.hosts)
 
     def _excuse(self, process: Process) -> None:
@@ -153,12 +150,14 @@ class Simulation:
         self.nemesis.heal()
         self._healed_us = self.world.now_us
         self._resume_all()
+        self.checker.runs.quiet = True
         roster, ttl_s = self.checker.roster, self.setup.ttl_s
         roster.quiet_us = self._healed_us + round((1.5 * ttl_s + 5.0) * 1e6)  # hosts may be down
         roster.rescue_s_max = 2 * ttl_s + ttl_s / 3 + 10.0
         self._see_ticks()
         self._see_jobs_end()
         self._see_gates_flow()
+        self._see_runs_end()
         if not self.world.run(self._stuck_us(), self._all_idle):
             busy = [process.name for process in self.kernel.alive() if not process.idle()]
             self.checker.broken("E4", f"{busy} have something in their hands, and no job is open")
@@ -168,15 +167,30 @@ class Simulation:
         while not self._all_over():
             self._drop_schedules()
             self._release_gates()
+            self._resume_runs()
             until_us = min(self._stuck_us(), self.world.now_us + _PEOPLE_LOOK_US)
             self.world.run(until_us, self._all_over_or_moved())
             if self.world.now_us >= self._stuck_us():
                 left = [
                     f"#{one.no} {one.state.value}@{one.stage}" for one in self.checker.ledger.open
                 ]
-                self.checker.broken(
-                    "L1", f"nothing has moved for {self.patience_s:g} s: {left[:5]}"
-                )
+                stuck = f"nothing has moved for {self.patience_s:g} s"
+                if not left:
+                    feedings = [one.name for one in self.feedings if not one.over]
+                    self.checker.broken("L10", f"{stuck}: {feedings} {self._running_bulks()}")
+                self.checker.broken("L1", f"{stuck}: {left[:5]}")
+
+    def _see_runs_end(self) -> None:
+        """All items are in and over, and so is every run."""
+        while self._live_runs() and self.world.now_us < self._stuck_us():
+            self._resume_runs()
+            until_us = min(self._stuck_us(), self.world.now_us + _PEOPLE_LOOK_US)
+            self.world.run(until_us, lambda: not self._live_runs())
+        if self._live_runs():
+            self.checker.broken("L10", f"these runs do not end: {names(self._live_runs())}")
+
+    def _live_runs(self) -> list[RunAccount]:
+        return [run for run in self.checker.ledger.runs.values() if not run.ended]
 
     def _see_gates_flow(self) -> None:
         """The upstreams are well: where work comes, every gate flows again."""
@@ -202,7 +216,7 @@ class Simulation:
             if not gate.flowing and gate.row.until_person:
                 step = release(gate.row, reason="the chaos is over", now=self.world.clock.now())
                 change = change_of(step, gate.parent, self.world.clock.now())
-                self._told("change_gate", change, Deed("the end", "the chaos is over"))
+                self._told("change_gate", change, _THE_END)
 
     def _told(self, method: str, *args: Any) -> None:
         """A deed of ours, at the store itself."""
@@ -212,7 +226,18 @@ class Simulation:
 
     def _resume_all(self) -> None:
         for scope, name in sorted(self.checker.ledger.paused):
-            self._told("resume", scope, name, Deed("the end", "the chaos is over"))
+            if scope is not LaneScope.RUN:
+                self._told("resume", scope, name, _THE_END)
+
+    def _resume_runs(self) -> None:
+        """Somebody lets every run that stands still go on, whatever it costs."""
+        for run in self.checker.ledger.runs.values():
+            if run.status in (RunStatus.PAUSED, RunStatus.ABORTED):
+                terms = json.loads(run.settings_json) | WITHOUT_LIMITS
+                change = RunChange(
+                    run.no, run.status, RunStatus.RUNNING, settings_json=json.dumps(terms)
+                )
+                self._told("change_run", change, _THE_END)
 
     def _see_ticks(self) -> None:
         """Every schedule ticks again, once somebody is there to do it; then the app ends them."""
@@ -249,6 +274,7 @@ class Simulation:
         """
         own_s = 4 * self.setup.ttl_s + self.setup.timeout_s + 5 * self.setup.work_s + 20.0
         own_s += _SLICES_S if self.setup.outside.upstreams else 0.0
+        own_s += LEFT_S if self.checker.ledger.runs else 0.0
         return own_s + (CALL_WAIT_S_MAX + HARD_MORE_S + self.setup.ttl_s if self.setup.calls else 0)
 
     def _stuck_us(self) -> int:
@@ -272,12 +298,18 @@ class Simulation:
         return lambda: self.checker.moved_us != moved_us or self._all_over()
 
     def _all_over(self) -> bool:
-        return all(client.over for client in self.clients) and not self.checker.ledger.open
+        waited = (*self.clients, *self.feedings)
+        idle = not self.checker.ledger.open and not self._running_bulks()
+        return idle and all(one.over for one in waited)
+
+    def _running_bulks(self) -> list[int]:
+        bulks = self.checker.ledger.bulks.values()
+        return [one.no for one in bulks if one.status is BulkStatus.RUNNING]
 
     def stop(self) -> None:
         """Everybody is told to go, and goes in time, holding nothing."""
         for process in self.kernel.alive():
-            if process.name.startswith("caller"):
+            if process.name.startswith(("caller", "feeder")):
                 self.kernel.die(process, 9)
         for host in self.hosts:
             host.stays_down = True
@@ -297,7 +329,7 @@ def run_seed(seed: int, setting: Setting = as_drawn) -> Outcome:
     """Live through one seed."""
     simulation = Simulation(seed, setting)
     world, outcome = simulation.world, Outcome(seed)
-    with installed(simulation):
+    with installed(world, simulation.setup, simulation.kernel):
         try:
             simulation.begin()
             simulation.chaos()
@@ -314,52 +346,6 @@ def run_seed(seed: int, setting: Setting = as_drawn) -> Outcome:
     outcome.simulated_s, outcome.jobs = world.clock.monotonic(), len(simulation.checker.ledger.jobs)
     outcome.struck, outcome.seen = world.struck, world.seen
     return outcome
-
-
-@contextmanager
-def installed(simulation: Simulation) -> Iterator[None]:
-    """The simulated kernel and the seed's batch sizes, where the engine looks for them."""
-    batches = simulation.setup.batches
-    places: list[tuple[Any, str, Any]] = [
-        (supervisor_module, "os", simulation.kernel),
-        (loop_module, "Bell", object),  # replaced by one of the strand before it is used
-        (loop_module, "monotonic", simulation.world.clock.monotonic),
-        (upstreams_module, "PROBE_MORE_S", simulation.setup.outside.probe_more_s),
-        (claim_module, "CLAIM_BATCH_MAX", batches["claim"]),
-        (store_module, "PROMOTE_BATCH_MAX", batches["promote"]),
-        (lost_module, "LOST_BATCH_MAX", batches["lost"]),
-        (expired_module, "EXPIRED_BATCH_MAX", batches["expired"]),
-        (prune_module, "STEP_ROWS", batches["prune"]),
-        (prune_module, "REST_S", simulation.setup.rests_s),
-        (enqueue_module, "ENQUEUE_BATCH_MAX", batches["enqueue"]),
-    ]
-    before = [(module, name, getattr(module, name)) for module, name, _ in places]
-    log = logging.getLogger("perdure")
-    listener, kept = _Listener(simulation.world), (log.level, log.propagate)
-    for module, name, value in places:
-        setattr(module, name, value)
-    log.addHandler(listener)
-    log.setLevel(logging.ERROR)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.removeHandler(listener)
-        log.level, log.propagate = kept
-        for module, name, value in before:
-            setattr(module, name, value)
-
-
-class _Listener(logging.Handler):
-    """A logged error is a turn that failed for a reason nobody foresaw."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self._world = world
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        self._world.broken("E1", f"{record.getMessage()}: {error!r}")
 
 
 async def _never(item: Any, context: Any) -> None:

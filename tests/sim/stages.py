@@ -12,9 +12,10 @@ from typing import Any
 from perdure.engine.context import Context
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.model.errors import StageError
+from perdure.model.runs import NANO
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.ports import Store
-from tests.sim.gates import Gates
+from tests.sim.checker import Checker
 from tests.sim.process import Kernel, Process
 from tests.sim.swarm import Setup
 from tests.sim.weather import Refused, Weather
@@ -24,21 +25,18 @@ LONG, SHORT = "long", "short"
 LONG_STAGES = ("one", "two", "three")
 SHORT_STAGES = ("only",)
 
-Began = Callable[[str, int, int], None]
-
 
 class Script:
     """Draws what stages do."""
 
-    def __init__(
-        self, world: World, setup: Setup, kernel: Kernel, began: Began, gates: Gates
-    ) -> None:
+    def __init__(self, world: World, setup: Setup, kernel: Kernel, checker: Checker) -> None:
         self._world = world
-        self._gates = gates
+        self._gates = checker.gates
         self._weather = Weather(world, setup.outside, setup.ttl_s)
         self._setup = setup
         self._kernel = kernel
-        self._began = began
+        self._began = checker.began
+        self._used = checker.runs.used
 
     def stage_in(self, process: Process) -> Callable[[Any, Context], Any]:
         """A stage as the given process runs it."""
@@ -62,6 +60,7 @@ class Script:
         await asyncio.sleep(world.rng.expovariate(1 / self._setup.work_s))
         if context.item.get("poison") == context.stage:
             await self._die(process)
+        self._say_usage(context)
         upstream = self._setup.outside.behind.get(context.stage)
         trouble = None if upstream is None else self._weather.answer(upstream)
         if trouble is not None:
@@ -69,7 +68,18 @@ class Script:
         if act is not None:
             world.struck[act] += 1
             return await self._play(act, process)
+        self._say_usage(context)
         return {"of": context.stage, "token": context.token}
+
+    def _say_usage(self, context: Context) -> None:
+        """What was used up since the last time."""
+        if self._world.rng.random() < 0.3:
+            return
+        amounts = {name: self._world.rng.randint(0, 50) for name in ("tokens_in", "tokens_out")}
+        mills = self._world.rng.choice((0, 1, 7))
+        context.usage(**amounts, cost_usd=mills / 1000)
+        said = {**amounts, "cost_nusd": mills * NANO // 1000}
+        self._used(context.job_id, context.token, said)
 
     def health_of(self, upstream: str) -> Callable[[], Any]:
         """A check that asks the upstream how it is, as a call would find it."""

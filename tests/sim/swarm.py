@@ -12,6 +12,7 @@ from perdure.model.kinds import Kind
 from perdure.model.operations import Retention
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
+from tests.sim.feeds import RUN_DEEDS, Feed, feeds_of
 from tests.sim.outside import GATE_DEEDS, NOTHING, TROUBLES, Outside, outside_of
 
 # Faults that strike at random times, and how often at most within the chaos of one seed.
@@ -33,6 +34,7 @@ STRIKES = {
     "discard": 6,
     "pause": 6,
     **GATE_DEEDS,
+    **RUN_DEEDS,
 }
 # Faults that strike a single store call, and how likely at most.
 CHANCES = {
@@ -43,6 +45,7 @@ CHANCES = {
     "freeze_at_call": 0.1,
     "hint_lost": 1.0,
     "caller_lost": 0.5,
+    "feeder_lost": 0.2,
 }
 # What a stage may do instead of its work, and how likely at most.
 ACTS = {
@@ -91,6 +94,7 @@ class Setup:
     calls: int = 0  # by callers that wait
     rests_s: float = 60.0  # between two walks of the pruning
     outside: Outside = NOTHING
+    feeds: tuple[Feed, ...] = ()  # the runs
 
     @property
     def overrun_s(self) -> float:
@@ -107,10 +111,10 @@ def as_drawn(setup: Setup) -> Setup:
 
 
 def plain(setup: Setup) -> Setup:
-    """No fault, no schedules, no callers, no gates, nothing pruned."""
+    """No fault, no schedules, no callers, no gates, no runs, nothing pruned."""
     return replace(
         setup, strikes={}, chances={}, acts={}, poison=0.0, periods_s={}, retention=Retention(),
-        skew_s=0.0, deaf=False, calls=0, narrow=False, outside=NOTHING,
+        skew_s=0.0, deaf=False, calls=0, narrow=False, outside=NOTHING, feeds=(),
     )  # fmt: skip
 
 
@@ -281,6 +285,9 @@ def setup_of(rng: Random) -> Setup:
             "enqueue": rng.choice((1, 2, 10_000)),
             "expired": rng.choice((1, 2, 500)),
             "prune": rng.choice((1, 3, 500)),
+            "bulk": rng.choice((1, 3, 200)),
+            "feed": rng.choice((1, 4, 1000)),
+            "cancel": rng.choice((1, 3, 200)),
         },
         periods_s=_periods_s(rng, ttl_s, chaos_s),
         retention=_retention(rng, ttl_s) if _on(rng) else Retention(),
@@ -290,6 +297,7 @@ def setup_of(rng: Random) -> Setup:
         calls=rng.choice((0, 0, 3, 10)),
         rests_s=rng.choice((1.0, 10.0)),
         outside=outside_of(rng, chaos_s),
+        feeds=feeds_of(rng, chaos_s),
     )
 
 

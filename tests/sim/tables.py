@@ -12,6 +12,11 @@ SELECT no, id, state, stage, token, isolation, worker, result,
     life, finished_at, discarded_at, starts, failures, waits, crashes, snoozes, releases, probes
 FROM perdure_jobs ORDER BY no
 """
+_ATTEMPTS = "SELECT job, token, tokens_in, tokens_out, cost_nusd FROM perdure_attempts"
+_DEAD = """
+SELECT j.no, j.payload, j.error_kind, (SELECT count(*) FROM perdure_attempts AS a WHERE a.job = j.no)
+FROM perdure_jobs AS j WHERE j.state = 'failed'
+"""
 _COUNTERS = ("starts", "failures", "waits", "crashes", "snoozes", "releases", "probes")
 
 
@@ -34,6 +39,9 @@ def check_tables(checker: Checker, connection: Connection, reader: Reader) -> No
     _check_workers(checker, connection)
     _check_lanes_and_schedules(checker, reader)
     _check_gates(checker, reader)
+    _check_dead_letters(checker, connection)
+    check_runs(checker, reader)
+    check_bulks(checker, reader)
     books = reader.books()
     here = (len(ledger.jobs), len(ledger.jobs) - len(kept))
     if not books.balanced or (books.accepted, books.pruned) != here:
@@ -74,18 +82,53 @@ def _check_checkpoints(checker: Checker, connection: Connection) -> None:
 
 
 def _check_attempts(checker: Checker, connection: Connection) -> None:
-    """An attempt is a row, as long as its job is there."""
-    rows = connection.raw.execute("SELECT job, token FROM perdure_attempts").fetchall()
+    """An attempt is a row, as long as its job is there, and says what it cost."""
+    rows = connection.raw.execute(_ATTEMPTS).fetchall()
+    said = {(job, token): tuple(money) for job, token, *money in rows}
     known = {
-        (job.no, token)
+        (job.no, token): (attempt.tokens_in, attempt.tokens_out, attempt.cost_nusd)
         for job in checker.ledger.jobs.values()
         if not job.pruned
         for token, record in job.settled.items()
-        if record.attempt is not None
+        if (attempt := record.attempt) is not None
     }
-    if set(rows) != known:
-        odd = sorted(set(rows) ^ known)[:5]
+    if said.keys() != known.keys():
+        odd = sorted(said.keys() ^ known.keys())[:5]
         checker.broken("S15", f"attempts of (job, token) {odd} are in one place only")
+    if said != known:
+        odd = [place for place, money in known.items() if said[place] != money][:5]
+        checker.broken("S16", f"attempts of (job, token) {odd} have cost something else")
+
+
+def _check_dead_letters(checker: Checker, connection: Connection) -> None:
+    """A dead letter has its payload, its kind, and the attempts of all of its lives."""
+    rows = connection.raw.execute(_DEAD).fetchall()
+    for no, payload, kind, attempts in rows:
+        job = checker.ledger.jobs[no]
+        known = [one for one in job.settled.values() if one.attempt is not None]
+        if (payload, kind, attempts) != (job.payload_json, job.error_kind, len(known)):
+            checker.broken("S19", f"dead letter #{no} has {attempts} attempts, {kind}: {payload}")
+
+
+def check_runs(checker: Checker, reader: Reader) -> None:
+    """Every run is there, and counts what its jobs are."""
+    views = reader.runs(limit=500)
+    checker.speaker = "the tables"
+    if {view.no for view in views} != checker.ledger.runs.keys():
+        checker.broken("E13", f"there are {len(views)} runs, not {len(checker.ledger.runs)}")
+    for view in views:
+        checker.runs.seen(view)
+
+
+def check_bulks(checker: Checker, reader: Reader) -> None:
+    """Every bulk operation stands where it is known to, and what it has refused is written down once."""
+    for view in reader.bulks(limit=500):
+        checker.letters.seen(view)
+        bulk = checker.ledger.bulks[view.no]
+        refused = [one.job_no for one in reader.refusals(view.no)]
+        if sorted(refused) != sorted(bulk.refused):
+            odd = sorted(set(refused) ^ bulk.refused)
+            checker.broken("E11", f"{bulk.verb.value} {bulk.no}: of the refused, {odd} are amiss")
 
 
 def _check_lanes_and_schedules(checker: Checker, reader: Reader) -> None:

@@ -27,9 +27,12 @@ from tests.sim.deeds import Deeds
 from tests.sim.gatebugs import GATES
 from tests.sim.gates import Gates
 from tests.sim.invariants import INVARIANTS, Violation
+from tests.sim.letters import Letters
 from tests.sim.mutants import OTHERS, THE_FOUR
 from tests.sim.roster import Roster
 from tests.sim.run import Simulation
+from tests.sim.runbugs import BOOKS
+from tests.sim.runs import Runs
 from tests.sim.scenes import (
     DIED,
     DONE,
@@ -290,7 +293,8 @@ def test_a_wrong_history_is_named(invariant, history):
 
 
 JUDGES = {
-    "Checker": Checker, "Deeds": Deeds, "Gates": Gates, "Roster": Roster, "Simulation": Simulation,
+    "Checker": Checker, "Deeds": Deeds, "Gates": Gates, "Letters": Letters, "Roster": Roster,
+    "Runs": Runs, "Simulation": Simulation,
 }  # fmt: skip
 
 
@@ -303,10 +307,12 @@ def test_an_invariant_is_checked_where_it_is_said_to_be(invariant):
 
 
 def test_the_invariants_that_were_promised_are_all_there():
-    promised = {f"S{n}" for n in (*range(1, 16),)} | {"L1", "L2"}
+    promised = {f"S{n}" for n in (*range(1, 17), 19)} | {"L1", "L2"}
     assert promised <= set(INVARIANTS)
 
 
 def test_every_invariant_has_a_wrong_history_or_a_mutant():
-    by_mutants = {name for one in (*THE_FOUR, *OTHERS, *MORE, *GATES) for name in one.caught_by}
+    by_mutants = {
+        name for one in (*THE_FOUR, *OTHERS, *MORE, *GATES, *BOOKS) for name in one.caught_by
+    }
     assert {name for name, _ in (*WRONG, *WRONG_DEEDS)} | by_mutants == set(INVARIANTS)

@@ -10,6 +10,7 @@ from tests.sim.gatebugs import GATES
 from tests.sim.mutants import OTHERS, THE_FOUR, Mutant
 from tests.sim.report import told
 from tests.sim.run import Outcome, run_seed
+from tests.sim.runbugs import BOOKS
 from tests.sim.swarm import Setting
 
 SEEDS = range(1, 61)  # some ten seconds; most are found in the first three
@@ -28,7 +29,9 @@ def unmutated(seed: int, setting: Setting) -> Outcome:
     return run_seed(seed, setting)
 
 
-@pytest.mark.parametrize("mutant", [*THE_FOUR, *OTHERS, *MORE, *GATES], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "mutant", [*THE_FOUR, *OTHERS, *MORE, *GATES, *BOOKS], ids=lambda one: one.name
+)
 def test_a_bug_that_is_put_back_is_found_by_name(mutant: Mutant, monkeypatch):
     with monkeypatch.context() as patch:
         mutant.plant(patch)

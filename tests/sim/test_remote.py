@@ -48,9 +48,10 @@ def test_what_is_called_a_write_writes_and_what_is_called_a_read_does_not():
 
 
 def test_what_is_left_out_is_called_by_no_part_that_is_simulated():
-    """Runs are another part's business; a part that begins to use them has to be simulated."""
+    """A part that begins to use what was left out has to be simulated with it."""
     simulated = ("worker", "pump", "upkeep", "schedules", "supervisor", "lease", "call", "revival")
     simulated += ("gatekeeper", "gaterows", "gates", "callgates", "slicing")
+    simulated += ("bulks", "runs", "runlanes", "feeding")
     folder = Path(perdure.engine.__path__[0])
     files = [folder / f"{name}.py" for name in simulated] + sorted((folder / "chores").glob("*.py"))
     ways_of_their_own = {"changed", "close", "ear"}

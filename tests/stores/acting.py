@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Part, Receipt, Record, Settled
+from perdure.model.runs import FINISHED
 from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import uuid_of
 from perdure.testing.nouns import replace
@@ -20,7 +21,7 @@ LANES: dict[str, Lane] = {
     "elsewhere": Lane("q2", "c2", "p2", "one"),
 }
 BEGINNINGS = ["one", "one", "one", "upstream", "elsewhere", "of a run"]
-KEYS = [None, None, "k1", "k2"]
+KEYS = [None, "k1", "k1", "k2"]
 COMING_S = [None, None, None, None, -5, 0, 5, 60]
 
 
@@ -97,15 +98,17 @@ class Acting:
         self.lanes[name] = lane
 
     def a_job(self, chance: Random, *, plain: bool = False) -> Job:
-        run = chance.choice([None, None, *self.runs])
+        run = chance.choice([None, None, *self.live_runs()])
         lane = "one" if plain else chance.choice(BEGINNINGS)
         if lane == "of a run":
             lane = "one" if run is None else f"one of {run}"
+        if self.lanes[lane].pipeline != "p":
+            run = None  # a run is of one pipeline
         in_s = None if plain else chance.choice(COMING_S)
         parts = {
             "id": self.new_name(), "pipeline": self.lanes[lane].pipeline, "stage": "one",
             "payload_json": f'{{"n":{self._named}}}',
-            "owner": chance.choice(["", "", "ann"]), "key": chance.choice(KEYS),
+            "owner": chance.choice(["", "", "", "ann"]), "key": chance.choice(KEYS),
             "priority": chance.randint(-1, 2),
             "deadline_s": chance.choice([None, 90.5]),
             "if_failed": chance.choice(list(IfFailed)),
@@ -113,6 +116,12 @@ class Acting:
         }  # fmt: skip
         run_at = None if in_s is None else self.clock.now() + timedelta(seconds=in_s)
         return Job(lane, run, run_at, parts)
+
+    def live_runs(self) -> list[str]:
+        """Those that have not finished: nobody puts an item into one that has."""
+        side = self.sides.first
+        done = {run.no for run in side.reader.runs() if run.status in FINISHED}
+        return [name for name in self.runs if side.no("run", name) not in done]
 
     def enqueue(self, jobs: list[Job]) -> None:
         def call(side: Side) -> Any:

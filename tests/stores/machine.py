@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from perdure.testing import VirtualClock
 from tests.stores.acting import LANES
+from tests.stores.batching import Batching
 from tests.stores.operating import Operating
 from tests.stores.sides import Sides, dump
 from tests.stores.walking import Walking
@@ -24,13 +25,13 @@ WEIGHTS = {
     "enqueue": 5, "enqueue_again": 1, "hire": 1, "beat": 1, "all_beat_for_a_while": 2, "kill": 2,
     "reap": 3, "claim": 8, "record": 9, "send_again": 2, "cancel": 1, "pass_time": 4, "look": 1,
     "deal_with_dead_letters": 4, "list": 1, "pause_or_resume": 2, "change_gate": 2, "begin_run": 2,
-    "change_run": 1, "prune": 2, "schedule": 1, "tick": 1, "take_duty": 1, "begin_bulk": 1,
-    "step_bulk": 1, "prune_workers": 1, "probe": 3, "look_at_gates": 2, "change_slices": 1,
+    "change_run": 2, "finish_run": 2, "note_check": 1, "report": 2, "prune": 2, "schedule": 1, "tick": 1, "take_duty": 1, "begin_bulk": 1,
+    "step_bulk": 1, "change_bulk": 1, "prune_captures": 1, "prune_workers": 1, "probe": 3, "look_at_gates": 2, "change_slices": 1,
 }  # fmt: skip
 ACTS = st.sampled_from([act for act, weight in WEIGHTS.items() for _ in range(weight)])
 
 
-class InStep(Walking, Operating, RuleBasedStateMachine):
+class InStep(Walking, Operating, Batching, RuleBasedStateMachine):
     """Every operation of the ports, on every side."""
 
     def __init__(self, make_sides: Callable[[VirtualClock], Sides]) -> None:
@@ -43,10 +44,11 @@ class InStep(Walking, Operating, RuleBasedStateMachine):
         chance = Random(seed)
         for name, lane in LANES.items():
             self.add_lane(name, lane)
-        for act in ("hire", "hire", "enqueue", "enqueue", "begin_run", "claim", "claim"):
+        for act in ("hire", "hire", "begin_run", "enqueue", "enqueue", "claim", "claim"):
             self._do(act, chance)
         self.fail_all()
-        self._do("claim", chance)
+        for act in ("begin_run", "begin_bulk", "enqueue", "claim"):
+            self._do(act, chance)
 
     @rule(act=ACTS, seed=SEEDS)
     def do(self, act: str, seed: int) -> None:

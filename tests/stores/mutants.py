@@ -1,4 +1,4 @@
-"""Six bugs that other queues have or had, put back one at a time by patching; no switch in the source.
+"""Bugs that other queues have or had, and some that this one could have, put in one at a time; no switch in the source.
 
 Where the bug is a missing guard, the patch shows the store whatever token the job has at that moment,
 which is what a statement without the guard would let pass. Where it is one clause of one statement,
@@ -204,6 +204,44 @@ MUTANTS = (
         (
             "test_a_retry_waits_for_its_delay_by_the_stores_clock",
             "test_the_attempt_is_kept_as_it_was_told",
+        ),
+    ),
+    Mutant(
+        "a new life beside a living job of the same key",
+        reworded(
+            "rivals",
+            sqlite=("(o.state = 'queued' OR o.state = 'processing')", "o.state = 'nowhere'"),
+            postgres=("o.state IN ('queued', 'processing')", "o.state = 'nowhere'"),
+        ),
+        (
+            "test_a_dead_letter_whose_key_is_queued_in_another_run_stays_dead",
+            "test_a_key_is_alive_in_work_too_and_through_all_stages",
+            "test_a_conflict_is_refused_and_says_with_whom",
+        ),
+    ),
+    Mutant(
+        "a run that has finished stays so, whatever becomes of its jobs",
+        reworded(
+            "runs_reopen",
+            sqlite=("status IN ('completed', 'partial_success', 'failed')", "status = 'nothing'"),
+            postgres=("status IN ('completed', 'partial_success', 'failed')", "status = 'nothing'"),
+        ),
+        (
+            "test_a_run_that_had_finished_is_running_again_with_a_job_that_lives_again",
+            "test_a_job_that_is_revived_by_its_key_opens_its_run_again",
+            "test_a_new_life_opens_the_run_before_and_the_run_that_drives_it_again",
+        ),
+    ),
+    Mutant(
+        "a capture that whoever knows its id may read",
+        reworded(
+            "capture_by_id",
+            sqlite=("j.owner = :owner", "j.owner = j.owner"),
+            postgres=("j.owner = %(owner)s", "j.owner = j.owner"),
+        ),
+        (
+            "test_a_capture_is_read_by_the_owner_of_its_job_and_by_operators",
+            "test_a_job_of_nobody_has_captures_of_nobody",
         ),
     ),
 )

@@ -35,6 +35,41 @@ def make(path: Path, *, through: int = 1, filled: bool = True) -> None:
     raw.close()
 
 
+def add_runs(path: Path) -> None:
+    """Runs, an artifact and bulk operations, as the third migration knows them.
+
+    The first run has ended: job 5 succeeded, 6 to 8 failed, and one that failed is gone. Job 8 was driven
+    again in the second, which goes on.
+    """
+    raw = sqlite3.connect(path)
+    for no, status, parent, ended_at in (
+        (1, "partial_success", None, START + 900),
+        (2, "running", 1, None),
+    ):
+        row = {"no": no, "id": f"00000000-0000-7000-8000-00000000a{no:03x}", "owner": "ann"}
+        row |= {"pipeline": "walk", "name": f"run {no}", "status": status, "parent": parent}
+        row |= {"settings": '{"budget":0.1}', "created_at": START, "changed_at": START + no}
+        _insert(raw, "runs", row | {"ended_at": ended_at})
+    raw.execute("UPDATE perdure_jobs SET run = 1 WHERE no BETWEEN 5 AND 8")
+    raw.execute("UPDATE perdure_jobs SET redrive_run = 2 WHERE no = 8")
+    for run, writer, total, succeeded, failed in (
+        (1, 0, 5, 0, 0),
+        (1, 3, 0, 1, 4),
+        (2, 3, 1, 0, 1),
+    ):
+        row = {"run": run, "writer": writer, "total": total, "succeeded": succeeded}
+        _insert(raw, "run_counts", row | {"failed": failed, "attempts": 3, "retries": 2})
+    row = {"no": 1, "id": "00000000-0000-7000-8000-00000000b001", "job": 5, "token": 1}
+    row |= {"stage": "prepare", "kind": "raw", "media_type": "text/plain", "saved_at": START + 3}
+    _insert(raw, "artifacts", row | {"content": "naïve".encode()})
+    for no, status in ((1, "running"), (2, "done")):
+        row = {"no": no, "id": f"00000000-0000-7000-8000-00000000c{no:03x}", "verb": "redrive"}
+        row |= {"status": status, "filter": "{}", "begun_by": "ann", "reason": "again", "cursor": 9}
+        _insert(raw, "bulks", row | {"done": 3, "begun_at": START + no, "changed_at": START + 5})
+    raw.commit()
+    raw.close()
+
+
 def upgrade(path: str) -> None:
     """Upgrade a file, in this process."""
     connection = Connection(path, VirtualClock())

@@ -14,18 +14,27 @@ from typing import Any
 import msgspec
 
 from perdure.model.errors import PerdureError
-from perdure.model.jobs import Claim, Counters, Enqueued, Receipt, Refused, Stale
-from perdure.model.operations import BulkView, LanePause, LaneScope, LoggedDeed
-from perdure.model.runs import RunView
+from perdure.model.filters import EVERY_JOB
+from perdure.model.jobs import Claim, Conflict, Counters, Enqueued, Receipt, Refused, Stale
+from perdure.model.operations import (
+    BulkView,
+    LanePause,
+    LaneScope,
+    LoggedDeed,
+    LoggedRefusal,
+)
+from perdure.model.runs import ItemView, RunView
 from perdure.model.states import State
-from perdure.model.views import AttemptView, JobView, LaneView
+from perdure.model.views import AttemptView, CaptureView, JobView, LaneView, RunFigures
 from perdure.model.workers import WorkerView
 from perdure.testing import OpenedStore
+from perdure.testing.nouns import replace
 
 # What the number of a noun counts, and what its other fields number.
 COUNTS: dict[type, str] = {
     Claim: "job", Receipt: "job", Stale: "job", Refused: "job", Enqueued: "job", JobView: "job",
     WorkerView: "worker", LaneView: "lane", RunView: "run", BulkView: "bulk", LoggedDeed: "deed",
+    Conflict: "job", ItemView: "job", CaptureView: "capture",
 }  # fmt: skip
 NUMBERED = {
     "lane": "lane", "worker": "worker", "run": "run", "redrive_run": "run", "parent": "run",
@@ -129,6 +138,12 @@ class Side:
         subject = self.name_of("run", int(value.subject)) if of_run else value.subject
         return (value.done_at, value.by_whom, value.verb, subject, value.reason)
 
+    def told_figures(self, value: RunFigures) -> Any:
+        """A mean is a quotient, which stores round as they like."""
+        mean_s = value.success_mean_s
+        rounded = replace(value, success_mean_s=None if mean_s is None else round(mean_s, 6))
+        return ("figures", *(self.told(getattr(rounded, name)) for name in _fields(RunFigures)))
+
     def told_refusal(self, value: Refused) -> Any:
         return ("refused", value.id, value.token)
 
@@ -148,6 +163,7 @@ SPECIAL: dict[type, Callable[[Side, Any], Any]] = {
     LanePause: Side.told_pause,
     LoggedDeed: Side.told_deed,
     Refused: Side.told_refusal,
+    RunFigures: Side.told_figures,
 }
 
 
@@ -211,10 +227,16 @@ def _answer(call: Callable[[Side], Any], side: Side) -> Any:
         return f"raised {type(error).__name__}"
 
 
+def by_job_id(lines: list[LoggedRefusal]) -> list[LoggedRefusal]:
+    """In an order that is the same whatever the numbers."""
+    return sorted(lines, key=lambda one: (one.job_id, one.why))
+
+
 def dump(side: Side, *, whole: bool = True) -> dict[str, Any]:
     """All that can be read of a store; unless ``whole``, attempts only of jobs that have moved."""
     reader = side.reader
     jobs = reader.jobs(limit=500)
+    bulks = reader.bulks()
     return {
         "jobs": jobs,
         "attempts": {job.id: side.attempts(job, again=whole) for job in jobs},
@@ -228,6 +250,10 @@ def dump(side: Side, *, whole: bool = True) -> dict[str, Any]:
         "told about gates": side.store.look_at_gates(["vendor", "account"], worker=0, samples={}),
         "runs": reader.runs(),
         "schedules": reader.schedules(),
-        "bulks": reader.bulks(),
+        "dead groups": reader.dead_groups(EVERY_JOB),
+        "lanes of runs": sorted(str(side.name_of("lane", no)) for no in side.store.run_lanes()),
+        "bulks": bulks,
+        "refusals": {one.id: by_job_id(reader.refusals(one.no)) for one in bulks},
+        "captures": {job.id: reader.captures(job.no) for job in jobs} if whole else {},
         "deeds": reader.deeds(limit=20),
     }

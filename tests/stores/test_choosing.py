@@ -1,7 +1,7 @@
 """Pages and previews against a filter in plain Python, with steps so small that every edge is met."""
 
 import random
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -20,21 +20,29 @@ def matches(job: JobView, chosen: JobFilter) -> bool:
     wanted = {
         "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
         "category": chosen.category, "owner": chosen.owner, "error_kind": chosen.kind,
-        "failed_reason": chosen.reason,
+        "failed_reason": chosen.reason, "error_code": chosen.code,
+        "fingerprint": chosen.fingerprint,
     }  # fmt: skip
-    said = (job.error_message or "").casefold()
+    said = [one.casefold() for one in (job.error_message, job.error_detail) if one is not None]
     return (
         all(value is None or getattr(job, name) == value for name, value in wanted.items())
         and (not chosen.states or job.state in chosen.states)
         and (chosen.run is None or chosen.run in (job.run, job.redrive_run))
-        and (
-            chosen.text is None
-            or (job.error_message is not None and chosen.text.casefold() in said)
-        )
+        and (chosen.text is None or any(chosen.text.casefold() in one for one in said))
         and (chosen.enqueued_from is None or job.enqueued_at >= chosen.enqueued_from)
         and (chosen.enqueued_until is None or job.enqueued_at < chosen.enqueued_until)
+        and (chosen.finished_from is None or _is_from(job.finished_at, chosen.finished_from))
+        and (chosen.finished_until is None or _is_before(job.finished_at, chosen.finished_until))
         and (chosen.discarded is None or (job.discarded_at is not None) == chosen.discarded)
     )
+
+
+def _is_from(moment: datetime | None, first: datetime) -> bool:
+    return moment is not None and moment >= first
+
+
+def _is_before(moment: datetime | None, end: datetime) -> bool:
+    return moment is not None and moment < end
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +64,16 @@ def full():
         end = chance.choice(ends)
         if end is not None:
             place.settle(end(claim, worker), by=worker)
+            place.clock.push(1)
     dead = place.reader.jobs(JobFilter(states=FAILED_ONLY), limit=500)
     place.control.discard([target(job) for job in dead[::3]], DEED)
     place.damage(
         "DELETE FROM perdure_jobs WHERE no BETWEEN 31 AND 60",
         f"UPDATE perdure_jobs SET redrive_run = {runs[2]} WHERE no % 4 = 0",
         "UPDATE perdure_jobs SET error_message = 'ÄPFEL 100% _ ÄRGER' WHERE no % 5 = 0",
+        "UPDATE perdure_jobs SET error_detail = 'BIRNEN', error_message = NULL WHERE no % 7 = 0",
+        "UPDATE perdure_jobs SET error_code = 'c' || (no % 2), fingerprint = 'f' || (no % 3) "
+        "WHERE state = 'failed'",
     )
     place.runs = runs
     yield place
@@ -70,6 +82,7 @@ def full():
 
 def filters(place: Place) -> list[JobFilter]:
     moment = place.began_at + timedelta(seconds=70)
+    ended = place.began_at + timedelta(seconds=150)
     return [
         JobFilter(), JobFilter(states=FAILED_ONLY), JobFilter(states=FAILED_ONLY, discarded=False),
         JobFilter(discarded=True), JobFilter(discarded=False, states=(State.FAILED, State.QUEUED)),
@@ -80,6 +93,10 @@ def filters(place: Place) -> list[JobFilter]:
         JobFilter(reason=FailedReason.CRASHED), JobFilter(states=(State.QUEUED,), kind="network"),
         JobFilter(text="äpfel 100% _ ä"), JobFilter(text="%"), JobFilter(text="100_"),
         JobFilter(text="äpfel", states=FAILED_ONLY), JobFilter(text=""),
+        JobFilter(text="birnen"), JobFilter(text="birnen", states=FAILED_ONLY), JobFilter(code="c1"),
+        JobFilter(fingerprint="f2"), JobFilter(fingerprint="f1", pipeline="p", code="c0"),
+        JobFilter(fingerprint="f1", run=place.runs[0]), JobFilter(fingerprint="none"),
+        JobFilter(finished_from=ended), JobFilter(finished_until=ended, states=FAILED_ONLY),
         JobFilter(enqueued_from=moment), JobFilter(enqueued_until=moment),
         JobFilter(queue="q", category="c"), JobFilter(queue="other"), JobFilter(stage="two"),
         JobFilter(pipeline="p", stage="one", reason=FailedReason.FATAL, kind="input_invalid"),
@@ -118,6 +135,40 @@ def test_previews_count_what_the_filter_means_or_say_that_they_stopped(full, mon
                 assert (seen.count, seen.capped) == (
                     min(count_max, len(meant)), len(meant) > count_max,
                 )  # fmt: skip
+
+
+def alike(job: JobView) -> tuple[str, ...]:
+    return (
+        job.fingerprint or "", job.pipeline, job.stage, job.error_kind or "", job.error_code or "",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("look", [1, 7, 20_000])
+@pytest.mark.parametrize("dead", [3, 1_000_000], ids=["many", "few"])
+def test_groups_are_of_all_dead_letters_that_the_filter_means(full, monkeypatch, look, dead):
+    everything = full.reader.jobs(limit=500)
+    monkeypatch.setattr(choosing, "LOOK_ROWS_MAX", look)
+    monkeypatch.setattr(choosing, "DEAD_ROWS_MAX", dead)
+    met = 0
+    for chosen in filters(full):
+        meant = [job for job in everything if matches(job, chosen) and job.state is State.FAILED]
+        wanted: dict[tuple[str, ...], list[JobView]] = {}
+        for job in meant:
+            wanted.setdefault(alike(job), []).append(job)
+        found = full.reader.dead_groups(chosen, limit=100)
+        assert [one.count for one in found] == sorted((one.count for one in found), reverse=True)
+        assert len(found) == len(wanted)
+        for one in found:
+            like = (one.fingerprint, one.pipeline, one.stage, one.kind, one.code)
+            jobs = wanted[like]
+            ends = [job.finished_at for job in jobs]
+            assert (one.count, one.first_at, one.last_at) == (len(jobs), min(ends), max(ends))
+            newest = jobs[0]  # the newest come first
+            assert one.example_id == newest.id
+            assert one.example == (newest.error_detail or newest.error_message)
+        met += len(found) > 1
+    assert met > 10
+    assert len(full.reader.dead_groups(limit=2)) == 2
 
 
 def test_no_step_looks_at_more_than_its_share(full, monkeypatch):

@@ -1,12 +1,18 @@
 """What statements cost on SQLite: those of the hot path walk the partial indexes, and none walks the jobs."""
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
 
+from perdure.model.filters import JobFilter
 from perdure.model.jobs import Lane
 from perdure.model.outcomes import Death
+from perdure.model.states import State
+from perdure.stores.choosing import dead_groups
+from perdure.stores.reporting import REPORT
+from perdure.stores.sqlite.reports import DIALECT
 from perdure.stores.sqlite.statements import SQL
 from tests.stores.kit import MEMORY, Place, crash, failure, retry, success
 
@@ -42,7 +48,7 @@ PLANS = {
     "settled_before": [r"SEARCH a USING PRIMARY KEY \(job=\? AND token=\?\)"],
     "ids_taken": [r"USING COVERING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)"],
     "enqueued_before": [
-        r"USING INDEX perdure_jobs_key \(owner=\? AND pipeline=\? AND <expr>=\? AND key=\?\)"
+        r"USING INDEX perdure_jobs_key \(owner=\? AND pipeline=\? AND key=\? AND <expr>=\?\)"
     ],
     "settle_workers": [r"SEARCH j USING COVERING INDEX perdure_jobs_held \(worker=\?\)"],
     "job_by_id": [
@@ -51,15 +57,60 @@ PLANS = {
     ],
     "fair_owners": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "attempts_of": [r"SEARCH perdure_attempts USING PRIMARY KEY \(job=\?\)"],
+    "record_done": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "dead_letter": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "in_own_run": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "runs_reopen": [r"SEARCH perdure_runs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "run_found": [
+        r"USING COVERING INDEX sqlite_autoindex_perdure_runs_2 \(owner=\? AND pipeline=\? AND name=\?\)"
+    ],
+    "items": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_run \(run=\? AND no>\?\)"],
+    "items_redriven": [r"USING INDEX perdure_jobs_redrive \(redrive_run=\? AND no>\?\)"],
+    "items_ended": [r"USING INDEX perdure_jobs_run_ended \(run=\? AND finished_at>\?\)"],
+    "items_ended_redriven": [
+        r"USING INDEX perdure_jobs_redrive_ended \(redrive_run=\? AND finished_at>\?\)"
+    ],
+    "captures_of": [r"SEARCH perdure_artifacts USING INDEX perdure_artifacts_job \(job=\?\)"],
+    "capture_by_id": [r"SEARCH a USING INDEX sqlite_autoindex_perdure_artifacts_1 \(id=\?\)"],
+    "prune_captures": [r"USING COVERING INDEX perdure_artifacts_expiry \(expires_at<\?\)"],
+    "bulk_by_id": [r"SEARCH perdure_bulks USING INDEX sqlite_autoindex_perdure_bulks_1 \(id=\?\)"],
+    "bulks_running": [r"USING INDEX perdure_bulks_running"],
+    "bulk_step": [r"SEARCH perdure_bulks USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "refusals_page": [r"SEARCH f USING PRIMARY KEY \(bulk=\? AND job>\?\)"],
+    "subjects_of_run": [r"SEARCH j USING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)"],
 }  # fmt: skip
 
-# Walking these is meant: an argument, a constant, and indexes that hold only a few workers or shut gates.
+# As above, for statements that sort the few rows that they have found.
+SORTED = {
+    "overrun": [r"SEARCH j USING INDEX perdure_jobs_held \(worker=\?\)"],
+    "rivals": [r"SEARCH o USING INDEX perdure_jobs_key \(owner=\? AND pipeline=\? AND key=\?\)"],
+    "run_lanes": [
+        r"USING (COVERING )?INDEX perdure_runs_live", r"INDEX perdure_lanes_run \(run=\?\)",
+    ],
+    "runs_live": [
+        r"USING INDEX perdure_runs_live \(no>\? AND no<\?\)",
+        r"SEARCH c USING PRIMARY KEY \(run=\?\)", r"SEARCH k USING PRIMARY KEY \(run=\?\)",
+    ],
+    "runs_page": [
+        r"SEARCH perdure_runs USING INTEGER PRIMARY KEY \(rowid>\? AND rowid<\?\)",
+        r"SEARCH c USING PRIMARY KEY \(run=\?\)", r"SEARCH k USING PRIMARY KEY \(run=\?\)",
+    ],
+    "run_by_no": [
+        r"SEARCH c USING PRIMARY KEY \(run=\?\)", r"SEARCH k USING PRIMARY KEY \(run=\?\)",
+    ],
+}  # fmt: skip
+
+# Walking these is meant: an argument, a constant, what a statement has found itself, and indexes that hold only a
+# few workers, shut gates, or runs and bulk operations that are not over.
 SMALL = re.compile(
-    r"SCAN (\w+ VIRTUAL TABLE|CONSTANT ROW|\w+ USING INDEX perdure_(workers_|gates_shut))"
+    r"SCAN (\w+ VIRTUAL TABLE|CONSTANT ROW|\(subquery-\d+\)|r$|\w+ USING (COVERING )?INDEX "
+    r"perdure_(workers_|gates_shut|runs_live|bulks_running))"
 )
 
 # A table that grows with the work, walked whole or by an index that holds all of it.
-GROWING = re.compile(r"SCAN (perdure_jobs|perdure_attempts|perdure_checkpoints|j|a|c)\b(.*)")
+GROWING = re.compile(
+    r"SCAN (perdure_(jobs|attempts|checkpoints|artifacts|bulk_refusals)|j|a|c|f)\b(.*)"
+)
 PARTIAL = re.compile(r"INDEX perdure_jobs_(ready|later|held|failed|suspect)")
 
 # Reports that say in their port that they count.
@@ -67,12 +118,15 @@ COUNTING = {"states_count"}
 
 
 def plan(place: Place, name: str) -> list[str]:
-    sql = getattr(SQL, name)
+    return plan_of(place, getattr(SQL, name))
+
+
+def plan_of(place: Place, sql: str) -> list[str]:
     named = set(re.findall(r":([a-z_]+)", sql))
     places = [int(number) for number in re.findall(r"\?(\d+)", sql)]
     values: object = (1,) * max(places, default=sql.count("?"))
     if named:
-        arrays = {"nos", "lanes", "records", "workers", "names"}
+        arrays = {"nos", "lanes", "records", "workers", "names", "ids"}
         values = {name: "[1]" if name in arrays else 1 for name in named}
     return [row[3] for row in place.connection.raw.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
@@ -86,7 +140,7 @@ def faults(lines: list[str], wanted: list[str]) -> list[str]:
 
 def walks(lines: list[str]) -> list[str]:
     found = [(line, GROWING.match(line)) for line in lines]
-    return [line for line, table in found if table and not PARTIAL.search(table[2])]
+    return [line for line, table in found if table and not PARTIAL.search(table[3])]
 
 
 @pytest.fixture(scope="module", params=["empty", "filled", "analysed"])
@@ -113,10 +167,40 @@ def place(request):
     place.close()
 
 
-def test_attempts_that_are_overrun_are_looked_for_among_what_the_living_hold(place):
-    lines = plan(place, "overrun")
-    held = [r"SEARCH j USING INDEX perdure_jobs_held \(worker=\?\)"]
-    assert [one for one in faults(lines, held) if "TEMP B-TREE" not in one] == [], lines
+@pytest.mark.parametrize("name", SORTED)
+def test_a_statement_that_sorts_has_found_only_a_few(place, name):
+    lines = plan(place, name)
+    found = [one for one in faults(lines, SORTED[name]) if "TEMP B-TREE" not in one]
+    assert found == [], lines
+
+
+@pytest.mark.parametrize("name", REPORT)
+def test_a_report_walks_over_the_jobs_of_its_run_and_no_others(place, name):
+    lines = plan_of(place, REPORT[name])
+    jobs = [line for line in lines if "perdure_jobs" in line]
+    assert all(re.search(r"INDEX perdure_jobs_(run|redrive)\w* \(", line) for line in jobs), lines
+    assert jobs
+    assert walks(lines) == []
+
+
+def test_dead_letters_of_a_fingerprint_are_found_by_an_index_that_holds_no_others(place):
+    asked: list[list[str]] = []
+
+    def fetch(sql: str, values: Mapping[str, object]) -> list[tuple[int, ...]]:
+        asked.append(
+            [row[3] for row in place.connection.raw.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+        )
+        return []
+
+    meant = JobFilter(states=(State.FAILED,), pipeline="p", fingerprint="f")
+    assert dead_groups(meant, DIALECT, fetch, limit=5) == []
+    [lines] = asked
+    assert (
+        faults(
+            lines, [r"INDEX perdure_jobs_(fingerprint \(fingerprint=\?\)|failed \(pipeline=\?\))"]
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,10 +249,17 @@ def test_a_statement_that_counts_all_jobs_would_be_caught(place):
         ("perdure_jobs_suspect", "suspects"),
         ("perdure_jobs_key", "enqueued_before"),
         ("perdure_lanes_queue", "closed_lanes"),
+        ("perdure_jobs_run", "items"),
+        ("perdure_jobs_run_ended", "items_ended"),
+        ("perdure_jobs_redrive_ended", "items_ended_redriven"),
+        ("perdure_artifacts_expiry", "prune_captures"),
+        ("perdure_jobs_key", "rivals"),
+        ("perdure_runs_live", "run_lanes"),
+        ("perdure_bulks_running", "bulks_running"),
     ],
 )
 def test_a_schema_without_the_index_would_be_caught(index, name):
     bare = Place(MEMORY)
     bare.connection.raw.execute(f"DROP INDEX {index}")
-    assert faults(plan(bare, name), PLANS[name]) != []
+    assert faults(plan(bare, name), {**PLANS, **SORTED}[name]) != []
     bare.close()

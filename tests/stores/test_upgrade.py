@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure.model.errors import SchemaMismatch
-from perdure.model.jobs import Lane, NewJob
+from perdure.model.jobs import Lane, NewJob, Receipt
+from perdure.model.operations import BulkPhase, BulkStep, Deed, Revival
+from perdure.model.runs import RunStatus
 from perdure.model.workers import NewWorker, Role
 from perdure.stores.migrations import migrations
 from perdure.stores.opening import Opened, open_store, schema_of
@@ -147,6 +149,78 @@ def test_keys_find_their_jobs_and_stay_unique(opened, path):
     with pytest.raises(sqlite3.IntegrityError, match="perdure_jobs_key"):
         raw.execute("UPDATE perdure_jobs SET pipeline = 'walk' WHERE no = 15")
     raw.close()
+
+
+# -- what runs and bulk operations were before they had kinds, seals and phases ----------
+
+
+@pytest.fixture
+def with_runs(tmp_path) -> Iterator[Opened]:
+    """A file of the third version with runs in it, upgraded."""
+    file = tmp_path / "runs.db"
+    old.make(file, through=3)
+    old.add_runs(file)
+    shown = kept(file)
+    before = values(file, shown)
+    old.upgrade(str(file))
+    assert values(file, shown) == before
+    found = open_store(f"sqlite:///{file}", VirtualClock(), create=False, wait_s_max=5.0)
+    yield found
+    found.close()
+
+
+def test_the_failed_jobs_of_old_runs_have_their_kinds_and_none_is_missing(with_runs):
+    again, first = with_runs.reader.runs(owner="ann")
+    assert first.kinds == {"": 1, "input_invalid": 1, "network": 1, "worker_lost": 1}
+    assert again.kinds == {"worker_lost": 1}
+    for run in (first, again):
+        assert sum(run.kinds.values()) == run.counts.failed
+    assert first.counts.cost_nusd == 0
+    assert with_runs.reader.audit() == []
+
+
+def test_a_run_that_had_ended_has_all_of_its_items_and_one_that_goes_on_is_not_sealed(with_runs):
+    again, first = with_runs.reader.runs(owner="ann")
+    assert first.sealed_at == first.ended_at is not None
+    assert (again.sealed_at, again.ended_at, again.why, again.checked) == (None, None, "", 0)
+    assert with_runs.reader.runs(live=True) == [again]
+
+
+def test_dead_letters_of_an_old_run_can_be_driven_again(with_runs):
+    job = with_runs.reader.job("00000000-0000-7000-8000-000000000007")
+    assert job is not None
+    lane = Lane("default", "default", "walk", "work", run=2)
+    revival = Revival(
+        job.no,
+        job.id,
+        job.token,
+        "work",
+        with_runs.store.lanes([lane])[lane],
+        "prepare",
+        redrive_run=2,
+    )
+    (answer,) = with_runs.control.revive([revival], Deed("bo"))
+    assert isinstance(answer, Receipt)
+    again, first = with_runs.reader.runs(owner="ann")
+    assert (first.status, first.counts.failed) == (RunStatus.RUNNING, 3)
+    assert first.kinds == {"": 1, "input_invalid": 1, "worker_lost": 1}
+    assert again.counts.open == 1
+    assert with_runs.reader.audit() == []
+
+
+def test_an_old_bulk_operation_goes_on_with_all_that_is_left(with_runs):
+    (bulk,) = with_runs.reader.bulks(running=True)
+    assert (bulk.phase, bulk.cursor, bulk.done) == (BulkPhase.ALL, 9, 3)
+    assert (bulk.resumed_at, bulk.resumed_done) == (bulk.begun_at, 0)
+    moved = with_runs.control.step_bulk(BulkStep(bulk.no, 9, 4, done=1))
+    assert moved is not None
+    assert (moved.cursor, moved.done) == (4, 4)
+
+
+def test_an_old_capture_was_never_cut(with_runs):
+    (view,) = with_runs.reader.captures(5)
+    assert (view.bytes_kept, view.bytes_whole) == (6, 6)
+    assert with_runs.reader.capture(view.id, owner=None) == (view, "naïve".encode())
 
 
 # -- from any version to the same schema -------------------------------------------------

@@ -4,12 +4,13 @@ from random import Random
 from typing import Any
 
 from perdure.model.gates import GateChange, GateState, Probe, Slices
-from perdure.model.jobs import Record
+from perdure.model.jobs import Capture, Record
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Death
 from perdure.model.states import Move, State
 from perdure.model.workers import NewWorker, Role
 from perdure.testing.contract import records
+from perdure.testing.nouns import replace
 from tests.stores.acting import Acting, Held
 from tests.stores.sides import Side
 
@@ -32,8 +33,10 @@ class Walking(Acting):
 
     def act_enqueue_again(self, chance: Random) -> None:
         """The same call, sent again."""
-        if self.jobs:
-            self.enqueue(chance.choices(self.jobs, k=chance.randint(1, 3)))
+        live = {None, *self.live_runs()}
+        known = [job for job in self.jobs if job.run in live]
+        if known:
+            self.enqueue(chance.choices(known, k=chance.randint(1, 3)))
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -160,7 +163,10 @@ class Walking(Acting):
         if not self.held:
             return
         some = chance.choices(self.held[-8:], k=chance.randint(1, 3))
-        ended = {one.lease: (one, chance.choice(ENDINGS), chance.choice(DELAYS_S)) for one in some}
+        ended = {
+            one.lease: (one, chance.choice(ENDINGS), chance.choice(DELAYS_S), self._said(chance))
+            for one in some
+        }
         who = chance.choice(WRITERS)
         writer = some[0].worker if who == "its worker" else None
         if who == "another":
@@ -173,7 +179,40 @@ class Walking(Acting):
             self.sent.append(({name: words[place] for name, words in said.items()}, writer))
         self.turn(said, writer, chance.randint(0, 2))
 
-    def _ended(self, side: Side, held: Held, end: str, delay_s: float) -> Record:
+    def _said(self, chance: Random) -> dict[str, Any]:
+        """What an attempt tells beside how it ended: what it used up, how it failed, what it put aside."""
+        told: dict[str, Any] = {"elapsed_s": chance.choice([0.25, 0.5, 2.0])}
+        if chance.random() < 0.4:
+            told |= {"tokens_in": chance.randint(0, 9), "tokens_out": 2, "cost_nusd": 10**9 + 1}
+        names = [self.new_name() for _ in range(chance.choice([0, 0, 0, 1, 2]))]
+        kept_s = chance.choice([None, 5.0, 60.0])
+        return {
+            "attempt": told,
+            "failure": {
+                "error_code": chance.choice([None, "E1", "E2"]),
+                "error_detail": chance.choice([None, "the host was away"]),
+                "fingerprint": chance.choice([None, "f1", "f2"]),
+                "error_kind": chance.choice(["network", "input_invalid", None]),
+            },
+            "captures": tuple(
+                Capture(name, "raw", "text/plain", name.encode(), 99, kept_s) for name in names
+            ),
+        }
+
+    def _ended(
+        self, side: Side, held: Held, end: str, delay_s: float, said: dict[str, Any] | None = None
+    ) -> Record:
+        """The record of a claim, with all that is said of it."""
+        record = self._plain(side, held, end, delay_s)
+        if said is None or record.attempt is None:
+            return record
+        failed = said["failure"] if record.state is State.FAILED else {}
+        attempt = replace(record.attempt, **said["attempt"])
+        if failed:
+            attempt = replace(attempt, kind=failed["error_kind"], code=failed["error_code"])
+        return replace(record, attempt=attempt, captures=said["captures"], **failed)
+
+    def _plain(self, side: Side, held: Held, end: str, delay_s: float) -> Record:
         claim, worker = held.claims[side.name], side.no("worker", held.worker)
         if end in ("advance", "carry_on"):
             if claim.stage == "two" or claim.pipeline != "p":

@@ -124,9 +124,13 @@ COMMANDS = {" ".join(path): command for path, command in paths(cli)}
 def test_the_commands_are_these():
     shown = {name for name, command in COMMANDS.items() if not command.hidden}
     assert shown == {
-        "audit", "db", "db status", "db upgrade", "demo", "enqueue", "gates", "gates hold", "gates list",
-        "gates probe", "gates release", "gates show", "jobs", "jobs list", "jobs show", "policy",
-        "policy check", "policy explain", "policy list", "policy show", "simulate", "worker",
+        "audit", "captures", "captures list", "captures show", "db", "db status", "db upgrade",
+        "dead", "dead continue", "dead discard", "dead export", "dead groups", "dead history",
+        "dead list", "dead redrive", "dead retry", "dead show", "dead stop", "demo", "enqueue",
+        "gates", "gates hold", "gates list", "gates probe", "gates release", "gates show", "jobs",
+        "jobs list", "jobs show", "policy", "policy check", "policy explain", "policy list",
+        "policy show", "run", "runs", "runs cancel", "runs list", "runs pause", "runs report",
+        "runs results", "runs resume", "runs seal", "runs show", "simulate", "worker",
     }  # fmt: skip
 
 
@@ -173,10 +177,10 @@ def test_a_wrong_call_is_explained_with_exit_code_two(shell, arguments, words):
 
 def test_the_schema_is_upgraded_once(shell):
     assert shell("db", "upgrade").out == (
-        "sqlite:///work.db: applied 0001_the_walk, 0002_operations, 0003_gates\n"
+        "sqlite:///work.db: applied 0001_the_walk, 0002_operations, 0003_gates, 0004_runs\n"
     )
     assert shell("db", "upgrade").out == "sqlite:///work.db: nothing to do\n"
-    assert shell("db", "status").out == "sqlite:///work.db: schema 3 of 3, up to date\n"
+    assert shell("db", "status").out == "sqlite:///work.db: schema 4 of 4, up to date\n"
 
 
 def test_asking_for_the_schema_of_a_mistyped_path_makes_no_file(shell):
@@ -191,10 +195,10 @@ def test_the_schema_is_told_in_json(shell):
     assert (before["present"], before["version"], before["pending"]) == (
         False,
         0,
-        ["0001_the_walk", "0002_operations", "0003_gates"],
+        ["0001_the_walk", "0002_operations", "0003_gates", "0004_runs"],
     )
     assert shell("db", "upgrade", "--json").json == {
-        "url": "sqlite:///work.db", "applied": ["0001_the_walk", "0002_operations", "0003_gates"],
+        "url": "sqlite:///work.db", "applied": ["0001_the_walk", "0002_operations", "0003_gates", "0004_runs"],
     }  # fmt: skip
     assert shell("db", "upgrade", "--json").json["applied"] == []
     assert shell("db", "status", "--json").json["present"] is True
@@ -451,11 +455,14 @@ def test_a_job_that_is_not_there_is_named(shell, history, id):
 def test_an_audit_of_a_sound_store_is_clean(shell, history):
     said = shell("audit")
     assert said.code == 0
-    assert said.lines == [
-        "accepted 4 = queued 2 + processing 0 + succeeded 1 + failed 1 + cancelled 0 + pruned 0",
-        "clean",
-    ]
+    books, covered, verdict = said.lines
+    assert books == (
+        "accepted 4 = queued 2 + processing 0 + succeeded 1 + failed 1 + cancelled 0 + pruned 0"
+    )
+    assert verdict == "clean"
     found = shell("audit", "--json").json
+    checks, tables = len(found["checks"]), len(found["tables"])
+    assert covered == f"{checks} checks over {tables} tables, of 4 jobs"
     assert (found["clean"], found["findings"], found["books"]["accepted"]) == (True, [], 4)
 
 

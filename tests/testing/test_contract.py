@@ -35,10 +35,22 @@ def test_the_contract_needs_no_test_library():
     assert (outcome.testsRun, outcome.failures, outcome.errors) == (20, [], [])
 
 
+PARTS = [part for part in SharedStoreContract.__mro__ if part not in (object, kit.OnAFreshStore)]
+
+
 def test_no_part_of_the_contract_overrides_a_test_of_another():
-    parts = [part for part in SharedStoreContract.__mro__ if part is not object]
-    named = [name for part in parts for name in vars(part) if name.startswith("test_")]
+    named = [name for part in PARTS for name in vars(part) if name.startswith("test_")]
     assert len(named) == len(set(named)) == len(names_of(SharedStoreContract))
+
+
+def test_no_part_of_the_contract_overrides_a_word_of_another():
+    named = [
+        name
+        for part in PARTS
+        for name, value in vars(part).items()
+        if inspect.isfunction(value) and not name.startswith("__")
+    ]
+    assert sorted(name for name in set(named) if named.count(name) > 1) == []
 
 
 @pytest.mark.parametrize("port", [Store, Control, Reader])

@@ -4,7 +4,19 @@ from dataclasses import dataclass
 from typing import assert_type
 
 import perdure
-from perdure import Action, Backoff, Curve, HintMode, Hints, Jitter, Kind, Match, Policy, Rule
+from perdure import (
+    Action,
+    Backoff,
+    Curve,
+    HintMode,
+    Hints,
+    Jitter,
+    Kind,
+    Match,
+    Policy,
+    Rule,
+    checks,
+)
 
 app = perdure.App("sqlite:///work.db")
 
@@ -63,3 +75,12 @@ async def caller() -> None:
     later = await pipe.enqueue_async({"text": "y"})
     await later.result_async(wait_s=1)
     later.cancel(reason="no longer wanted")
+
+
+def invoice(text: str) -> Letter:
+    """A model's output, checked."""
+    parsed = checks.read_json(text, Letter, finish_reason="stop")
+    assert_type(parsed, checks.Parsed[Letter])
+    assert_type(parsed.repaired, bool)
+    assert_type(checks.fits({"to": "Ann"}, Letter), Letter)
+    return checks.check(text, Letter, finish_reason=None, repair=False)

@@ -17,7 +17,7 @@ _UNITS = {
     "BYTES": "bytes", "CHARS": "characters", "BITS": "bits", "ROWS": "rows", "STAGES": "stages",
     "S": "seconds", "DEPTH": "levels", "BATCH": "jobs", "TOGETHER": "jobs", "NAMES": "names",
     "COUNT": "jobs", "CAUSES": "links", "HEADERS": "headers", "CODES": "codes", "FACTS": "facts", "READ": "bytes",
-    "TOKENS": "tokens",
+    "TOKENS": "tokens", "CAPTURES": "captures",
 }  # fmt: skip
 
 

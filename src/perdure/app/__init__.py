@@ -2,7 +2,7 @@
 
 from perdure.app.app import App, configured, open_store, schema_of, shown_url
 from perdure.app.fitting import check_times
-from perdure.app.loading import load_app
+from perdure.app.loading import load_app, load_pipeline
 from perdure.app.pipelines import Pipeline
 from perdure.app.policies import explained, policy_at, policy_page, policy_pages
 from perdure.app.processes import supervise, work
@@ -19,6 +19,7 @@ __all__ = [
     "configured",
     "explained",
     "load_app",
+    "load_pipeline",
     "open_store",
     "policy_at",
     "policy_page",

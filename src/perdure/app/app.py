@@ -2,17 +2,22 @@
 
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from perdure.app.calls import Calls
+from perdure.app.dead import DeadLetters
 from perdure.app.pipelines import Pipeline
+from perdure.app.runs import Run
 from perdure.app.working import Working
 from perdure.config import Config, load
 from perdure.engine.clock import SystemClock
+from perdure.engine.eligible import Check
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
+from perdure.engine.runs import find_run
 from perdure.engine.schedules import Schedule, declared
+from perdure.engine.sources import source_check
 from perdure.engine.stages import Catalogue, Line, Stage, check_name
 from perdure.engine.upstreams import Upstream, Upstreams, upstream_limits
 from perdure.model.errors import (
@@ -67,6 +72,7 @@ class App:
         self._stages: dict[Callable[..., Any], Stage] = {}
         self._lines: dict[str, Line] = {}
         self._pipelines: dict[str, Pipeline] = {}
+        self._checks: dict[str, Check] = {}
         self._schedules: dict[str, Schedule] = {}
         self._fair: set[str] = set()
         self.upstreams = Upstreams()
@@ -171,12 +177,19 @@ class App:
         *stages: Callable[..., Any],
         queue: str = "default",
         category: str = "default",
+        source_exists: Callable[[Any], Any] | None = None,
     ) -> Pipeline:
-        """Declare a pipeline: items walk through the stages in this order."""
+        """Declare a pipeline: items walk through the stages in this order.
+
+        ``source_exists``, sync or async, is asked with the item before a dead letter is given a new life: whether
+        what the item refers to is still there.
+        """
         if name in self._lines:
             raise ConfigError(f"pipeline {name!r} is declared twice; names must differ")
         line = Line(name, queue, category, tuple(self._stage_of(name, call) for call in stages))
         self._lines[name] = line
+        if source_exists is not None:
+            self._checks[name] = source_check(source_exists)
         self._pipelines[name] = Pipeline(self, line)
         return self._pipelines[name]
 
@@ -205,6 +218,24 @@ class App:
                 f"schedule {schedule.name!r} is declared twice; tell them apart with name="
             )
         self._schedules[schedule.name] = schedule
+
+    @property
+    def checks(self) -> Mapping[str, Check]:
+        """Whether the source of an item exists, by pipeline."""
+        return self._checks
+
+    @property
+    def dead(self) -> DeadLetters:
+        """The dead letters of this store."""
+        return DeadLetters(self)
+
+    def run(self, named: str) -> Run:
+        """A run by its id, its number or its name."""
+        return Run(self, find_run(self.opened.reader, named))
+
+    def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[Run]:
+        """Runs, newest first."""
+        return [Run(self, one) for one in self.opened.reader.runs(pipeline=pipeline, limit=limit)]
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -243,7 +274,7 @@ class App:
             if self._calls is None or not self._calls.is_of_this_process:
                 self._calls = Calls(
                     clock=SystemClock(), chance=random.SystemRandom(), observers=self.observers,
-                    upstreams=self.upstreams,
+                    upstreams=self.upstreams, capture_kept_s=load().capture_kept_s,
                 )  # fmt: skip
             return self._calls
 
@@ -281,6 +312,16 @@ class App:
         """
         config = load(store=self.url, concurrency=concurrency, **tuning)
         return Working(self, config, queues=queues, categories=categories)
+
+    def read_capture(self, id: str, *, owner: str | None = None) -> bytes:
+        """Raw output that a stage has put aside; see `JobRef.captures` for the ids.
+
+        With ``owner``, only that of the owner's own jobs: what belongs to another is unknown, as what never was.
+        """
+        found = self.opened.reader.capture(id, owner=owner)
+        if found is None:
+            raise UnknownName(f"there is no capture {id!r}; it may have been kept for long enough")
+        return found[1]
 
     def close(self) -> None:
         """Disconnect from the store."""

@@ -26,7 +26,8 @@ from typing import Any, TypeVar
 from perdure.app.loops import OwnLoop, SharedHands
 from perdure.engine.call import Call, Over, Step, Terms, Try
 from perdure.engine.callgates import CallerGates
-from perdure.engine.context import Desk, Progress
+from perdure.engine.captures import Shelf
+from perdure.engine.context import Desk
 from perdure.engine.observe import Observers
 from perdure.engine.progress import Board
 from perdure.engine.run import Stopping, run
@@ -40,7 +41,7 @@ from perdure.model.errors import (
     WorkerDead,
 )
 from perdure.model.jobs import NewJob, OnLost
-from perdure.model.outcomes import Death, Interrupted, Outcome, Raised, Usage
+from perdure.model.outcomes import Death, Interrupted, Outcome, Raised, TimedOut
 from perdure.model.workers import NewWorker, Role
 from perdure.ports import Clock, Store
 from perdure.rules.checked import made
@@ -115,7 +116,10 @@ class Seat:
 
 
 class Calls:
-    """What all calls of an App share. ``pause`` is how a retry is waited for."""
+    """What all calls of an App share. ``pause`` is how a retry is waited for.
+
+    ``capture_kept_s`` is how long raw output is kept; None is for ever.
+    """
 
     def __init__(
         self,
@@ -125,6 +129,7 @@ class Calls:
         observers: Observers,
         upstreams: Upstreams | None = None,
         pause: Pause = asyncio.sleep,
+        capture_kept_s: float | None = None,
     ) -> None:
         self.clock = clock
         self.pause = pause
@@ -132,6 +137,7 @@ class Calls:
         self.trades = Pool(_TRADES_MAX, "perdure-call")
         self.hands = SharedHands()
         self.board = Board(observers)
+        self.shelf = Shelf(clock, chance, kept_s=capture_kept_s)
         self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
         self._chance = chance
         self._observers = observers
@@ -236,23 +242,17 @@ class _Waiting:
         if step.pause_s:
             await self._rested(step.pause_s)
         call, started_s = self._call, self._clock.monotonic()
-        outcome, desk = None, self._desk(step)
+        outcome, desk = None, Desk(tell=partial(self._shared.board.note, step.claim))
         if self._gone is None and call.left_s > 0:
             outcome = await self._outcome(step, desk)
         desk.end()
         self._shared.board.drop(step.claim)
         elapsed_s = self._clock.monotonic() - started_s
-        if outcome is not None:
-            return await self._settled(partial(call.ended, outcome, elapsed_s, desk.usage), step)
-        stopped = call.over if self._gone is None else call.gone
-        return await self._settled(partial(stopped, elapsed_s, desk.usage), step)
-
-    def _desk(self, step: Try) -> Desk:
-        def tell(said: Progress | Usage) -> None:
-            if isinstance(said, Progress):
-                self._shared.board.note(step.claim, said)
-
-        return Desk(tell=tell)
+        if outcome is None and self._gone is not None:
+            return await self._settled(partial(call.gone, elapsed_s, desk.usage), step)
+        end = call.over if outcome is None else partial(call.ended, outcome)
+        kept = self._shared.shelf.kept(outcome or TimedOut(elapsed_s), desk.asides)
+        return await self._settled(partial(end, elapsed_s, desk.usage, kept), step)
 
     async def _outcome(self, step: Try, desk: Desk) -> Outcome | None:
         """How the stage ended, or None when it was stopped."""

@@ -1,19 +1,25 @@
 """Pipelines as a user holds them: items are enqueued here, or called."""
 
 import asyncio
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, Protocol
 
 from perdure.app.calls import Calls, terms_of
+from perdure.app.items import items_of
 from perdure.app.refs import Called, Home, JobRef, called
+from perdure.app.runs import Run, given
 from perdure.engine.enqueue import enqueue, new_job
+from perdure.engine.feeding import BACKLOG_MAX, Feeder, Terms, feed
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
+from perdure.engine.runs import Runs
 from perdure.engine.stages import Line
-from perdure.model.errors import StoreBusy
+from perdure.model.errors import PayloadRefused, StoreBusy
 from perdure.model.jobs import Enqueued, NewJob
+from perdure.model.operations import Deed
 from perdure.rules.policy import Policy
 
 
@@ -48,6 +54,16 @@ class Pipeline:
     def name(self) -> str:
         """The pipeline's name."""
         return self._line.name
+
+    @property
+    def queue(self) -> str:
+        """The queue in which its items wait."""
+        return self._line.queue
+
+    @property
+    def category(self) -> str:
+        """The category of its items."""
+        return self._line.category
 
     def enqueue(
         self,
@@ -104,6 +120,74 @@ class Pipeline:
             for item in items
         )
         return self._refs(enqueue(self._app.opened.store, jobs, within=within), within)
+
+    def run(
+        self,
+        items: Iterable[Any] | str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        owner: str = "",
+        key: str | Callable[[Any], object] | None = None,
+        failure_budget: float | None = None,
+        failure_budgets: Mapping[str, float] | None = None,
+        check_every: int | None = None,
+        sample_min: int | None = None,
+        count_rate_limits: bool | None = None,
+        completed_at: float | None = None,
+        partial_at: float | None = None,
+        cost_max_usd: float | None = None,
+        priority: int = 0,
+        deadline_s: float | None = None,
+        tokens: int | None = None,
+        backlog_max: int | None = BACKLOG_MAX,
+        bad: Callable[[int, PayloadRefused], None] | None = None,
+        seal: bool = True,
+    ) -> Run:
+        """Put a batch of items in: any iterable, or the path of a .jsonl or .csv file. Returns when all are in.
+
+        Items are streamed, and while ``backlog_max`` of them are open this waits for workers. With a ``name``,
+        the same call goes on with the same run: items are known by their ``key`` (a field's name or a
+        function; else by position and content), and none is done twice.
+
+        The run is aborted when more than ``failure_budget`` (0.10) of the processed items have failed, looked at
+        every ``check_every`` (1000) of them and never before ``sample_min`` (100); or more than ``failure_budgets``
+        says for a kind; with ``count_rate_limits=False``, rate limits left out; or when it has cost more than
+        ``cost_max_usd``. It is completed from ``completed_at`` (0.95) on, a partial success from
+        ``partial_at`` (0.50) on, else failed. ``bad`` hears of items that cannot be stored, which end the
+        feeding otherwise. Without ``seal`` more items may follow.
+        """
+        app, opened = self._app, self._app.opened
+        app.ready()
+        options = given(
+            failure_budget=failure_budget, kinds=failure_budgets, check_every=check_every,
+            sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
+            partial_at=partial_at, cost_max_usd=cost_max_usd,
+        )  # fmt: skip
+        terms = Terms(
+            owner,
+            key,
+            priority,
+            deadline_s,
+            tokens,
+            app.is_fair(self._line.queue),
+            backlog_max,
+            bad,
+        )
+        runs = Runs(opened.store, opened.control, opened.reader, app.observers)
+        source = items_of(items)
+        run = runs.open(
+            self._line, app.ids, name=name, owner=owner, options=options, deed=Deed("app")
+        )
+        feeder = Feeder(
+            opened.store, opened.reader, self._line, run, source,
+            ids=app.ids, terms=terms, observers=app.observers,
+        )  # fmt: skip
+        fed = feed(feeder)
+        return Run(app, runs.seal(run) if seal and fed.whole else run, fed)
+
+    async def run_async(self, items: Iterable[Any] | str | os.PathLike[str], **options: Any) -> Run:
+        """As `run`, without blocking the event loop; the items are taken on another thread."""
+        return await asyncio.to_thread(self.run, items, **options)
 
     async def enqueue_async(self, item: Any, **options: Any) -> JobRef:
         """As `enqueue`, without blocking the event loop."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 
 from perdure.app.app import App, open_store
+from perdure.app.bulkwork import BulkWork
 from perdure.app.upkeep import gatekeeper_of, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
@@ -55,6 +56,7 @@ def work(
     if queues or categories:
         catalogue = catalogue.only(queues=queues, categories=categories)
     gates = gatekeeper_of(app, opened, catalogue, worker)
+    bulks = BulkWork(app, catalogue, worker)
     process = Worker(
         opened.store,
         catalogue,
@@ -65,11 +67,12 @@ def work(
             poll_s=config.poll_s,
             tick_s=config.tick_s,
             idle_s_max=None if role is Role.MAIN else _SUSPECT_IDLE_S,
+            capture_kept_s=config.capture_kept_s,
         ),
         clock=SystemClock(),
         chance=random.Random(),
         observers=app.observers,
-        upkeep=upkeep_of(app, opened, catalogue, worker, config, gates=gates)
+        upkeep=upkeep_of(app, opened, catalogue, worker, config, gates=gates, bulks=bulks.ring)
         if role is Role.MAIN
         else None,
         reader=opened.reader if role is Role.MAIN else None,
@@ -123,11 +126,19 @@ def supervise(
 def _numbers(store: Store, wanted: Sequence[Lane]) -> Lanes:
     """The numbers of lanes, asked of the store when they are first needed: it may be away at the start."""
     known: list[int] = []
+    homes = {(lane.queue, lane.category, lane.pipeline, lane.stage) for lane in wanted}
 
     def numbers() -> Sequence[int]:
         if not known:
             known.extend(store.lanes(wanted).values())
-        return known
+        return [
+            *known,
+            *(
+                no
+                for no, lane in store.run_lanes().items()
+                if (lane.queue, lane.category, lane.pipeline, lane.stage) in homes
+            ),
+        ]
 
     return numbers
 

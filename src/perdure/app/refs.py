@@ -2,17 +2,22 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from perdure.engine import control
 from perdure.engine.call import Over
 from perdure.engine.door import decode
+from perdure.engine.eligible import Check
 from perdure.engine.observe import Observers
+from perdure.engine.revival import Restart
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import JobFailed, JobUnfinished, UnknownName
+from perdure.model.operations import Deed
 from perdure.model.states import TERMINAL, FailedReason, State
-from perdure.model.views import JobView
+from perdure.model.views import CaptureView, JobView
+from perdure.ports import Reader
 from perdure.stores.opening import Opened
 
 
@@ -29,6 +34,11 @@ class Home(Protocol):
     @property
     def catalogue(self) -> Catalogue:
         """All pipelines on their lanes."""
+        ...
+
+    @property
+    def checks(self) -> Mapping[str, Check]:
+        """Whether the source of an item exists, by pipeline."""
         ...
 
 
@@ -62,6 +72,26 @@ class JobRef:
         """As `result`, without blocking the event loop."""
         return await asyncio.to_thread(self.result, wait_s=wait_s)
 
+    def captures(self) -> list[CaptureView]:
+        """What the job's attempts have put aside, oldest first; `App.read_capture` has the output itself."""
+        return self._app.opened.reader.captures(self.show().no)
+
+    def retry(
+        self, *, from_stage: str | None = None, from_start: bool = False, reason: str = ""
+    ) -> None:
+        """Give the failed job a new life: at its failed stage, at an earlier one, or from the start."""
+        opened, job = self._app.opened, self.show()
+        control.retry(
+            opened.control,
+            opened.reader,
+            self._app.catalogue,
+            self.id,
+            deed=Deed("app", reason),
+            restart=Restart(from_stage, from_start),
+            check=self._app.checks.get(job.pipeline),
+            observers=self._app.observers,
+        )
+
     def cancel(self, *, reason: str = "") -> None:
         """Cancel the job; after this returns no new attempt starts."""
         opened = self._app.opened
@@ -88,6 +118,17 @@ class Called:
     handed_over: bool
     why: str
     due_in_s: float | None = None
+
+
+def job_at(reader: Reader, job_id: str) -> JobView:
+    """A job by its id or its number."""
+    job = reader.job(job_id)
+    if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
+        below = reader.jobs(limit=1, before=int(job_id) + 1)
+        job = below[0] if below and below[0].no == int(job_id) else None
+    if job is None:
+        raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
+    return job
 
 
 def called(over: Over, app: Home) -> Called:

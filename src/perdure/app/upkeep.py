@@ -1,10 +1,12 @@
 """The upkeep of a worker, put together from an app and the settings in force."""
 
 import random
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
+from perdure.engine.eligible import Check
 from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
 from perdure.engine.schedules import Schedule
@@ -31,6 +33,11 @@ class Workplace(Protocol):
     @property
     def catalogue(self) -> Catalogue:
         """All pipelines on their lanes."""
+        ...
+
+    @property
+    def checks(self) -> Mapping[str, Check]:
+        """Whether the source of an item exists, by pipeline."""
         ...
 
     @property
@@ -62,6 +69,7 @@ def upkeep_of(
     *,
     gates: Gatekeeper,
     leaves_suspects: bool = False,
+    bulks: Callable[[], None] | None = None,
 ) -> Upkeep:
     """The chores of one worker."""
     return Upkeep(
@@ -83,4 +91,5 @@ def upkeep_of(
         chance=random.Random(),
         observers=app.observers,
         gates=gates,
+        bulks=bulks,
     )

@@ -26,6 +26,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from perdure.app.bulkwork import BulkWork
 from perdure.app.fitting import check_times
 from perdure.app.keeping import Kept
 from perdure.app.serving import check_served, names
@@ -203,22 +204,25 @@ class Working:
             catalogue = self._served()
             kept = Kept(app.url, config)
             undo.callback(kept.close, orderly=True)
-            life = _Life(self._guest(opened, catalogue, kept.start()), kept, opened)
+            worker = kept.start()
+            bulks = BulkWork(app, catalogue, worker)
+            life = _Life(self._guest(opened, catalogue, worker, bulks), kept, opened, bulks)
             undo.pop_all()
         return life
 
-    def _guest(self, opened: Opened, catalogue: Catalogue, worker: int) -> Guest:
+    def _guest(self, opened: Opened, catalogue: Catalogue, worker: int, bulks: BulkWork) -> Guest:
         config, app = self._config, self._app
         gates = gatekeeper_of(app, opened, catalogue, worker)
         guest = Guest(
             opened.store, catalogue, Seat(worker, Role.MAIN.isolation, config.concurrency),
             WorkerSettings(
                 concurrency=config.concurrency, grace_s=config.grace_s, poll_s=config.poll_s,
-                tick_s=config.tick_s,
+                tick_s=config.tick_s, capture_kept_s=config.capture_kept_s,
             ),
             clock=SystemClock(), chance=random.Random(), observers=app.observers,
             upkeep=upkeep_of(
-                app, opened, catalogue, worker, config, gates=gates, leaves_suspects=True
+                app, opened, catalogue, worker, config,
+                gates=gates, leaves_suspects=True, bulks=bulks.ring,
             ),
             reader=opened.reader, gates=gates,
         )  # fmt: skip
@@ -237,7 +241,8 @@ class Working:
 class _Life:
     """One row, its keeper, and the worker that works under it."""
 
-    def __init__(self, guest: Guest, kept: Kept, opened: Opened) -> None:
+    def __init__(self, guest: Guest, kept: Kept, opened: Opened, bulks: BulkWork) -> None:
+        self._bulks = bulks
         self.guest = guest
         self.over = threading.Event()  # after the last write
         self._kept = kept
@@ -245,6 +250,7 @@ class _Life:
 
     def close(self, *, orderly: bool) -> None:
         """Disconnect and let the keeper go; a second time is nothing."""
+        self._bulks.close()
         self._opened.close()
         self._kept.close(orderly=orderly)
 

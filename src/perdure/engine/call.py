@@ -37,6 +37,7 @@ from perdure.engine.walk import Gates, judged
 from perdure.model.decisions import Cancel, Counted, Decision, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreError, UnknownName
 from perdure.model.jobs import (
+    Capture,
     Claim,
     Enqueued,
     NewJob,
@@ -164,10 +165,16 @@ class Call:
         why = f"the key {self._job.key!r} belongs to job {answer.id}"
         return self._looked(answer.id, why, created=False)
 
-    def ended(self, outcome: Outcome, elapsed_s: float, usage: Usage | None = None) -> Step:
+    def ended(
+        self,
+        outcome: Outcome,
+        elapsed_s: float,
+        usage: Usage | None = None,
+        captures: tuple[Capture, ...] = (),
+    ) -> Step:
         """The stage has ended; settle that, and see what comes next."""
         stage = self._stage()
-        ending = self._ending(outcome, elapsed_s, usage, carry_on=self.left_s > 0)
+        ending = self._ending(outcome, elapsed_s, usage, captures, carry_on=self.left_s > 0)
         since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
         seen = _Seen(self._gates(stage))
         decision = judged(
@@ -176,11 +183,16 @@ class Call:
         )  # fmt: skip
         return self._settled(ending, self._here(decision, seen.gate))
 
-    def over(self, elapsed_s: float = 0.0, usage: Usage | None = None) -> Step:
+    def over(
+        self,
+        elapsed_s: float = 0.0,
+        usage: Usage | None = None,
+        captures: tuple[Capture, ...] = (),
+    ) -> Step:
         """The wait is over, and the stage was stopped or never begun: a worker goes on."""
         wait = seconds(self._terms.wait_s)
         text = f"hand over to a durable job: the caller's wait of {wait} is over"
-        ending = self._ending(TimedOut(elapsed_s), elapsed_s, usage)
+        ending = self._ending(TimedOut(elapsed_s), elapsed_s, usage, captures)
         return self._settled(ending, HandOver(0.0, Kind.TIMEOUT, self._because(text, "wait_s")))
 
     def gone(self, elapsed_s: float = 0.0, usage: Usage | None = None) -> Step:
@@ -233,13 +245,14 @@ class Call:
         outcome: Outcome,
         elapsed_s: float,
         usage: Usage | None = None,
+        captures: tuple[Capture, ...] = (),
         *,
         carry_on: bool = False,
     ) -> Ending:
         self._usage = usage
         return Ending(
             self._claim, outcome, elapsed_s, self._worker, carry_on,
-            policy=self._terms.policy, usage=usage,
+            policy=self._terms.policy, usage=usage, captures=captures,
         )  # fmt: skip
 
     def _stage(self) -> Stage:
@@ -262,7 +275,7 @@ class Call:
         (answer,) = self._store.turn([self._record], None, by=self._worker).settled
         if isinstance(answer, Refused) and not self._is_refusal():
             evidence = Evidence(("perdure.RecordRefused",), answer.reason, kind=Kind.INTERNAL)
-            return self.ended(Raised(evidence), 0.0, self._usage)
+            return self.ended(Raised(evidence), 0.0, self._usage, self._record.captures)
         self._observers.settled(self._record, answer)
         return self._next(answer)
 

@@ -1,7 +1,7 @@
 """What a stage may know about the attempt it is, and what it may say while it works.
 
 A `Context` is given to the stage; behind it stands the attempt's `Desk`, which the worker keeps. What
-the stage puts down there (progress, usage) is picked up by the worker's own threads, so both sides may
+the stage puts down there (progress, usage, raw output) is picked up by the worker's own threads, so both sides may
 act at once. Once the attempt is over, nothing that is put down counts any more.
 """
 
@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from perdure.engine.captures import Aside, aside, aside_of
 from perdure.model.errors import CallerError
-from perdure.model.limits import NOTE_CHARS_MAX
+from perdure.model.limits import CAPTURES_MAX, NOTE_CHARS_MAX
 from perdure.model.outcomes import Usage
 from perdure.rules.redact import safe_line
 
@@ -31,17 +32,20 @@ class Progress:
     note: str = ""
 
 
-def _nobody(said: Progress | Usage) -> None:
+Said = Progress | Usage | Aside
+
+
+def _nobody(said: Said) -> None:
     """Hear nothing: a Context that a test has made stands behind no worker."""
 
 
 class Desk:
     """What one attempt has said so far, when its time is over, and whether it is still wanted.
 
-    ``tell`` hears every word; it is called on the stage's own thread and must be quick.
+    ``tell`` hears every word, and none after `end`; it is called on the stage's own thread and must be quick.
     """
 
-    def __init__(self, *, tell: Callable[[Progress | Usage], None] = _nobody) -> None:
+    def __init__(self, *, tell: Callable[[Said], None] = _nobody) -> None:
         self._tell = tell
         self._one_at_a_time = threading.Lock()
         self._monotonic: Callable[[], float] = time.monotonic
@@ -49,6 +53,7 @@ class Desk:
         self.over = False
         self.progress: Progress | None = None
         self.usage: Usage | None = None
+        self.asides: tuple[Aside, ...] = ()
         self.told: dict[str, str] | None = None
 
     def begin(self, time_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -60,16 +65,24 @@ class Desk:
         """What is left of the attempt's time."""
         return max(0.0, self._ends_at - self._monotonic())
 
-    def hear(self, said: Progress | Usage) -> None:
-        """Take note of progress, or of usage on top of what there was."""
+    def hear(self, said: Said) -> None:
+        """Take note of progress, of usage on top of what there was, or of raw output beside it."""
         with self._one_at_a_time:
             if self.over:
                 return
             if isinstance(said, Progress):
                 self.progress = said
-            else:
+            elif isinstance(said, Usage):
                 self.usage = said if self.usage is None else self.usage.plus(said)
-        self._tell(said)
+            else:
+                self.asides = (*self.asides[: CAPTURES_MAX - 1], said)
+            self._tell(said)
+
+    def failed(self, error: BaseException) -> None:
+        """Keep the output that did not pass, if the stage has failed for that."""
+        found = aside_of(error)
+        if found is not None:
+            self.hear(found)
 
     def note(self, headers: Mapping[str, str]) -> None:
         """Keep what an answer says of limits; of several answers, what the last one says."""
@@ -151,6 +164,15 @@ class Context:
                 raise CallerError(f"usage: {name} is {value!r}; it must be a whole number")
         _check_amount("usage", "cost_usd", cost_usd)
         self._desk.hear(Usage(tokens_in, tokens_out, float(cost_usd)))
+
+    def capture(
+        self, raw: str | bytes, *, kind: str = "raw", media_type: str | None = None
+    ) -> None:
+        """Put raw output aside; stored beside the attempt, whatever becomes of it, and never logged.
+
+        What is longer than 256 KiB is cut. An attempt keeps four: its first three and its last.
+        """
+        self._desk.hear(aside(raw, kind, media_type))
 
 
 def _check_amount(what: str, name: str, value: object) -> None:

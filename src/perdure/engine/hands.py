@@ -30,6 +30,7 @@ from perdure.engine.oom import OomCounter
 from perdure.engine.orders import (
     LENGTH_BYTES,
     Begun,
+    Captured,
     Ended,
     Find,
     Found,
@@ -269,6 +270,8 @@ async def _outcome(hand: Hand, desk: Desk) -> Outcome:
                 desk.hear(progress)
             case Spent(usage):
                 desk.hear(usage)
+            case Captured(aside):
+                desk.hear(aside)
             case Ended() as ended:
                 return ended.outcome
             case unexpected:

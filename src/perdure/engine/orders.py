@@ -4,6 +4,7 @@ import struct
 
 import msgspec
 
+from perdure.engine.captures import Aside
 from perdure.engine.context import Progress
 from perdure.model.errors import BugError
 from perdure.model.jobs import Claim
@@ -65,6 +66,12 @@ class Spent(msgspec.Struct, frozen=True, tag="spent"):
     usage: Usage
 
 
+class Captured(msgspec.Struct, frozen=True, tag="captured"):
+    """The stage puts raw output aside."""
+
+    aside: Aside
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The stage has ended; one of these is set."""
 
@@ -98,7 +105,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 Asked = Find | Order
-Said = Found | Unable | Begun | Progressed | Spent | Ended
+Said = Found | Unable | Begun | Progressed | Spent | Captured | Ended
 
 _encode = msgspec.msgpack.Encoder().encode
 _asked = msgspec.msgpack.Decoder(Asked)

@@ -7,7 +7,7 @@ else; a job that has ended says nothing more.
 
 import threading
 
-from perdure.engine.context import Progress
+from perdure.engine.context import Progress, Said
 from perdure.engine.observe import Observers
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim
@@ -24,10 +24,11 @@ class Board:
         self._said: dict[int, tuple[Claim, Progress]] = {}
         self._told_at: float | None = None
 
-    def note(self, claim: Claim, progress: Progress) -> None:
-        """A stage has spoken; on whatever thread it runs."""
-        with self._one_at_a_time:
-            self._said[claim.no] = (claim, progress)
+    def note(self, claim: Claim, said: Said) -> None:
+        """A stage has spoken; on whatever thread it runs. What is not of its progress is for others."""
+        if isinstance(said, Progress):
+            with self._one_at_a_time:
+                self._said[claim.no] = (claim, said)
 
     def drop(self, claim: Claim) -> None:
         """The stage has ended; what becomes of it is told elsewhere."""

@@ -30,9 +30,10 @@ from perdure.engine.record import Ending
 from perdure.engine.stages import Catalogue, Line
 from perdure.engine.walk import settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
-from perdure.model.jobs import Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
+from perdure.model.jobs import Capture, Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, Usage
+from perdure.model.states import TERMINAL
 from perdure.model.verdicts import Handback
 from perdure.ports import Store
 
@@ -47,6 +48,7 @@ class Finished(Struct, frozen=True, gc=False):
     elapsed_s: float
     usage: Usage | None = None
     told: Mapping[str, str] | None = None
+    captures: tuple[Capture, ...] = ()
 
 
 def _unknown(claim: Claim) -> Usage | None:
@@ -96,6 +98,7 @@ class Pump:
         self.gone: tuple[int, ...] = ()  # what the store has taken from us, and still runs here
         self.finished: deque[Finished] = deque()
         self.draining = False
+        self.stirred = False  # whether a job of a run has ended here since somebody looked
 
     @property
     def in_hand(self) -> tuple[int, ...]:
@@ -178,7 +181,7 @@ class Pump:
         ending = Ending(
             claim, one.outcome, one.elapsed_s, self._seat.worker,
             carry_on=isinstance(one.outcome, Returned) and self._carries_on(line, claim),
-            usage=one.usage, told=one.told,
+            usage=one.usage, told=one.told, captures=one.captures,
             policy=None if own_code else replace(stage.policy, own_delay=None, matches=()),
         )  # fmt: skip
         return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
@@ -258,11 +261,16 @@ class Pump:
             answer = by_job[record.no]
             if isinstance(answer, Refused) and self._refused(record, answer):
                 continue
-            del self._in_hand[record.no]
+            claim = self._in_hand.pop(record.no)
+            if record.state in TERMINAL and self._is_of_run(claim):
+                self.stirred = True
             self._used.pop(record.no, None)
             self._observers.settled(record, answer)
             if isinstance(answer, Receipt) and answer.claim is not None:
                 self._take_up([answer.claim])
+
+    def _is_of_run(self, claim: Claim) -> bool:
+        return claim.run is not None or self._catalogue.run_of(claim.lane) is not None
 
     def _refused(self, record: Record, answer: Refused) -> bool:
         """A result that cannot be stored is a failure of its stage; True when that is being sent."""
@@ -270,8 +278,10 @@ class Pump:
             return False  # it was that already
         evidence = Evidence(("perdure.RecordRefused",), answer.reason, kind=Kind.INTERNAL)
         claim = self._in_hand[record.no]
-        usage = self._used.get(record.no)
-        self._unsent[record.no] = self._settled(Finished(claim, Raised(evidence), 0.0, usage))
+        refused = Finished(
+            claim, Raised(evidence), 0.0, self._used.get(record.no), captures=record.captures
+        )
+        self._unsent[record.no] = self._settled(refused)
         return True
 
     def _drop_call(self, claim: Claim) -> None:

@@ -23,8 +23,9 @@ from perdure.model.decisions import (
     Succeed,
     Why,
 )
-from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Record
+from perdure.model.jobs import ZERO, Attempt, Capture, Claim, Counters, Record
 from perdure.model.kinds import Kind
+from perdure.model.limits import DETAIL_CHARS_MAX
 from perdure.model.outcomes import (
     Death,
     Evidence,
@@ -40,17 +41,20 @@ from perdure.model.outcomes import (
     Usage,
     Withdrawn,
 )
+from perdure.model.runs import NANO
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
+from perdure.rules.fingerprint import fingerprint
 from perdure.rules.policy import Policy, Scope
 
 _encode = msgspec.json.Encoder().encode
+_NOTHING = Usage()
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
     """An ended attempt: who ran what, how it ended, how long it took.
 
     ``policy`` is that of a call; without one the stage's own judges. ``told`` are headers of the answer that
-    say how much is left of a limit.
+    say how much is left of a limit. ``captures`` is raw output that the attempt has put aside.
     """
 
     claim: Claim
@@ -61,10 +65,16 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     policy: Policy | None = None
     usage: Usage | None = None
     told: Mapping[str, str] | None = None
+    captures: tuple[Capture, ...] = ()
 
 
 def record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> Record:
     """What the store has to write about this decision."""
+    record = _record_of(ending, decision, line, stage)
+    return replace(record, captures=ending.captures) if ending.captures else record
+
+
+def _record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> Record:
     match decision:
         case Succeed():
             return _succeeded(ending, decision, line, stage)
@@ -111,7 +121,7 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
         move=Move.CARRY_ON if carry_on else Move.ADVANCE,
         state=State.PROCESSING if carry_on else State.QUEUED,
         stage=following.name,
-        lane=line.lane_nos[following.name],
+        lane=line.lane_beside(claim.lane, following.name),
         counters=ZERO,
         past=past,
         isolation=isolation,
@@ -144,6 +154,7 @@ def _again(
         isolation=_isolation(counters, claim.past, policy),
         delay_s=delay_s,
         error_kind=None if kind is None else kind.value,
+        error_code=None if kind is None else policy.vocabulary.code(kind),
         error_message=None if kind is None else policy.vocabulary.message(kind),
     )
 
@@ -153,6 +164,7 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
     attempt = _attempt(
         ending, decision, stage, AttemptStatus.FAILED, decision.counted, decision.kind
     )
+    detail = _detail(ending, decision)
     return _plain(
         claim,
         Move.FAIL,
@@ -161,7 +173,10 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
         counters=_raised(claim.counters, decision.counted, policy, 0.0),
         failed_reason=decision.reason,
         error_kind=decision.kind.value,
+        error_code=policy.vocabulary.code(decision.kind),
         error_message=policy.vocabulary.message(decision.kind),
+        error_detail=detail,
+        fingerprint=fingerprint(decision.kind, claim.stage, detail),
     )
 
 
@@ -176,7 +191,10 @@ def _plain(
     delay_s: float | None = None,
     failed_reason: FailedReason | None = None,
     error_kind: str | None = None,
+    error_code: str | None = None,
     error_message: str | None = None,
+    error_detail: str | None = None,
+    fingerprint: str | None = None,
     result_json: str | None = None,
     label: str | None = None,
 ) -> Record:
@@ -199,6 +217,9 @@ def _plain(
         result_json=result_json,
         label=label,
         attempt=attempt,
+        error_code=error_code,
+        error_detail=error_detail,
+        fingerprint=fingerprint,
     )
 
 
@@ -211,7 +232,7 @@ def _attempt(
     kind: Kind | None,
 ) -> Attempt:
     claim, policy = ending.claim, ending.policy or stage.policy
-    seen = _seen(ending.outcome)
+    seen, usage = _seen(ending.outcome), ending.usage or _NOTHING
     return Attempt(
         stage=claim.stage,
         number=claim.counters.starts,
@@ -227,7 +248,21 @@ def _attempt(
         why_json=_why_json(decision.why, ending.usage),
         evidence_json=None if seen is None else _encode(seen).decode(),
         config_hash=stage.config_hash,
+        code=None if kind is None else policy.vocabulary.code(kind),
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        cost_nusd=round(usage.cost_usd * NANO),
     )
+
+
+def _detail(ending: Ending, decision: Fail) -> str:
+    """What went wrong, for operators: the message of what was seen, or else the decision in words."""
+    seen = _seen(ending.outcome)
+    if isinstance(seen, Death):
+        return f"{seen.subject} {seen.in_words()}"
+    if seen is not None and seen.message:
+        return seen.message[:DETAIL_CHARS_MAX]
+    return decision.why.text[:DETAIL_CHARS_MAX]
 
 
 def _why_json(why: Why, usage: Usage | None) -> str:

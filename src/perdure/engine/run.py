@@ -8,8 +8,10 @@ it, and whatever it says later is refused by the token. A child is killed.
 """
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -80,16 +82,27 @@ async def run(
     except asyncio.CancelledError as cancelled:
         if stopping.ordered:
             return Interrupted()
-        return attempt.overdue() if attempt.limit.passed else raised(cancelled)
+        return attempt.overdue() if attempt.limit.passed else raised(cancelled, desk=attempt.desk)
     except Refused:
         return Interrupted("there is no thread for it")
     except BaseException as error:  # a stage may do anything
         if attempt.limit.passed and isinstance(error, TimeoutError):
             return attempt.overdue()
-        return raised(error)
+        return raised(error, desk=attempt.desk)
     finally:
         attempt.limit.clear()
         attempt.desk.end()
+
+
+def asked(check: Callable[[Any], Any], item: Any) -> bool | Evidence:
+    """What a pipeline's own check says of an item, sync or async; whatever it raises, as data."""
+    try:
+        answer = check(item)
+        if inspect.iscoroutine(answer):
+            answer = asyncio.run(answer)
+        return bool(answer)
+    except Exception as error:  # as a stage, it may do anything
+        return evidence_of(error)
 
 
 class _Attempt:
@@ -203,21 +216,21 @@ def perform(
     try:
         arguments = arguments_of(callee, claim, attempts_max, desk)
         if callee.is_async:
-            return events.run(_awaited(callee, arguments))
+            return events.run(_awaited(callee, arguments, desk))
         return outcome_of(callee.call(*arguments))
     except Misfit as misfit:
         return unfit(misfit, claim)
     except BaseException as error:  # a stage may do anything
-        return raised(error)
+        return raised(error, desk=desk)
     finally:
         desk.end()
 
 
-async def _awaited(callee: Callee, arguments: list[Any]) -> Outcome:
+async def _awaited(callee: Callee, arguments: list[Any], desk: Desk) -> Outcome:
     try:
         return outcome_of(await callee.call(*arguments))
     except BaseException as error:  # what ends an interpreter would end the loop, too
-        return raised(error)
+        return raised(error, desk=desk)
 
 
 def attempted(call: Callable[[], T]) -> T | Raised:
@@ -228,8 +241,11 @@ def attempted(call: Callable[[], T]) -> T | Raised:
         return raised(error)
 
 
-def raised(error: BaseException) -> Raised:
-    """An exception as an outcome."""
+def raised(error: BaseException, *, desk: Desk | None = None) -> Raised:
+    """An exception as an outcome; the output that it is about goes to the attempt's desk."""
+    if desk is not None:
+        with suppress(Exception):  # as below; and it is the failure that counts
+            desk.failed(error)
     try:
         return Raised(evidence_of(error))
     except Exception:  # an exception's own text and attributes are somebody's code, too

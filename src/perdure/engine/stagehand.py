@@ -23,11 +23,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from perdure.engine.context import Desk, Progress
+from perdure.engine.context import Desk, Progress, Said as Heard
 from perdure.engine.orders import (
     LENGTH_BYTES,
     Asked,
     Begun,
+    Captured,
     Ended,
     Find,
     Found,
@@ -84,8 +85,11 @@ class Stagehand:
                 stream.flush()
         return Ended.of(outcome)
 
-    def _tell(self, said: Progress | Usage) -> None:
-        self._say(Progressed(said) if isinstance(said, Progress) else Spent(said))
+    def _tell(self, said: Heard) -> None:
+        if isinstance(said, Progress):
+            self._say(Progressed(said))
+        else:
+            self._say(Spent(said) if isinstance(said, Usage) else Captured(said))
 
     def _say(self, message: Said) -> None:
         with self._one_at_a_time:

@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,7 @@ class Line:
     category: str
     stages: tuple[Stage, ...]
     lane_nos: dict[str, int] = field(default_factory=dict)
+    _beside: dict[int, dict[str, int]] = field(default_factory=dict, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -111,13 +112,28 @@ class Line:
                 )
         object.__setattr__(self, "_places", {name: place for place, name in enumerate(names)})
 
-    def lanes(self) -> list[Lane]:
-        """The lanes that the pipeline needs."""
-        return [self.lane(stage) for stage in self.stages]
+    def lanes(self, run: int | None = None) -> list[Lane]:
+        """The lanes that the pipeline needs, for its jobs outside of runs or for those of one."""
+        return [self.lane(stage, run) for stage in self.stages]
 
-    def lane(self, stage: Stage) -> Lane:
+    def lane(self, stage: Stage, run: int | None = None) -> Lane:
         """The lane of one stage."""
-        return Lane(self.queue, self.category, self.name, stage.name, upstream=stage.upstream)
+        return Lane(
+            self.queue, self.category, self.name, stage.name, run=run, upstream=stage.upstream
+        )
+
+    def lay(self, run_lanes: Mapping[str, int]) -> None:
+        """Remember that these lanes, by stage, are those of one run."""
+        for no in run_lanes.values():
+            self._beside[no] = dict(run_lanes)
+
+    def forget(self, lane: int) -> None:
+        """The run whose lane this was is over."""
+        self._beside.pop(lane, None)
+
+    def lane_beside(self, lane: int, stage: str) -> int:
+        """The lane of a stage in the run whose lane this one is; outside of runs, if it is none's."""
+        return self._beside.get(lane, self.lane_nos)[stage]
 
     def stage(self, name: str) -> Stage | None:
         """The stage of that name, as long as the pipeline still has it."""
@@ -137,12 +153,14 @@ def _every(lane: Lane) -> bool:
 class Catalogue:
     """Every pipeline that this process knows, and which of their lanes it serves.
 
-    What is known and not served is neither claimed nor swept here, and left to other workers.
+    What is known and not served is neither claimed nor swept here, and left to other workers. The lanes of runs
+    come and go: `learn` says which there are.
     """
 
     def __init__(self, lines: Iterable[Line], *, serves: Callable[[Lane], bool] = _every) -> None:
         self._lines = {line.name: line for line in lines}
         self._serves = serves
+        self._runs: dict[int, tuple[Line, Stage, int]] = {}  # lane: whose it is, and of which run
 
     def only(
         self, *, queues: Collection[str] = (), categories: Collection[str] = ()
@@ -157,8 +175,40 @@ class Catalogue:
         return Catalogue(self._lines.values(), serves=serves)
 
     def lanes(self) -> list[Lane]:
-        """All known lanes, served or not."""
+        """All known lanes outside of runs, served or not."""
         return [lane for line in self._lines.values() for lane in line.lanes()]
+
+    def learn(self, found: Mapping[int, Lane]) -> list[Lane]:
+        """Serve these lanes of runs and no others; those that stages of such a run still lack.
+
+        A pipeline may have got another stage since a run of it began.
+        """
+        by_run: dict[tuple[str, int], dict[str, int]] = {}
+        before, self._runs = self._runs, {}
+        for no, lane in found.items():
+            line = self._lines.get(lane.pipeline)
+            if line is None or lane.run is None:
+                continue
+            by_run.setdefault((line.name, lane.run), {})[lane.stage] = no
+            stage = line.stage(lane.stage)
+            if stage is not None and self._serves(lane):
+                self._runs[no] = (line, stage, lane.run)
+        for (name, _), lanes in by_run.items():
+            self._lines[name].lay(lanes)
+        for no, (line, _, _) in before.items():
+            if no not in found:
+                line.forget(no)
+        return [
+            lane
+            for (name, run), lanes in by_run.items()
+            for lane in self._lines[name].lanes(run)
+            if lane.stage not in lanes
+        ]
+
+    def run_of(self, lane: int) -> int | None:
+        """The run whose lane this is."""
+        known = self._runs.get(lane)
+        return None if known is None else known[2]
 
     def line(self, pipeline: str) -> Line | None:
         """The pipeline of that name."""
@@ -172,13 +222,15 @@ class Catalogue:
     def lane_nos(self) -> tuple[int, ...]:
         """The numbers of all lanes that are served."""
         if self._serves is _every:
-            return tuple(no for line in self._lines.values() for no in line.lane_nos.values())
-        return tuple(
-            line.lane_nos[lane.stage]
-            for line in self._lines.values()
-            for lane in line.lanes()
-            if lane.stage in line.lane_nos and self._serves(lane)
-        )
+            own = tuple(no for line in self._lines.values() for no in line.lane_nos.values())
+        else:
+            own = tuple(
+                line.lane_nos[lane.stage]
+                for line in self._lines.values()
+                for lane in line.lanes()
+                if lane.stage in line.lane_nos and self._serves(lane)
+            )
+        return own + tuple(self._runs) if self._runs else own
 
     def stages(self) -> list[Stage]:
         """All stages whose lanes are served."""
@@ -192,24 +244,15 @@ class Catalogue:
 
     def lanes_behind(self) -> dict[str, tuple[int, ...]]:
         """The numbers of the lanes that are served, by the upstream that they are behind."""
-        served = set(self.lane_nos())
-        behind: dict[str, tuple[int, ...]] = {}
-        for line in self._lines.values():
-            for stage in line.stages:
-                no = line.lane_nos.get(stage.name)
-                if stage.upstream is not None and no in served:
-                    behind[stage.upstream] = (*behind.get(stage.upstream, ()), no)
-        return behind
+        behind: dict[str, list[int]] = {}
+        for no, stage in self._stage_by_lane():
+            if stage.upstream is not None:
+                behind.setdefault(stage.upstream, []).append(no)
+        return {upstream: tuple(lanes) for upstream, lanes in behind.items()}
 
     def timeouts_s(self) -> dict[int, float]:
         """How long a stage may take, by the numbers of the lanes that are served."""
-        served = set(self.lane_nos())
-        return {
-            line.lane_nos[stage.name]: stage.timeout_s
-            for line in self._lines.values()
-            for stage in line.stages
-            if line.lane_nos.get(stage.name) in served
-        }
+        return {no: stage.timeout_s for no, stage in self._stage_by_lane()}
 
     def carries_on(self, pipeline: str, stage: str) -> bool:
         """Whether the stage after this one, if there is one, is served here, too."""
@@ -218,6 +261,16 @@ class Catalogue:
         line = self._lines.get(pipeline)
         following = None if line is None else line.after(stage)
         return line is None or following is None or self._serves(line.lane(following))
+
+    def _stage_by_lane(self) -> Iterator[tuple[int, Stage]]:
+        served = set(self.lane_nos())
+        for line in self._lines.values():
+            for stage in line.stages:
+                no = line.lane_nos.get(stage.name)
+                if no in served and no is not None:
+                    yield no, stage
+        for no, (_, stage, _) in self._runs.items():
+            yield no, stage
 
 
 def check_name(what: str, name: str) -> None:

@@ -3,8 +3,8 @@
 Who does what: each chore belongs to a duty, a row that one living worker at a time has, for three seconds by the store's
 clock unless it renews it. Chores over all tables have one duty; those that need to know stages or schedules have one
 for each set of these, so that two apps on one store, or workers of different queues, each find somebody who knows
-their jobs. Two chores have none: any worker may find another dead, because who has a duty may not yet be in a
-position to say so; and each puts the schedules of its app.
+their jobs. Three chores have none: any worker may find another dead, because who has a duty may not yet be in a
+position to say so; each puts the schedules of its app; and each looks after the runs whose jobs end here.
 
 A duty only saves work. Who has lost one without knowing (a pause, a slow store) does no harm: every write of a
 chore is guarded by a token, a moment or a lease, and of two sweepers one finds that things have moved on. When its
@@ -16,16 +16,18 @@ that met it.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from perdure.engine.chores.bulks import BulkCall
 from perdure.engine.chores.chore import NOTHING, Chore, Swept
 from perdure.engine.chores.expired import Expiries
 from perdure.engine.chores.lost import Deaths, LostJobs
 from perdure.engine.chores.overrun import Overruns
 from perdure.engine.chores.prune import Pruning
+from perdure.engine.chores.runs import RunWatch
 from perdure.engine.chores.suspects import SuspectsLeft
 from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.ids import Ids
@@ -93,12 +95,14 @@ class Upkeep:
         chance: Random,
         observers: Observers,
         gates: Gatekeeper | None = None,
+        bulks: Callable[[], None] | None = None,
     ) -> None:
         store, control, reader = sides.store, sides.control, sides.reader
         self._control = control
         self._worker = worker
         self._observers = observers
         known = f"{DUTY} {knowledge(catalogue, schedules)}"
+        self._runs = _Task(None, RunWatch(store, control, reader, catalogue, observers=observers))
         self._tasks = [
             _Task(None, Deaths(store, worker, observers=observers)),
             _Task(None, Declaring(control, reader, schedules)),
@@ -115,11 +119,14 @@ class Upkeep:
             _Task(known, Ticking(
                 control, reader, catalogue, schedules, ids=Ids(clock, chance), observers=observers,
             )),
+            self._runs,
             _Task(DUTY, Pruning(control, settings.retention, clock=clock)),
         ]  # fmt: skip
         if settings.leaves_suspects:
             left = SuspectsLeft(store, catalogue, clock=clock, observers=observers)
             self._tasks.append(_Task(None, left))
+        if bulks is not None:
+            self._tasks.append(_Task(None, BulkCall(reader, bulks)))
         self._begin = 0
         self._failing: dict[str, str] = {}
         self.more = False  # whether a chore has stopped at its bound, so that the next round may come at once
@@ -135,6 +142,10 @@ class Upkeep:
             self.more = self.more or swept.more
         self._begin = 0
         return jobs
+
+    def look_at_runs(self) -> None:
+        """Look after runs now: jobs of some have just ended."""
+        self._turn(self._runs, {})
 
     def _turn(self, task: _Task, held: dict[str, bool]) -> Swept:
         try:

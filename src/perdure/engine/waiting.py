@@ -4,6 +4,7 @@ from perdure.model.jobs import Expired, Record
 from perdure.model.kinds import Kind
 from perdure.model.states import FailedReason, Move, State
 from perdure.model.views import JobView
+from perdure.rules.fingerprint import fingerprint
 
 EXPIRED_WORDS = "the deadline passed while the job waited"
 
@@ -13,7 +14,8 @@ def cancelled(job: JobView, words: str) -> Record:
     return Record(
         no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
         stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
-        isolation=job.isolation, error_kind=job.error_kind, error_message=words,
+        isolation=job.isolation, error_kind=job.error_kind, error_code=job.error_code,
+        error_message=words,
     )  # fmt: skip
 
 
@@ -26,5 +28,7 @@ def expired(job: Expired) -> Record:
         no=job.no, id=job.id, token=job.token, move=Move.FAIL, state=State.FAILED,
         stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
         isolation=job.isolation, failed_reason=FailedReason.EXPIRED,
-        error_kind=Kind.TIMEOUT.value, error_message=EXPIRED_WORDS,
+        error_kind=Kind.TIMEOUT.value, error_code=Kind.TIMEOUT.value,
+        error_message=EXPIRED_WORDS, error_detail=EXPIRED_WORDS,
+        fingerprint=fingerprint(Kind.TIMEOUT, job.stage, EXPIRED_WORDS),
     )  # fmt: skip

@@ -27,9 +27,11 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
-from perdure.engine.context import Desk, Progress
+from perdure.engine.captures import Shelf
+from perdure.engine.context import Desk
 from perdure.engine.gatekeeper import Checked, Gatekeeper
 from perdure.engine.hands import Hands
 from perdure.engine.health import kind_of_health
@@ -39,6 +41,7 @@ from perdure.engine.progress import Board
 from perdure.engine.pulse import Pulse
 from perdure.engine.pump import Finished, Pump, Seat
 from perdure.engine.run import Stopping, run
+from perdure.engine.runlanes import RunLanes
 from perdure.engine.stages import Catalogue
 from perdure.engine.strangers import Strangers
 from perdure.engine.threads import Threads
@@ -64,7 +67,8 @@ class WorkerSettings:
     """How one working process works.
 
     ``idle_s_max`` ends a process that has had nothing to do. ``blocked_s_max`` is how long its event loop may be
-    silent, and a run that was taken from it may last: as long as the grace, if it is not given.
+    silent, and a run that was taken from it may last: as long as the grace, if it is not given. ``capture_kept_s`` is
+    how long raw output is kept; None is for ever.
     """
 
     concurrency: int
@@ -73,6 +77,7 @@ class WorkerSettings:
     tick_s: float
     idle_s_max: float | None = None
     blocked_s_max: float | None = None
+    capture_kept_s: float | None = None
 
     @property
     def patience_s(self) -> float:
@@ -107,6 +112,7 @@ class Worker:
         self._observers = observers
         self._runs: dict[int, tuple[asyncio.Task[None], Stopping]] = {}
         self._desks: dict[int, Desk] = {}
+        self._shelf = Shelf(clock, chance, kept_s=settings.capture_kept_s)
         self._threads = Threads(seat.concurrency)
         self._hands = Hands()
         self._limits = Limits()
@@ -121,6 +127,7 @@ class Worker:
         self._pulse = Pulse(self._on_events, every_s=settings.poll_s, blocked_s=settings.patience_s)
         self._gone: dict[int, float] = {}  # runs that were taken from us, and since when
         self._upkeep = upkeep
+        self._runs_of = RunLanes(store, catalogue, None if upkeep is None else upkeep.look_at_runs)
         self._gates = gates
         self._let_check(gates)
         self._loop = Loop(
@@ -181,6 +188,10 @@ class Worker:
         self._board.once(now)
         told, self._told = self._told, False
         wait_s = self._pump.once(told=told)
+        if self._runs_of.learn(now, told=told):
+            wait_s = 0.0
+        if self._pump.stirred and self._runs_of.look(now):
+            self._pump.stirred = False
         if self._upkeep is not None and now - self._swept_at >= _SWEEP_S:
             self._swept_at = now
             if self._upkeep.once():
@@ -201,6 +212,7 @@ class Worker:
 
     def _rest_s_max(self, now: float) -> float:
         most_s = self._settings.poll_s if not self._leaving else 0.05
+        most_s = min(most_s, self._runs_of.rest_s_max(now, stirred=self._pump.stirred))
         if self._gates is not None:
             most_s = min(most_s, self._gates.rest_s())
         if self._upkeep is None:
@@ -302,17 +314,10 @@ class Worker:
 
     def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
         for claim in claims:
-            stopping, desk = Stopping(), self._desk(claim)
+            stopping, desk = Stopping(), Desk(tell=partial(self._board.note, claim))
             task = asyncio.create_task(self._run_one(claim, stopping, desk, received_s))
             self._runs[claim.no] = (task, stopping)
             self._desks[claim.no] = desk
-
-    def _desk(self, claim: Claim) -> Desk:
-        def tell(said: Progress | Usage) -> None:
-            if isinstance(said, Progress):
-                self._board.note(claim, said)
-
-        return Desk(tell=tell)
 
     def _spent(self, claim: Claim) -> Usage | None:
         desk = self._desks.get(claim.no)
@@ -335,7 +340,8 @@ class Worker:
         elapsed_s = self._clock.monotonic() - received_s
         self._board.drop(claim)
         finished = self._pump.finished
-        finished.append(Finished(claim, outcome, elapsed_s, desk.usage, desk.told))
+        kept = self._shelf.kept(outcome, desk.asides)
+        finished.append(Finished(claim, outcome, elapsed_s, desk.usage, desk.told, kept))
         held = self._runs.get(claim.no)
         if (
             held is not None and held[1] is stopping

@@ -8,7 +8,10 @@
     │   ├── NotCancellable          the job is already finished
     │   ├── NotRetriable            the job has not failed, or cannot go on where it is asked to
     │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
-    │   └── JobFailed               the result was asked for and the job failed or was cancelled
+    │   ├── JobFailed               the result was asked for and the job failed or was cancelled
+    │   ├── NotChangeable           the run or the bulk operation is not in a state for that
+    │   ├── RunUnfinished           the end of a run was asked for, the wait is over, the run is not
+    │   └── RunAborted              the run has overspent its budget
     ├── ConfigError                 a setting or a declaration is wrong
     ├── StoreError                  the store cannot do it now, or at all
     │   ├── StoreUnavailable        not reachable; the same call may succeed later
@@ -20,11 +23,18 @@
     │   ├── SchemaMismatch          the schema is newer or older than this version
     │   └── WorkerDead              the writing worker was declared dead; it must stop
     ├── StageError                  raised by a stage to name the kind of its own failure
+    │   └── OutputError             a model's output cannot be used; says where, and by which rule
+    │       ├── OutputInvalid       a model's output does not have the form that was asked for
+    │       ├── OutputTruncated     a model's output ends too early
+    │       └── OutputRefused       the model, or a guard behind it, refused to answer
     ├── AnswerError                 raised by a stage to have an unwelcome answer judged
     └── BugError                    Perdure broke its own rule; please report it
 
 A message names the thing, the value and what to do. ``code`` and ``exit_code`` are stable.
 """
+
+from functools import partial
+from typing import Any, ClassVar
 
 from perdure.model.kinds import Kind
 
@@ -91,6 +101,27 @@ class JobFailed(CallerError):
     """The job ended without a result."""
 
     code = "job_failed"
+    http_status = 409
+
+
+class NotChangeable(CallerError):
+    """The run or the bulk operation cannot be changed like this now."""
+
+    code = "not_changeable"
+    http_status = 409
+
+
+class RunUnfinished(CallerError):
+    """The run is not over yet."""
+
+    code = "run_unfinished"
+    http_status = 409
+
+
+class RunAborted(CallerError):
+    """The run has overspent its budget; what is left of it can be resumed."""
+
+    code = "run_aborted"
     http_status = 409
 
 
@@ -185,6 +216,50 @@ class StageError(PerdureError):
             raise ConfigError("a stage cannot say of itself that its worker is lost")
         self.wait_s = wait_s
         super().__init__(message)
+
+
+class OutputError(StageError):
+    """A model's output cannot be used. Raised as one of the three below.
+
+    ``path`` is the place in it (``$.items[3].price``) and ``rule`` what it breaks there; the message
+    names both and nothing else, since messages go to logs. ``raw`` is the whole output as it came.
+    """
+
+    code = "output_error"
+    stated: ClassVar[Kind] = Kind.INVALID_OUTPUT
+    words: ClassVar[str] = "the model's output cannot be used"
+
+    def __init__(self, path: str, rule: str, *, raw: str | bytes = "") -> None:
+        self.path = path
+        self.rule = rule
+        self.raw = raw
+        super().__init__(self.stated, f"{self.words}: {path}: {rule}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), raw=self.raw), (self.path, self.rule)
+
+
+class OutputInvalid(OutputError):
+    """A model's output does not have the form that was asked for."""
+
+    code = "output_invalid"
+    words = "the model's output does not have the form that was asked for"
+
+
+class OutputTruncated(OutputError):
+    """A model's output ends too early."""
+
+    code = "output_truncated"
+    stated = Kind.TRUNCATED_OUTPUT
+    words = "the model's output ends too early"
+
+
+class OutputRefused(OutputError):
+    """The model, or a guard behind it, refused to answer."""
+
+    code = "output_refused"
+    stated = Kind.CONTENT_REFUSED
+    words = "the model refused to answer"
 
 
 class AnswerError(PerdureError):

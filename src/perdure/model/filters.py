@@ -10,8 +10,8 @@ from perdure.model.states import FailedReason, State
 class JobFilter:
     """All that is given must hold; what is left out does not matter.
 
-    ``text`` is looked for in the public error message, upper and lower case alike. ``discarded``
-    False leaves out the dead letters that somebody has discarded, True leaves out all others.
+    ``text`` is looked for in the error's public message and in its detail, upper and lower case alike.
+    ``discarded`` False leaves out the dead letters that somebody has discarded, True leaves out all others.
     """
 
     states: tuple[State, ...] = ()
@@ -23,9 +23,13 @@ class JobFilter:
     run: int | None = None
     reason: FailedReason | None = None
     kind: str | None = None
+    code: str | None = None
+    fingerprint: str | None = None
     text: str | None = None
     enqueued_from: datetime | None = None
     enqueued_until: datetime | None = None
+    finished_from: datetime | None = None
+    finished_until: datetime | None = None
     discarded: bool | None = None
 
 

@@ -238,13 +238,32 @@ class Attempt(Struct, frozen=True, gc=False):
     why_json: str
     evidence_json: str | None
     config_hash: str
+    code: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_nusd: int = 0
+
+
+class Capture(Struct, frozen=True, gc=False):
+    """Raw output that a stage has put aside, to be stored beside its attempt; cut where it was too long."""
+
+    id: str
+    kind: str
+    media_type: str
+    content: bytes
+    bytes_whole: int
+    kept_s: float | None
+
+    def __repr__(self) -> str:
+        return f"Capture(id={self.id!r}, kind={self.kind!r}, bytes_whole={self.bytes_whole})"
 
 
 class Record(Struct, frozen=True, gc=False):
     """One ended attempt, or one cancelled wait, as the store has to write it.
 
     Guarded by ``(no, token)``: if another hand has raised the token since, nothing is written.
-    ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction.
+    ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction. ``error_code`` is the
+    public code of a failure; ``error_detail``, for operators, and ``fingerprint`` are those of one that ends the job.
     """
 
     no: int
@@ -267,6 +286,10 @@ class Record(Struct, frozen=True, gc=False):
     checkpoint_json: str | None = None
     reclaim: bool = False
     attempt: Attempt | None = None
+    error_code: str | None = None
+    error_detail: str | None = None
+    fingerprint: str | None = None
+    captures: tuple[Capture, ...] = ()
 
 
 class Receipt(Struct, frozen=True, gc=False):
@@ -300,7 +323,18 @@ class Refused:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A dead letter stays one: another job of the same owner, pipeline and key is queued or processing."""
+
+    no: int
+    id: str
+    token: int
+    with_id: str
+
+
 Settled = Receipt | Stale | Refused
+Revived = Receipt | Stale | Conflict
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 PAYLOAD_BYTES_MAX = 1_048_576  # items are references to large things, not the things
 RESULT_BYTES_MAX = 1_048_576  # as above; larger results belong in object storage
+OUTPUT_CHARS_MAX = 2_097_152  # of a model's output, read as JSON; a result is shorter still
+REPAIR_CHARS_MAX = 131_072  # of a model's output, mended if it is broken; mending is slow work
 DEPTH_MAX = 64  # nesting of a payload; parsers on either side recurse
 INTEGER_BITS_MAX = 64  # JSON readers disagree about larger integers
 KEY_CHARS_MAX = 200  # idempotency keys are indexed
@@ -21,6 +23,10 @@ COUNT_MAX = 10_000  # a screen that counts further would walk the whole table at
 PRUNE_BATCH_MAX = 1_000  # jobs looked at in one transaction of pruning
 REVIVE_BATCH_MAX = 1_000  # jobs given a new life, or discarded, in one transaction
 MESSAGE_CHARS_MAX = 2_000  # internal detail of an error, one line
+DETAIL_CHARS_MAX = 500  # of that, kept with a dead letter to tell it from others
+CAPTURE_BYTES_MAX = 262_144  # raw output of one call; what is longer is cut, and says so
+CAPTURES_MAX = 4  # of one attempt
+ITEM_PAGE_ROWS = 500  # items of a run that are read at once
 NOTE_CHARS_MAX = 200  # what a stage says beside its progress, one line
 NAMES_MAX = 12  # class names kept of an exception's ancestry
 CAUSES_MAX = 4  # links kept of an exception's cause chain

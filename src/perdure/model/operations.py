@@ -111,34 +111,74 @@ class BulkStatus(StrEnum):
     STOPPED = "stopped"
 
 
+class BulkPhase(StrEnum):
+    """Whom a bulk operation takes on now: a few first, nobody until those have ended, then all."""
+
+    CANARY = "canary"
+    PROVING = "proving"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class NewBulk:
-    """A bulk operation to be begun: a verb and a filter."""
+    """A bulk operation to be begun: a verb and a filter.
+
+    ``settings_json`` is for who goes through it; the store does not read it. ``run`` is the run in which dead
+    letters are driven again.
+    """
 
     id: str
     verb: BulkVerb
     filter_json: str
     deed: Deed
+    settings_json: str = "{}"
+    run: int | None = None
+    phase: BulkPhase = BulkPhase.ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A job that a bulk operation has left as it was, and why."""
+
+    no: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class BulkStep:
     """One step of a bulk operation, if it still stands at ``seen_cursor`` and runs.
 
-    ``cursor`` is the job number below which it goes on; the counts are of this step.
+    ``cursor`` is the job number below which it goes on. ``done`` is of this step; where the step goes with
+    the deeds themselves, in `revive` or `discard`, the store counts what it did, and writes down as refused what
+    has moved on or conflicts, beside ``refusals``.
     """
 
     no: int
     seen_cursor: int | None
     cursor: int | None
     done: int = 0
-    refused: int = 0
+    refusals: tuple[Refusal, ...] = ()
     status: BulkStatus = BulkStatus.RUNNING
+    phase: BulkPhase = BulkPhase.ALL
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkChange:
+    """Another status for a bulk operation that still has the one that was seen."""
+
+    no: int
+    seen: BulkStatus
+    status: BulkStatus
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkView:
-    """A bulk operation as people see it."""
+    """A bulk operation as people see it.
+
+    ``resumed_at`` is when it was begun, or last set going again, and ``resumed_done`` what it had done by then.
+    """
 
     no: int
     id: str
@@ -152,6 +192,21 @@ class BulkView:
     refused: int
     begun_at: datetime
     changed_at: datetime
+    settings_json: str
+    run: int | None
+    phase: BulkPhase
+    why: str
+    resumed_at: datetime
+    resumed_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRefusal:
+    """A line of what a bulk operation has refused."""
+
+    job_no: int
+    job_id: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
 """Runs: batches of jobs, and their counters."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+from perdure.model.states import FailedReason, State
+
+NANO = 1_000_000_000  # money is counted in whole billionths of a dollar, so that sums are exact
 
 
 class RunStatus(StrEnum):
@@ -15,6 +20,13 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     ABORTED = "aborted"
     CANCELLED = "cancelled"
+
+
+# What a run that went to its end can be called; each has all of its items in, and none of them open.
+FINISHED = frozenset({RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.FAILED})
+
+# What is left of such a run stays queued in closed lanes.
+CLOSED = frozenset({RunStatus.PAUSED, RunStatus.ABORTED, RunStatus.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +45,7 @@ class NewRun:
 class RunCounts:
     """A run's jobs, by what has become of them; kept as they move, never counted over the jobs.
 
-    ``attempts`` and ``retries`` are of all lives. A job that is given a new life leaves ``failed``.
+    ``attempts``, ``retries``, tokens and cost are of all lives. A job that is given a new life leaves ``failed``.
     """
 
     total: int = 0
@@ -42,16 +54,34 @@ class RunCounts:
     cancelled: int = 0
     attempts: int = 0
     retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_nusd: int = 0
 
     @property
     def open(self) -> int:
         """Jobs that are queued or processing."""
         return self.total - self.succeeded - self.failed - self.cancelled
 
+    @property
+    def processed(self) -> int:
+        """Jobs that have succeeded or failed."""
+        return self.succeeded + self.failed
+
+    @property
+    def cost_usd(self) -> float:
+        """What its attempts have cost, by their stages' own word."""
+        return self.cost_nusd / NANO
+
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run as people see it."""
+    """A run as people see it.
+
+    It is *sealed* when all of its items are in. ``kinds`` are its failed jobs by failure kind, ``checked`` the
+    count of processed ones at which its budget was last looked at, ``why`` the reason of its status. It is
+    over when ``ended_at`` is set; a cancelled one is, when none of its jobs is open any more.
+    """
 
     no: int
     id: str
@@ -65,3 +95,41 @@ class RunView:
     changed_at: datetime
     ended_at: datetime | None
     counts: RunCounts
+    sealed_at: datetime | None = None
+    why: str = ""
+    checked: int = 0
+    kinds: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """Another status for a run that still has the one that was seen.
+
+    A run is given a status of `FINISHED` only while it is sealed, has no open job and counts what ``counts`` says.
+    ``sealed`` True seals it, False takes that back, None leaves it. ``settings_json`` replaces its settings.
+    """
+
+    no: int
+    seen: RunStatus
+    status: RunStatus
+    why: str = ""
+    counts: RunCounts | None = None
+    sealed: bool | None = None
+    settings_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """An item of a run and what has become of it, without its payload."""
+
+    no: int
+    id: str
+    key: str | None
+    state: State
+    result_json: str | None
+    label: str | None
+    failed_reason: FailedReason | None
+    error_kind: str | None
+    error_code: str | None
+    error_message: str | None
+    finished_at: datetime | None

@@ -1,5 +1,6 @@
 """Read models: what screens and reports show."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -46,6 +47,9 @@ class JobView:
     retries_manual: int = 0
     input_from: str | None = None
     discarded_at: datetime | None = None
+    error_code: str | None = None
+    error_detail: str | None = None
+    fingerprint: str | None = None
 
     @property
     def shown_state(self) -> str:
@@ -79,6 +83,43 @@ class AttemptView:
     policy: str
     why_json: str
     evidence_json: str | None
+    code: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_nusd: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureView:
+    """Raw output that was put aside in an attempt, without the output itself."""
+
+    no: int
+    id: str
+    job_no: int
+    token: int
+    stage: str
+    kind: str
+    media_type: str
+    bytes_kept: int
+    bytes_whole: int
+    saved_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead letters with one fingerprint: how many, since when, until when, and one of them."""
+
+    fingerprint: str
+    pipeline: str
+    stage: str
+    kind: str
+    code: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example_id: str
+    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +214,52 @@ class SchemaStatus:
     version: int
     known_version: int
     pending: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Attempts that did not succeed, by failure kind and public code: how many, and how many ended their job."""
+
+    kind: str
+    code: str
+    attempts: int
+    final: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageFigures:
+    """What a stage did in a run; durations are of attempts that succeeded, waits in between left out."""
+
+    stage: str
+    attempts: int
+    succeeded: int
+    retried: int
+    failed: int
+    p50_s: float | None
+    p95_s: float | None
+    tokens_in: int
+    tokens_out: int
+    cost_nusd: int
+    wasted_nusd: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """What the attempts of a run say, read from the tables.
+
+    ``retries`` maps a count of counted retries to how many ended items needed it, in their last life. Wasted is
+    every attempt that did not succeed. Times to success run from enqueueing to the end.
+    """
+
+    retries: Mapping[int, int]
+    errors: tuple[Errors, ...]
+    stages: tuple[StageFigures, ...]
+    attempts: int
+    wasted_attempts: int
+    cost_nusd: int
+    wasted_nusd: int
+    invalid_outputs: int
+    attempts_captured: int
+    success_p50_s: float | None
+    success_p95_s: float | None
+    success_mean_s: float | None

@@ -13,21 +13,12 @@ well its finished items look; what is left of it can be resumed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, FailureClass, Kind
+from perdure.model.runs import RunStatus
 from perdure.rules.checked import flag, number, one_of, whole
-
-
-class RunStatus(StrEnum):
-    """How a run ended."""
-
-    COMPLETED = "completed"
-    PARTIAL_SUCCESS = "partial_success"
-    FAILED = "failed"
-    ABORTED = "aborted"
 
 
 @dataclass(frozen=True, slots=True)

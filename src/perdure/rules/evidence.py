@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from perdure.model.errors import AnswerError, PerdureError, StageError
+from perdure.model.errors import AnswerError, OutputError, PerdureError, StageError
 from perdure.model.kinds import Kind
 from perdure.model.limits import CAUSES_MAX, HEADER_CHARS_MAX, HEADERS_MAX, NAMES_MAX
 from perdure.model.outcomes import Evidence
@@ -89,7 +89,7 @@ def _raised(error: BaseException) -> Evidence:
         status=answer.status,
         headers=answer.headers,
         codes=answer.codes,
-        facts=answer.body.facts,
+        facts=_place(error) or answer.body.facts,
         sqlstate=answer.sqlstate,
         errno=_errno(stated_links),
         kind=_kind(held(error, "kind")) if is_own else None,
@@ -315,6 +315,14 @@ def _message(error: BaseException, body: Body) -> str:
     if body.message and body.message[:_PROBE_CHARS] in text:
         return body.message
     return safe_line(text)
+
+
+def _place(error: BaseException) -> tuple[tuple[str, str], ...]:
+    """Where in a model's output, and by which rule, it cannot be used."""
+    if not issubclass(type(error), OutputError):
+        return ()
+    told = ((name, text_of(held(error, name), _TEXT_CHARS_MAX)) for name in ("path", "rule"))
+    return tuple((name, safe_line(text)) for name, text in told if text is not None)
 
 
 def _kind(stated: object) -> Kind | None:

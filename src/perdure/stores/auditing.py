@@ -5,13 +5,24 @@ add its own: SQLite numbers jobs without gaps, so that there a missing number is
 numbers have gaps by nature.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from perdure.model.views import Finding
 from perdure.stores.rows import Row
 from perdure.stores.statements import texts
 
+Fetch = Callable[[Sequence[str]], Iterable[str]]
+
 CHECKS: Mapping[str, str] = texts("perdure.stores", "audit")
+
+
+def of_run(found: Sequence[Finding], run: int, fetch: Fetch) -> list[Finding]:
+    """What was found about a run, or about a job that is, or is driven again, in it.
+
+    ``fetch`` says which of some ids are the run's own or those of its jobs.
+    """
+    own = {f"run number {run}", *fetch([one.subject for one in found])} if found else set()
+    return [one for one in found if one.subject in own]
 
 
 def findings(checks: Mapping[str, str], rows: Callable[[str], Iterable[Row]]) -> list[Finding]:

@@ -11,7 +11,8 @@ jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows
 The first step is small, as most pages are full at once; the later ones grow. A listing goes on until its page
 is full or nothing is left: a page that is shorter than was asked for is the last one, and going on below
 the last number of a full one neither leaves out nor repeats. A preview gives up after `STEPS_MAX` steps and
-says so.
+says so. Groups of dead letters are of all of them, however many steps that takes; there up to
+`DEAD_ROWS_MAX` are still few, so that the steps do not lead over what has succeeded.
 
 The text of a filter is compared here and not in SQL, which knows upper and lower case for ASCII only
 (SQLite) or as the server's locale has it (PostgreSQL). Values are always bound; the pieces of SQL below and
@@ -19,18 +20,19 @@ those of the `Dialect` are all there is. Parameters are written ``:name``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from perdure.model.errors import StoreDamaged
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import State
-from perdure.model.views import FailureGroup, JobView, Preview
+from perdure.model.views import DeadGroup, FailureGroup, JobView, Preview
 from perdure.stores.moments import to_us
-from perdure.stores.rows import Row, job_out
+from perdure.stores.rows import Row, dead_group_out, job_out
 
 LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
+DEAD_ROWS_MAX = 1_000_000  # numbers alone, from an index: a second or so
 STEPS_MAX = 12  # of a preview, the first ones small
 NO_MAX = 2**63 - 1
 
@@ -39,11 +41,14 @@ FetchWhole = Callable[[list[int]], Sequence[Row]]
 Step = tuple[str, dict[str, object]]  # which rows to look at, and the values that say so
 
 _SEEN = """
-SELECT j.no, CAST(j.id AS text), j.pipeline, j.stage, j.failed_reason, j.error_kind, j.error_message
+SELECT j.no, CAST(j.id AS text), j.pipeline, j.stage, j.failed_reason, j.error_kind, j.error_message,
+    j.error_detail, j.error_code, j.fingerprint, j.finished_at
 FROM {table} WHERE {step}{conditions}
 ORDER BY j.no DESC
 """
-_NO, _ID, _PIPELINE, _STAGE, _REASON, _KIND, _MESSAGE = range(7)
+_NO, _ID, _PIPELINE, _STAGE, _REASON, _KIND, _MESSAGE, _DETAIL, _CODE, _FINGERPRINT, _ENDED = range(
+    11
+)
 
 _RANGE = "j.no >= :floor AND j.no < :before"
 _TOP = "SELECT max(no) FROM perdure_jobs WHERE no < :before"
@@ -66,13 +71,17 @@ _CONDITIONS = {
     "stage": "{job}.stage = :stage",
     "reason": "{job}.failed_reason = :reason",
     "kind": "{job}.error_kind = :kind",
+    "code": "{job}.error_code = :code",
+    "fingerprint": "{job}.fingerprint = :fingerprint",
     "owner": "{job}.owner = :owner",
     "queue": "{job}.lane IN (SELECT no FROM perdure_lanes WHERE queue = :queue)",
     "category": "{job}.lane IN (SELECT no FROM perdure_lanes WHERE category = :category)",
     "enqueued_from": "{job}.enqueued_at >= :enqueued_from",
     "enqueued_until": "{job}.enqueued_at < :enqueued_until",
+    "finished_from": "{job}.finished_at >= :finished_from",
+    "finished_until": "{job}.finished_at < :finished_until",
 }
-_INDEXED = ("pipeline", "stage", "reason", "kind")  # the columns of the index of failed jobs
+_INDEXED = ("pipeline", "stage", "reason", "kind", "fingerprint")  # in the indexes of failed jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,7 @@ class Choice:
 
     chosen: JobFilter
     dialect: Dialect
+    few_max: int | None = None
     values: dict[str, object] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,8 +142,9 @@ class Choice:
             f" AND {_CONDITIONS[name].format(job='f')}" for name in _INDEXED if name in self.values
         )
         few = " UNION ALL ".join(_OF_STATE[state].format(conditions=narrowed) for state in states)
-        found = fetch(_FEW.format(few=few), {**self.values, "limit": LOOK_ROWS_MAX + 1})
-        return [no for (no,) in found] if len(found) <= LOOK_ROWS_MAX else None
+        few_max = LOOK_ROWS_MAX if self.few_max is None else self.few_max
+        found = fetch(_FEW.format(few=few), {**self.values, "limit": few_max + 1})
+        return [no for (no,) in found] if len(found) <= few_max else None
 
     def _of_run(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next numbers of a run, and the number down to which they are all of them."""
@@ -155,7 +166,7 @@ class Choice:
         if self.chosen.discarded is not None:
             conditions.append(f"j.discarded_at IS {'NOT ' if self.chosen.discarded else ''}NULL")
         if self.chosen.text is not None:
-            conditions.append("j.error_message IS NOT NULL")
+            conditions.append("(j.error_message IS NOT NULL OR j.error_detail IS NOT NULL)")
         joined = "".join(f"\nAND {one}" for one in conditions)
         return _SEEN.format(table=self.dialect.table, step=step, conditions=joined)
 
@@ -191,6 +202,48 @@ def preview(choice: Choice, fetch: Fetch, *, count_max: int) -> Preview:
     return Preview(min(len(seen), count_max), capped, _groups(seen[:count_max]))
 
 
+def dead_groups(
+    chosen: JobFilter, dialect: Dialect, fetch: Fetch, *, limit: int
+) -> list[DeadGroup]:
+    """The failed jobs of a filter by what they have in common, most frequent first; the newest is the example."""
+    if chosen.states and State.FAILED not in chosen.states:
+        return []
+    failed = replace(chosen, states=(State.FAILED,))
+    groups: dict[tuple[str, ...], _Group] = {}
+    for rows in Choice(failed, dialect, DEAD_ROWS_MAX).rows(
+        fetch, limit=LOOK_ROWS_MAX, before=None
+    ):
+        for row in rows:
+            alike = (
+                row[_FINGERPRINT] or "", row[_PIPELINE], row[_STAGE], row[_KIND] or "",
+                row[_CODE] or "",
+            )  # fmt: skip
+            groups.setdefault(alike, _Group(row, row[_ENDED], row[_ENDED])).add(row[_ENDED])
+    first = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))
+    return [
+        dead_group_out(
+            (*alike, one.count, one.first_at, one.last_at, one.newest[_ID],
+             one.newest[_DETAIL] or one.newest[_MESSAGE])
+        )
+        for alike, one in first[: max(0, min(limit, PAGE_ROWS_MAX))]
+    ]  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Group:
+    """Dead letters alike; rows come newest first."""
+
+    newest: Row
+    first_at: int
+    last_at: int
+    count: int = 0
+
+    def add(self, ended_at: int) -> None:
+        self.count += 1
+        self.first_at = min(self.first_at, ended_at)
+        self.last_at = max(self.last_at, ended_at)
+
+
 def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
     """Failed jobs that ended alike, most frequent first."""
     ids: dict[tuple[str, str, str, str], list[str]] = {}
@@ -209,12 +262,14 @@ def _grown(window: int) -> int:
 
 
 def _says(row: Row, wanted: str) -> bool:
-    return row[_MESSAGE] is not None and wanted in row[_MESSAGE].casefold()
+    return any(
+        row[place] is not None and wanted in row[place].casefold() for place in (_MESSAGE, _DETAIL)
+    )
 
 
 def _states(chosen: JobFilter) -> tuple[State, ...]:
     """The states that a filter can mean, by what it says of failures too."""
-    if chosen.reason is not None or chosen.discarded is True:
+    if chosen.reason is not None or chosen.fingerprint is not None or chosen.discarded is True:
         return (State.FAILED,)
     return tuple(dict.fromkeys(chosen.states))
 
@@ -224,9 +279,13 @@ def _values(chosen: JobFilter) -> dict[str, object]:
         "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
         "category": chosen.category, "owner": chosen.owner, "run": chosen.run,
         "reason": None if chosen.reason is None else chosen.reason.value, "kind": chosen.kind,
-        "enqueued_from": None if chosen.enqueued_from is None else to_us(chosen.enqueued_from),
-        "enqueued_until": None if chosen.enqueued_until is None else to_us(chosen.enqueued_until),
+        "code": chosen.code, "fingerprint": chosen.fingerprint,
     }  # fmt: skip
+    moments = {
+        "enqueued_from": chosen.enqueued_from, "enqueued_until": chosen.enqueued_until,
+        "finished_from": chosen.finished_from, "finished_until": chosen.finished_until,
+    }  # fmt: skip
+    given |= {name: to_us(moment) for name, moment in moments.items() if moment is not None}
     values = {name: value for name, value in given.items() if value is not None}
     return values | {f"state_{n}": state.value for n, state in enumerate(chosen.states)}
 

@@ -1,15 +1,24 @@
-"""How deeds are called in the audit log, and what they mean to lanes; the same on every store."""
+"""How deeds are called in the audit log, when they are allowed and what is refused; the same on every store."""
+
+from collections.abc import Iterable
 
 from perdure.model.errors import CallerError
 from perdure.model.gates import GateChange, GateState
-from perdure.model.operations import BulkVerb, LaneScope
-from perdure.model.runs import RunStatus
+from perdure.model.jobs import Conflict, Revived, Settled, Stale
+from perdure.model.operations import BulkStatus, BulkVerb, LaneScope, Refusal
+from perdure.model.runs import FINISHED, RunChange, RunStatus, RunView
 
 REVIVE = "revive job"
 DISCARD = "discard job"
 PAUSE: dict[LaneScope, str] = {scope: f"pause {scope.value}" for scope in LaneScope}
 RESUME: dict[LaneScope, str] = {scope: f"resume {scope.value}" for scope in LaneScope}
 BULK: dict[BulkVerb, str] = {verb: f"begin bulk {verb.value}" for verb in BulkVerb}
+
+BULK_CHANGE: dict[BulkStatus, str] = {
+    BulkStatus.RUNNING: "resume bulk",
+    BulkStatus.STOPPED: "stop bulk",
+    BulkStatus.DONE: "end bulk",
+}
 
 GATE: dict[GateState, str] = {
     GateState.FLOWING: "release gate",
@@ -27,13 +36,6 @@ RUN: dict[RunStatus, str] = {
     RunStatus.FAILED: "end run",
 }
 
-ENDED = frozenset(
-    {RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.FAILED, RunStatus.CANCELLED}
-)
-CLOSING = frozenset(
-    {RunStatus.PAUSED, RunStatus.ABORTED}
-)  # what is left stays queued, in closed lanes
-
 _NUMBER_MAX = 2**63 - 1
 
 
@@ -48,3 +50,26 @@ def check_pause(scope: LaneScope, name: str) -> None:
         name.isascii() and name.isdecimal() and str(int(name)) == name and int(name) <= _NUMBER_MAX
     ):
         raise CallerError(f"run {name!r} is not the number of a run; see: perdure runs")
+
+
+def may_change(run: RunView, change: RunChange) -> bool:
+    """Whether a run, read in the transaction of the change, may have another status now."""
+    if run.status is not change.seen:
+        return False
+    if change.status in FINISHED:
+        sealed = run.sealed_at is not None if change.sealed is None else change.sealed
+        counted = change.counts is None or change.counts == run.counts
+        return sealed and run.counts.open == 0 and counted
+    is_over = run.status is RunStatus.CANCELLED and run.ended_at is not None
+    return not (is_over and change.status is RunStatus.CANCELLED)
+
+
+def refusals(answers: Iterable[Settled | Revived]) -> list[Refusal]:
+    """What a step of a bulk operation writes down about jobs that it has left as they were."""
+    found = []
+    for one in answers:
+        if isinstance(one, Stale):
+            found.append(Refusal(one.no, "has moved on since"))
+        elif isinstance(one, Conflict):
+            found.append(Refusal(one.no, f"its key is alive again as job {one.with_id}"))
+    return found

@@ -15,14 +15,20 @@ def is_plain(record: Record, by: int | None) -> bool:
         and attempt.kind is None
         and attempt.counted is None
         and attempt.evidence_json is None
+        and attempt.code is None
+        and not (attempt.tokens_in or attempt.tokens_out or attempt.cost_nusd)
         and not attempt.message
         and record.past is ZERO
         and not record.isolation
         and record.delay_s is None
         and record.error_kind is None
         and record.error_message is None
+        and record.error_code is None
+        and record.error_detail is None
+        and record.fingerprint is None
         and record.failed_reason is None
         and record.checkpoint_stage is None
+        and not record.captures
         and not record.reclaim
         and _nothing_counted(record.counters)
     )

@@ -21,6 +21,7 @@ from perdure.model.jobs import (
 )
 from perdure.model.limits import AGEING_S, DELAY_S_MAX
 from perdure.model.operations import (
+    BulkPhase,
     BulkStatus,
     BulkVerb,
     BulkView,
@@ -30,15 +31,16 @@ from perdure.model.operations import (
     ScheduleView,
 )
 from perdure.model.outcomes import Death
-from perdure.model.runs import RunCounts, RunStatus, RunView
+from perdure.model.runs import ItemView, RunCounts, RunStatus, RunView
 from perdure.model.states import AttemptStatus, FailedReason, State
-from perdure.model.views import AttemptView, JobView, LaneView
+from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView, LaneView
 from perdure.model.workers import Role, WorkerView
 from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
 
 AGEING_US = seconds_us(AGEING_S)
 
 _counters = msgspec.json.Decoder(Counters)
+_kinds = msgspec.json.Decoder(dict[str, int])
 _death = msgspec.json.Decoder(Death)
 Row = tuple[Any, ...] | list[Any]
 
@@ -173,7 +175,8 @@ def job_out(row: Row) -> JobView:
             enqueued_at=from_us(row[31]), due_at=from_us(row[32]), claimed_at=maybe_us(row[33]),
             deadline_at=maybe_us(row[34]), finished_at=maybe_us(row[35]),
             category=row[36], run=row[37], redrive_run=row[38], retries_manual=row[39],
-            input_from=row[40], discarded_at=maybe_us(row[41]),
+            input_from=row[40], discarded_at=maybe_us(row[41]), error_code=row[42],
+            error_detail=row[43], fingerprint=row[44],
         )  # fmt: skip
     except (ValueError, OverflowError, msgspec.DecodeError) as error:
         raise StoreDamaged(
@@ -188,7 +191,8 @@ def attempt_out(row: Row) -> AttemptView:
         status=AttemptStatus(row[5]), worker=row[6], claimed_at=from_us(row[7]),
         settled_at=from_us(row[8]), elapsed_s=row[9], due_at=maybe_us(row[10]), delay_s=row[11],
         counted=row[12], kind=row[13], message=row[14], policy=row[15], why_json=row[16],
-        evidence_json=row[17],
+        evidence_json=row[17], code=row[18], tokens_in=row[19], tokens_out=row[20],
+        cost_nusd=row[21],
     )  # fmt: skip
 
 
@@ -226,11 +230,41 @@ def pause_out(row: Row) -> LanePause:
 
 
 def run_out(row: Row) -> RunView:
-    """A run, from a row of `run_by_id.sql`, `runs_page.sql` or a change."""
+    """A run, from a row of `run_by_id.sql`, `runs_page.sql` or a change; its kinds are one JSON object."""
+    kinds: dict[str, int] = {} if row[23] is None else _kinds.decode(row[23])
     return RunView(
         no=row[0], id=row[1], owner=row[2], pipeline=row[3], name=row[4], status=RunStatus(row[5]),
         parent=row[6], settings_json=row[7], created_at=from_us(row[8]), changed_at=from_us(row[9]),
-        ended_at=maybe_us(row[10]), counts=RunCounts(*(int(one) for one in row[11:17])),
+        ended_at=maybe_us(row[10]), sealed_at=maybe_us(row[11]), why=row[12], checked=row[13],
+        counts=RunCounts(*(int(one) for one in row[14:23])),
+        kinds={kind: failed for kind, failed in sorted(kinds.items()) if failed},
+    )  # fmt: skip
+
+
+def item_out(row: Row) -> ItemView:
+    """An item of a run, from a row of `items.sql` or `items_ended.sql`."""
+    return ItemView(
+        no=row[0], id=row[1], key=row[2], state=State(row[3]), result_json=row[4], label=row[5],
+        failed_reason=None if row[6] is None else FailedReason(row[6]), error_kind=row[7],
+        error_code=row[8], error_message=row[9], finished_at=maybe_us(row[10]),
+    )  # fmt: skip
+
+
+def capture_out(row: Row) -> CaptureView:
+    """A capture, from a row of `captures_of.sql`, without its content."""
+    return CaptureView(
+        no=row[0], id=row[1], job_no=row[2], token=row[3], stage=row[4], kind=row[5],
+        media_type=row[6], bytes_kept=row[7], bytes_whole=row[8], saved_at=from_us(row[9]),
+        expires_at=maybe_us(row[10]),
+    )  # fmt: skip
+
+
+def dead_group_out(row: Row) -> DeadGroup:
+    """Dead letters with one fingerprint, as `choosing.dead_groups` counts them."""
+    return DeadGroup(
+        fingerprint=row[0] or "", pipeline=row[1], stage=row[2], kind=row[3] or "",
+        code=row[4] or "", count=row[5], first_at=from_us(row[6]), last_at=from_us(row[7]),
+        example_id=row[8], example=row[9] or "",
     )  # fmt: skip
 
 
@@ -245,7 +279,8 @@ def bulk_out(row: Row) -> BulkView:
     return BulkView(
         no=row[0], id=row[1], verb=BulkVerb(row[2]), status=BulkStatus(row[3]), filter_json=row[4],
         begun_by=row[5], reason=row[6], cursor=row[7], done=row[8], refused=row[9],
-        begun_at=from_us(row[10]), changed_at=from_us(row[11]),
+        begun_at=from_us(row[10]), changed_at=from_us(row[11]), settings_json=row[12], run=row[13],
+        phase=BulkPhase(row[14]), why=row[15], resumed_at=from_us(row[16]), resumed_done=row[17],
     )  # fmt: skip
 
 

@@ -47,7 +47,11 @@ def _node(plan: Mapping[str, Any]) -> Node:
 
 def plan_of(cx, name: str, values: Mapping[str, object], *, mode: str) -> Node:
     """How a session would carry out a statement of ours that it has prepared."""
-    text = getattr(SQL, name)
+    return plan_of_text(cx, getattr(SQL, name), values, mode=mode)
+
+
+def plan_of_text(cx, text: str, values: Mapping[str, object], *, mode: str) -> Node:
+    """As `plan_of`, for a statement that both stores share."""
     names = list(dict.fromkeys(_NAMED.findall(text)))
     numbered = _NAMED.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
     literals = sql.SQL(", ").join(sql.Literal(values[one]) for one in names)

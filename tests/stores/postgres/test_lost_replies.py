@@ -62,11 +62,7 @@ def test_an_enqueue_with_another_id_and_the_same_key_finds_what_was_lost(far, pl
 def test_an_enqueue_that_gives_a_dead_letter_a_new_life_gives_it_one(far, place, worker, proxy):
     dead = place.dead_letter(worker, key="k")
     again = far.new(key="k", if_failed=IfFailed.RETRY)
-    losing(
-        proxy,
-        lambda: far.store.enqueue([again]),
-        b"perdure_run_counts AS c (run, writer, total, failed)",
-    )
+    losing(proxy, lambda: far.store.enqueue([again]), b"COMMIT")
     assert place.see(dead.id).life == 2
     (found,) = far.store.enqueue([again])
     assert (found.id, found.created) == (dead.id, False)

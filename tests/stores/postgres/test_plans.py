@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 from perdure.model.outcomes import Death
+from perdure.stores.reporting import REPORT
 from tests.stores.kit import crash, failure, retry, success
 from tests.stores.postgres.kit import Place
-from tests.stores.postgres.plans import Node, plan_of
+from tests.stores.postgres.plans import Node, plan_of, plan_of_text
 
 ID = "00000000-0000-7000-8000-000000000001"
 VALUES: dict[str, object] = {
@@ -24,7 +25,9 @@ VALUES: dict[str, object] = {
     "targets": '[{"no":1,"token":1}]',
     "ageing_us": 1,
     "revivals": '[{"no":1,"token":1}]',
-    "look": 100, "owners": '["ann"]', "gate": "vendor",
+    "look": 100, "owners": '["ann"]', "gate": "vendor", "run": 1, "after": 0, "since": 1, "bulk": 1,
+    "floor": 0, "before": 1000, "pipeline": None, "owner": None, "name": None, "no": 1,
+    "ids": [ID], "seen_cursor": None,
 }  # fmt: skip
 
 # statement: the indexes by which it comes to each of the tables that grow.
@@ -48,20 +51,63 @@ JOBS: dict[str, set[str]] = {
     "probe_claim": {"perdure_jobs_ready", "perdure_jobs_pkey"},
     "fair_lines": {"perdure_jobs_fair_ready", "perdure_jobs_fair_waiting"},
     "fair_owners": {"perdure_jobs_pkey"},
+    "revive_hold": {"perdure_jobs_pkey", "perdure_jobs_key"},
+    "rivals": {"perdure_jobs_pkey", "perdure_jobs_key"},
+    "in_own_run": {"perdure_jobs_pkey"},
+    "items": {"perdure_jobs_run"},
+    "items_redriven": {"perdure_jobs_redrive"},
+    "items_ended": {"perdure_jobs_run_ended"},
+    "items_ended_redriven": {"perdure_jobs_redrive_ended"},
+    "capture_by_id": {"perdure_jobs_pkey"},
+    "refusals_page": {"perdure_jobs_pkey"},
+    "subjects_of_run": {"perdure_jobs_id_key"},
+    "captures_of": set(),
+    "prune_captures": set(),
+    "run_lanes": set(),
+    "run_by_id": set(),
+    "run_hold": set(),
+    "runs_hold": set(),
+    "runs_page": set(),
+    "runs_live": set(),
+    "bulks_list": set(),
+    "bulks_running": set(),
+    "bulk_hold": set(),
     "lanes_behind": set(),
     "attempts_of": set(),
     "mark_dead": set(),
     "overdue": set(),
 }  # fmt: skip
 ATTEMPTS = {"settled_before": {"perdure_attempts_pkey"}, "attempts_of": {"perdure_attempts_pkey"}}
-# Every one of these jobs is wanted: their index holds nothing else.
-WHOLE = {"perdure_jobs_suspect"}
-GROWING = ("perdure_jobs", "perdure_attempts", "perdure_checkpoints")
+# statement: a table beside those of jobs, and the indexes by which it comes to it.
+BESIDE: dict[str, tuple[str, set[str]]] = {
+    "capture_by_id": ("perdure_artifacts", {"perdure_artifacts_id_key"}),
+    "captures_of": ("perdure_artifacts", {"perdure_artifacts_job"}),
+    "prune_captures": (
+        "perdure_artifacts", {"perdure_artifacts_expiry", "perdure_artifacts_pkey"},
+    ),
+    "refusals_page": ("perdure_bulk_refusals", {"perdure_bulk_refusals_pkey"}),
+    "run_lanes": ("perdure_runs", {"perdure_runs_live"}),
+    "runs_live": ("perdure_runs", {"perdure_runs_live"}),
+    "runs_page": ("perdure_runs", {"perdure_runs_pkey"}),
+    "run_by_id": ("perdure_runs", {"perdure_runs_id_key"}),
+    "run_hold": ("perdure_runs", {"perdure_runs_pkey"}),
+    "runs_hold": ("perdure_runs", {"perdure_runs_pkey"}),
+    "bulks_list": ("perdure_bulks", {"perdure_bulks_pkey"}),
+    "bulks_running": ("perdure_bulks", {"perdure_bulks_running"}),
+    "bulk_hold": ("perdure_bulks", {"perdure_bulks_running"}),
+}  # fmt: skip
+# Every one of these rows is wanted: their index holds nothing else.
+WHOLE = {"perdure_jobs_suspect", "perdure_runs_live"}
+GROWING = (
+    "perdure_jobs", "perdure_attempts", "perdure_checkpoints", "perdure_artifacts", "perdure_runs",
+    "perdure_run_counts", "perdure_run_kinds", "perdure_bulk_refusals",
+)  # fmt: skip
 
 FILL = """
 INSERT INTO perdure_jobs (
     id, lane, token, rank_at, order_at, due_at, enqueued_at, updated_at, isolation, priority, ready,
-    worker, finished_at, state, failed_reason, key, owner, pipeline, stage, payload, fair
+    worker, finished_at, state, failed_reason, key, owner, pipeline, stage, payload, fair,
+    run, redrive_run
 )
 SELECT
     gen_random_uuid(), 1 + n %% 2, 1, n, n, n, n, n, 0, 0,
@@ -71,7 +117,8 @@ SELECT
     CASE WHEN n %% 10 < 4 THEN 'queued' WHEN n %% 1000 = 4 THEN 'processing'
         WHEN n %% 10 = 5 THEN 'failed' ELSE 'succeeded' END,
     CASE WHEN n %% 10 = 5 THEN 'fatal' END,
-    CASE WHEN n %% 7 = 0 THEN 'key-' || n END, 'ann', 'p', 'one', '{"n":1}', n %% 3 = 0
+    CASE WHEN n %% 7 = 0 THEN 'key-' || n END, 'ann', 'p', 'one', '{"n":1}', n %% 3 = 0,
+    CASE WHEN n %% 4 = 0 THEN 1 + n %% 50 END, CASE WHEN n %% 20 = 0 THEN 51 + n %% 50 END
 FROM generate_series(1, %(jobs)s) AS n
 """
 FILL_ATTEMPTS = """
@@ -86,6 +133,22 @@ FILL_CHECKPOINTS = """
 INSERT INTO perdure_checkpoints (job, stage, token, saved_at, value)
 SELECT n, 'one', 1, 1, '{}' FROM generate_series(1, %(jobs)s) AS n
 """
+FILL_RUNS = """
+INSERT INTO perdure_runs (id, owner, pipeline, name, status, settings, created_at, changed_at, ended_at)
+SELECT gen_random_uuid(), 'ann', 'p', 'run-' || n, 'running', '{}', 1, 1, CASE WHEN n > 20 THEN 1 END
+FROM generate_series(1, 5000) AS n
+"""
+FILL_ARTIFACTS = """
+INSERT INTO perdure_artifacts (
+    id, job, token, stage, kind, media_type, content, bytes_whole, saved_at, expires_at
+)
+SELECT gen_random_uuid(), n, 1, 'one', 'raw', 'text/plain', 'x', 1, n, n
+FROM generate_series(1, %(jobs)s / 10) AS n
+"""
+FILL_REFUSALS = """
+INSERT INTO perdure_bulk_refusals (bulk, job, why)
+SELECT 1 + n %% 5, n, 'x' FROM generate_series(1, %(jobs)s / 10) AS n
+"""
 MANY = 100_000
 
 
@@ -99,6 +162,9 @@ def fill(place: Place, condition: str) -> None:
             cx.execute(FILL, {"jobs": MANY})
             cx.execute(FILL_ATTEMPTS, {"jobs": MANY})
             cx.execute(FILL_CHECKPOINTS, {"jobs": MANY})
+            cx.execute(FILL_RUNS)
+            cx.execute(FILL_ARTIFACTS, {"jobs": MANY})
+            cx.execute(FILL_REFUSALS, {"jobs": MANY})
     else:
         worker, dead = place.hire(), place.hire()
         place.put_many(200)
@@ -168,6 +234,14 @@ def test_a_hot_statement_goes_by_the_index_that_was_made_for_it(filled, name):
         assert used(plan, "perdure_attempts") == ATTEMPTS.get(name, set()), f"\n{plan}"
 
 
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_stands_beside_jobs_is_found_by_its_index(filled, name):
+    table, indexes = BESIDE[name]
+    for plan in planned(*filled, name):
+        assert walks(plan) == [], f"\n{plan}"
+        assert used(plan, table) == indexes, f"\n{plan}"
+
+
 @pytest.mark.parametrize(
     "name", ["claim", "promote", "waiting", "probe_claim", "probe_promote", "fair_lines"]
 )
@@ -193,6 +267,25 @@ def heads(plan: Node) -> list[Node]:
         if one.type == "Limit" and any(inner.table == "perdure_jobs" for inner in one.walk())
     ]
     return [one for one in limits if not any(inner in limits for inner in list(one.walk())[1:])]
+
+
+@pytest.mark.parametrize("name", REPORT)
+def test_a_report_looks_at_no_jobs_but_those_of_its_run(filled, name):
+    place, modes = filled
+    text = REPORT[name].replace(":run", "%(run)s::bigint")
+    with place.connection.lent() as cx:
+        for mode in modes:
+            plan = plan_of_text(cx, text, VALUES, mode=mode)
+            assert walks(plan) == [], f"\n{plan}"
+            assert any("_run" in index for index in used(plan, "perdure_jobs")), f"\n{plan}"
+            assert used(plan, "perdure_attempts") <= {"perdure_attempts_pkey"}, f"\n{plan}"
+
+
+@pytest.mark.parametrize("name", ["items", "items_redriven", "items_ended", "items_ended_redriven"])
+def test_a_page_of_a_runs_items_is_read_in_its_order_and_no_further(filled, name):
+    """As it is prepared; a plan for one call sorts where it takes a run that was never analysed for small."""
+    (plan,) = planned(filled[0], ["generic"], name)
+    assert [one.type for one in plan.walk()] == ["Limit", "Index Scan"], f"\n{plan}"
 
 
 @pytest.mark.parametrize("name", ["record", "record_done", "revive", "discard"])
@@ -231,6 +324,12 @@ TWINS = [
     ("perdure_jobs_held", "settle_workers"),
     ("perdure_jobs_suspect", "suspects"),
     ("perdure_jobs_key", "enqueued_before"),
+    ("perdure_jobs_key", "revive_hold"),
+    ("perdure_jobs_key", "rivals"),
+    ("perdure_jobs_run", "items"),
+    ("perdure_jobs_redrive", "items_redriven"),
+    ("perdure_jobs_run_ended", "items_ended"),
+    ("perdure_jobs_redrive_ended", "items_ended_redriven"),
 ]
 
 

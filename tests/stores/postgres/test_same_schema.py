@@ -6,7 +6,7 @@ import pytest
 
 from perdure.model.gates import GateState
 from perdure.model.jobs import Receipt
-from perdure.model.operations import BulkStatus, BulkVerb, LaneScope
+from perdure.model.operations import BulkPhase, BulkStatus, BulkVerb, LaneScope
 from perdure.model.runs import RunStatus
 from perdure.model.states import TERMINAL, AttemptStatus, FailedReason, State
 from perdure.model.workers import Role
@@ -67,6 +67,7 @@ ALLOWED = [
     ("perdure_pauses", "scope", LaneScope),
     ("perdure_bulks", "verb", BulkVerb),
     ("perdure_bulks", "status", BulkStatus),
+    ("perdure_bulks", "phase", BulkPhase),
 ]
 
 

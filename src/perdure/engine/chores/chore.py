@@ -16,6 +16,10 @@ class Swept:
     jobs: int = 0
     more: bool = False
 
+    def plus(self, other: "Swept") -> "Swept":
+        """What two steps did."""
+        return Swept(self.jobs + other.jobs, self.more or other.more)
+
 
 NOTHING = Swept()
 

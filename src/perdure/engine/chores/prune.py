@@ -1,10 +1,10 @@
-"""Let go of jobs and workers that ended long ago, a little at a time.
+"""Let go of jobs and workers that ended long ago, and of captures whose time is over, a little at a time.
 
 A step looks at a few jobs in the order of their numbers, in a transaction of its own, and goes on where the
 one before stopped; at the end of the table it lets go of workers that ended before the oldest of what is
 kept, and rests. Where it stands is kept in memory only: whoever takes the duty begins at the lowest number,
-where the old ones are. A call takes several steps, but not for long: the thread
-that prunes is the one that trades with the store.
+where the old ones are. Captures have steps of their own, before the jobs': they say themselves when they may go. A
+call takes several steps, but not for long: the thread that prunes is the one that trades with the store.
 """
 
 from perdure.engine.chores.chore import NOTHING, Swept
@@ -12,6 +12,7 @@ from perdure.model.operations import Retention
 from perdure.ports import Clock, Control
 
 STEP_ROWS = 500  # measured: 20 ms on either store with all their attempts, while other writers wait
+CAPTURE_ROWS = 100  # up to 25 MB of raw output
 STEPS_MAX = 20  # 10,000 jobs looked at in a round
 SPEND_S = 0.1  # of each second, while there is something to let go
 REST_S = 60.0
@@ -42,9 +43,16 @@ class Pruning:
         begun_at = self._clock.monotonic()
         if begun_at < self._rest_until:
             return NOTHING
+        all_gone = self._let_captures_go(begun_at)
         if self._retention == Retention():  # every job is kept; a worker that ended is no job
             self._let_workers_go()
-            return NOTHING
+        else:
+            self._let_jobs_go(begun_at)
+        if not all_gone:
+            self._rest_until = 0.0
+        return NOTHING
+
+    def _let_jobs_go(self, begun_at: float) -> None:
         for _ in range(STEPS_MAX):
             pruned = self._control.prune(self._retention, limit=STEP_ROWS, after=self._after)
             self._after = pruned.go_on_after or 0
@@ -53,7 +61,15 @@ class Pruning:
                 break
             if self._clock.monotonic() - begun_at >= SPEND_S:
                 break
-        return NOTHING
+
+    def _let_captures_go(self, begun_at: float) -> bool:
+        """A few steps; whether all are gone whose time is over."""
+        for _ in range(STEPS_MAX):
+            if self._control.prune_captures(limit=CAPTURE_ROWS) < CAPTURE_ROWS:
+                return True
+            if self._clock.monotonic() - begun_at >= SPEND_S:
+                break
+        return False
 
     def _let_workers_go(self) -> None:
         self._control.prune_workers(self._longest_s, limit=STEP_ROWS)

@@ -24,7 +24,7 @@ both_sides AS (
         coalesce(c.succeeded, 0) AS succeeded, coalesce(f.succeeded, 0) AS succeeded_found,
         coalesce(c.failed, 0) AS failed, coalesce(f.failed, 0) AS failed_found,
         coalesce(c.cancelled, 0) AS cancelled, coalesce(f.cancelled, 0) AS cancelled_found,
-        r.parent IS NOT NULL OR EXISTS (
+        r.parent IS NOT NULL OR EXISTS (SELECT 1 FROM perdure_bulks AS d WHERE d.run = r.no) OR EXISTS (
             SELECT 1 FROM perdure_books AS b WHERE b.pipeline = r.pipeline AND b.pruned > 0
         ) AS may_count_more
     FROM perdure_runs AS r LEFT JOIN counted AS c ON c.run = r.no LEFT JOIN found AS f ON f.run = r.no

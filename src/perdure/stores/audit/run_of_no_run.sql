@@ -9,3 +9,7 @@ UNION ALL
 SELECT 'run number ' || c.run, 'has counts and does not exist'
 FROM perdure_run_counts AS c LEFT JOIN perdure_runs AS r ON r.no = c.run
 WHERE r.no IS NULL GROUP BY c.run
+UNION ALL
+SELECT 'run number ' || k.run, 'has failures by kind and does not exist'
+FROM perdure_run_kinds AS k LEFT JOIN perdure_runs AS r ON r.no = k.run
+WHERE r.no IS NULL GROUP BY k.run

@@ -98,13 +98,19 @@ def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueue
     found = [by_id[id] for id in asked if id in by_id]
     first = {row[1]: row for row in reversed(found) if _is_dead(row, asked[row[0]])}
     again = [_revival(row) for row in found if first.get(row[1]) is row]
-    revived = revive(cx, again, _now(cx, now)) if again else set()
+    revived = _revived(cx, again, now) if again else set()
     return {
         row[0]: Enqueued(
             row[2], row[1], row[0] == row[2], row[1] in revived and first[row[1]] is row
         )
         for row in found
     }
+
+
+def _revived(cx: Cx, again: Sequence[Revival], now: int | None) -> set[int]:
+    """The numbers of those that have a new life now, whoever has their keys in other runs."""
+    with cx.transaction():
+        return revive(cx, again, _now(cx, now))
 
 
 def _is_dead(row: Row, job: NewJob) -> bool:

@@ -68,11 +68,15 @@ _KEEPALIVE = {
     "tcp_user_timeout": "14000",
 }
 
+_PATIENT = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; "
+    f"SET LOCAL statement_timeout = '{WALK_S_MAX}s'"
+)
 # Without nested loops: before a table was first analysed, its planner would take it for small.
 _WALKING = (
-    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; "
+    f"{_PATIENT}; "
     "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; "
-    f"SET LOCAL enable_nestloop = off; SET LOCAL statement_timeout = '{WALK_S_MAX}s'"
+    "SET LOCAL enable_nestloop = off"
 )
 
 # What a pooler says to settings that it does not pass on: PgBouncer, Amazon RDS Proxy.
@@ -142,10 +146,14 @@ class Connection:
             yield cx, self.store_now(cx)
 
     @contextmanager
-    def walking(self) -> Iterator[Cx]:
-        """A snapshot for a report over whole tables, which may walk and hash, and take its time."""
+    def walking(self, *, by_index: bool = False) -> Iterator[Cx]:
+        """A snapshot for a report over whole tables, which may walk and hash, and take its time.
+
+        With ``by_index``, for one over a part of them, which goes by index as everything else does.
+        """
+        settings = _PATIENT if by_index else _WALKING
         with self.lent() as cx, patient(cx, WALK_S_MAX + ANSWER_MORE_S), cx.transaction():
-            cx.execute(_WALKING, prepare=False)  # more than one command cannot be prepared
+            cx.execute(settings, prepare=False)  # more than one command cannot be prepared
             yield cx
 
     def written(self, work: Callable[[Cx, int], T]) -> T:

@@ -3,17 +3,13 @@
 What takes more than one statement is read in one snapshot, so that books balance while others write.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateRow
-from perdure.model.limits import COUNT_MAX, PAGE_ROWS_MAX
-from perdure.model.operations import BulkView, LanePause, LoggedDeed, ScheduleView
-from perdure.model.runs import RunView
+from perdure.model.limits import COUNT_MAX
+from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.views import (
     AttemptView,
     Books,
@@ -25,12 +21,18 @@ from perdure.model.views import (
     Preview,
 )
 from perdure.model.workers import WorkerView
-from perdure.stores.auditing import CHECKS, findings
-from perdure.stores.choosing import NO_MAX, Choice, Dialect, Fetch, page, preview
+from perdure.stores.auditing import CHECKS, findings, of_run
+from perdure.stores.choosing import Choice, page, preview
 from perdure.stores.moments import from_us
 from perdure.stores.postgres.claiming import array
-from perdure.stores.postgres.connection import Connection
-from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.reports import (
+    DIALECT,
+    PostgresReports,
+    bounds,
+    fetching,
+    is_uuid,
+    rows_of,
+)
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import (
     Row,
@@ -41,7 +43,6 @@ from perdure.stores.rows import (
     job_out,
     lane_out,
     pause_out,
-    run_out,
     schedule_out,
     worker_out,
 )
@@ -49,21 +50,13 @@ from perdure.stores.rows import (
 AUDIT: dict[str, str] = dict(CHECKS)
 _WORKERS_MAX = 200  # dead ones that have left nothing behind
 
-_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
-_DIALECT = Dialect("perdure_jobs AS j", "j.no = ANY (CAST(:nos AS bigint[]))", array)
-_PARAMETER = re.compile(r":([a-z_0-9]+)")
-
-
-class PostgresReader:
+class PostgresReader(PostgresReports):
     """The `Reader` port on one PostgreSQL database."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def job(self, id: str) -> JobView | None:
         """One job; `StoreDamaged` when its row cannot be read."""
-        rows = self._rows(SQL.job_by_id, {"id": id}) if _is_uuid(id) else ()
+        rows = self._rows(SQL.job_by_id, {"id": id}) if is_uuid(id) else ()
         return job_out(rows[0]) if rows else None
 
     def jobs(
@@ -78,12 +71,12 @@ class PostgresReader:
             def whole(nos: list[int]) -> Sequence[Row]:
                 return cx.execute(SQL.jobs_page, {"nos": array(nos)}).fetchall()
 
-            return page(Choice(chosen, _DIALECT), _fetching(cx), whole, limit=limit, before=before)
+            return page(Choice(chosen, DIALECT), fetching(cx), whole, limit=limit, before=before)
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
         with self._snapshot() as cx:
-            return preview(Choice(chosen, _DIALECT), _fetching(cx), count_max=count_max)
+            return preview(Choice(chosen, DIALECT), fetching(cx), count_max=count_max)
 
     def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
         """How many jobs stand where, each counted up to a bound."""
@@ -143,18 +136,6 @@ class PostgresReader:
         rows = self._rows(SQL.gate, {"name": name})
         return gate_out(rows[0]) if rows else None
 
-    def run(self, id: str) -> RunView | None:
-        """One run, its counters summed."""
-        rows = self._rows(SQL.run_by_id, {"id": id}) if _is_uuid(id) else ()
-        return run_out(rows[0]) if rows else None
-
-    def runs(
-        self, *, pipeline: str | None = None, limit: int = 50, before: int | None = None
-    ) -> list[RunView]:
-        """Runs, newest first; ``before`` continues below a run number."""
-        where = {"pipeline": pipeline, **_bounds(limit, before)}
-        return [run_out(row) for row in self._rows(SQL.runs_page, where)]
-
     def now(self) -> datetime:
         """The store's clock."""
         with self._connection.lent() as cx:
@@ -167,53 +148,35 @@ class PostgresReader:
             rows = cx.execute(SQL.schedules_list, {"due_by": due_by}).fetchall()
         return [schedule_out(row) for row in rows]
 
-    def bulks(self, *, running: bool = False, limit: int = 50) -> list[BulkView]:
+    def bulks(
+        self, *, running: bool = False, id: str | None = None, limit: int = 50
+    ) -> list[BulkView]:
         """Bulk operations, newest first; with ``running`` only those under way."""
-        where = {"running": running, "limit": _bounds(limit, None)["limit"]}
-        return [bulk_out(row) for row in self._rows(SQL.bulks_list, where)]
+        if id is not None:
+            rows = self._rows(SQL.bulk_by_id, {"id": id}) if is_uuid(id) else ()
+            found = [bulk_out(row) for row in rows]
+            kept = [one for one in found if not running or one.status is BulkStatus.RUNNING]
+            return kept[: rows_of(limit)]
+        sql = SQL.bulks_running if running else SQL.bulks_list
+        return [bulk_out(row) for row in self._rows(sql, {"limit": rows_of(limit)})]
 
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
-        return [deed_out(row) for row in self._rows(SQL.deeds_page, _bounds(limit, before))]
+        return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
 
-    def audit(self) -> list[Finding]:
-        """Everything in the tables that ought not to be so."""
+    def audit(self, *, run: int | None = None) -> list[Finding]:
+        """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""
         with self._connection.walking() as cx:
-            return findings(AUDIT, lambda sql: cx.execute(sql).fetchall())
+            found = findings(AUDIT, lambda sql: cx.execute(sql).fetchall())
+            if run is None:
+                return found
+
+            def own(subjects: Sequence[str]) -> list[str]:
+                where = {"run": run, "ids": [one for one in subjects if is_uuid(one)]}
+                return [id for (id,) in cx.execute(SQL.subjects_of_run, where).fetchall()]
+
+            return of_run(found, run, own)
 
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
-
-    def _rows(self, sql: str, values: Mapping[str, object] | None = None) -> Sequence[Row]:
-        with self._connection.lent() as cx:
-            return cx.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _snapshot(self, settings: str = _SNAPSHOT) -> Iterator[Cx]:
-        with self._connection.lent() as cx, cx.transaction():
-            cx.execute(settings, prepare=False)  # more than one command cannot be prepared
-            yield cx
-
-
-def _fetching(cx: Cx) -> Fetch:
-    def fetch(sql: str, values: Mapping[str, object]) -> Sequence[Row]:
-        return cx.execute(_PARAMETER.sub(r"%(\1)s", sql), values).fetchall()
-
-    return fetch
-
-
-def _is_uuid(id: str) -> bool:
-    """Whether this could be the id of anything here; the server refuses to compare other texts."""
-    try:
-        return str(UUID(id)) == id
-    except ValueError:
-        return False
-
-
-def _bounds(limit: int, before: int | None) -> dict[str, object]:
-    """A page by number: never too long, and from the newest on when nothing is said."""
-    return {
-        "limit": max(0, min(limit, PAGE_ROWS_MAX)),
-        "before": NO_MAX if before is None else min(before, NO_MAX),
-    }

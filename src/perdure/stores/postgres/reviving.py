@@ -1,33 +1,154 @@
-"""A new life for failed jobs."""
+"""A new life for failed jobs.
 
-from collections.abc import Sequence
+Always true: of the jobs of one owner, pipeline and key, at most one is given a new life while another lives,
+and a run one of whose jobs lives again is not called finished.
 
+What may happen at once: anything, in READ COMMITTED. The failed jobs that are named are locked with all other failed
+ones of their keys, then the rows of their runs, each in the order of numbers; only after that, by statements
+that see what others have committed meanwhile, is it asked who is alive and which runs had ended. Whoever
+gives a run another status holds its row too, and counts afterwards: of two such hands the second sees
+what the first did. Enqueueing takes no such lock: a job that comes in with the same key in another run at this
+very moment may live beside a revived one, as two that are enqueued in two runs do.
+
+If we die in the middle, nothing of it has happened: all of it is in the caller's transaction.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from perdure.model.errors import CallerError
 from perdure.model.operations import Revival
+from perdure.model.runs import FINISHED, RunStatus
+from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.ranking import ranks_anew
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import AGEING_US, encoded
 
+Seen = tuple[int, int]  # the number of a job, and its token
+
+
+class _Dead(NamedTuple):
+    """A failed job whose row is locked, in the order of `revive_hold.sql`."""
+
+    no: int
+    token: int
+    owner: str
+    pipeline: str
+    key: str | None
+    id: str
+    run: int | None
+    redrive_run: int | None
+
 
 def revive(cx: Cx, chosen: Sequence[Revival], now: int) -> set[int]:
-    """Begin new lives; the numbers of the jobs that were still the failed ones that were seen."""
+    """Begin new lives, whoever has their keys; the numbers of the jobs that were still as they were seen."""
     ranks = ranks_anew(cx, chosen, now)
+    dead, statuses = _held(cx, chosen)
+    return {no for no, _ in _begin(cx, chosen, dead, statuses, ranks, now)}
+
+
+def revive_apart(cx: Cx, chosen: Sequence[Revival], now: int) -> tuple[set[Seen], dict[Seen, str]]:
+    """Begin new lives where no job of the same key is alive; who is, for the others.
+
+    Of several that have one key, the lowest number lives.
+    """
+    _check_runs(cx, chosen)
+    ranks = ranks_anew(cx, chosen, now)
+    dead, statuses = _held(cx, chosen)
+    conflicts = rivals(cx, [no for no, one in dead.items() if one.key is not None])
+    first: dict[tuple[str, str, str], _Dead] = {}
+    for no, one in sorted(dead.items()):
+        if one.key is None or no in conflicts:
+            continue
+        living = first.setdefault((one.owner, one.pipeline, one.key), one)
+        if living is not one:
+            conflicts[no] = living.id
+    free = {no: one for no, one in dead.items() if no not in conflicts}
+    done = _begin(cx, chosen, free, statuses, ranks, now)
+    return done, {(no, dead[no].token): id for no, id in conflicts.items()}
+
+
+def rivals(cx: Cx, nos: Iterable[int]) -> dict[int, str]:
+    """For these jobs, who of their owner, pipeline and key is alive."""
+    asked = array(nos)
+    return dict(cx.execute(SQL.rivals, {"nos": asked}).fetchall()) if asked != "{}" else {}
+
+
+def _check_runs(cx: Cx, chosen: Sequence[Revival]) -> None:
+    again = [{"no": one.no, "run": one.redrive_run} for one in chosen if one.redrive_run]
+    row = cx.execute(SQL.in_own_run, {"revivals": encoded(again)}).fetchone() if again else None
+    if row is not None:
+        raise CallerError(
+            f"job {row[0]} belongs to run {row[1]} and cannot be driven again in that one; make another"
+        )
+
+
+def _held(cx: Cx, chosen: Sequence[Revival]) -> tuple[dict[int, _Dead], dict[int, str]]:
+    """Those that are still the failed ones that were seen and may live, by number; what their runs are. All are locked.
+
+    In the closed lanes of a cancelled run a job would never end: there is no new life in one.
+    """
+    seen = {(one.no, one.token): one for one in chosen}
+    targets = [{"no": no, "token": token} for no, token in seen]
+    rows = cx.execute(SQL.revive_hold, {"targets": encoded(targets)}).fetchall()
+    dead = {one.no: one for one in map(_Dead._make, rows) if (one.no, one.token) in seen}
+    lanes_of = {
+        no: seen[no, one.token].redrive_run or one.redrive_run or one.run
+        for no, one in dead.items()
+    }
+    runs = {one.run for one in dead.values()} | {one.redrive_run for one in dead.values()}
+    statuses = _statuses(cx, runs | set(lanes_of.values()))
+    cancelled = {
+        no for no, run in lanes_of.items() if statuses.get(run or 0) == RunStatus.CANCELLED
+    }
+    return {no: one for no, one in dead.items() if no not in cancelled}, statuses
+
+
+def _begin(
+    cx: Cx,
+    chosen: Iterable[Revival],
+    dead: Mapping[int, _Dead],
+    statuses: Mapping[int, str],
+    ranks: Mapping[int, int],
+    now: int,
+) -> set[Seen]:
+    apart = {one.no: one for one in chosen if one.no in dead and dead[one.no].token == one.token}
+    if not apart:
+        return set()
+    runs = _runs_of(apart.values(), dead)
+    ended = sorted(no for no in runs if statuses.get(no) in FINISHED)
     rows = [
         {
             "no": one.no, "token": one.token, "stage": one.stage, "lane": one.lane,
             "input_from": one.input_from, "redrive_run": one.redrive_run,
             "rank_at": ranks.get(one.no),
         }
-        for one in chosen
+        for one in apart.values()
     ]  # fmt: skip
     where = {"revivals": encoded(rows), "now": now, "ageing_us": AGEING_US}
-    done = {no for (no,) in cx.execute(SQL.revive, where).fetchall()}
+    done = {(no, dead[no].token) for (no,) in cx.execute(SQL.revive, where).fetchall()}
+    if ended:
+        cx.execute(SQL.runs_reopen, {"nos": array(ended), "now": now})
     forgotten = [
-        {"no": one.no, "stage": stage}
-        for one in chosen
-        if one.no in done
-        for stage in one.forgotten
+        {"no": one.no, "stage": stage} for one in apart.values() for stage in one.forgotten
     ]
     if forgotten:
         cx.execute(SQL.checkpoints_forget, {"forgotten": encoded(forgotten)})
     return done
+
+
+def _runs_of(chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> set[int]:
+    """The runs of these jobs, before and after their new life begins."""
+    return {
+        run
+        for one in chosen
+        for run in (dead[one.no].run, dead[one.no].redrive_run, one.redrive_run)
+        if run is not None
+    }
+
+
+def _statuses(cx: Cx, runs: Iterable[int | None]) -> dict[int, str]:
+    """What these runs are; all of them are locked."""
+    nos = sorted(no for no in runs if no is not None)
+    return dict(cx.execute(SQL.runs_hold, {"nos": array(nos)}).fetchall()) if nos else {}

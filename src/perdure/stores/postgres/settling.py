@@ -7,9 +7,19 @@ from typing import Any
 import msgspec
 import psycopg
 
-from perdure.model.jobs import ZERO, Claim, Receipt, Record, Refused, Settled, Stale
+from perdure.model.jobs import (
+    ZERO,
+    Attempt,
+    Capture,
+    Claim,
+    Receipt,
+    Record,
+    Refused,
+    Settled,
+    Stale,
+)
 from perdure.model.states import State
-from perdure.stores.moments import maybe_us, to_us
+from perdure.stores.moments import maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
 from perdure.stores.postgres.errors import ROW_CLASSES
 from perdure.stores.postgres.lending import Cx
@@ -83,6 +93,7 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
             row |= {
                 "counted": attempt.counted, "kind": attempt.kind, "message": attempt.message,
             }  # fmt: skip
+        _put_usage(row, attempt)
     if record.result_json is not None:
         row["result"] = record.result_json
     if record.delay_s is not None:
@@ -97,11 +108,9 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
         row["past"] = past_in(record.past)
     if record.isolation:
         row["isolation"] = record.isolation
-    if record.error_message is not None or record.state is not State.SUCCEEDED:
-        row |= {
-            "error_kind": record.error_kind, "error_message": record.error_message,
-            "failed_reason": record.failed_reason,
-        }  # fmt: skip
+    _put_failure(row, record)
+    if record.captures:
+        row["captures"] = [_capture_in(one) for one in record.captures]
     if record.label is not None:
         row["label"] = record.label
     counters = record.counters
@@ -112,6 +121,39 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
             "waited_s": counters.waited_s,
         }  # fmt: skip
     return row
+
+
+def _put_usage(row: dict[str, object], attempt: Attempt) -> None:
+    if attempt.code is not None:
+        row["code"] = attempt.code
+    if attempt.tokens_in or attempt.tokens_out or attempt.cost_nusd:
+        row |= {
+            "tokens_in": attempt.tokens_in, "tokens_out": attempt.tokens_out,
+            "cost_nusd": attempt.cost_nusd,
+        }  # fmt: skip
+
+
+def _put_failure(row: dict[str, object], record: Record) -> None:
+    if record.error_message is not None or record.state is not State.SUCCEEDED:
+        row |= {
+            "error_kind": record.error_kind, "error_message": record.error_message,
+            "failed_reason": record.failed_reason,
+        }  # fmt: skip
+    if record.error_code is not None:
+        row["error_code"] = record.error_code
+    if record.error_detail is not None:
+        row["error_detail"] = record.error_detail
+    if record.fingerprint is not None:
+        row["fingerprint"] = record.fingerprint
+
+
+def _capture_in(one: Capture) -> dict[str, object]:
+    """Raw output; msgspec writes bytes as base64."""
+    return {
+        "id": one.id, "kind": one.kind, "media_type": one.media_type, "content": one.content,
+        "bytes_whole": one.bytes_whole,
+        "kept_us": None if one.kept_s is None else seconds_us(one.kept_s),
+    }  # fmt: skip
 
 
 def answered(cursor: psycopg.Cursor[Any]) -> Any:

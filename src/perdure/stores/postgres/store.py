@@ -232,6 +232,11 @@ class PostgresStore(PostgresGates):
             cx.execute(SQL.worker_quiet, {"worker": worker})  # a turn under way ends first
             return claims_of(cx, dict(cx.execute(SQL.held, {"worker": worker}).fetchall()))
 
+    def run_lanes(self) -> dict[int, Lane]:
+        """The lanes of all runs that are not over, by their numbers."""
+        with self._connection.lent() as cx:
+            return {no: Lane(*rest) for no, *rest in cx.execute(SQL.run_lanes).fetchall()}
+
     def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
         """Isolation levels above 0 at which jobs wait in open lanes; of these, if given."""
         known = None if lanes is None else array(lanes)

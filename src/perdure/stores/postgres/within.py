@@ -5,7 +5,7 @@ do is one more statement of its transaction.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 import psycopg
@@ -28,6 +28,10 @@ class _Guest:
     def execute(self, query: Any, parameters: Any = None) -> psycopg.Cursor[tuple[Any, ...]]:
         """One more statement of the caller's transaction."""
         return psycopg.Cursor(self._raw, row_factory=tuple_row).execute(query, parameters)
+
+    def transaction(self) -> AbstractContextManager[psycopg.Transaction]:
+        """A savepoint in the caller's transaction."""
+        return self._raw.transaction()
 
 
 @contextmanager

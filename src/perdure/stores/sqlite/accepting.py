@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from perdure.model.jobs import Claim, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
@@ -11,7 +11,7 @@ from perdure.stores.counting import Tally
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import AGEING_US, apart, encoded
 from perdure.stores.sqlite.ranking import ranks_anew, ranks_of
-from perdure.stores.sqlite.reviving import revive_alone
+from perdure.stores.sqlite.reviving import Revivals
 from perdure.stores.sqlite.settling import add_tally, claims_of
 from perdure.stores.sqlite.statements import SQL
 
@@ -122,10 +122,21 @@ def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     for place, (job, (no, id, state, *parts)) in enumerate(zip(jobs, rows, strict=True)):
         if state == State.FAILED and job.if_failed is IfFailed.RETRY:
             first.setdefault(no, (place, Revival(no, id, *parts)))
-    ranks = ranks_anew(cx, [one for _, one in first.values()], now) if first else {}
-    revived = {
-        place for place, one in first.values() if revive_alone(cx, one, now, ranks.get(one.no))
-    }
+    revived = _revived(cx, first.values(), now) if first else set()
     return [
         Enqueued(row[1], int(row[0]), False, place in revived) for place, row in enumerate(rows)
     ]
+
+
+def _revived(cx: sqlite3.Connection, asked: Collection[tuple[int, Revival]], now: int) -> set[int]:
+    """The places of those that have a new life now, whoever has their keys in other runs."""
+    ranks = ranks_anew(cx, [one for _, one in asked], now)
+    revivals = Revivals(cx, now)
+    done = set()
+    for place, one in asked:
+        seen = revivals.seen(one)
+        if seen is not None:
+            revivals.begin(one, seen, ranks.get(one.no))
+            done.add(place)
+    revivals.close()
+    return done

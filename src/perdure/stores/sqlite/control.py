@@ -20,80 +20,36 @@ from collections import Counter
 from collections.abc import Sequence
 
 from perdure.model.gates import GateChange, GateRow
-from perdure.model.jobs import Enqueued, Receipt, Settled, Stale
+from perdure.model.jobs import Enqueued
 from perdure.model.limits import PRUNE_BATCH_MAX
-from perdure.model.operations import (
-    BulkStep,
-    BulkView,
-    Deed,
-    LaneScope,
-    NewBulk,
-    NewSchedule,
-    Pruned,
-    Retention,
-    Revival,
-    Target,
-    Tick,
-)
-from perdure.model.runs import NewRun, RunStatus, RunView
-from perdure.model.states import State
+from perdure.model.operations import Deed, LaneScope, NewSchedule, Pruned, Retention, Tick
 from perdure.stores import deeds
-from perdure.stores.counting import Tally
 from perdure.stores.duties import standing
 from perdure.stores.lanes import KnownLanes
-from perdure.stores.moments import from_us, seconds_us, to_us
+from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.pruning import Ends
-from perdure.stores.rows import Row, bulk_out, encoded, run_out
+from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite.accepting import accept, all_lanes
+from perdure.stores.sqlite.bulks import SqliteBulks
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.gating import change_gate
 from perdure.stores.sqlite.noting import note
-from perdure.stores.sqlite.ranking import ranks_anew
-from perdure.stores.sqlite.reviving import revive_one
-from perdure.stores.sqlite.settling import add_tally
+from perdure.stores.sqlite.runs import SqliteRuns, pause, unpause
 from perdure.stores.sqlite.statements import SQL
 
 
-class SqliteControl:
+class SqliteControl(SqliteBulks, SqliteRuns):
     """The `Control` port on one SQLite file."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lanes = KnownLanes()
 
-    def revive(self, chosen: Sequence[Revival], deed: Deed) -> list[Settled]:
-        """Give failed jobs a new life; one that is not failed, or has moved on, is stale."""
-        answers: list[Settled] = []
-        with self._connection.written() as (cx, now):
-            tally, ranks = Tally(), ranks_anew(cx, chosen, now)
-            for one in chosen:
-                if revive_one(cx, one, now, tally, ranks.get(one.no)):
-                    note(cx, deeds.REVIVE, one.id, deed, now)
-                    due_at = from_us(now)
-                    answers.append(Receipt(one.no, one.id, one.token, State.QUEUED, due_at))
-                else:
-                    answers.append(Stale(one.no, one.id, one.token))
-            add_tally(cx, tally, 0)
-        return answers
-
-    def discard(self, chosen: Sequence[Target], deed: Deed) -> list[Settled]:
-        """Mark dead letters as dealt with; one that is not failed, or discarded already, is stale."""
-        answers: list[Settled] = []
-        with self._connection.written() as (cx, now):
-            for one in chosen:
-                where = {"no": one.no, "token": one.token, "now": now}
-                if cx.execute(SQL.discard, where).rowcount == 1:
-                    note(cx, deeds.DISCARD, one.id, deed, now)
-                    answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
-                else:
-                    answers.append(Stale(one.no, one.id, one.token))
-        return answers
-
     def pause(self, scope: LaneScope, name: str, deed: Deed) -> bool:
         """Close the lanes of a queue, a pipeline or a run; False when they were paused already."""
         deeds.check_pause(scope, name)
         with self._connection.written() as (cx, now):
-            done = _pause(cx, scope, name, deed, now)
+            done = pause(cx, scope, name, deed, now)
             if done:
                 note(cx, deeds.PAUSE[scope], name, deed, now)
             return done
@@ -102,7 +58,7 @@ class SqliteControl:
         """Take a pause back; False when there was none."""
         deeds.check_pause(scope, name)
         with self._connection.written() as (cx, now):
-            done = _unpause(cx, scope, name)
+            done = unpause(cx, scope, name)
             if done:
                 note(cx, deeds.RESUME[scope], name, deed, now)
             return done
@@ -111,41 +67,6 @@ class SqliteControl:
         """Write a gate's row where its generation is as seen; None when it has moved on."""
         with self._connection.written() as (cx, now):
             return change_gate(cx, change, deed, now)
-
-    def add_run(self, run: NewRun) -> RunView:
-        """Make a run, or find the one of that owner, pipeline and name."""
-        with self._connection.written() as (cx, now):
-            where = {
-                "id": run.id, "owner": run.owner, "pipeline": run.pipeline, "name": run.name,
-                "parent": run.parent, "settings": run.settings_json, "now": now,
-            }  # fmt: skip
-            cx.execute(SQL.run_add, where)
-            (id,) = cx.execute(SQL.run_found, where).fetchone()
-            return _run(cx, id)
-
-    def change_run(
-        self, no: int, *, seen: RunStatus, status: RunStatus, deed: Deed
-    ) -> RunView | None:
-        """Give a run another status, if it still has the one that was seen.
-
-        One that is paused or aborted has its lanes closed by a pause of its own, written here; one
-        that is running again has that pause taken away, whoever made it. One that ends keeps its
-        lanes as they are.
-        """
-        with self._connection.written() as (cx, now):
-            where = {
-                "no": no, "seen": seen.value, "status": status.value, "now": now,
-                "ended": status in deeds.ENDED,
-            }  # fmt: skip
-            row = cx.execute(SQL.run_change, where).fetchone()
-            if row is None:
-                return None
-            if status in deeds.CLOSING:
-                _pause(cx, LaneScope.RUN, str(no), deed, now)
-            elif status is RunStatus.RUNNING:
-                _unpause(cx, LaneScope.RUN, str(no))
-            note(cx, deeds.RUN[status], str(no), deed, now)
-            return _run(cx, row[0])
 
     def put_schedule(self, schedule: NewSchedule) -> None:
         """Make a schedule; one of that name and rule keeps its next moment."""
@@ -202,43 +123,11 @@ class SqliteControl:
             where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
             return cx.execute(SQL.prune_workers, where).rowcount
 
-    def add_bulk(self, bulk: NewBulk) -> BulkView:
-        """Begin a bulk operation; the same id finds the same one."""
+    def prune_captures(self, *, limit: int) -> int:
+        """Forget captures whose time is over, the longest over first."""
         with self._connection.written() as (cx, now):
-            where = {
-                "id": bulk.id, "verb": bulk.verb.value, "filter": bulk.filter_json,
-                "by_whom": bulk.deed.by_whom, "reason": bulk.deed.reason, "now": now,
-            }  # fmt: skip
-            if cx.execute(SQL.bulk_add, where).rowcount == 1:
-                note(cx, deeds.BULK[bulk.verb], bulk.id, bulk.deed, now)
-            return bulk_out(cx.execute(SQL.bulk_by_id, (bulk.id,)).fetchone())
-
-    def step_bulk(self, step: BulkStep) -> BulkView | None:
-        """Move a bulk operation on; None when it is elsewhere already, or over."""
-        with self._connection.written() as (cx, now):
-            where = {
-                "no": step.no, "seen_cursor": step.seen_cursor, "cursor": step.cursor,
-                "done": step.done, "refused": step.refused, "status": step.status.value,
-                "now": now,
-            }  # fmt: skip
-            row = cx.execute(SQL.bulk_step, where).fetchone()
-            return None if row is None else bulk_out(row)
-
-
-def _pause(cx: sqlite3.Connection, scope: LaneScope, name: str, deed: Deed, now: int) -> bool:
-    where = {
-        "scope": scope.value, "name": name, "reason": deed.reason, "by_whom": deed.by_whom,
-        "now": now,
-    }  # fmt: skip
-    return cx.execute(SQL.pause_add, where).rowcount == 1
-
-
-def _unpause(cx: sqlite3.Connection, scope: LaneScope, name: str) -> bool:
-    return cx.execute(SQL.pause_drop, {"scope": scope.value, "name": name}).rowcount == 1
-
-
-def _run(cx: sqlite3.Connection, id: str) -> RunView:
-    return run_out(cx.execute(SQL.run_by_id, (id,)).fetchone())
+            where = {"now": now, "limit": max(0, min(limit, PRUNE_BATCH_MAX))}
+            return cx.execute(SQL.prune_captures, where).rowcount
 
 
 def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:

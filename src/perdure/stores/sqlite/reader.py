@@ -1,13 +1,12 @@
 """The reads, for screens, reports and the audit. They change nothing and wait for nobody."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateRow
-from perdure.model.limits import COUNT_MAX, PAGE_ROWS_MAX
-from perdure.model.operations import BulkView, LanePause, LoggedDeed, ScheduleView
-from perdure.model.runs import RunView
+from perdure.model.limits import COUNT_MAX
+from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.views import (
     AttemptView,
     Books,
@@ -19,8 +18,8 @@ from perdure.model.views import (
     Preview,
 )
 from perdure.model.workers import WorkerView
-from perdure.stores.auditing import CHECKS, findings
-from perdure.stores.choosing import NO_MAX, Choice, Dialect, page, preview
+from perdure.stores.auditing import CHECKS, findings, of_run
+from perdure.stores.choosing import Choice, page, preview
 from perdure.stores.moments import from_us
 from perdure.stores.rows import (
     Row,
@@ -32,28 +31,19 @@ from perdure.stores.rows import (
     job_out,
     lane_out,
     pause_out,
-    run_out,
     schedule_out,
     worker_out,
 )
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.reports import DIALECT, SqliteReports, bounds, fetching, rows_of
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.statements import texts
 
 AUDIT: dict[str, str] = {**CHECKS, **texts("perdure.stores.sqlite", "audit")}
 _WORKERS_MAX = 200  # dead ones that have left nothing behind
 
-# A step looks at a range of numbers; every other index would lead through more rows than that.
-_DIALECT = Dialect(
-    "perdure_jobs AS j NOT INDEXED", "j.no IN (SELECT value FROM json_each(:nos))", encoded
-)
 
-
-class SqliteReader:
+class SqliteReader(SqliteReports):
     """The `Reader` port on one SQLite file."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def job(self, id: str) -> JobView | None:
         """One job; `StoreDamaged` when its row cannot be read."""
@@ -69,22 +59,15 @@ class SqliteReader:
         """
         with self._connection.read() as (cx, _):
 
-            def fetch(sql: str, values: Mapping[str, object]) -> Sequence[Row]:
-                return cx.execute(sql, dict(values)).fetchall()
-
             def whole(nos: list[int]) -> Sequence[Row]:
                 return cx.execute(SQL.jobs_page, {"nos": encoded(nos)}).fetchall()
 
-            return page(Choice(chosen, _DIALECT), fetch, whole, limit=limit, before=before)
+            return page(Choice(chosen, DIALECT), fetching(cx), whole, limit=limit, before=before)
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
         with self._connection.read() as (cx, _):
-
-            def fetch(sql: str, values: Mapping[str, object]) -> Sequence[Row]:
-                return cx.execute(sql, dict(values)).fetchall()
-
-            return preview(Choice(chosen, _DIALECT), fetch, count_max=count_max)
+            return preview(Choice(chosen, DIALECT), fetching(cx), count_max=count_max)
 
     def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
         """How many jobs stand where, each counted up to a bound."""
@@ -144,18 +127,6 @@ class SqliteReader:
         rows = self._rows(SQL.gate, (name,))
         return gate_out(rows[0]) if rows else None
 
-    def run(self, id: str) -> RunView | None:
-        """One run, its counters summed."""
-        rows = self._rows(SQL.run_by_id, (id,))
-        return run_out(rows[0]) if rows else None
-
-    def runs(
-        self, *, pipeline: str | None = None, limit: int = 50, before: int | None = None
-    ) -> list[RunView]:
-        """Runs, newest first; ``before`` continues below a run number."""
-        where = {"pipeline": pipeline, **_bounds(limit, before)}
-        return [run_out(row) for row in self._rows(SQL.runs_page, where)]
-
     def now(self) -> datetime:
         """The store's clock."""
         return from_us(self._connection.now())
@@ -166,34 +137,35 @@ class SqliteReader:
             rows = cx.execute(SQL.schedules_list, {"due_by": now if due else None}).fetchall()
         return [schedule_out(row) for row in rows]
 
-    def bulks(self, *, running: bool = False, limit: int = 50) -> list[BulkView]:
+    def bulks(
+        self, *, running: bool = False, id: str | None = None, limit: int = 50
+    ) -> list[BulkView]:
         """Bulk operations, newest first; with ``running`` only those under way."""
-        where = {"running": running, "limit": _bounds(limit, None)["limit"]}
-        return [bulk_out(row) for row in self._rows(SQL.bulks_list, where)]
+        where = {"limit": rows_of(limit)}
+        if id is not None:
+            found = [bulk_out(row) for row in self._rows(SQL.bulk_by_id, (id,))]
+            kept = [one for one in found if not running or one.status is BulkStatus.RUNNING]
+            return kept[: rows_of(limit)]
+        sql = SQL.bulks_running if running else SQL.bulks_list
+        return [bulk_out(row) for row in self._rows(sql, where)]
 
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
-        return [deed_out(row) for row in self._rows(SQL.deeds_page, _bounds(limit, before))]
+        return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
 
-    def audit(self) -> list[Finding]:
-        """Everything in the tables that ought not to be so."""
+    def audit(self, *, run: int | None = None) -> list[Finding]:
+        """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""
         with self._connection.read() as (cx, _):
-            return findings(AUDIT, lambda sql: cx.execute(sql).fetchall())
+            found = findings(AUDIT, lambda sql: cx.execute(sql).fetchall())
+            if run is None:
+                return found
+
+            def own(ids: Sequence[str]) -> list[str]:
+                where = {"run": run, "ids": encoded(ids)}
+                return [id for (id,) in cx.execute(SQL.subjects_of_run, where).fetchall()]
+
+            return of_run(found, run, own)
 
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
-
-    def _rows(
-        self, sql: str, values: Sequence[object] | Mapping[str, object] = ()
-    ) -> Sequence[Row]:
-        with self._connection.read() as (cx, _):
-            return cx.execute(sql, values).fetchall()
-
-
-def _bounds(limit: int, before: int | None) -> dict[str, object]:
-    """A page by number: never too long, and from the newest on when nothing is said."""
-    return {
-        "limit": max(0, min(limit, PAGE_ROWS_MAX)),
-        "before": NO_MAX if before is None else min(before, NO_MAX),
-    }

@@ -1,42 +1,71 @@
 """A new life for failed jobs."""
 
 import sqlite3
+from collections.abc import Iterable
 
+from perdure.model.errors import CallerError
 from perdure.model.operations import Revival
 from perdure.stores.counting import Tally
-from perdure.stores.rows import AGEING_US
+from perdure.stores.rows import AGEING_US, Row, encoded
 from perdure.stores.sqlite.settling import add_tally
 from perdure.stores.sqlite.statements import SQL
 
 
-def revive_one(
-    cx: sqlite3.Connection, one: Revival, now: int, tally: Tally, rank_at: int | None
-) -> bool:
-    """Begin a new life, if the job is still the failed one that was seen; a fair job has its rank."""
-    before = cx.execute(SQL.runs_of_job, (one.no,)).fetchone()
-    done = cx.execute(
-        SQL.revive,
-        {
-            "no": one.no, "token": one.token, "lane": one.lane, "stage": one.stage,
-            "input_from": one.input_from, "redrive_run": one.redrive_run, "now": now,
-            "ageing_us": AGEING_US, "rank_at": rank_at,
-        },
-    ).rowcount  # fmt: skip
-    if done != 1:
-        return False
-    run, redriven = before
-    tally.came_back(run)
-    if one.redrive_run in (None, redriven):
-        tally.came_back(redriven)
-    else:
-        tally.came_in(one.redrive_run)
-    cx.executemany(SQL.checkpoint_forget, [(one.no, stage) for stage in one.forgotten])
-    return True
+class Revivals:
+    """New lives in one transaction, and what they change in the runs of their jobs."""
+
+    def __init__(self, cx: sqlite3.Connection, now: int) -> None:
+        self._cx = cx
+        self._now = now
+        self._tally = Tally()
+        self._runs: set[int] = set()
+
+    def seen(self, one: Revival) -> Row | None:
+        """The runs and the failure kind of a job, if it is still the failed one that was seen and may live."""
+        shown = (one.no, one.token, one.redrive_run)
+        found: Row | None = self._cx.execute(SQL.dead_letter, shown).fetchone()
+        return found
+
+    def begin(self, one: Revival, seen: Row, rank_at: int | None) -> None:
+        """Begin a new life; a fair job has its rank."""
+        self._cx.execute(
+            SQL.revive,
+            {
+                "no": one.no, "token": one.token, "lane": one.lane, "stage": one.stage,
+                "input_from": one.input_from, "redrive_run": one.redrive_run, "now": self._now,
+                "ageing_us": AGEING_US, "rank_at": rank_at,
+            },
+        )  # fmt: skip
+        run, redriven, kind = seen
+        self._tally.came_back(run, kind)
+        if one.redrive_run in (None, redriven):
+            self._tally.came_back(redriven, kind)
+        else:
+            self._tally.came_in(one.redrive_run)
+        self._runs.update(no for no in (run, redriven, one.redrive_run) if no is not None)
+        self._cx.executemany(SQL.checkpoint_forget, [(one.no, stage) for stage in one.forgotten])
+
+    def close(self) -> None:
+        """Write down what has changed in the counts; runs that had ended are running again."""
+        add_tally(self._cx, self._tally, 0)
+        if self._runs:
+            where = {"nos": encoded(sorted(self._runs)), "now": self._now}
+            self._cx.execute(SQL.runs_reopen, where)
 
 
-def revive_alone(cx: sqlite3.Connection, one: Revival, now: int, rank_at: int | None) -> bool:
-    """As `revive_one`, counts included."""
-    tally = Tally()
-    done = revive_one(cx, one, now, tally, rank_at)
-    add_tally(cx, tally, 0)
-    return done
+def check_runs(cx: sqlite3.Connection, chosen: Iterable[Revival]) -> None:
+    """Refuse to drive a job again in its own run, which would count it twice."""
+    for one in chosen:
+        if one.redrive_run is None:
+            continue
+        row = cx.execute(SQL.in_own_run, (one.no, one.redrive_run)).fetchone()
+        if row is not None:
+            raise CallerError(
+                f"job {row[0]} belongs to run {one.redrive_run} and cannot be driven again in that one; make "
+                "another run"
+            )
+
+
+def rivals(cx: sqlite3.Connection, nos: Iterable[int]) -> dict[int, str]:
+    """For these jobs, who of their owner, pipeline and key is alive."""
+    return dict(cx.execute(SQL.rivals, {"nos": encoded(list(nos))}).fetchall())

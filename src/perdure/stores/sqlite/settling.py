@@ -71,6 +71,9 @@ def claims_of(cx: sqlite3.Connection, nos: Iterable[int]) -> list[Claim]:
 def add_tally(cx: sqlite3.Connection, tally: Tally, writer: int) -> None:
     """Write down what has changed in the counts of runs."""
     cx.executemany(SQL.run_counts_add, tally.rows(writer))
+    kinds = tally.kind_rows(writer)
+    if kinds:
+        cx.executemany(SQL.run_kinds_add, kinds)
 
 
 def _write(
@@ -90,15 +93,18 @@ def _write(
         (plain if is_plain(one, by) else others).append(one)
     cx.executemany(SQL.record_done, [_done_row(one, now) for one in plain])
     cx.executemany(SQL.record, [record_row(one, by, now) for one in others])
-    cx.executemany(SQL.attempts_add, [attempt_row(r, by, now) for r in accepted if r.attempt])
+    _add_attempts(cx, accepted, by, now)
     cx.executemany(
         SQL.checkpoints_add,
         [
             (r.no, r.checkpoint_stage, r.token, now, r.checkpoint_json)
-            for r in accepted
+            for r in others
             if r.checkpoint_stage is not None
         ],
     )
+    captured = [row for one in others for row in capture_rows(one, now)]
+    if captured:
+        cx.executemany(SQL.captures_add, captured)
     add_tally(cx, tally, by or 0)
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
     return tuple(
@@ -107,6 +113,25 @@ def _write(
         else _settled_before(cx, one, by)
         for one in asked
     )
+
+
+def _add_attempts(
+    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
+) -> None:
+    plain: list[tuple[object, ...]] = []
+    more: list[tuple[object, ...]] = []
+    for one in records:
+        a = one.attempt
+        if a is None:
+            continue
+        row = attempt_row(one, by, now)
+        if a.code is None and not (a.tokens_in or a.tokens_out or a.cost_nusd):
+            plain.append(row)
+        else:
+            more.append((*row, a.code, a.tokens_in, a.tokens_out, a.cost_nusd))
+    cx.executemany(SQL.attempts_add, plain)
+    if more:
+        cx.executemany(SQL.attempts_add_more, more)
 
 
 def _matched(
@@ -150,7 +175,7 @@ def record_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
         now if record.state in TERMINAL else None, now,
         None if record.failed_reason is None else str(record.failed_reason),
         record.error_kind, record.error_message, record.label, record.result_json,
-        record.no, record.token,
+        record.error_code, record.error_detail, record.fingerprint, record.no, record.token,
     )  # fmt: skip
 
 
@@ -164,6 +189,18 @@ def attempt_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
         a.worker, to_us(a.claimed_at), now, a.elapsed_s, record.delay_s, due_at, a.counted, a.kind,
         a.message, a.policy, a.why_json, a.evidence_json, a.config_hash, by,
     )  # fmt: skip
+
+
+def capture_rows(record: Record, now: int) -> Iterable[tuple[object, ...]]:
+    """The captures of a record, as `captures_add.sql` binds them."""
+    stage = record.stage if record.attempt is None else record.attempt.stage
+    return [
+        (
+            one.id, record.no, record.token, stage, one.kind, one.media_type, one.content,
+            one.bytes_whole, now, None if one.kept_s is None else now + seconds_us(one.kept_s),
+        )
+        for one in record.captures
+    ]  # fmt: skip
 
 
 def _receipt(record: Record, now: int, claim: Claim | None) -> Receipt:

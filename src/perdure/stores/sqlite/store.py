@@ -189,6 +189,11 @@ class SqliteStore(SqliteGates):
         with self._connection.read() as (cx, _):
             return claims_of(cx, [no for no, _ in cx.execute(SQL.held, (worker,)).fetchall()])
 
+    def run_lanes(self) -> dict[int, Lane]:
+        """The lanes of all runs that are not over, by their numbers."""
+        with self._connection.read() as (cx, _):
+            return {no: Lane(*names) for no, *names in cx.execute(SQL.run_lanes).fetchall()}
+
     def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
         """Isolation levels above 0 at which jobs wait in open lanes; of these, if given."""
         with self._connection.read() as (cx, now):

@@ -1,32 +1,73 @@
 """perdure audit: prove the books from the tables alone."""
 
 import sys
-from contextlib import closing
 
 import click
 
-from perdure.app import configured, open_store, shown_url
+from perdure.app import configured, shown_url
+from perdure.app.desks import checks_of, desk_at, run_at, tables_of
+from perdure.model.runs import RunView
+from perdure.model.views import Books, Finding
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.tables import many
 
 
 @click.command()
+@click.option(
+    "--run", "named", metavar="RUN", help="Only this run and its jobs: id, number or name."
+)
 @store_option
 @json_option
-def audit(store: str | None, as_json: bool) -> None:
-    """Check that every item is accounted for; exit 1 and name what is not."""
+def audit(named: str | None, store: str | None, as_json: bool) -> None:
+    """Check that every item is accounted for; exit 1 and name what is not.
+
+    Every statement looks at whole tables: states, attempts and their limits, spacing, checkpoints, keys, captures,
+    counts and spending of runs, re-drives, and that what came in is what is there.
+    """
     url = configured(store=store).store
-    with closing(open_store(url, create=False)) as opened:
-        books, findings = opened.reader.books(), opened.reader.audit()
-    clean = books.balanced and not findings
+    with desk_at(store) as desk:
+        reader = desk.opened.reader
+        run = None if named is None else run_at(desk, named).show()
+        books = reader.books()
+        findings = reader.audit(run=None if run is None else run.no)
+    clean = not findings and (books.balanced or run is not None)
     if as_json:
-        echo_json({"url": shown_url(url), "clean": clean, "books": books, "findings": findings})
+        echo_json(
+            {
+                "url": shown_url(url), "clean": clean, "run": run, "books": books,
+                "checks": checks_of(url), "tables": tables_of(url), "findings": findings,
+            }
+        )  # fmt: skip
     else:
-        click.echo(
-            f"accepted {books.accepted} = queued {books.queued} + processing {books.processing} + "
-            f"succeeded {books.succeeded} + failed {books.failed} + cancelled {books.cancelled} + "
-            f"pruned {books.pruned}" + ("" if books.balanced else "  DOES NOT BALANCE")
-        )
-        for finding in findings:
-            click.echo(f"{finding.check}: {finding.subject} {finding.text}")
-        click.echo("clean" if clean else f"{len(findings)} findings")
+        click.echo(_of_store(books) if run is None else _of_run(run))
+        _tell(findings)
+        click.echo(_covered(url, books, run))
+        click.echo("clean" if clean else many(len(findings), "finding"))
     sys.exit(0 if clean else 1)
+
+
+def _of_store(books: Books) -> str:
+    return (
+        f"accepted {books.accepted} = queued {books.queued} + processing {books.processing} + "
+        f"succeeded {books.succeeded} + failed {books.failed} + cancelled {books.cancelled} + "
+        f"pruned {books.pruned}" + ("" if books.balanced else "  DOES NOT BALANCE")
+    )
+
+
+def _of_run(run: RunView) -> str:
+    counts = run.counts
+    return (
+        f"run {run.name} (number {run.no}), {run.status.value}: total {counts.total} = succeeded "
+        f"{counts.succeeded} + failed {counts.failed} + cancelled {counts.cancelled} + open {counts.open}"
+    )
+
+
+def _tell(findings: list[Finding]) -> None:
+    for finding in findings:
+        click.echo(f"{finding.check}: {finding.subject} {finding.text}")
+
+
+def _covered(url: str, books: Books, run: RunView | None) -> str:
+    jobs = books.accounted - books.pruned
+    what = many(jobs, "job") if run is None else f"run {run.name}, among {many(jobs, 'job')}"
+    return f"{len(checks_of(url))} checks over {len(tables_of(url))} tables, of {what}"

@@ -1,7 +1,5 @@
 """perdure gates: what each upstream's gate is doing, and what a person can say to it."""
 
-import getpass
-import os
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, TypeVar
@@ -12,6 +10,7 @@ import msgspec
 from perdure.app import configured, gating, open_store
 from perdure.app.gating import GateShown
 from perdure.model.gates import GateState
+from perdure.surfaces.cli.asking import user
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -22,20 +21,12 @@ def gates() -> None:
     """Look at the gates of upstreams; hold, probe or release one."""
 
 
-def _user() -> str:
-    """Who types; a number where the machine knows no name for it, as in many containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return f"uid {os.getuid()}"
-
-
 def _said(command: Command) -> Command:
     command = click.option("--reason", required=True, help="Why; kept in the audit log.")(command)
     return click.option(
         "--by",
         "by_whom",
-        default=_user,
+        default=user,
         show_default="your user name",
         help="Who says so.",
     )(command)

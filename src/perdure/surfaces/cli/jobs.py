@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from perdure.app import configured, open_store
-from perdure.model.errors import UnknownName
+from perdure.app.refs import job_at
 from perdure.model.filters import JobFilter
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
@@ -48,7 +48,7 @@ def list_jobs(
     with closing(open_store(configured(store=store).store, create=False)) as opened:
         found = opened.reader.jobs(chosen, limit=limit, before=before)
     if as_json:
-        echo_json([_plain(job) for job in found])
+        echo_json([plain_job(job) for job in found])
         return
     for job in found:
         error = f"  {job.error_kind}" if job.error_kind else ""
@@ -69,16 +69,10 @@ def list_jobs(
 def show(job_id: str, store: str | None, as_json: bool) -> None:
     """Show one job, by id or number, and the explained history of its attempts."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
-        reader = opened.reader
-        job = reader.job(job_id)
-        if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
-            below = reader.jobs(limit=1, before=int(job_id) + 1)
-            job = below[0] if below and below[0].no == int(job_id) else None
-        if job is None:
-            raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
-        attempts = reader.attempts(job.no)
+        job = job_at(opened.reader, job_id)
+        attempts = opened.reader.attempts(job.no)
     if as_json:
-        echo_json({**_plain(job), "attempts": [_plain_attempt(one) for one in attempts]})
+        echo_json({**plain_job(job), "attempts": [plain_attempt(one) for one in attempts]})
         return
     for line in story(job, attempts):
         click.echo(line)
@@ -90,12 +84,12 @@ def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
         f"job {job.id} (number {job.no}) of pipeline {job.pipeline}: {job.shown_state}"
         + (f" ({job.failed_reason.value})" if job.failed_reason else "")
         + (f", label {job.label}" if job.label else ""),
-        f"  enqueued {_at(job.enqueued_at)}" + (f" by {job.owner}" if job.owner else ""),
+        f"  enqueued {shown_at(job.enqueued_at)}" + (f" by {job.owner}" if job.owner else ""),
     ]
     for one in attempts:
         why = msgspec.json.decode(one.why_json)["text"]
         lines.append(
-            f"  {_at(one.claimed_at)}  {one.stage} attempt {one.number}: {one.status.value} "
+            f"  {shown_at(one.claimed_at)}  {one.stage} attempt {one.number}: {one.status.value} "
             f"after {one.elapsed_s:.2f} s on worker {one.worker}"
         )
         if one.message:
@@ -103,22 +97,24 @@ def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
         if one.status is not AttemptStatus.SUCCESS:
             lines.append(f"      {why}  [policy {one.policy}]")
     if job.state is State.QUEUED:
-        lines.append(f"  waits for stage {job.stage}, due {_at(job.due_at)}")
+        lines.append(f"  waits for stage {job.stage}, due {shown_at(job.due_at)}")
     if job.state is State.PROCESSING:
         lines.append(f"  runs stage {job.stage} on worker {job.worker}")
     if job.finished_at is not None:
-        lines.append(f"  {job.state.value} {_at(job.finished_at)}")
+        lines.append(f"  {job.state.value} {shown_at(job.finished_at)}")
     if job.result_json is not None:
         shown = job.result_json if len(job.result_json) <= 200 else job.result_json[:199] + "…"
         lines.append(f"  result {shown}")
     return lines
 
 
-def _at(moment: datetime) -> str:
+def shown_at(moment: datetime) -> str:
+    """A moment, for a person."""
     return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
 
 
-def _plain(job: JobView) -> dict[str, object]:
+def plain_job(job: JobView) -> dict[str, object]:
+    """A job for JSON, its own JSON inside it."""
     plain: dict[str, object] = msgspec.to_builtins(job)
     for name in ("payload", "input", "result"):
         text = plain.pop(f"{name}_json")
@@ -126,7 +122,8 @@ def _plain(job: JobView) -> dict[str, object]:
     return {**plain, "shown_state": job.shown_state}
 
 
-def _plain_attempt(attempt: AttemptView) -> dict[str, object]:
+def plain_attempt(attempt: AttemptView) -> dict[str, object]:
+    """An attempt for JSON, its own JSON inside it."""
     plain: dict[str, object] = msgspec.to_builtins(attempt)
     for name in ("why", "evidence"):
         text = plain.pop(f"{name}_json")

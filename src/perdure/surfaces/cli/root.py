@@ -7,20 +7,23 @@ import click
 
 from perdure.model.errors import PerdureError
 from perdure.surfaces.cli.audit import audit
+from perdure.surfaces.cli.captures import captures
 from perdure.surfaces.cli.db import db
+from perdure.surfaces.cli.dead import dead
 from perdure.surfaces.cli.enqueue import enqueue
 from perdure.surfaces.cli.gates import gates
 from perdure.surfaces.cli.jobs import jobs
 from perdure.surfaces.cli.policy import policy
+from perdure.surfaces.cli.runs import runs
 from perdure.surfaces.cli.worker import describe, worker, worker_child
 
 
 class _Root(click.Group):
-    """Loads the tour and the simulator only when they are asked for: they are half of our start-up."""
+    """Loads what draws on the screen only when it is asked for: that is half of our start-up."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, those that are loaded late among them."""
-        return sorted([*super().list_commands(ctx), "demo", "simulate"])
+        return sorted([*super().list_commands(ctx), "demo", "run", "simulate"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command by name."""
@@ -28,6 +31,10 @@ class _Root(click.Group):
             from perdure.surfaces.cli.demo import demo
 
             return demo
+        if cmd_name == "run":
+            from perdure.surfaces.cli.run import run
+
+            return run
         if cmd_name == "simulate":
             from perdure.surfaces.cli.simulate import simulate
 
@@ -51,7 +58,9 @@ def cli() -> None:
     """Run unreliable AI work to the end."""
 
 
-for command in (audit, db, describe, enqueue, gates, jobs, policy, worker, worker_child):
+for command in (
+    audit, captures, db, dead, describe, enqueue, gates, jobs, policy, runs, worker, worker_child,
+):  # fmt: skip
     cli.add_command(command)
 
 

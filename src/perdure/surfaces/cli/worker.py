@@ -1,13 +1,16 @@
 """perdure worker: a supervisor and its working processes."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import click
 import msgspec
 
 from perdure.app import (
+    App,
     check_served,
     check_times,
     configured,
@@ -51,8 +54,13 @@ def _tuning(command: Command) -> Command:
 @click.command()
 @click.argument("app", metavar="APP")
 @_tuning
+@click.option("--lifeline", type=int, hidden=True)
 def worker(
-    app: str, queues: tuple[str, ...], categories: tuple[str, ...], **tuning: object
+    app: str,
+    queues: tuple[str, ...],
+    categories: tuple[str, ...],
+    lifeline: int | None,
+    **tuning: object,
 ) -> None:
     """Work on the jobs of APP (module:attribute) until told to stop.
 
@@ -61,7 +69,7 @@ def worker(
     """
     config = configured(**tuning)
     check_times(config)
-    described = _described(app)
+    described = _described(app) if lifeline is None else _told_through(lifeline)
     check_served(app, described.lanes, queues, categories)
 
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
@@ -87,6 +95,21 @@ def worker(
 
     lanes = served(described.lanes, queues, categories)
     sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes))
+
+
+def _told_through(lifeline: int) -> "Described":
+    """What whoever started us knows of the app; when its end of the pipe closes, we stop as by a signal."""
+    file = open(lifeline, "rb")  # noqa: SIM115 - open for as long as we live
+
+    def wait() -> None:
+        file.read(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    line = file.readline()
+    threading.Thread(target=wait, daemon=True).start()
+    if not line.endswith(b"\n"):
+        raise CallerError("whoever started this worker has ended already")
+    return msgspec.json.decode(line, type=Described)
 
 
 _LIFELINES: dict[int, subprocess.Popen[bytes]] = {}  # our ends, open for as long as we both live
@@ -131,12 +154,16 @@ class Described(msgspec.Struct, frozen=True):
     lanes: tuple[Lane, ...]
 
 
+def description(app: App) -> bytes:
+    """An app in one line, as a supervisor reads it."""
+    return msgspec.json.encode(Described(app.url, app.lanes))
+
+
 @click.command("describe", hidden=True)
 @click.argument("app")
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
-    found = load_app(app)
-    answer = msgspec.json.encode(Described(found.url, found.lanes)).decode()
+    answer = description(load_app(app)).decode()
     click.echo(f"\n{answer}")  # on a line of its own, whatever the module has printed
     sys.stdout.flush()
     os._exit(0)  # what the app's module may have started must not keep the answer waiting

@@ -10,17 +10,25 @@ Moments are the clock's, exact to the microsecond. Ids are UUIDs. Job numbers ri
 Any runner that knows ``setup_method``, ``teardown_method`` and ``test_`` will do.
 """
 
+from perdure.testing.contract.bulks import Bulks
 from perdure.testing.contract.calling import Calling
+from perdure.testing.contract.capturing import Capturing
 from perdure.testing.contract.claiming import Claiming
 from perdure.testing.contract.closing import Closing
+from perdure.testing.contract.conflicting import Conflicting
+from perdure.testing.contract.counting import Counting
+from perdure.testing.contract.ending import Ending
 from perdure.testing.contract.enqueueing import Enqueueing
 from perdure.testing.contract.fairness import Fairness
 from perdure.testing.contract.gating import Gating
 from perdure.testing.contract.guarding import Guarding
+from perdure.testing.contract.items import Items
 from perdure.testing.contract.kit import OpenedStore
+from perdure.testing.contract.letters import Letters
 from perdure.testing.contract.parting import Parting
 from perdure.testing.contract.payloads import Payloads
 from perdure.testing.contract.pruning import Pruning
+from perdure.testing.contract.racing import Racing
 from perdure.testing.contract.reading import Reading
 from perdure.testing.contract.reviving import Reviving
 from perdure.testing.contract.running import Running
@@ -42,7 +50,14 @@ class StoreContract(
     Gating,
     Fairness,
     Reviving,
+    Conflicting,
+    Letters,
     Running,
+    Ending,
+    Counting,
+    Items,
+    Capturing,
+    Bulks,
     Scheduling,
     Pruning,
     Reading,
@@ -51,7 +66,7 @@ class StoreContract(
     """What every store does; write ``open``."""
 
 
-class SharedStoreContract(StoreContract, Sharing):
+class SharedStoreContract(StoreContract, Racing, Sharing):
     """What a store does that several processes open at once; write ``open`` and ``open_again``."""
 
 

@@ -295,19 +295,16 @@ class Closing(OnAFreshStore):
 
     # -- runs --------------------------------------------------------------------------------
 
-    def test_a_run_that_is_paused_or_aborted_has_its_lanes_closed(self) -> None:
+    def test_a_run_that_is_paused_aborted_or_cancelled_has_its_lanes_closed(self) -> None:
         run = self.place.begin_run()
         lane = self.place.lanes_of("p", run=run.no)["one"]
         self.place.lanes = {"one": lane}
         id = self.place.put(run=run.no).id
-        seen = RunStatus.RUNNING
-        for status in (RunStatus.PAUSED, RunStatus.ABORTED):
-            assert self.place.control.change_run(run.no, seen=seen, status=status, deed=DEED)
+        for status in (RunStatus.PAUSED, RunStatus.ABORTED, RunStatus.CANCELLED):
+            assert self.place.change_run(run, status)
             assert self._closed_by(lane) == f"run {run.no} is paused"
             assert self.place.take(self.worker) == []
-            seen = status
-        running = RunStatus.RUNNING
-        assert self.place.control.change_run(run.no, seen=seen, status=running, deed=DEED)
+        assert self.place.change_run(run, RunStatus.RUNNING)
         assert self.place.reader.pauses() == []
         assert self.place.taken_ids(self.worker) == [id]
 
@@ -316,9 +313,7 @@ class Closing(OnAFreshStore):
         self.place.control.pause(LaneScope.RUN, str(run.no), Deed("bob", "first"))
         paused_at = self.clock.now()
         self.clock.push(1)
-        self.place.control.change_run(
-            run.no, seen=RunStatus.RUNNING, status=RunStatus.ABORTED, deed=DEED
-        )
+        self.place.change_run(run, RunStatus.ABORTED)
         assert self.place.reader.pauses() == [
             LanePause(LaneScope.RUN, str(run.no), "first", "bob", paused_at)
         ]

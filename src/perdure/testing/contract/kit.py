@@ -6,9 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from perdure.model.jobs import Claim, ClaimOrder, Enqueued, Lane, NewJob, Record, Settled, Turn
+from perdure.model.jobs import (
+    Claim,
+    ClaimOrder,
+    Enqueued,
+    Lane,
+    NewJob,
+    Record,
+    Revived,
+    Settled,
+    Turn,
+)
 from perdure.model.operations import Deed, Revival, Target
-from perdure.model.runs import NewRun, RunView
+from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.model.views import JobView
 from perdure.model.workers import NewWorker, Role, WorkerView
 from perdure.ports import Control, Reader, Store
@@ -144,7 +154,7 @@ class Place:
         self.settle(end(claim, worker), by=worker)
         return self.see(id)
 
-    def revive(self, job: JobView, **changes: Any) -> Settled:
+    def revive(self, job: JobView, **changes: Any) -> Revived:
         """A new life at the stage where it failed."""
         again = Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)
         return self.control.revive([replace(again, **changes)], DEED)[0]
@@ -164,6 +174,11 @@ class Place:
         assert found is not None, f"no run {run.id}"
         return found
 
+    def change_run(self, run: RunView, status: RunStatus, **changes: Any) -> RunView | None:
+        """Another status for a run, as it is now."""
+        seen = self.see_run(run).status
+        return self.control.change_run(replace(RunChange(run.no, seen, status), **changes), DEED)
+
     # -- all of it ---------------------------------------------------------------------------
 
     def everything(self) -> dict[str, object]:
@@ -172,6 +187,7 @@ class Place:
         return {
             "jobs": jobs,
             "attempts": {job.id: self.reader.attempts(job.no) for job in jobs},
+            "captures": {job.id: self.reader.captures(job.no) for job in jobs},
             "books": self.reader.books(),
             "depths": self.reader.depths(),
             "lanes": self.reader.lanes(),
@@ -181,6 +197,7 @@ class Place:
             "runs": self.reader.runs(),
             "schedules": self.reader.schedules(),
             "bulks": self.reader.bulks(),
+            "refusals": {one.id: self.reader.refusals(one.no) for one in self.reader.bulks()},
             "deeds": self.reader.deeds(),
         }
 

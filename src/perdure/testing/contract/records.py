@@ -74,6 +74,31 @@ def failure(claim: Claim, worker: int | None) -> Record:
     )
 
 
+def failing(
+    claim: Claim, worker: int | None, *, kind: str | None = "input_invalid",
+    code: str | None = None, detail: str | None = None, fingerprint: str | None = None,
+    message: str = "The item is broken.",
+) -> Record:  # fmt: skip
+    """A dead letter, with all that there is to say about it."""
+    plain = failure(claim, worker)
+    assert plain.attempt is not None
+    return replace(
+        plain, error_kind=kind, error_code=code, error_detail=detail, fingerprint=fingerprint,
+        error_message=message, attempt=replace(plain.attempt, kind=kind, code=code),
+    )  # fmt: skip
+
+
+def spending(
+    record: Record, *, tokens_in: int = 0, tokens_out: int = 0, cost_nusd: int = 0
+) -> Record:
+    """The same, by an attempt that has used up so much."""
+    assert record.attempt is not None
+    told = replace(
+        record.attempt, tokens_in=tokens_in, tokens_out=tokens_out, cost_nusd=cost_nusd
+    )  # fmt: skip
+    return replace(record, attempt=told)
+
+
 def crash(claim: Claim, worker: int | None) -> Record:
     """The worker died; the job is a suspect from now on."""
     counters = claim.counters.raised(Counted.CRASHES)

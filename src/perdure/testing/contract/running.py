@@ -4,7 +4,7 @@ from typing import Any
 
 from perdure.model.jobs import Claim, IfFailed
 from perdure.model.operations import Deed
-from perdure.model.runs import NewRun, RunCounts, RunStatus, RunView
+from perdure.model.runs import NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.views import JobView
 from perdure.testing.contract.kit import DEED, OnAFreshStore, uuid_of
 from perdure.testing.contract.records import (
@@ -181,44 +181,44 @@ class Running(OnAFreshStore):
         run = self.place.begin_run()
         self.clock.push(1)
         change = self.place.control.change_run
-        paused = change(run.no, seen=RUNNING, status=PAUSED, deed=DEED)
+        paused = change(RunChange(run.no, RUNNING, PAUSED, why="by hand"), DEED)
         assert paused is not None
         assert (paused.status, paused.changed_at) == (PAUSED, self.clock.now())
+        assert paused.why == "by hand"
         assert self.place.see_run(run) == paused
-        assert change(run.no, seen=RUNNING, status=ABORTED, deed=DEED) is None
-        assert change(run.no + 1000, seen=RUNNING, status=PAUSED, deed=DEED) is None
+        assert change(RunChange(run.no, RUNNING, ABORTED), DEED) is None
+        assert change(RunChange(run.no + 1000, RUNNING, PAUSED), DEED) is None
         assert self.place.see_run(run) == paused
 
     def test_a_run_has_an_end_while_it_has_ended(self) -> None:
         run = self.place.begin_run()
-        seen = RUNNING
+        self.place.control.seal_run(run.no)
         for status, ended in (
             (RunStatus.COMPLETED, True), (RunStatus.RUNNING, False),
             (RunStatus.PARTIAL_SUCCESS, True), (RunStatus.PAUSED, False),
             (RunStatus.FAILED, True), (RunStatus.ABORTED, False), (RunStatus.CANCELLED, True),
         ):  # fmt: skip
             self.clock.push(1)
-            changed = self.place.control.change_run(run.no, seen=seen, status=status, deed=DEED)
+            changed = self.place.change_run(run, status)
             assert changed is not None
             assert changed.ended_at == (self.clock.now() if ended else None), status
-            seen = status
 
     def test_a_change_returns_the_run_with_its_counts(self) -> None:
         run = self.place.begin_run()
         self.place.put_many(2, run=run.no)
-        changed = self.place.control.change_run(run.no, seen=RUNNING, status=PAUSED, deed=DEED)
+        changed = self.place.change_run(run, PAUSED)
         assert changed is not None
         assert changed.counts == RunCounts(total=2)
 
     def test_a_change_is_written_down(self) -> None:
         run = self.place.begin_run()
+        self.place.control.seal_run(run.no)
         deed = Deed("ann", "too many failures")
-        change = self.place.control.change_run
         for seen, status in (
             (RUNNING, ABORTED), (RUNNING, ABORTED), (ABORTED, RUNNING), (RUNNING, PAUSED),
             (PAUSED, RunStatus.CANCELLED), (RunStatus.CANCELLED, RunStatus.FAILED),
         ):  # fmt: skip
-            change(run.no, seen=seen, status=status, deed=deed)
+            self.place.control.change_run(RunChange(run.no, seen, status), deed)
         told = self.place.reader.deeds()[::-1]
         assert [one.verb for one in told] == [
             "abort run", "resume run", "pause run", "cancel run", "end run",

@@ -1,26 +1,14 @@
-"""Schedules, duties and bulk operations: each moves on by one hand at a time."""
+"""Schedules and duties: each moves on by one hand at a time."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.model.errors import StoreError
 from perdure.model.jobs import Enqueued
-from perdure.model.operations import (
-    BulkStatus,
-    BulkStep,
-    BulkVerb,
-    BulkView,
-    Deed,
-    NewBulk,
-    NewSchedule,
-    ScheduleView,
-    Tick,
-)
+from perdure.model.operations import NewSchedule, ScheduleView, Tick
 from perdure.model.outcomes import Death
-from perdure.testing.contract.kit import DEED, OnAFreshStore, raises, uuid_of
+from perdure.testing.contract.kit import OnAFreshStore, raises
 from perdure.testing.nouns import replace
-
-BULK = uuid_of(7)
 
 
 class Scheduling(OnAFreshStore):
@@ -191,62 +179,3 @@ class Scheduling(OnAFreshStore):
         assert not self._take(self.worker)
         assert not self._take(999_999)
         assert self._take(self.place.hire())
-
-    # -- bulk operations ---------------------------------------------------------------------
-
-    def _begin(self, id: str = BULK, verb: BulkVerb = BulkVerb.REDRIVE) -> BulkView:
-        return self.place.control.add_bulk(NewBulk(id, verb, '{"kind":"x"}', DEED))
-
-    def test_a_bulk_operation_begins_at_the_top_and_is_written_down(self) -> None:
-        bulk = self._begin()
-        now = self.clock.now()
-        assert bulk == BulkView(
-            no=bulk.no, id=BULK, verb=BulkVerb.REDRIVE, status=BulkStatus.RUNNING,
-            filter_json='{"kind":"x"}', begun_by=DEED.by_whom, reason=DEED.reason, cursor=None,
-            done=0, refused=0, begun_at=now, changed_at=now,
-        )  # fmt: skip
-        assert self.place.reader.bulks() == [bulk]
-        (deed,) = self.place.reader.deeds()
-        assert (deed.verb, deed.subject) == ("begin bulk redrive", BULK)
-
-    def test_the_same_id_is_the_same_bulk_operation(self) -> None:
-        bulk = self._begin()
-        step = BulkStep(bulk.no, None, 90, done=3)
-        moved = self.place.control.step_bulk(step)
-        self.clock.push(5)
-        again = self.place.control.add_bulk(
-            NewBulk(BULK, BulkVerb.DISCARD, "{}", Deed("bob", "other"))
-        )
-        assert again == moved
-        assert len(self.place.reader.bulks()) == 1
-        assert len(self.place.reader.deeds()) == 1
-
-    def test_a_step_moves_it_on_from_where_it_was_seen(self) -> None:
-        bulk = self._begin()
-        step = self.place.control.step_bulk
-        self.clock.push(1)
-        first = step(BulkStep(bulk.no, None, 90, done=3, refused=1))
-        assert first is not None
-        assert (first.cursor, first.done, first.refused) == (90, 3, 1)
-        assert (first.changed_at, first.begun_at) == (self.clock.now(), bulk.begun_at)
-        assert step(BulkStep(bulk.no, None, 80, done=3)) is None
-        assert step(BulkStep(bulk.no, 91, 80, done=3)) is None
-        assert self.place.reader.bulks() == [first]
-        second = step(BulkStep(bulk.no, 90, None, done=2, status=BulkStatus.DONE))
-        assert second is not None
-        assert (second.cursor, second.done, second.status) == (None, 5, BulkStatus.DONE)
-
-    def test_a_bulk_operation_that_is_over_does_not_move(self) -> None:
-        bulk = self._begin()
-        step = self.place.control.step_bulk
-        assert step(BulkStep(bulk.no, None, 90, status=BulkStatus.STOPPED)) is not None
-        assert step(BulkStep(bulk.no, 90, 80)) is None
-        assert step(BulkStep(bulk.no + 1000, None, 80)) is None
-
-    def test_bulk_operations_come_newest_first_and_running_ones_alone(self) -> None:
-        first, second = self._begin(uuid_of(1)), self._begin(uuid_of(2), BulkVerb.DISCARD)
-        self.place.control.step_bulk(BulkStep(second.no, None, None, status=BulkStatus.DONE))
-        reader = self.place.reader
-        assert [one.no for one in reader.bulks()] == [second.no, first.no]
-        assert [one.no for one in reader.bulks(limit=1)] == [second.no]
-        assert reader.bulks(running=True) == [first]

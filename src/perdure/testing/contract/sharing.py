@@ -19,7 +19,7 @@ from perdure.model.operations import (
     Revival,
     Tick,
 )
-from perdure.model.runs import NewRun, RunStatus
+from perdure.model.runs import NewRun, RunChange, RunStatus
 from perdure.model.states import State
 from perdure.testing.clock import VirtualClock
 from perdure.testing.contract.kit import DEED, OnAFreshStore, OpenedStore, Place, target, uuid_of
@@ -300,9 +300,10 @@ class Sharing(OnAFreshStore):
         run = self.place.begin_run()
         seen, status = RunStatus.RUNNING, RunStatus.PAUSED
         for _ in range(_ROUNDS):
+            change = RunChange(run.no, seen, status)
             answers = at_once(
-                partial(self.place.control.change_run, run.no, seen=seen, status=status, deed=DEED),
-                partial(self.other.control.change_run, run.no, seen=seen, status=status, deed=DEED),
+                partial(self.place.control.change_run, change, DEED),
+                partial(self.other.control.change_run, change, DEED),
             )
             assert sum(one is not None for one in answers) == 1
             seen, status = status, seen

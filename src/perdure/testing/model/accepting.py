@@ -119,14 +119,16 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
             order_at=now, rank_at=rank_at, due_at=now,
             deadline_at=None if job.deadline_at is None else now + (job.deadline_at - began_at),
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
-            error_message=None, counters=ZERO, past=ZERO,
+            error_message=None, error_code=None, error_detail=None, fingerprint=None,
+            counters=ZERO, past=ZERO,
         )
     )  # fmt: skip
     for stage in one.forgotten:
         tables.checkpoints.pop((job.no, stage), None)
-    tables.count(job.run, failed=-1)
+    tables.count_failed(job.run, job.error_kind, -1)
     if one.redrive_run in (None, job.redrive_run):
-        tables.count(job.redrive_run, failed=-1)
+        tables.count_failed(job.redrive_run, job.error_kind, -1)
     else:
         tables.count(one.redrive_run, total=1)
+    tables.reopen((job.run, job.redrive_run, one.redrive_run), now)
     return True

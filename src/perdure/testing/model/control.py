@@ -1,84 +1,36 @@
 """What operators and the upkeep do to the reference model: guarded, and logged with who and why."""
 
 import re
-from collections.abc import Sequence
 from datetime import datetime
 
 from perdure.model.errors import CallerError, StoreError
 from perdure.model.gates import GateChange, GateRow
-from perdure.model.jobs import Enqueued, Receipt, Settled, Stale
+from perdure.model.jobs import Enqueued
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import (
-    BulkStatus,
-    BulkStep,
-    BulkView,
     Deed,
-    LanePause,
     LaneScope,
-    NewBulk,
     NewSchedule,
     Pruned,
     Retention,
-    Revival,
     ScheduleView,
-    Target,
     Tick,
 )
-from perdure.model.runs import NewRun, RunCounts, RunStatus, RunView
 from perdure.model.states import State
-from perdure.testing.model.accepting import accept, revive
-from perdure.testing.model.fairness import Lines
+from perdure.testing.model.accepting import accept
 from perdure.testing.model.gating import change_gate
+from perdure.testing.model.letters import DeadLetters
 from perdure.testing.model.rows import JobRow
+from perdure.testing.model.runs import Runs
 from perdure.testing.model.tables import Tables, length
 from perdure.testing.nouns import replace
 
-_ENDED = {
-    RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.FAILED, RunStatus.CANCELLED,
-}  # fmt: skip
-_RUN_VERBS = {
-    RunStatus.RUNNING: "resume run", RunStatus.PAUSED: "pause run",
-    RunStatus.ABORTED: "abort run", RunStatus.CANCELLED: "cancel run",
-}  # fmt: skip
 
-
-class ModelControl:
+class ModelControl(DeadLetters, Runs):
     """The `Control` port on plain dicts."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-
-    # -- jobs --------------------------------------------------------------------------------
-
-    def revive(self, chosen: Sequence[Revival], deed: Deed) -> list[Settled]:
-        """Each on its own: one that has moved on is stale and does not hinder the others."""
-        with self._tables.written(self) as now:
-            lines = Lines(self._tables, now)
-            return [self._revive(one, deed, now, lines) for one in chosen]
-
-    def _revive(self, one: Revival, deed: Deed, now: datetime, lines: Lines) -> Settled:
-        if not revive(self._tables, one, now, lines):
-            return Stale(one.no, one.id, one.token)
-        self._tables.log(deed, "revive job", one.id, now)
-        return Receipt(one.no, one.id, one.token, State.QUEUED, now)
-
-    def discard(self, chosen: Sequence[Target], deed: Deed) -> list[Settled]:
-        """Only what failed and was not yet discarded."""
-        with self._tables.written(self) as now:
-            return [self._discard(one, deed, now) for one in chosen]
-
-    def _discard(self, one: Target, deed: Deed, now: datetime) -> Settled:
-        job = self._tables.jobs.get(one.no)
-        if (
-            job is None
-            or job.token != one.token
-            or job.state is not State.FAILED
-            or job.discarded_at is not None
-        ):
-            return Stale(one.no, one.id, one.token)
-        self._tables.put_job(replace(job, discarded_at=now, token=job.token + 1))
-        self._tables.log(deed, "discard job", one.id, now)
-        return Receipt(one.no, one.id, one.token, State.FAILED, None)
 
     # -- lanes -------------------------------------------------------------------------------
 
@@ -86,14 +38,10 @@ class ModelControl:
         """The first pause stands until it is taken back."""
         _check_pause(scope, name)
         with self._tables.written(self) as now:
-            if not self._pause(scope, name, deed, now):
+            if not self._tables.pause(scope, name, deed, now):
                 return False
             self._tables.log(deed, f"pause {scope.value}", name, now)
             return True
-
-    def _pause(self, scope: LaneScope, name: str, deed: Deed, now: datetime) -> bool:
-        new = LanePause(scope, name, deed.reason, deed.by_whom, now)
-        return self._tables.pauses.setdefault((scope, name), new) is new
 
     def resume(self, scope: LaneScope, name: str, deed: Deed) -> bool:
         """Lanes open again, unless something else closes them."""
@@ -108,40 +56,6 @@ class ModelControl:
         """Compare and set on the generation; a gate without a row is at generation 0."""
         with self._tables.written(self) as now:
             return change_gate(self._tables, change, deed, now)
-
-    # -- runs --------------------------------------------------------------------------------
-
-    def add_run(self, run: NewRun) -> RunView:
-        """One run for each owner, pipeline and name."""
-        with self._tables.written(self) as now:
-            for known in self._tables.runs.values():
-                if (known.owner, known.pipeline, known.name) == (run.owner, run.pipeline, run.name):
-                    return known
-            no = self._tables.next_no("runs")
-            made = RunView(
-                no, run.id, run.owner, run.pipeline, run.name, RunStatus.RUNNING, run.parent,
-                run.settings_json, now, now, None, RunCounts(),
-            )  # fmt: skip
-            self._tables.runs[no] = made
-            return made
-
-    def change_run(
-        self, no: int, *, seen: RunStatus, status: RunStatus, deed: Deed
-    ) -> RunView | None:
-        """A paused or aborted run has a pause on its lanes until it is running again."""
-        with self._tables.written(self) as now:
-            run = self._tables.runs.get(no)
-            if run is None or run.status is not seen:
-                return None
-            ended_at = now if status in _ENDED else None
-            changed = replace(run, status=status, changed_at=now, ended_at=ended_at)
-            self._tables.runs[no] = changed
-            if status in (RunStatus.PAUSED, RunStatus.ABORTED):
-                self._pause(LaneScope.RUN, str(no), deed, now)
-            elif status is RunStatus.RUNNING:
-                self._tables.pauses.pop((LaneScope.RUN, str(no)), None)
-            self._tables.log(deed, _RUN_VERBS.get(status, "end run"), str(no), now)
-            return changed
 
     # -- schedules and duties ----------------------------------------------------------------
 
@@ -216,9 +130,24 @@ class ModelControl:
             del tables.attempts[key]
         for place in [place for place in tables.checkpoints if place[0] == job.no]:
             del tables.checkpoints[place]
+        for no in [no for no, row in tables.artifacts.items() if row.view.job_no == job.no]:
+            del tables.artifacts[no]
         del tables.jobs[job.no]
         tables.pruned[job.pipeline] = tables.pruned.get(job.pipeline, 0) + 1
         return len(attempts)
+
+    def prune_captures(self, *, limit: int) -> int:
+        """Those whose time is over, the longest over first."""
+        with self._tables.written(self) as now:
+            over = sorted(
+                (row.view.expires_at, no)
+                for no, row in self._tables.artifacts.items()
+                if row.view.expires_at is not None and row.view.expires_at <= now
+            )
+            gone = over[: max(0, min(limit, PRUNE_BATCH_MAX))]
+            for _, no in gone:
+                del self._tables.artifacts[no]
+            return len(gone)
 
     def prune_workers(self, kept_s: float, *, limit: int) -> int:
         """The dead that are settled; the lowest numbers first."""
@@ -234,41 +163,6 @@ class ModelControl:
             for no in gone[: min(limit, PRUNE_BATCH_MAX)]:
                 del self._tables.workers[no]
             return min(len(gone), limit, PRUNE_BATCH_MAX)
-
-    # -- bulk operations ---------------------------------------------------------------------
-
-    def add_bulk(self, bulk: NewBulk) -> BulkView:
-        """The same id is the same operation."""
-        with self._tables.written(self) as now:
-            for known in self._tables.bulks.values():
-                if known.id == bulk.id:
-                    return known
-            no = self._tables.next_no("bulks")
-            made = BulkView(
-                no=no, id=bulk.id, verb=bulk.verb, status=BulkStatus.RUNNING,
-                filter_json=bulk.filter_json, begun_by=bulk.deed.by_whom, reason=bulk.deed.reason,
-                cursor=None, done=0, refused=0, begun_at=now, changed_at=now,
-            )  # fmt: skip
-            self._tables.bulks[no] = made
-            self._tables.log(bulk.deed, f"begin bulk {bulk.verb.value}", bulk.id, now)
-            return made
-
-    def step_bulk(self, step: BulkStep) -> BulkView | None:
-        """Only a running one that stands where it was seen."""
-        with self._tables.written(self) as now:
-            bulk = self._tables.bulks.get(step.no)
-            if (
-                bulk is None
-                or bulk.status is not BulkStatus.RUNNING
-                or bulk.cursor != step.seen_cursor
-            ):
-                return None
-            moved = replace(
-                bulk, cursor=step.cursor, done=bulk.done + step.done,
-                refused=bulk.refused + step.refused, status=step.status, changed_at=now,
-            )  # fmt: skip
-            self._tables.bulks[step.no] = moved
-            return moved
 
 
 def _check_pause(scope: LaneScope, name: str) -> None:

@@ -8,10 +8,8 @@ import msgspec
 
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateRow
-from perdure.model.jobs import Lane
-from perdure.model.limits import COUNT_MAX, PAGE_ROWS_MAX
+from perdure.model.limits import COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
-from perdure.model.runs import RunView
 from perdure.model.states import State
 from perdure.model.views import (
     AttemptView,
@@ -24,13 +22,15 @@ from perdure.model.views import (
     Preview,
 )
 from perdure.model.workers import WorkerView
+from perdure.testing.model.choosing import is_meant, lane_of
+from perdure.testing.model.reporting import Reports, rows_of
 from perdure.testing.model.rows import JobRow, WorkerRow
 from perdure.testing.model.tables import Tables
 
 _SETTLED_SHOWN_MAX = 200
 
 
-class ModelReader:
+class ModelReader(Reports):
     """The `Reader` port on plain dicts."""
 
     def __init__(self, tables: Tables) -> None:
@@ -47,7 +47,7 @@ class ModelReader:
         """Jobs, newest first."""
         with self._tables.read():
             found = [job for job in self._newest_first(chosen) if before is None or job.no < before]
-            return [self._view(job) for job in found[: _rows_of(limit)]]
+            return [self._view(job) for job in found[: rows_of(limit)]]
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """The newest ones are counted, up to the bound, and grouped by how they failed."""
@@ -134,23 +134,6 @@ class ModelReader:
         with self._tables.read():
             return self._tables.gates.get(name)
 
-    def run(self, id: str) -> RunView | None:
-        """One run."""
-        with self._tables.read():
-            return next((run for run in self._tables.runs.values() if run.id == id), None)
-
-    def runs(
-        self, *, pipeline: str | None = None, limit: int = 50, before: int | None = None
-    ) -> list[RunView]:
-        """Runs, newest first."""
-        with self._tables.read():
-            found = [
-                run
-                for no, run in sorted(self._tables.runs.items(), reverse=True)
-                if pipeline in (None, run.pipeline) and (before is None or no < before)
-            ]
-            return found[: _rows_of(limit)]
-
     def now(self) -> datetime:
         """The clock that it was given."""
         with self._tables.read() as now:
@@ -162,21 +145,27 @@ class ModelReader:
             rows = sorted(self._tables.schedules.values(), key=lambda row: (row.next_at, row.name))
             return [row for row in rows if not due or row.next_at <= now]
 
-    def bulks(self, *, running: bool = False, limit: int = 50) -> list[BulkView]:
+    def bulks(
+        self, *, running: bool = False, id: str | None = None, limit: int = 50
+    ) -> list[BulkView]:
         """Bulk operations, newest first."""
         with self._tables.read():
             rows = [row for _, row in sorted(self._tables.bulks.items(), reverse=True)]
-            found = [row for row in rows if not running or row.status is BulkStatus.RUNNING]
-            return found[: _rows_of(limit)]
+            found = [
+                row
+                for row in rows
+                if id in (None, row.id) and (not running or row.status is BulkStatus.RUNNING)
+            ]
+            return found[: rows_of(limit)]
 
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first."""
         with self._tables.read():
             rows = sorted(self._tables.deeds.items(), reverse=True)
             found = [row for no, row in rows if before is None or no < before]
-            return found[: _rows_of(limit)]
+            return found[: rows_of(limit)]
 
-    def audit(self) -> list[Finding]:
+    def audit(self, *, run: int | None = None) -> list[Finding]:
         """Dicts that nobody can reach are not damaged behind our back."""
         return []
 
@@ -187,45 +176,11 @@ class ModelReader:
         return list(self._tables.jobs.values())
 
     def _view(self, job: JobRow) -> JobView:
-        return job.view(self._lane_of(job), self._tables.input_of(job))
-
-    def _lane_of(self, job: JobRow) -> Lane:
-        return self._tables.lanes.get(job.lane, Lane("", "", job.pipeline, job.stage))
+        return job.view(lane_of(self._tables, job), self._tables.input_of(job))
 
     def _newest_first(self, chosen: JobFilter) -> list[JobRow]:
-        found = [job for job in self._all() if self._is_meant(job, chosen)]
+        found = [job for job in self._all() if is_meant(self._tables, job, chosen)]
         return sorted(found, key=lambda job: -job.no)
-
-    def _is_meant(self, job: JobRow, chosen: JobFilter) -> bool:
-        lane = self._lane_of(job)
-        return (
-            (not chosen.states or job.state in chosen.states)
-            and chosen.pipeline in (None, job.pipeline)
-            and chosen.stage in (None, job.stage)
-            and chosen.queue in (None, lane.queue)
-            and chosen.category in (None, lane.category)
-            and chosen.owner in (None, job.owner)
-            and chosen.run in (None, job.run, job.redrive_run)
-            and chosen.reason in (None, job.failed_reason)
-            and chosen.kind in (None, job.error_kind)
-            and (chosen.text is None or _says(job.error_message, chosen.text))
-            and _within(job.enqueued_at, chosen.enqueued_from, chosen.enqueued_until)
-            and chosen.discarded in (None, job.discarded_at is not None)
-        )
-
-
-def _rows_of(limit: int) -> int:
-    """A page is bounded, whatever is asked for."""
-    return max(0, min(limit, PAGE_ROWS_MAX))
-
-
-def _says(message: str | None, text: str) -> bool:
-    return message is not None and text.casefold() in message.casefold()
-
-
-def _within(moment: datetime, first: datetime | None, end: datetime | None) -> bool:
-    """From the first moment on, up to the end and without it."""
-    return (first is None or first <= moment) and (end is None or moment < end)
 
 
 def _capped(hits: Iterable[bool], count_max: int) -> int:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Lane, OnLost
 from perdure.model.outcomes import Death
 from perdure.model.states import TERMINAL, FailedReason, State
-from perdure.model.views import AttemptView, JobView
+from perdure.model.views import AttemptView, CaptureView, JobView
 from perdure.model.workers import Role
 
 
@@ -53,7 +53,17 @@ class AttemptRow:
             settled_at=self.settled_at, elapsed_s=told.elapsed_s, due_at=self.due_at,
             delay_s=self.delay_s, counted=told.counted, kind=told.kind, message=told.message,
             policy=told.policy, why_json=told.why_json, evidence_json=told.evidence_json,
+            code=told.code, tokens_in=told.tokens_in, tokens_out=told.tokens_out,
+            cost_nusd=told.cost_nusd,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRow:
+    """A capture with its content."""
+
+    view: CaptureView
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,9 @@ class JobRow:
     failed_reason: FailedReason | None = None
     error_kind: str | None = None
     error_message: str | None = None
+    error_code: str | None = None
+    error_detail: str | None = None
+    fingerprint: str | None = None
     label: str | None = None
     result_json: str | None = None
     tokens: int | None = None
@@ -123,7 +136,7 @@ class JobRow:
                 text
                 for text in (
                     self.key, self.input_from, self.error_kind, self.error_message, self.label,
-                    self.result_json,
+                    self.result_json, self.error_code, self.error_detail, self.fingerprint,
                 )
                 if text is not None
             )
@@ -156,6 +169,8 @@ class JobRow:
             deadline_at=self.deadline_at, finished_at=self.finished_at, category=lane.category,
             run=self.run, redrive_run=self.redrive_run, retries_manual=self.retries_manual,
             input_from=self.input_from, discarded_at=self.discarded_at,
+            error_code=self.error_code, error_detail=self.error_detail,
+            fingerprint=self.fingerprint,
         )  # fmt: skip
 
 

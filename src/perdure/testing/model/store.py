@@ -14,6 +14,7 @@ from datetime import datetime
 
 from perdure.model.errors import CallerError, StoreError, WorkerDead
 from perdure.model.jobs import (
+    Capture,
     Claim,
     ClaimOrder,
     Enqueued,
@@ -30,10 +31,11 @@ from perdure.model.jobs import (
 )
 from perdure.model.limits import CLAIM_BATCH_MAX
 from perdure.model.states import TERMINAL, State
+from perdure.model.views import CaptureView
 from perdure.testing.model.accepting import accept, begin
 from perdure.testing.model.claiming import promote, take
 from perdure.testing.model.gating import Gatehouse
-from perdure.testing.model.rows import AttemptRow, JobRow, Unwritable, check_texts
+from perdure.testing.model.rows import AttemptRow, CaptureRow, JobRow, Unwritable, check_texts
 from perdure.testing.model.tables import Tables, in_line, length
 from perdure.testing.model.workforce import Workforce
 from perdure.testing.nouns import replace
@@ -150,6 +152,9 @@ class ModelStore(Gatehouse, Workforce):
                 failed_reason=record.failed_reason,
                 error_kind=record.error_kind,
                 error_message=record.error_message,
+                error_code=record.error_code,
+                error_detail=record.error_detail,
+                fingerprint=record.fingerprint,
                 label=record.label,
                 result_json=record.result_json,
                 hard_at=job.hard_at if record.reclaim else None,
@@ -178,6 +183,23 @@ class ModelStore(Gatehouse, Workforce):
                 raise Unwritable(f"stage {record.checkpoint_stage} has its result already")
             check_texts(record.checkpoint_json)
             self._tables.checkpoints[place] = record.checkpoint_json or ""
+        for capture in record.captures:
+            self._put_aside(capture, record, now)
+
+    def _put_aside(self, capture: Capture, record: Record, now: datetime) -> None:
+        """A capture stands beside the attempt in which it was made."""
+        if any(row.view.id == capture.id for row in self._tables.artifacts.values()):
+            raise Unwritable(f"capture {capture.id} is there already")
+        check_texts(capture.kind, capture.media_type)
+        no = self._tables.next_no("artifacts")
+        view = CaptureView(
+            no=no, id=capture.id, job_no=record.no, token=record.token,
+            stage=record.stage if record.attempt is None else record.attempt.stage,
+            kind=capture.kind, media_type=capture.media_type, bytes_kept=len(capture.content),
+            bytes_whole=capture.bytes_whole, saved_at=now,
+            expires_at=None if capture.kept_s is None else now + length(capture.kept_s),
+        )  # fmt: skip
+        self._tables.artifacts[no] = CaptureRow(view, capture.content)
 
     def _count(self, record: Record, job: JobRow) -> None:
         """What this record changes in the counts of the job's runs."""
@@ -185,13 +207,17 @@ class ModelStore(Gatehouse, Workforce):
         told = record.attempt
         changes = {
             "succeeded": record.state is State.SUCCEEDED,
-            "failed": record.state is State.FAILED,
             "cancelled": record.state is State.CANCELLED,
             "attempts": told is not None,
             "retries": told is not None and told.counted == "failures" and not ended,
+            "tokens_in": 0 if told is None else told.tokens_in,
+            "tokens_out": 0 if told is None else told.tokens_out,
+            "cost_nusd": 0 if told is None else told.cost_nusd,
         }
         for run in (job.run, job.redrive_run):
             self._tables.count(run, **{name: int(by) for name, by in changes.items()})
+            if record.state is State.FAILED:
+                self._tables.count_failed(run, record.error_kind, 1)
 
     def _settled_before(self, record: Record, by: int | None) -> Receipt | Stale:
         """The receipt of the same record by the same writer; nobody else is told of it."""
@@ -251,6 +277,12 @@ class ModelStore(Gatehouse, Workforce):
             if any(job.ready for job in self._open_to(lanes, order.isolation)):
                 return 0.0
             return self._next_due_s(lanes, order.isolation, now)
+
+    def run_lanes(self) -> dict[int, Lane]:
+        """A run is over when it has an end."""
+        with self._tables.read():
+            live = {no for no, run in self._tables.runs.items() if run.ended_at is None}
+            return {no: lane for no, lane in sorted(self._tables.lanes.items()) if lane.run in live}
 
     def changed(self) -> bool:
         """Whether others have written since the last call; at the first call they may have."""

@@ -18,14 +18,16 @@ from perdure.model.operations import (
     LoggedDeed,
     ScheduleView,
 )
-from perdure.model.runs import RunView
+from perdure.model.runs import FINISHED, RunStatus, RunView
+from perdure.model.states import State
 from perdure.ports import Clock
-from perdure.testing.model.rows import AttemptRow, JobRow, WorkerRow
+from perdure.testing.model.rows import AttemptRow, CaptureRow, JobRow, WorkerRow
 from perdure.testing.nouns import replace
 
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
     "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
+    "artifacts", "refusals",
 )  # fmt: skip
 
 
@@ -49,6 +51,8 @@ class Tables:
         self.duties: dict[str, tuple[int, datetime]] = {}
         self.deeds: dict[int, LoggedDeed] = {}
         self.bulks: dict[int, BulkView] = {}
+        self.artifacts: dict[int, CaptureRow] = {}
+        self.refusals: dict[tuple[int, int], str] = {}
         self.writers: Counter[object] = Counter()
         self._numbers: Counter[str] = Counter()
         self._clock = clock
@@ -111,12 +115,52 @@ class Tables:
         no = self.next_no("deeds")
         self.deeds[no] = LoggedDeed(no, now, deed.by_whom, verb, subject, deed.reason)
 
+    def pause(self, scope: LaneScope, name: str, deed: Deed, now: datetime) -> bool:
+        """Close lanes; the first pause stands."""
+        new = LanePause(scope, name, deed.reason, deed.by_whom, now)
+        return self.pauses.setdefault((scope, name), new) is new
+
     def count(self, run: int | None, **changes: int) -> None:
         """Change the counts of a run, where there is one."""
         if run is not None and run in self.runs:
             row = self.runs[run]
             counts = {name: getattr(row.counts, name) + by for name, by in changes.items()}
             self.runs[run] = replace(row, counts=replace(row.counts, **counts))
+
+    def count_failed(self, run: int | None, kind: str | None, by: int) -> None:
+        """Change the count of a run's failed jobs, and of those of that kind."""
+        self.count(run, failed=by)
+        if run is not None and run in self.runs:
+            row = self.runs[run]
+            kinds = Counter(row.kinds)
+            kinds[kind or ""] += by
+            kept = {name: failed for name, failed in sorted(kinds.items()) if failed}
+            self.runs[run] = replace(row, kinds=kept)
+
+    def reopen(self, runs: Iterable[int | None], now: datetime) -> None:
+        """Those of these runs that had finished are running again."""
+        for no in runs:
+            row = None if no is None else self.runs.get(no)
+            if row is not None and row.status in FINISHED:
+                self.runs[row.no] = replace(
+                    row, status=RunStatus.RUNNING, why="", changed_at=now, ended_at=None
+                )
+
+    def rival(self, job: JobRow) -> JobRow | None:
+        """Another job of the same owner, pipeline and key that is queued or processing; the oldest."""
+        if job.key is None:
+            return None
+        wanted = (job.owner, job.pipeline, job.key)
+        return next(
+            (
+                one
+                for _, one in sorted(self.jobs.items())
+                if (one.owner, one.pipeline, one.key) == wanted
+                and one.no != job.no
+                and one.state in (State.QUEUED, State.PROCESSING)
+            ),
+            None,
+        )
 
     def paused_by(self, lane: Lane) -> list[str]:
         """The pauses that close a lane, in words."""

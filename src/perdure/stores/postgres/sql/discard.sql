@@ -16,4 +16,4 @@ UPDATE perdure_jobs AS j SET
     discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint
 FROM held
 WHERE j.no = held.no
-RETURNING j.no
+RETURNING j.no, j.token - 1

@@ -8,7 +8,8 @@ SELECT
         SELECT c.value FROM perdure_checkpoints AS c WHERE c.job = j.no AND c.stage = j.input_from
     ) END, j.result,
     j.enqueued_at, j.due_at, j.claimed_at, j.deadline_at, j.finished_at,
-    coalesce(l.category, ''), j.run, j.redrive_run, j.retries_manual, j.input_from, j.discarded_at
+    coalesce(l.category, ''), j.run, j.redrive_run, j.retries_manual, j.input_from, j.discarded_at,
+    j.error_code, j.error_detail, j.fingerprint
 FROM perdure_jobs AS j
 LEFT JOIN perdure_lanes AS l ON l.no = j.lane
 WHERE j.id = %(id)s

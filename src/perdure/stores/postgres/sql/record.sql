@@ -28,6 +28,7 @@ done AS (
         finished_at = CASE WHEN r.state IN ('succeeded', 'failed', 'cancelled') THEN clock.now END,
         updated_at = clock.now,
         failed_reason = r.failed_reason, error_kind = r.error_kind, error_message = r.error_message,
+        error_code = r.error_code, error_detail = r.error_detail, fingerprint = r.fingerprint,
         label = r.label, result = r.result, hard_at = CASE WHEN r.reclaim THEN j.hard_at END,
         on_lost = CASE WHEN r.reclaim THEN j.on_lost END
     FROM clock, (
@@ -42,7 +43,8 @@ done AS (
             label text, result text, checkpoint_stage text, checkpoint text, again boolean,
             done_stage text, number integer, status text, worker bigint, claimed_at bigint,
             elapsed_s double precision, counted text, kind text, message text, policy text, why text,
-            evidence text, config_hash text
+            evidence text, config_hash text, error_code text, error_detail text, fingerprint text,
+            code text, tokens_in bigint, tokens_out bigint, cost_nusd bigint, captures jsonb
         )
         OFFSET 0  -- keeps the subquery whole: else the closed lanes are looked up at every use of `reclaim`
     ) AS r
@@ -54,7 +56,8 @@ done AS (
         coalesce(r.worker, %(by)s::bigint) AS worker,
         coalesce(r.claimed_at, j.claimed_at) AS claimed_at, r.elapsed_s, r.delay_s, r.delay_us,
         r.counted, r.kind, r.message, r.policy, r.why, r.evidence, r.config_hash,
-        r.checkpoint_stage, r.checkpoint,
+        r.checkpoint_stage, r.checkpoint, r.error_kind, r.code, r.tokens_in, r.tokens_out, r.cost_nusd,
+        r.captures,
         CASE WHEN r.reclaim THEN json_build_array(
             j.no, j.id, j.token, j.lane, j.pipeline, j.stage, j.owner, j.payload,
             CASE WHEN r.checkpoint_stage IS NOT NULL THEN r.checkpoint
@@ -70,12 +73,14 @@ done AS (
 attempts AS (
     INSERT INTO perdure_attempts (
         job, token, stage, number, life, status, state, worker, claimed_at, settled_at, elapsed_s,
-        delay_s, due_at, counted, kind, message, policy, why, evidence, config_hash, settled_by
+        delay_s, due_at, counted, kind, message, policy, why, evidence, config_hash, settled_by,
+        code, tokens_in, tokens_out, cost_nusd
     )
     SELECT
         d.no, d.token, d.stage, d.number, d.life, d.status, d.state, d.worker, d.claimed_at, d.now,
         d.elapsed_s, d.delay_s, d.now + d.delay_us, d.counted, d.kind, coalesce(d.message, ''),
-        d.policy, d.why, d.evidence, d.config_hash, %(by)s::bigint
+        d.policy, d.why, d.evidence, d.config_hash, %(by)s::bigint,
+        d.code, coalesce(d.tokens_in, 0), coalesce(d.tokens_out, 0), coalesce(d.cost_nusd, 0)
     FROM done AS d
     WHERE d.status IS NOT NULL
 ),
@@ -85,21 +90,48 @@ checkpoints AS (
     FROM done AS d
     WHERE d.checkpoint_stage IS NOT NULL
 ),
+captures AS (
+    INSERT INTO perdure_artifacts (
+        id, job, token, stage, kind, media_type, content, bytes_whole, saved_at, expires_at
+    )
+    SELECT
+        c.id, d.no, d.token, d.stage, c.kind, c.media_type, decode(c.content, 'base64'),
+        c.bytes_whole, d.now, d.now + c.kept_us
+    FROM done AS d
+    CROSS JOIN LATERAL jsonb_to_recordset(d.captures) AS c (
+        id uuid, kind text, media_type text, content text, bytes_whole bigint, kept_us bigint
+    )
+    WHERE d.captures IS NOT NULL
+),
 counted AS (
-    INSERT INTO perdure_run_counts AS c (run, writer, succeeded, failed, cancelled, attempts, retries)
+    INSERT INTO perdure_run_counts AS c (
+        run, writer, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd
+    )
     SELECT
         o.run, coalesce(%(by)s::bigint, -pg_backend_pid()),
         count(*) FILTER (WHERE d.state = 'succeeded'), count(*) FILTER (WHERE d.state = 'failed'),
         count(*) FILTER (WHERE d.state = 'cancelled'), count(d.status),
-        count(*) FILTER (WHERE d.counted = 'failures' AND d.state IN ('queued', 'processing'))
+        count(*) FILTER (WHERE d.counted = 'failures' AND d.state IN ('queued', 'processing')),
+        coalesce(sum(d.tokens_in), 0), coalesce(sum(d.tokens_out), 0), coalesce(sum(d.cost_nusd), 0)
     FROM done AS d
     CROSS JOIN LATERAL (VALUES (d.run), (d.redrive_run)) AS o (run)
     WHERE (d.run IS NOT NULL OR d.redrive_run IS NOT NULL) AND o.run IS NOT NULL
-    GROUP BY o.run
+    GROUP BY o.run ORDER BY o.run
     ON CONFLICT (run, writer) DO UPDATE SET
         succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
         cancelled = c.cancelled + excluded.cancelled, attempts = c.attempts + excluded.attempts,
-        retries = c.retries + excluded.retries
+        retries = c.retries + excluded.retries, tokens_in = c.tokens_in + excluded.tokens_in,
+        tokens_out = c.tokens_out + excluded.tokens_out, cost_nusd = c.cost_nusd + excluded.cost_nusd
+),
+kinds AS (
+    INSERT INTO perdure_run_kinds AS k (run, writer, kind, failed)
+    SELECT o.run, coalesce(%(by)s::bigint, -pg_backend_pid()), coalesce(d.error_kind, ''), count(*)
+    FROM done AS d
+    CROSS JOIN LATERAL (VALUES (d.run), (d.redrive_run)) AS o (run)
+    WHERE d.state = 'failed' AND (d.run IS NOT NULL OR d.redrive_run IS NOT NULL)
+    AND o.run IS NOT NULL
+    GROUP BY o.run, coalesce(d.error_kind, '') ORDER BY o.run, coalesce(d.error_kind, '')
+    ON CONFLICT (run, writer, kind) DO UPDATE SET failed = k.failed + excluded.failed
 )
 SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),

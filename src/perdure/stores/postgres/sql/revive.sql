@@ -7,11 +7,11 @@ WITH r AS MATERIALIZED (
     )
 ),
 before AS MATERIALIZED (
-    SELECT j.no, j.run, j.redrive_run AS redriven, r.stage, r.lane, r.input_from, r.redrive_run,
+    SELECT j.no, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, r.stage, r.lane, r.input_from, r.redrive_run,
         r.rank_at
     FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
-        SELECT o.no, o.run, o.redrive_run FROM perdure_jobs AS o
+        SELECT o.no, o.run, o.redrive_run, o.error_kind FROM perdure_jobs AS o
         WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed' LIMIT 1
         FOR UPDATE
     ) AS j
@@ -25,7 +25,8 @@ revived AS (
         rank_at = coalesce(b.rank_at, %(now)s::bigint - j.priority * %(ageing_us)s::bigint),
         due_at = %(now)s::bigint, updated_at = %(now)s::bigint,
         finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
-        error_message = NULL, past = NULL, hard_at = NULL,
+        error_message = NULL, error_code = NULL, error_detail = NULL, fingerprint = NULL, past = NULL,
+        hard_at = NULL,
         deadline_at = %(now)s::bigint + j.deadline_at
             - CASE WHEN j.life = 1 THEN j.enqueued_at ELSE j.order_at END,
         starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
@@ -34,18 +35,26 @@ revived AS (
     WHERE j.no = b.no
     RETURNING j.no
 ),
+-- A run that drove it again before and does not now keeps it among its failed ones.
+changes AS MATERIALIZED (
+    SELECT run, kind, 0 AS total, -1 AS failed FROM before WHERE run IS NOT NULL
+    UNION ALL
+    SELECT redriven, kind, 0, -1 FROM before
+    WHERE redriven IS NOT NULL AND (redrive_run IS NULL OR redrive_run = redriven)
+    UNION ALL
+    SELECT redrive_run, kind, 1, 0 FROM before
+    WHERE redrive_run IS NOT NULL AND redrive_run IS DISTINCT FROM redriven
+),
 counted AS (
     INSERT INTO perdure_run_counts AS c (run, writer, total, failed)
-    SELECT run, -pg_backend_pid(), sum(total), sum(failed)
-    FROM (
-        SELECT run, 0 AS total, -1 AS failed FROM before
-        UNION ALL
-        SELECT redriven, 0, -1 FROM before WHERE redrive_run IS NULL OR redrive_run = redriven
-        UNION ALL
-        SELECT redrive_run, 1, 0 FROM before WHERE redrive_run IS DISTINCT FROM redriven
-    ) AS changes
-    WHERE run IS NOT NULL GROUP BY run
+    SELECT run, -pg_backend_pid(), sum(total), sum(failed) FROM changes GROUP BY run ORDER BY run
     ON CONFLICT (run, writer) DO UPDATE SET
         total = c.total + excluded.total, failed = c.failed + excluded.failed
+),
+kinds AS (
+    INSERT INTO perdure_run_kinds AS k (run, writer, kind, failed)
+    SELECT run, -pg_backend_pid(), kind, sum(failed) FROM changes WHERE failed <> 0
+    GROUP BY run, kind ORDER BY run, kind
+    ON CONFLICT (run, writer, kind) DO UPDATE SET failed = k.failed + excluded.failed
 )
 SELECT no FROM revived

@@ -1,3 +1,7 @@
-INSERT INTO perdure_bulks (id, verb, status, filter, begun_by, reason, begun_at, changed_at)
-VALUES (:id, :verb, 'running', :filter, :by_whom, :reason, :now, :now)
+INSERT INTO perdure_bulks (
+    id, verb, status, filter, begun_by, reason, begun_at, changed_at, settings, run, phase, resumed_at
+)
+VALUES (
+    :id, :verb, 'running', :filter, :by_whom, :reason, :now, :now, :settings, :run, :phase, :now
+)
 ON CONFLICT (id) DO NOTHING

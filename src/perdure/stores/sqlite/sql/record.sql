@@ -6,6 +6,7 @@ UPDATE perdure_jobs SET
     releases = ?14, waited_s = ?15, past = ?16, input_from = coalesce(?17, input_from),
     due_at = coalesce(?18, due_at), claimed_at = coalesce(?19, claimed_at), finished_at = ?20,
     updated_at = ?21, failed_reason = ?22, error_kind = ?23, error_message = ?24, label = ?25,
-    result = ?26, hard_at = CASE WHEN ?3 IS NOT NULL THEN hard_at END,
+    result = ?26, error_code = ?27, error_detail = ?28, fingerprint = ?29,
+    hard_at = CASE WHEN ?3 IS NOT NULL THEN hard_at END,
     on_lost = CASE WHEN ?3 IS NOT NULL THEN on_lost END
-WHERE no = ?27 AND token = ?28
+WHERE no = ?30 AND token = ?31

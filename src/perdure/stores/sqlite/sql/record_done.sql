@@ -4,5 +4,6 @@ UPDATE perdure_jobs SET
     state = 'succeeded', ready = NULL, worker = NULL, token = token + 1, lane = ?1, isolation = 0,
     failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0, waited_s = 0,
     past = NULL, finished_at = ?2, updated_at = ?2, error_kind = NULL, error_message = NULL,
+    error_code = NULL, error_detail = NULL, fingerprint = NULL,
     label = ?3, result = ?4, hard_at = NULL, on_lost = NULL
 WHERE no = ?5 AND token = ?6

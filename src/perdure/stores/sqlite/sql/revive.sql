@@ -6,7 +6,8 @@ UPDATE perdure_jobs SET
     input_from = :input_from, redrive_run = coalesce(:redrive_run, redrive_run),
     order_at = :now, rank_at = coalesce(:rank_at, :now - priority * :ageing_us), due_at = :now, updated_at = :now,
     finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
-    error_message = NULL, past = NULL, hard_at = NULL,
+    error_message = NULL, error_code = NULL, error_detail = NULL, fingerprint = NULL,
+    past = NULL, hard_at = NULL,
     deadline_at = :now + deadline_at - CASE WHEN life = 1 THEN enqueued_at ELSE order_at END,
     starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
     waited_s = 0

@@ -1,1 +1,1 @@
-SELECT id FROM perdure_runs WHERE owner = :owner AND pipeline = :pipeline AND name = :name
+SELECT no FROM perdure_runs WHERE owner = :owner AND pipeline = :pipeline AND name = :name

@@ -1,0 +1,268 @@
+"""Runs as a user holds them."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from perdure.app.refs import Home
+from perdure.engine.door import decode
+from perdure.engine.feeding import Fed
+from perdure.engine.report import Report, report_of
+from perdure.engine.results import as_ended, ended_so_far, in_order
+from perdure.engine.runs import Runs, settings_of
+from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
+from perdure.model.operations import Deed
+from perdure.model.runs import ItemView, RunStatus, RunView
+from perdure.model.states import State
+
+_PAUSE_S_MAX = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What has become of one item: a value, or the public words of its failure."""
+
+    key: str | None
+    job_id: str
+    state: State
+    value: Any = None
+    label: str | None = None
+    error_kind: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a value."""
+        return self.state is State.SUCCEEDED
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as a JSON object: what a line of a results file has."""
+        named: dict[str, Any] = {"key": self.key, "job_id": self.job_id}
+        if self.ok:
+            return named | {"result": self.value} | ({"label": self.label} if self.label else {})
+        return named | {
+            "state": self.state.value, "error_kind": self.error_kind,
+            "error_code": self.error_code, "error": self.error,
+        }  # fmt: skip
+
+
+class Run:
+    """A batch of items on their way through one pipeline.
+
+    ``fed`` says what came of feeding it, where this call did that.
+    """
+
+    def __init__(self, app: Home, run: RunView, fed: Fed | None = None) -> None:
+        self._app = app
+        self._run = run
+        self.fed = fed
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r} of pipeline {self.pipeline!r}, {self._run.status.value}>"
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self._run.id
+
+    @property
+    def no(self) -> int:
+        """The run's number."""
+        return self._run.no
+
+    @property
+    def name(self) -> str:
+        """The run's name: the same one goes on with it."""
+        return self._run.name
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+        return self._run.pipeline
+
+    @property
+    def status(self) -> RunStatus:
+        """What the run is now."""
+        return self.show().status
+
+    def show(self) -> RunView:
+        """The run as it is now, its counts summed."""
+        found = self._app.opened.reader.run(self.id)
+        if found is None:
+            raise UnknownName(f"run {self.id} is no longer in the store")
+        self._run = found
+        return found
+
+    def wait(self, *, wait_s: float | None = None) -> RunView:
+        """The run when it is over. Raises `RunAborted` with the reason, or `RunUnfinished` after ``wait_s``.
+
+        A worker has to work on it; a paused run is waited for, and a cancelled one until none of its items is open.
+        """
+        give_up_at = None if wait_s is None else time.monotonic() + wait_s
+        rest = _Rest(give_up_at)
+        while (run := self.show()).ended_at is None and run.status is not RunStatus.ABORTED:
+            try:
+                rest()
+            except TimeoutError:
+                raise RunUnfinished(
+                    f"run {run.name!r} is {run.status.value} after {wait_s:g} s: "
+                    f"{run.counts.processed} of {run.counts.total} items processed"
+                ) from None
+        if run.status is RunStatus.ABORTED:
+            raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
+        return run
+
+    async def wait_async(self, *, wait_s: float | None = None) -> RunView:
+        """As `wait`, without blocking the event loop."""
+        return await asyncio.to_thread(self.wait, wait_s=wait_s)
+
+    def results(
+        self,
+        *,
+        order: Literal["items", "ended"] = "items",
+        failed: bool = True,
+        wait: bool = True,
+    ) -> Iterator[Result]:
+        """Stream the results: in the order of the items, or as they end; waits until the run has stopped.
+
+        Without ``failed``, only values. Without ``wait``, what has ended by now, in the order of the items. What is
+        open when a run is aborted or cancelled is left out.
+        """
+        ways = {"items": in_order, "ended": as_ended}
+        if order not in ways:
+            raise CallerError(f"order is {order!r}; one of: items, ended")
+        redriven = settings_of(self._run).redrive
+        reader, rest = self._app.opened.reader, _Rest(None)
+        items = (
+            ways[order](reader, self._run, redriven=redriven, rest=rest)
+            if wait
+            else ended_so_far(reader, self._run, redriven=redriven)
+        )
+        for item in items:
+            rest.begin()
+            if failed or item.state is State.SUCCEEDED:
+                yield result_of(item)
+
+    def write_results(
+        self, path: str | os.PathLike[str], *, order: Literal["items", "ended"] = "items"
+    ) -> int:
+        """Write the values to a file, a JSON object a line; how many. The file is whole, or as it was before."""
+        count = 0
+        with Sink(Path(path)) as sink:
+            for one in self.results(order=order, failed=False):
+                sink.write(one)
+                count += 1
+        return count
+
+    def pause(self, *, reason: str = "", by: str = "app") -> None:
+        """Claim none of its items until it is resumed; attempts under way end."""
+        self._run = self._verbs.pause(self.show(), Deed(by, reason))
+
+    def resume(self, *, reason: str = "", by: str = "app", **budgets: Any) -> None:
+        """Go on with a paused or aborted run: ``run.resume(failure_budget=0.2)``."""
+        self._run = self._verbs.resume(self.show(), Deed(by, reason), budgets)
+
+    def cancel(self, *, reason: str = "", by: str = "app") -> None:
+        """Cancel the run: nothing of it is claimed any more, and a worker cancels its open items."""
+        self._run = self._verbs.cancel(self.show(), Deed(by, reason))
+
+    def seal(self) -> None:
+        """Say that all items are in, of a run that somebody else was feeding."""
+        self._run = self._verbs.seal(self.show())
+
+    def report(self) -> Report:
+        """How it went: retries, errors, stages, waste; walks over all its attempts."""
+        return report_of(self._app.opened.reader, self.show())
+
+    @property
+    def _verbs(self) -> Runs:
+        opened = self._app.opened
+        return Runs(opened.store, opened.control, opened.reader, self._app.observers)
+
+
+def result_of(item: ItemView) -> Result:
+    """An item as its user sees it."""
+    if item.state is State.SUCCEEDED:
+        value = decode(item.result_json or "null")
+        return Result(item.key, item.id, item.state, value, item.label)
+    return Result(
+        item.key, item.id, item.state, error_kind=item.error_kind, error_code=item.error_code,
+        error=item.error_message,
+    )  # fmt: skip
+
+
+class Sink:
+    """A file of results, one JSON object a line; it takes the place of the old one when it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._part = path.with_name(path.name + ".part")
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = self._part.open("w", encoding="utf-8")
+        except OSError as error:
+            raise CallerError(f"{self._path} cannot be written: {error.strerror}") from None
+        return self
+
+    def write(self, result: Result) -> None:
+        """Add a line."""
+        line = json.dumps(result.as_json(), ensure_ascii=False, separators=(",", ":"))
+        self._file.write(line + "\n")
+
+    def flush(self) -> None:
+        """Let others see what is there."""
+        self._file.flush()
+
+    def begin_again(self) -> None:
+        """Forget what is there."""
+        self._file.seek(0)
+        self._file.truncate()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            empty = self._file.tell() == 0
+            self._file.close()
+            if kind is None:
+                self._part.replace(self._path)
+            elif empty:
+                self._part.unlink(missing_ok=True)
+        except OSError as error:
+            if kind is None:
+                raise CallerError(f"{self._path} cannot be written: {error.strerror}") from None
+
+
+class _Rest:
+    """Longer and longer pauses, until something is there again or the time is over."""
+
+    def __init__(
+        self, give_up_at: float | None, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._give_up_at = give_up_at
+        self._sleep = sleep
+        self._pause_s = 0.01
+
+    def begin(self) -> None:
+        """Something was there."""
+        self._pause_s = 0.01
+
+    def __call__(self) -> None:
+        pause_s = self._pause_s
+        if self._give_up_at is not None:
+            left_s = self._give_up_at - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            pause_s = min(pause_s, left_s)
+        self._sleep(pause_s)
+        self._pause_s = min(1.5 * self._pause_s, _PAUSE_S_MAX)
+
+
+def given(**options: Any) -> Mapping[str, Any]:
+    """The options that were given at all; None means that one was not."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,200 @@
+"""What somebody who looks on wants to know of a run: read from its counters and lanes, never from its jobs."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perdure.app import gating
+from perdure.engine.feeding import Fed
+from perdure.engine.runs import settings_of, tally_of
+from perdure.model.errors import UnknownName
+from perdure.model.runs import RunCounts, RunView
+from perdure.model.views import LaneView
+from perdure.stores.opening import Opened
+
+RETRYING_MAX = 1_000  # counted in each lane at each look, and no further
+_WINDOW_S = 60.0
+_SAMPLE_S = 0.5
+_LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Something that keeps items of the run from being claimed, why, and how many wait for it (capped)."""
+
+    what: str
+    why: str
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The failures that count, what they are counted among, and the share of them that is allowed."""
+
+    failed: int
+    processed: int
+    share_max: float
+
+    @property
+    def share(self) -> float:
+        """The share of failures so far."""
+        return self.failed / self.processed if self.processed else 0.0
+
+    @property
+    def used(self) -> float:
+        """How much of the budget is used up, from 0 to 1."""
+        if self.share_max <= 0:
+            return 1.0 if self.failed else 0.0
+        return min(1.0, self.share / self.share_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast it goes, over the last minute."""
+
+    items_per_s: float = 0.0
+    requests_per_min: float = 0.0
+    tokens_per_min: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
+
+    ``note`` is what the one who looks on ought to know besides: the store is away, nobody works.
+    """
+
+    run: RunView
+    elapsed_s: float
+    feeding: bool
+    fed: Fed
+    retrying: int
+    retrying_capped: bool
+    held: tuple[Held, ...]
+    pace: Pace
+    allowance: Allowance | None
+    stopping: bool = False
+    note: str = ""
+
+    @property
+    def ended(self) -> int:
+        """Items that have reached their end."""
+        return self.run.counts.total - self.run.counts.open
+
+    @property
+    def eta_s(self) -> float | None:
+        """When the items that are known will have ended, at this pace."""
+        if self.run.counts.open == 0:
+            return 0.0
+        return self.run.counts.open / self.pace.items_per_s if self.pace.items_per_s > 0 else None
+
+    @property
+    def projected_usd(self) -> float | None:
+        """What the items that are known will have cost, at what the ended ones did; None where none has."""
+        cost = self.run.counts.cost_usd
+        return cost / self.ended * self.run.counts.total if self.ended and cost else None
+
+
+class Watch:
+    """Looks at one run again and again."""
+
+    def __init__(
+        self, opened: Opened, run_id: str, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._opened = opened
+        self._run_id = run_id
+        self._monotonic = monotonic
+        self._began_at = monotonic()
+        self._samples: deque[tuple[float, RunCounts]] = deque()
+        self._lanes_at = -_LANES_S
+        self._waiting: tuple[int, bool, tuple[Held, ...], bool] = (0, False, (), True)
+
+    @property
+    def anybody_works(self) -> bool:
+        """Whether a worker was alive at the last look, of this app or another."""
+        return self._waiting[3]
+
+    def run(self) -> RunView:
+        """The run now."""
+        found = self._opened.reader.run(self._run_id)
+        if found is None:
+            raise UnknownName(f"run {self._run_id} is no longer in the store")
+        return found
+
+    def look(
+        self, run: RunView, fed: Fed, *, feeding: bool, stopping: bool = False, note: str = ""
+    ) -> Snapshot:
+        """All of it, as it is now."""
+        now = self._monotonic()
+        if now - self._lanes_at >= _LANES_S:
+            self._lanes_at = now
+            self._waiting = self._looked_at_lanes(run)
+        retrying, capped, held, _ = self._waiting
+        return Snapshot(
+            run, now - self._began_at, feeding, fed, min(retrying, run.counts.open), capped, held,
+            self._pace(now, run.counts), allowance_of(run), stopping, note,
+        )  # fmt: skip
+
+    def _pace(self, now: float, counts: RunCounts) -> Pace:
+        samples = self._samples
+        if not samples or now - samples[-1][0] >= _SAMPLE_S:
+            samples.append((now, counts))
+        while len(samples) > 2 and now - samples[1][0] >= _WINDOW_S:
+            samples.popleft()
+        then, before = samples[0]
+        past_s = now - then
+        if past_s < _SAMPLE_S:
+            return Pace()
+        ended = (counts.total - counts.open) - (before.total - before.open)
+        tokens = counts.tokens_in + counts.tokens_out - before.tokens_in - before.tokens_out
+        return Pace(
+            max(0, ended) / past_s,
+            (counts.attempts - before.attempts) * 60 / past_s,
+            tokens * 60 / past_s,
+        )
+
+    def _looked_at_lanes(self, run: RunView) -> tuple[int, bool, tuple[Held, ...], bool]:
+        reader = self._opened.reader
+        lanes = [one for one in reader.lanes(count_max=RETRYING_MAX) if one.lane.run == run.no]
+        capped = any(one.later >= RETRYING_MAX for one in lanes)
+        alive = any(worker.dead_at is None for worker in reader.workers())
+        return sum(one.later for one in lanes), capped, self._held(run, lanes), alive
+
+    def _held(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
+        waiting: dict[str, int] = {}
+        for one in lanes:
+            if one.closed_by is not None and one.ready + one.later:
+                waiting[one.closed_by] = waiting.get(one.closed_by, 0) + one.ready + one.later
+        if not waiting:
+            return ()
+        why = self._reasons(run)
+        return tuple(
+            Held(
+                text.replace(f"run {run.no} is", "the run is"),
+                "; ".join(why[part] for part in text.split("; ") if why.get(part)),
+                count,
+            )
+            for text, count in sorted(waiting.items())
+        )
+
+    def _reasons(self, run: RunView) -> dict[str, str]:
+        """Why things are closed, by the words in which lanes say what closes them."""
+        said = {
+            f"{one.kind} {one.name} is {one.state.value}": one.says
+            for one in gating.gates(self._opened)
+        }
+        for pause in self._opened.reader.pauses():
+            said[f"{pause.scope.value} {pause.name} is paused"] = pause.reason
+        said[f"run {run.no} is paused"] = run.why
+        return said
+
+
+def allowance_of(run: RunView) -> Allowance | None:
+    """What is left of a run's failure budget; None for one that has none."""
+    settings = settings_of(run)
+    if settings.failure_budget is None:
+        return None
+    tally = tally_of(run)
+    judged = tally if settings.rate_limits else tally.without_rate_limits()
+    return Allowance(judged.failed, judged.processed, settings.failure_budget)

@@ -1,0 +1,329 @@
+"""Bulk operations: dead letters by filter, driven again or discarded.
+
+A bulk operation is begun, which writes it down with its filter, and then gone through step by step by whichever
+worker has the duty; after a crash the next one goes on where it stands. A step takes a page of dead letters, newest
+first, below a cursor in the operation's row. The deeds of a page and the move of the cursor are one
+transaction, guarded by the cursor: nothing is done twice, nothing left out, and the counts are what happened.
+Two hands on one operation do no harm; the slower finds the cursor elsewhere.
+
+It means the dead letters that were there when it began: one that fails later, perhaps after this very operation
+has revived it, is passed over. What it leaves as it was is written down with the reason.
+
+A re-drive is a run of its own, the *child*: its jobs stand in the child's lanes, behind the gates that hold them
+anyway, and count in the child and in the run that they came from. With a canary the first few are driven
+and awaited; unless enough of them succeed, the operation stops there. With a rate, no more than so many a
+second are given a new life. The child is sealed before the operation is called done, so it never ends before.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import msgspec
+
+from perdure.engine.control import cleaned
+from perdure.engine.eligible import Check, dead_letters, eligible
+from perdure.engine.ids import Ids
+from perdure.engine.observe import Observers
+from perdure.engine.revival import ChildRun, Restart, Revivals
+from perdure.engine.runs import RunSettings, settings_in
+from perdure.engine.stages import Catalogue
+from perdure.model.errors import CallerError, NotChangeable, UnknownName
+from perdure.model.events import EventName
+from perdure.model.filters import JobFilter
+from perdure.model.jobs import Receipt
+from perdure.model.operations import (
+    BulkChange,
+    BulkPhase,
+    BulkStatus,
+    BulkStep,
+    BulkVerb,
+    BulkView,
+    Deed,
+    NewBulk,
+    Refusal,
+    Revival,
+    Target,
+)
+from perdure.model.runs import FINISHED, NewRun, RunChange, RunStatus, RunView
+from perdure.model.views import JobView
+from perdure.ports import Control, Reader, Store
+from perdure.rules import checked
+
+PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
+_US = timedelta(microseconds=1)
+_TRIES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSettings:
+    """How a re-drive goes: from which stage, how many first, how many a second."""
+
+    stage: str | None = None
+    from_start: bool = False
+    canary: int = 0
+    canary_share: float = 0.9
+    rate_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.stage is not None and self.from_start:
+            raise CallerError("say either a stage to go on from, or from the start; not both")
+        checked.whole("canary", self.canary, 0, 1_000_000)
+        checked.number("canary_share", self.canary_share, 0.0, 1.0)
+        if self.rate_per_s is not None:
+            checked.number("rate", self.rate_per_s, 0.001, 1_000_000.0)
+
+    @property
+    def restart(self) -> Restart:
+        """From where the new lives begin."""
+        return Restart(self.stage, self.from_start)
+
+
+@dataclass(slots=True)
+class Bulks:
+    """Bulk operations on one store, for the pipelines that this process knows."""
+
+    store: Store
+    control: Control
+    reader: Reader
+    catalogue: Catalogue
+    observers: Observers
+    checks: Mapping[str, Check] = field(default_factory=dict)
+
+    def begin_discard(self, chosen: JobFilter, *, deed: Deed, bulk_id: str) -> BulkView:
+        """Write down that the dead letters of a filter are to be discarded; the same id finds the same one."""
+        filter_json = msgspec.json.encode(dead_letters(chosen)).decode()
+        return self.control.add_bulk(NewBulk(bulk_id, BulkVerb.DISCARD, filter_json, cleaned(deed)))
+
+    def begin_redrive(
+        self, chosen: JobFilter, settings: BulkSettings, *, deed: Deed, ids: Ids, bulk_id: str
+    ) -> BulkView:
+        """Write down that the dead letters of a filter are to be driven again, in a run of their own."""
+        meant = dead_letters(chosen)
+        parent = None if meant.run is None else self._run(meant.run)
+        pipeline = meant.pipeline or (None if parent is None else parent.pipeline)
+        if pipeline is None:
+            pipeline = self._only_pipeline(meant)
+        meant = replace(meant, pipeline=pipeline)
+        child = self.control.add_run(
+            NewRun(
+                ids.next(), "" if meant.owner is None else meant.owner, pipeline,
+                f"redrive {bulk_id}", settings_in(RunSettings(redrive=True)),
+                None if parent is None else parent.no,
+            )
+        )  # fmt: skip
+        phase = BulkPhase.CANARY if settings.canary else BulkPhase.ALL
+        return self.control.add_bulk(
+            NewBulk(
+                bulk_id, BulkVerb.REDRIVE, msgspec.json.encode(meant).decode(), cleaned(deed),
+                msgspec.json.encode(settings).decode(), child.no, phase,
+            )
+        )  # fmt: skip
+
+    def stop(self, bulk: BulkView, deed: Deed) -> BulkView:
+        """Let a running operation do no more; what it has revived goes on, and its run can end.
+
+        The run is sealed first: should we die in between, it ends all the same, and runs again with what is revived.
+        """
+        if bulk.run is not None:
+            self.control.seal_run(bulk.run)
+        return self._change(bulk, BulkStatus.RUNNING, BulkStatus.STOPPED, deed)
+
+    def resume(self, bulk: BulkView, deed: Deed) -> BulkView:
+        """Go on with a stopped operation where it stands; a canary that failed is taken as known."""
+        if bulk.run is not None:
+            self._reopen(self._run(bulk.run), deed)
+        return self._change(bulk, BulkStatus.STOPPED, BulkStatus.RUNNING, deed)
+
+    def knows(self, bulk: BulkView) -> bool:
+        """Whether this process can go through an operation: it has to know the stages of a re-drive."""
+        if bulk.verb is BulkVerb.DISCARD:
+            return True
+        return self.catalogue.line(_filter(bulk).pipeline or "") is not None
+
+    def through(self, bulk: BulkView) -> BulkView:
+        """Go through an operation for as long as there is something to be done at once."""
+        while (moved := self.once(bulk)) is not None:
+            bulk = moved
+        return self._now(bulk)
+
+    def once(self, bulk: BulkView) -> BulkView | None:
+        """One step; None when there is nothing to be done now, or it is over, or another hand was faster."""
+        if bulk.status is not BulkStatus.RUNNING:
+            return None
+        if bulk.verb is BulkVerb.DISCARD:
+            return self._discard_page(bulk)
+        settings = msgspec.json.decode(bulk.settings_json, type=BulkSettings)
+        run = self._run(bulk.run or 0)
+        if run.status in (RunStatus.ABORTED, RunStatus.CANCELLED):
+            return self._step(
+                bulk, status=BulkStatus.STOPPED, why=f"its run was {run.status.value}: {run.why}"
+            )
+        if bulk.phase is BulkPhase.PROVING:
+            return self._prove(bulk, run, settings)
+        if bulk.phase is BulkPhase.CANARY and bulk.done >= settings.canary:
+            return self._step(
+                bulk, phase=BulkPhase.PROVING
+            )  # nobody is taken on until they have ended
+        limit = self._limit(bulk, settings)
+        if limit <= 0:
+            return None
+        return self._redrive_page(bulk, run, settings, limit)
+
+    def _limit(self, bulk: BulkView, settings: BulkSettings) -> int:
+        """How many may be taken on now: as the rate and the canary have it."""
+        limit = PAGE_ROWS
+        if bulk.phase is BulkPhase.CANARY:
+            limit = min(limit, settings.canary - bulk.done)
+        if settings.rate_per_s is not None:
+            since_s = (self.reader.now() - bulk.resumed_at).total_seconds()
+            allowed = math.floor(settings.rate_per_s * since_s) + 1
+            limit = min(limit, allowed - (bulk.done - bulk.resumed_done))
+        return limit
+
+    def _redrive_page(
+        self, bulk: BulkView, run: RunView, settings: BulkSettings, limit: int
+    ) -> BulkView | None:
+        page = self.reader.jobs(_meant(bulk), limit=limit, before=bulk.cursor)
+        if not page:
+            return self._emptied(bulk)
+        revivals = Revivals(self.reader, self.catalogue, settings.restart, self._child(run))
+        wanted: list[Revival] = []
+        refusals: list[Refusal] = []
+        for job in page:
+            found = eligible(job, revivals, self.checks)
+            if isinstance(found, Revival):
+                wanted.append(found)
+            else:
+                refusals.append(Refusal(job.no, found))
+        step = replace(_stepped(bulk, page), refusals=tuple(refusals))
+        deed = Deed(bulk.begun_by, bulk.reason)
+        answers = self.control.revive(wanted, deed, step=step)
+        for revival, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, Receipt):
+                self.observers.revived(revival, deed)
+        return self._now(bulk)
+
+    def _emptied(self, bulk: BulkView) -> BulkView | None:
+        """Nothing is left to take on: the child's items are all in, then the operation is done."""
+        if bulk.run is not None:
+            self.control.seal_run(bulk.run)
+        return self._step(bulk, status=BulkStatus.DONE)
+
+    def _prove(self, bulk: BulkView, run: RunView, settings: BulkSettings) -> BulkView | None:
+        if run.counts.open:
+            return None
+        ended = run.counts.processed + run.counts.cancelled
+        if ended and run.counts.succeeded < settings.canary_share * ended:
+            self.control.seal_run(run.no)
+            return self._step(
+                bulk, status=BulkStatus.STOPPED, phase=BulkPhase.ALL,
+                why=f"of the canary of {ended}, {run.counts.succeeded} succeeded; at least "
+                f"{settings.canary_share * 100:g} % must",
+            )  # fmt: skip
+        return self._step(bulk, phase=BulkPhase.ALL)
+
+    def _discard_page(self, bulk: BulkView) -> BulkView | None:
+        page = self.reader.jobs(_meant(bulk), limit=PAGE_ROWS, before=bulk.cursor)
+        if not page:
+            return self._step(bulk, status=BulkStatus.DONE)
+        targets = [Target(job.no, job.id, job.token) for job in page]
+        deed = Deed(bulk.begun_by, bulk.reason)
+        answers = self.control.discard(targets, deed, step=_stepped(bulk, page))
+        for target, answer in zip(targets, answers, strict=True):
+            if isinstance(answer, Receipt):
+                self.observers.discarded(target, deed)
+        return self._now(bulk)
+
+    def _child(self, run: RunView) -> ChildRun:
+        line = self.catalogue.line(run.pipeline)
+        if line is None:
+            raise UnknownName(f"pipeline {run.pipeline!r} of run {run.name!r} is not known here")
+        numbers = self.store.lanes(line.lanes(run.no))
+        return ChildRun(run.no, run.pipeline, {lane.stage: no for lane, no in numbers.items()})
+
+    def _step(
+        self,
+        bulk: BulkView,
+        *,
+        status: BulkStatus = BulkStatus.RUNNING,
+        phase: BulkPhase | None = None,
+        why: str = "",
+    ) -> BulkView | None:
+        step = BulkStep(
+            bulk.no, bulk.cursor, bulk.cursor, status=status, phase=phase or bulk.phase, why=why
+        )
+        moved = self.control.step_bulk(step)
+        if moved is not None and moved.status is not bulk.status:
+            self._tell(moved)
+        return moved
+
+    def _change(self, bulk: BulkView, seen: BulkStatus, status: BulkStatus, deed: Deed) -> BulkView:
+        for _ in range(_TRIES_MAX):
+            if bulk.status is not seen:
+                raise NotChangeable(
+                    f"bulk operation {bulk.id} is {bulk.status.value}; only one that is "
+                    f"{seen.value} can be {'stopped' if status is BulkStatus.STOPPED else 'resumed'}"
+                )
+            moved = self.control.change_bulk(
+                BulkChange(bulk.no, seen, status, why=deed.reason), cleaned(deed)
+            )
+            if moved is not None:
+                self._tell(moved)
+                return moved
+            bulk = self._now(bulk)
+        raise NotChangeable(f"bulk operation {bulk.id} moved on {_TRIES_MAX} times; try again")
+
+    def _reopen(self, run: RunView, deed: Deed) -> None:
+        """Take back that all items of a child are in; an aborted one is resumed as a run is."""
+        if run.status is RunStatus.RUNNING or run.status in FINISHED:
+            change = RunChange(run.no, run.status, RunStatus.RUNNING, sealed=False)
+            self.control.change_run(change, cleaned(deed))
+            return
+        raise NotChangeable(
+            f"the run of this operation, {run.name!r}, is {run.status.value}; "
+            f"resume it first: perdure runs resume {run.no}"
+        )
+
+    def _only_pipeline(self, meant: JobFilter) -> str:
+        found = sorted({group.pipeline for group in self.reader.preview(meant).groups})
+        if len(found) != 1:
+            names = ", ".join(found) or "none"
+            raise CallerError(
+                f"a re-drive is of one pipeline; name one of those that have dead letters: {names}"
+            )
+        return found[0]
+
+    def _run(self, no: int) -> RunView:
+        found = self.reader.runs(no=no)
+        if not found:
+            raise UnknownName(f"no run number {no}")
+        return found[0]
+
+    def _now(self, bulk: BulkView) -> BulkView:
+        found = self.reader.bulks(id=bulk.id)
+        return found[0] if found else bulk
+
+    def _tell(self, bulk: BulkView) -> None:
+        self.observers.tell(
+            EventName.BULK_CHANGED,
+            bulk_id=bulk.id, verb=bulk.verb.value, status=bulk.status.value, done=bulk.done,
+            refused=bulk.refused, reason=bulk.why or None,
+        )  # fmt: skip
+
+
+def _filter(bulk: BulkView) -> JobFilter:
+    return msgspec.json.decode(bulk.filter_json, type=JobFilter)
+
+
+def _meant(bulk: BulkView) -> JobFilter:
+    """The dead letters of the operation that were there when it began."""
+    meant = _filter(bulk)
+    end = bulk.begun_at + _US
+    until = meant.finished_until
+    return replace(meant, finished_until=end if until is None else min(until, end))
+
+
+def _stepped(bulk: BulkView, page: Sequence[JobView]) -> BulkStep:
+    return BulkStep(bulk.no, bulk.cursor, page[-1].no, phase=bulk.phase)

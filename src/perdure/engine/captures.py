@@ -1,0 +1,126 @@
+"""Raw output that an attempt puts aside: cut to size where it is taken, named where the attempt is settled.
+
+It may hold anything, a customer's words among it. So it goes into its own table and nowhere else: what
+carries it does not show it when it is printed, and no message of ours quotes it.
+"""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from msgspec import Struct
+
+from perdure.engine.ids import Ids
+from perdure.model.errors import CallerError, PerdureError
+from perdure.model.jobs import Capture
+from perdure.model.limits import CAPTURE_BYTES_MAX, CAUSES_MAX, NAME_CHARS_MAX
+from perdure.model.outcomes import Interrupted, Outcome
+from perdure.ports import Clock
+
+INVALID_OUTPUT = "invalid_output"
+_TEXT = "text/plain; charset=utf-8"
+_BYTES = "application/octet-stream"
+_CHARS_AT_ONCE = 65_536  # of a long text that is measured, so that it is never there twice
+
+
+class Aside(Struct, frozen=True, gc=False):
+    """Raw output, cut where it was too long; ``bytes_whole`` is how long it was."""
+
+    kind: str
+    media_type: str
+    content: bytes
+    bytes_whole: int
+
+    def __repr__(self) -> str:
+        return f"Aside(kind={self.kind!r}, bytes_whole={self.bytes_whole})"
+
+
+class Shelf:
+    """Gives what attempts of one process have put aside its ids, and the time for which it is kept."""
+
+    def __init__(self, clock: Clock, chance: Random, *, kept_s: float | None) -> None:
+        self._ids = Ids(clock, chance)
+        self._kept_s = kept_s
+
+    def kept(self, outcome: Outcome, asides: Sequence[Aside]) -> tuple[Capture, ...]:
+        """What the store has to keep; nothing of an attempt that is given back, which is as good as none."""
+        if not asides or isinstance(outcome, Interrupted):
+            return ()
+        return tuple(
+            Capture(
+                self._ids.next(), one.kind, one.media_type, one.content, one.bytes_whole,
+                self._kept_s,
+            )
+            for one in asides
+        )  # fmt: skip
+
+
+def aside(raw: object, kind: object, media_type: object) -> Aside:
+    """What a stage wants to be put aside, checked and cut."""
+    if not isinstance(raw, str | bytes):
+        raise CallerError(
+            f"capture: raw is of type {type(raw).__name__}; pass the output as text or bytes"
+        )
+    named = _checked("kind", kind)
+    if media_type is None:
+        typed = _TEXT if isinstance(raw, str) else _BYTES
+    else:
+        typed = _checked("media_type", media_type)
+    content, bytes_whole = _cut_text(raw) if isinstance(raw, str) else _cut_bytes(raw)
+    return Aside(named, typed, content, bytes_whole)
+
+
+def aside_of(error: BaseException) -> Aside | None:
+    """The output that did not pass, if an error of ours, or one it was raised from, has it as ``raw``.
+
+    Errors of others are not looked at: what they call by that name is theirs.
+    """
+    for link in _ours(error):
+        raw = vars(link).get("raw")
+        if isinstance(raw, str | bytes) and raw:
+            return aside(raw, INVALID_OUTPUT, None)
+    return None
+
+
+def _ours(error: BaseException) -> Iterator[PerdureError]:
+    link: BaseException | None = error
+    for _ in range(1 + CAUSES_MAX):
+        if link is None:
+            return
+        if isinstance(link, PerdureError):
+            yield link
+        link = link.__cause__
+
+
+def _checked(what: str, name: object) -> str:
+    if not isinstance(name, str):
+        raise CallerError(f"capture: {what} is of type {type(name).__name__}; it must be text")
+    if len(name) > NAME_CHARS_MAX:  # it may be the output, in the wrong place: not quoted
+        raise CallerError(
+            f"capture: {what} has {len(name)} characters; give a name of at most {NAME_CHARS_MAX}"
+        )
+    if not name or not name.isprintable() or name != name.strip():
+        raise CallerError(
+            f"capture: {what} is {name!r}; it must have printable characters and no space at its ends"
+        )
+    return name
+
+
+def _cut_text(raw: str) -> tuple[bytes, int]:
+    bytes_whole = len(raw) if raw.isascii() else sum(map(len, _encoded(raw)))
+    content = _utf8(raw[:CAPTURE_BYTES_MAX])
+    if len(content) > CAPTURE_BYTES_MAX:
+        content = content[:CAPTURE_BYTES_MAX].decode(errors="ignore").encode()  # no half character
+    return content, bytes_whole
+
+
+def _encoded(raw: str) -> Iterator[bytes]:
+    for begin in range(0, len(raw), _CHARS_AT_ONCE):
+        yield _utf8(raw[begin : begin + _CHARS_AT_ONCE])
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # half a surrogate pair has no UTF-8: a question mark
+
+
+def _cut_bytes(raw: bytes) -> tuple[bytes, int]:
+    return bytes(raw[:CAPTURE_BYTES_MAX]), len(raw)

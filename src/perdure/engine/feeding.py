@@ -1,0 +1,245 @@
+"""Feeding a run: items from any iterable become its jobs, chunk by chunk, as fast as they are worked off.
+
+Only one chunk is in memory. Before each chunk we look at the run: while more of its items are open than may be, we
+wait for workers; when it has been aborted or cancelled, we stop, and what was not fed is fed by the next call.
+A key names an item within its run, so feeding the same items again finds them instead of making them twice;
+without a key of its own, an item is known by its position and a hash of its content.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from perdure.engine.enqueue import enqueue, new_job
+from perdure.engine.ids import Ids
+from perdure.engine.observe import Observers
+from perdure.engine.stages import Line
+from perdure.model.errors import CallerError, PayloadRefused, StoreUnavailable, UnknownName
+from perdure.model.events import EventName
+from perdure.model.jobs import NewJob
+from perdure.model.runs import RunStatus, RunView
+from perdure.ports import Reader, Store
+
+BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
+_CHUNK = 1_000
+_PAUSE_S = 0.05
+_PAUSE_S_MAX = 1.0
+_SAY_EVERY_S = 30.0
+_AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
+_STOPPED = frozenset({RunStatus.ABORTED, RunStatus.CANCELLED})
+
+Key = str | Callable[[Any], object]
+Bad = Callable[[int, PayloadRefused], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands for an item that its source could not read, and says why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What came of feeding: items seen, those that are new, those that the run had, and those that were skipped.
+
+    ``whole`` is False when the run was stopped before the last item.
+    """
+
+    items: int = 0
+    created: int = 0
+    known: int = 0
+    skipped: int = 0
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How items become jobs. ``bad`` hears of an item that cannot be stored; without it the feeding ends there."""
+
+    owner: str = ""
+    key: Key | None = None
+    priority: int = 0
+    deadline_s: float | None = None
+    tokens: int | None = None
+    fair: bool = False
+    backlog_max: int | None = BACKLOG_MAX
+    bad: Bad | None = None
+
+
+class Feeder:
+    """Feeds one run; ``once`` takes one chunk of its items."""
+
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader,
+        line: Line,
+        run: RunView,
+        items: Iterable[Any],
+        *,
+        ids: Ids,
+        terms: Terms,
+        observers: Observers,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        backlog_max = terms.backlog_max
+        if backlog_max is not None and (isinstance(backlog_max, bool) or backlog_max < 1):
+            raise CallerError(f"backlog_max is {backlog_max!r}; it must be 1 or more, or None")
+        self._store = store
+        self._reader = reader
+        self._line = line
+        self._run = run
+        self._lane = _first_lane(line, run, store)
+        self._items: Iterator[tuple[int, Any]] = enumerate(items)
+        self._ids = ids
+        self._terms = terms
+        self._observers = observers
+        self._monotonic = monotonic
+        self._held_at: float | None = None
+        self._unsent: list[NewJob] = []  # of a chunk that may not have arrived
+        self.fed = Fed()
+        self.over = False
+
+    def once(self) -> bool:
+        """Feed a chunk, if the run may have more; whether it did, or is through.
+
+        After `StoreUnavailable` the same chunk is sent again: its ids and keys find what had arrived.
+        """
+        run = self._now()
+        if run.status in _STOPPED:
+            self.fed, self.over = replace(self.fed, whole=False), True
+            return True
+        if not self._unsent:
+            room = self._room(run)
+            if room <= 0:
+                self._say_waiting(run)
+                return False
+            self.over = not self._take(min(room, _CHUNK))
+        self._held_at = None
+        self._send()
+        return True
+
+    def _take(self, count: int) -> bool:
+        """Make jobs of the next items; False when there are none."""
+        taken = list(islice(self._items, count))
+        self._unsent = [
+            job for position, item in taken if (job := self._job(position, item)) is not None
+        ]
+        self.fed = replace(self.fed, items=self.fed.items + len(taken))
+        return bool(taken)
+
+    def _send(self) -> None:
+        done = enqueue(self._store, self._unsent)
+        self._unsent = []
+        self._observers.enqueued(self._line.name, done)
+        created = sum(one.created for one in done)
+        self.fed = replace(
+            self.fed,
+            created=self.fed.created + created,
+            known=self.fed.known + len(done) - created,
+        )
+
+    def _job(self, position: int, item: Any) -> NewJob | None:
+        try:
+            job = self._made(item)
+        except PayloadRefused as refused:
+            if self._terms.bad is None:
+                raise PayloadRefused(f"item {position + 1} of the run: {refused}") from None
+            self._terms.bad(position, refused)
+            self.fed = replace(self.fed, skipped=self.fed.skipped + 1)
+            return None
+        key = job.key or default_key(position, job.payload_json)
+        return replace(job, run=self._run.no, lane=self._lane, key=key)
+
+    def _made(self, item: Any) -> NewJob:
+        if isinstance(item, Unreadable):
+            raise PayloadRefused(item.why)
+        terms = self._terms
+        return new_job(
+            self._ids, self._line, item,
+            owner=terms.owner, key=_named(terms.key, item), priority=terms.priority,
+            deadline_s=terms.deadline_s, tokens=terms.tokens, fair=terms.fair,
+        )  # fmt: skip
+
+    def _room(self, run: RunView) -> int:
+        backlog_max = self._terms.backlog_max
+        return _CHUNK if backlog_max is None else backlog_max - run.counts.open
+
+    def _now(self) -> RunView:
+        found = self._reader.runs(no=self._run.no)
+        if not found:
+            raise UnknownName(f"run {self._run.name!r} is no longer in the store")
+        return found[0]
+
+    def _say_waiting(self, run: RunView) -> None:
+        """Tell now and then that nothing is fed because nothing is worked off."""
+        now = self._monotonic()
+        if self._held_at is None:
+            self._held_at = now
+        elif now - self._held_at >= _SAY_EVERY_S:
+            self._held_at = now
+            self._observers.tell(
+                EventName.RUN_FEED_WAITING,
+                run_id=run.id, run=run.name, pipeline=run.pipeline, open=run.counts.open,
+                backlog_max=self._terms.backlog_max, status=run.status.value,
+            )  # fmt: skip
+
+
+def feed(
+    feeder: Feeder,
+    *,
+    rest: Callable[[float], object] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Fed:
+    """Feed until the items are through or the run is stopped; a store that is away is waited for, for a while."""
+    pause_s, away_at = _PAUSE_S, math.inf
+    while not feeder.over:
+        try:
+            went_on = feeder.once()
+            away_at = math.inf
+        except StoreUnavailable:
+            away_at = min(away_at, monotonic())
+            if monotonic() - away_at > _AWAY_S_MAX:
+                raise
+            went_on = False
+        if went_on:
+            pause_s = _PAUSE_S
+        else:
+            rest(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+    return feeder.fed
+
+
+def default_key(position: int, payload_json: str) -> str:
+    """How an item without a key of its own is known: by its position and its content."""
+    mark = hashlib.sha256(payload_json.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{position}:{mark}"
+
+
+def _named(key: Key | None, item: Any) -> str | None:
+    """The key that an item's own field, or the caller's function, gives it."""
+    if key is None:
+        return None
+    try:
+        found = key(item) if callable(key) else item[key]
+    except (KeyError, TypeError, IndexError, AttributeError):
+        found = None
+    if isinstance(found, int) and not isinstance(found, bool):
+        found = str(found)
+    if not isinstance(found, str) or not found:
+        what = "its key function" if callable(key) else f"its field {key!r}"
+        raise PayloadRefused(
+            f"{what} gives {found!r}; it must give text or a whole number, which names the item"
+        )
+    return found
+
+
+def _first_lane(line: Line, run: RunView, store: Store) -> int:
+    numbers = store.lanes(line.lanes(run.no))
+    line.lay({lane.stage: no for lane, no in numbers.items()})
+    return next(no for lane, no in numbers.items() if lane.stage == line.stages[0].name)

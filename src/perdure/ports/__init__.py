@@ -1,0 +1,15 @@
+"""What the engine needs of the world.
+
+The store port is synchronous and speaks the domain. Every method is one transaction, every moment
+in it is by the store's own clock, and each raises only errors of `model.errors.StoreError`. After
+``StoreUnavailable`` the caller does not know whether the write took place: it sends the same call
+again, and the store answers as if it had been the first time.
+"""
+
+from perdure.ports.control import Control
+from perdure.ports.reader import Reader
+from perdure.ports.schema import Schema
+from perdure.ports.store import Store
+from perdure.ports.world import Clock, Observer
+
+__all__ = ["Clock", "Control", "Observer", "Reader", "Schema", "Store"]

@@ -1,0 +1,124 @@
+"""What operators and the upkeep do."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from perdure.model.gates import GateChange, GateRow
+from perdure.model.jobs import Enqueued, Revived, Settled
+from perdure.model.operations import (
+    BulkChange,
+    BulkStep,
+    BulkView,
+    Deed,
+    LaneScope,
+    NewBulk,
+    NewSchedule,
+    Pruned,
+    Retention,
+    Revival,
+    Target,
+    Tick,
+)
+from perdure.model.runs import NewRun, RunChange, RunView
+
+
+class Control(Protocol):
+    """What operators and the upkeep do: guarded, and written down with who did it and why."""
+
+    def revive(
+        self, chosen: Sequence[Revival], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Revived]:
+        """Give failed jobs a new life; one that is not failed, has moved on, or would stand in a cancelled run, is stale.
+
+        A run that had ended and of which a job lives again is running again. A job whose key another job of its
+        owner and pipeline has, in whatever run, that is queued or processing conflicts with it and stays dead.
+        With ``step`` a bulk operation moves on in the same transaction; when it is elsewhere already, or over,
+        nothing is done and all are stale.
+        """
+        ...
+
+    def discard(
+        self, chosen: Sequence[Target], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Settled]:
+        """Mark dead letters as dealt with; they stay failed and in the books. ``step`` as in `revive`."""
+        ...
+
+    def pause(self, scope: LaneScope, name: str, deed: Deed) -> bool:
+        """Close the lanes of a queue, a pipeline or a run; False when they were paused already."""
+        ...
+
+    def resume(self, scope: LaneScope, name: str, deed: Deed) -> bool:
+        """Take a pause back; False when there was none."""
+        ...
+
+    def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
+        """Write a gate's row where its generation is as seen; None when it has moved on."""
+        ...
+
+    def add_run(self, run: NewRun) -> RunView:
+        """Make a run, or find the one of that owner, pipeline and name."""
+        ...
+
+    def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
+        """Give a run another status, if it still has the one that was seen.
+
+        One that is paused, aborted or cancelled has its lanes closed by a pause of its own; one that is running
+        again has that pause taken away. See `RunChange` for when a run may finish. A cancelled one is over,
+        and says so by ``ended_at``, when this is called while none of its jobs is open. None when
+        it has moved on, or may not have that status now.
+        """
+        ...
+
+    def seal_run(self, no: int) -> RunView | None:
+        """Say that all items of a run are in; None when there is no such run."""
+        ...
+
+    def note_check(self, no: int, checked: int) -> None:
+        """Write down at how many processed jobs a run's budget was looked at; never fewer than before."""
+        ...
+
+    def put_schedule(self, schedule: NewSchedule) -> None:
+        """Make a schedule; one of that name and rule keeps its next moment."""
+        ...
+
+    def drop_schedule(self, name: str) -> bool:
+        """Forget a schedule; False when there was none."""
+        ...
+
+    def tick(self, tick: Tick) -> Enqueued | None:
+        """Enqueue the job of one moment and advance the schedule; None when another has done it."""
+        ...
+
+    def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
+        """Take or keep a duty that one living worker at a time has, until its time runs out.
+
+        It is written only when it is free, or ours and less than half of ``ttl_s`` is left.
+        """
+        ...
+
+    def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
+        """Look at up to ``limit`` jobs above a number and let go what may go; the books keep count."""
+        ...
+
+    def prune_workers(self, kept_s: float, *, limit: int) -> int:
+        """Forget up to ``limit`` workers that ended longer ago and whose jobs are all settled; how many.
+
+        Attempts keep the numbers of their workers, which are never given again.
+        """
+        ...
+
+    def add_bulk(self, bulk: NewBulk) -> BulkView:
+        """Begin a bulk operation; the same id finds the same one."""
+        ...
+
+    def step_bulk(self, step: BulkStep) -> BulkView | None:
+        """Move a bulk operation on; None when it is elsewhere already, or over."""
+        ...
+
+    def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
+        """Stop a bulk operation, or set it going again, if it still has the status that was seen."""
+        ...
+
+    def prune_captures(self, *, limit: int) -> int:
+        """Forget up to ``limit`` captures whose time is over; how many."""
+        ...

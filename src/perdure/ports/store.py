@@ -1,0 +1,143 @@
+"""The guarded writes of the walk."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from perdure.model.gates import GateChange, GateLook, Probe, Slices
+from perdure.model.jobs import (
+    Claim,
+    ClaimOrder,
+    Enqueued,
+    Expired,
+    Lane,
+    LostClaim,
+    NewJob,
+    OnLost,
+    Overrun,
+    Record,
+    Turn,
+)
+from perdure.model.operations import Deed
+from perdure.model.outcomes import Death
+from perdure.model.workers import NewWorker
+
+
+class Store(Protocol):
+    """Guarded writes."""
+
+    def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
+        """The numbers of these lanes, made where they are missing."""
+        ...
+
+    def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
+        """Accept jobs, all or none; the same key gives the same job.
+
+        ``within`` is a connection of the caller's own to the same database: the jobs are then part
+        of its transaction, and come and go with it.
+        """
+        ...
+
+    def begin(
+        self, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost
+    ) -> Claim | Enqueued:
+        """Accept a job that its caller, a worker of its own, runs at once; after ``hard_s`` it is overrun.
+
+        The answer is the job that had the key before, if there is one; or the job itself, queued,
+        where its lane is closed. The limit and the wish for when the caller is lost stay with the
+        job for as long as the caller holds it, through its re-claims.
+        """
+        ...
+
+    def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
+        """Write the records, then promote and claim from those of the lanes that are open.
+
+        One transaction. A record that asks for a re-claim in a closed lane is queued instead.
+        ``by`` is the writing worker; `WorkerDead` when it has been declared dead, and then nothing
+        is written. None is a person or a caller, who holds no lease.
+        """
+        ...
+
+    def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
+        """Change a gate where its generation is as seen, and claim one job from behind it, in one transaction.
+
+        The job is the least-probed of the first hundred that could run now in those of the order's lanes that
+        only this gate closes, as their upstream's or as their credential's. None, and nothing is changed, when
+        the gate has moved on or no such job waits. `WorkerDead` as in `turn`.
+        """
+        ...
+
+    def look_at_gates(
+        self, names: Sequence[str], *, worker: int, samples: Mapping[str, str]
+    ) -> GateLook:
+        """Keep this worker's samples, by gate, and read all there is about these gates and their parents.
+
+        A dead worker's samples are not kept. Without samples nothing is written, and no writer waited for.
+        """
+        ...
+
+    def change_slices(self, slices: Slices) -> bool:
+        """Part an upstream's limits anew where the generation is as seen; False when it has moved on."""
+        ...
+
+    def waiting(self, order: ClaimOrder) -> float | None:
+        """Seconds until the order could be served: 0 for now, None when nothing waits. Reads only."""
+        ...
+
+    def changed(self) -> bool:
+        """Whether somebody else may have written since the last call; cheap, and only a hint."""
+        ...
+
+    def ear(self) -> int | None:
+        """A descriptor that is readable when `changed` may be true; None where only asking helps."""
+        ...
+
+    def add_worker(self, worker: NewWorker) -> int:
+        """Register a working process that is about to start."""
+        ...
+
+    def beat(self, workers: Sequence[int]) -> frozenset[int]:
+        """Renew the leases of these workers; the answer names those accepted."""
+        ...
+
+    def end_worker(self, worker: int, death: Death) -> bool:
+        """Its own supervisor says that this worker has ended; False when that was known."""
+        ...
+
+    def mark_dead(self, *, by: int) -> tuple[int, ...]:
+        """Declare dead every worker whose lease has run out, if ``by`` is in a position to say so."""
+        ...
+
+    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+        """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
+        ...
+
+    def expired(self, *, limit: int) -> list[Expired]:
+        """Waiting jobs whose deadline has passed, in closed lanes too."""
+        ...
+
+    def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
+        """Claims of these lanes that are held for longer than their lane's limit, or than their own."""
+        ...
+
+    def held(self, worker: int) -> dict[int, int]:
+        """Job numbers and tokens that the store says this worker holds."""
+        ...
+
+    def claims_held(self, worker: int) -> list[Claim]:
+        """The claims that the store says this worker holds, whole."""
+        ...
+
+    def run_lanes(self) -> dict[int, Lane]:
+        """The lanes of all runs that are not over, by their numbers."""
+        ...
+
+    def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
+        """Isolation levels above 0 at which jobs wait to be run in open lanes; of these, if given.
+
+        A lane that only a gate closes whose time is over is as good as open: a suspect may have to be its probe.
+        """
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...

@@ -1,0 +1,180 @@
+"""Dead letters, one by one and in bulk.
+
+Always true: what is done to the jobs of a step, what is written down about those that were left as they
+were, and the step itself are one transaction; a bulk operation has done what its row says, no more and no less.
+
+Who is authoritative: the rows. A job is guarded by its token, a bulk operation by its cursor while it runs:
+whoever saw it elsewhere does nothing.
+
+What may happen at once: anything, in READ COMMITTED. The row of the bulk operation is locked before anything
+else, and compared: of two hands that take the same step the second waits, and then finds the cursor elsewhere. After
+it jobs are locked, then runs, each in the order of numbers.
+
+If we die in the middle nothing has happened; if the answer is lost, the same step again is told that the
+operation has moved on, and its row says how far.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
+from perdure.model.operations import (
+    BulkChange,
+    BulkStep,
+    BulkView,
+    Deed,
+    NewBulk,
+    Revival,
+    Target,
+)
+from perdure.model.states import State
+from perdure.stores import deeds
+from perdure.stores.moments import from_us
+from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.noting import note
+from perdure.stores.postgres.reviving import revive_apart
+from perdure.stores.postgres.statements import SQL
+from perdure.stores.rows import bulk_out, encoded
+
+
+class PostgresBulks:
+    """The part of the `Control` port that is about dead letters."""
+
+    _connection: Connection
+
+    def revive(
+        self, chosen: Sequence[Revival], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Revived]:
+        """Give failed jobs a new life; of those with one key, the lowest number."""
+
+        def work(cx: Cx, now: int) -> list[Revived]:
+            if step is not None and not _stands(cx, step):
+                return [_stale(one) for one in chosen]
+            answers = _revive(cx, chosen, deed, now)
+            if step is not None:
+                _move(cx, step, answers, now)
+            return answers
+
+        return self._connection.written(work)
+
+    def discard(
+        self, chosen: Sequence[Target], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Settled]:
+        """Mark dead letters as dealt with; one that is not failed, or discarded already, is stale."""
+
+        def work(cx: Cx, now: int) -> list[Settled]:
+            if step is not None and not _stands(cx, step):
+                return [_stale(one) for one in chosen]
+            answers = _discard(cx, chosen, deed, now)
+            if step is not None:
+                _move(cx, step, answers, now)
+            return answers
+
+        return self._connection.written(work)
+
+    def add_bulk(self, bulk: NewBulk) -> BulkView:
+        """Begin a bulk operation; the same id finds the same one."""
+
+        def work(cx: Cx, now: int) -> BulkView:
+            where = {
+                "id": bulk.id, "verb": bulk.verb.value, "filter": bulk.filter_json,
+                "by_whom": bulk.deed.by_whom, "reason": bulk.deed.reason, "now": now,
+                "settings": bulk.settings_json, "run": bulk.run, "phase": bulk.phase.value,
+            }  # fmt: skip
+            if cx.execute(SQL.bulk_add, where).rowcount == 1:
+                note(cx, deeds.BULK[bulk.verb], [bulk.id], bulk.deed, now)
+            row = cx.execute(SQL.bulk_by_id, {"id": bulk.id}).fetchone()
+            assert row is not None
+            return bulk_out(row)
+
+        return self._connection.written(work)
+
+    def step_bulk(self, step: BulkStep) -> BulkView | None:
+        """Move a bulk operation on; None when it is elsewhere already, or over."""
+
+        def work(cx: Cx, now: int) -> BulkView | None:
+            return _move(cx, step, (), now) if _stands(cx, step) else None
+
+        return self._connection.written(work)
+
+    def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
+        """Stop a bulk operation, or set it going again, if it still has the status that was seen."""
+
+        def work(cx: Cx, now: int) -> BulkView | None:
+            where = {
+                "no": change.no, "seen": change.seen.value, "status": change.status.value,
+                "why": change.why, "now": now,
+            }  # fmt: skip
+            row = cx.execute(SQL.bulk_change, where).fetchone()
+            if row is None:
+                return None
+            bulk = bulk_out(row)
+            note(cx, deeds.BULK_CHANGE[change.status], [bulk.id], deed, now)
+            return bulk
+
+        return self._connection.written(work)
+
+
+def _revive(cx: Cx, chosen: Sequence[Revival], deed: Deed, now: int) -> list[Revived]:
+    done, conflicts = revive_apart(cx, chosen, now) if chosen else (set(), {})
+    if done:
+        cx.execute(SQL.notify)
+    answers: list[Revived] = []
+    for one in chosen:
+        place = (one.no, one.token)
+        if place in done:
+            done.remove(place)  # one that is named twice lives once
+            answers.append(Receipt(one.no, one.id, one.token, State.QUEUED, from_us(now)))
+        elif place in conflicts:
+            answers.append(Conflict(one.no, one.id, one.token, conflicts[place]))
+        else:
+            answers.append(_stale(one))
+    _log_done(cx, deeds.REVIVE, sorted(answers, key=lambda one: one.no), deed, now)
+    return answers
+
+
+def _discard(cx: Cx, chosen: Sequence[Target], deed: Deed, now: int) -> list[Settled]:
+    targets = [{"no": one.no, "token": one.token} for one in chosen]
+    done = set(cx.execute(SQL.discard, {"targets": encoded(targets), "now": now}).fetchall())
+    answers: list[Settled] = []
+    for one in chosen:
+        if (one.no, one.token) in done:
+            done.remove((one.no, one.token))
+            answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
+        else:
+            answers.append(_stale(one))
+    _log_done(cx, deeds.DISCARD, answers, deed, now)
+    return answers
+
+
+def _stale(one: Revival | Target) -> Stale:
+    return Stale(one.no, one.id, one.token)
+
+
+def _log_done(
+    cx: Cx, verb: str, answers: Iterable[Settled | Revived], deed: Deed, now: int
+) -> None:
+    note(cx, verb, [one.id for one in answers if isinstance(one, Receipt)], deed, now)
+
+
+def _stands(cx: Cx, step: BulkStep) -> bool:
+    """Whether it runs and is where it was seen; if so, it stays there until we have committed."""
+    where = {"no": step.no, "seen_cursor": step.seen_cursor}
+    return cx.execute(SQL.bulk_hold, where).fetchone() is not None
+
+
+def _move(cx: Cx, step: BulkStep, answers: Sequence[Settled | Revived], now: int) -> BulkView:
+    """The step itself, and what was left as it was; of a job it is said once."""
+    refused = [{"no": one.no, "why": one.why} for one in (*step.refusals, *deeds.refusals(answers))]
+    count = 0
+    if refused:
+        where = {"no": step.no, "refusals": encoded(refused)}
+        count = cx.execute(SQL.bulk_refuse, where).rowcount
+    where = {
+        "no": step.no, "seen_cursor": step.seen_cursor, "cursor": step.cursor,
+        "done": step.done + sum(isinstance(one, Receipt) for one in answers), "refused": count,
+        "status": step.status.value, "phase": step.phase.value, "why": step.why, "now": now,
+    }  # fmt: skip
+    row = cx.execute(SQL.bulk_step, where).fetchone()
+    assert row is not None
+    return bulk_out(row)

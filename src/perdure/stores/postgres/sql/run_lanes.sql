@@ -1,0 +1,3 @@
+SELECT l.no, l.queue, l.category, l.pipeline, l.stage, l.run, l.upstream
+FROM perdure_runs AS r JOIN perdure_lanes AS l ON l.run = r.no
+WHERE r.ended_at IS NULL AND l.run IS NOT NULL

@@ -1,0 +1,14 @@
+-- Microseconds from enqueueing to success: percentiles by the nearest rank, their sum, and how many.
+WITH jobs AS (
+    SELECT enqueued_at, finished_at, state FROM perdure_jobs WHERE run = :run
+    UNION ALL
+    SELECT enqueued_at, finished_at, state FROM perdure_jobs WHERE redrive_run = :run AND coalesce(run, 0) <> :run
+),
+placed AS (
+    SELECT finished_at - enqueued_at AS took_us,
+        row_number() OVER (ORDER BY finished_at - enqueued_at) AS place, count(*) OVER () AS among
+    FROM jobs WHERE state = 'succeeded'
+)
+SELECT max(took_us) FILTER (WHERE place = (among * 50 + 99) / 100),
+    max(took_us) FILTER (WHERE place = (among * 95 + 99) / 100), sum(took_us), count(*)
+FROM placed

@@ -1,0 +1,142 @@
+"""Dead letters, one by one and in bulk.
+
+Always true: what is done to the jobs of a step, what is written down about those that were left as they
+were, and the step itself are one transaction; a bulk operation has done what its row says, no more and no less.
+
+Who is authoritative: the rows. A job is guarded by its token, a bulk operation by its cursor while it runs:
+whoever saw it elsewhere does nothing. What may happen at once: anything; each method is one
+transaction under the turnstile. If we die in the middle nothing has happened; if the answer is lost, the same
+step again is told that the operation has moved on, and its row says how far.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
+from perdure.model.operations import (
+    BulkChange,
+    BulkStep,
+    BulkView,
+    Deed,
+    NewBulk,
+    Revival,
+    Target,
+)
+from perdure.model.states import State
+from perdure.stores import deeds
+from perdure.stores.moments import from_us
+from perdure.stores.rows import bulk_out
+from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.noting import note
+from perdure.stores.sqlite.ranking import ranks_anew
+from perdure.stores.sqlite.reviving import Revivals, check_runs, rivals
+from perdure.stores.sqlite.statements import SQL
+
+
+class SqliteBulks:
+    """The part of the `Control` port that is about dead letters."""
+
+    _connection: Connection
+
+    def revive(
+        self, chosen: Sequence[Revival], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Revived]:
+        """Give failed jobs a new life; of those with one key, the lowest number."""
+        with self._connection.written() as (cx, now):
+            check_runs(cx, chosen)
+            if step is not None and not _stepped(cx, step, now):
+                return [Stale(one.no, one.id, one.token) for one in chosen]
+            answers = _revive(cx, chosen, deed, now)
+            if step is not None:
+                _count(cx, step, answers)
+        return answers
+
+    def discard(
+        self, chosen: Sequence[Target], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Settled]:
+        """Mark dead letters as dealt with; one that is not failed, or discarded already, is stale."""
+        answers: list[Settled] = []
+        with self._connection.written() as (cx, now):
+            if step is not None and not _stepped(cx, step, now):
+                return [Stale(one.no, one.id, one.token) for one in chosen]
+            for one in chosen:
+                where = {"no": one.no, "token": one.token, "now": now}
+                if cx.execute(SQL.discard, where).rowcount == 1:
+                    note(cx, deeds.DISCARD, one.id, deed, now)
+                    answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
+                else:
+                    answers.append(Stale(one.no, one.id, one.token))
+            if step is not None:
+                _count(cx, step, answers)
+        return answers
+
+    def add_bulk(self, bulk: NewBulk) -> BulkView:
+        """Begin a bulk operation; the same id finds the same one."""
+        with self._connection.written() as (cx, now):
+            where = {
+                "id": bulk.id, "verb": bulk.verb.value, "filter": bulk.filter_json,
+                "by_whom": bulk.deed.by_whom, "reason": bulk.deed.reason, "now": now,
+                "settings": bulk.settings_json, "run": bulk.run, "phase": bulk.phase.value,
+            }  # fmt: skip
+            if cx.execute(SQL.bulk_add, where).rowcount == 1:
+                note(cx, deeds.BULK[bulk.verb], bulk.id, bulk.deed, now)
+            return bulk_out(cx.execute(SQL.bulk_by_id, (bulk.id,)).fetchone())
+
+    def step_bulk(self, step: BulkStep) -> BulkView | None:
+        """Move a bulk operation on; None when it is elsewhere already, or over."""
+        with self._connection.written() as (cx, now):
+            if not _stepped(cx, step, now):
+                return None
+            _count(cx, step, ())
+            return bulk_out(cx.execute(SQL.bulk_by_no, (step.no,)).fetchone())
+
+    def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
+        """Stop a bulk operation, or set it going again, if it still has the status that was seen."""
+        with self._connection.written() as (cx, now):
+            where = {
+                "no": change.no, "seen": change.seen.value, "status": change.status.value,
+                "why": change.why, "now": now,
+            }  # fmt: skip
+            if cx.execute(SQL.bulk_change, where).rowcount != 1:
+                return None
+            bulk = bulk_out(cx.execute(SQL.bulk_by_no, (change.no,)).fetchone())
+            note(cx, deeds.BULK_CHANGE[change.status], bulk.id, deed, now)
+            return bulk
+
+
+def _revive(
+    cx: sqlite3.Connection, chosen: Sequence[Revival], deed: Deed, now: int
+) -> list[Revived]:
+    ranks = ranks_anew(cx, chosen, now)
+    revivals = Revivals(cx, now)
+    answers: dict[int, Revived] = {}
+    for place, one in sorted(enumerate(chosen), key=lambda pair: pair[1].no):
+        seen = revivals.seen(one)
+        if seen is None:
+            answers[place] = Stale(one.no, one.id, one.token)
+        elif rival := rivals(cx, [one.no]):
+            answers[place] = Conflict(one.no, one.id, one.token, rival[one.no])
+        else:
+            revivals.begin(one, seen, ranks.get(one.no))
+            note(cx, deeds.REVIVE, one.id, deed, now)
+            answers[place] = Receipt(one.no, one.id, one.token, State.QUEUED, from_us(now))
+    revivals.close()
+    return [answers[place] for place in range(len(chosen))]
+
+
+def _stepped(cx: sqlite3.Connection, step: BulkStep, now: int) -> bool:
+    """Compare and set; what was done is counted afterwards."""
+    where = {
+        "no": step.no, "seen_cursor": step.seen_cursor, "cursor": step.cursor,
+        "status": step.status.value, "phase": step.phase.value, "why": step.why, "now": now,
+    }  # fmt: skip
+    return cx.execute(SQL.bulk_step, where).rowcount == 1
+
+
+def _count(cx: sqlite3.Connection, step: BulkStep, answers: Sequence[Settled | Revived]) -> None:
+    done = step.done + sum(isinstance(one, Receipt) for one in answers)
+    refused = sum(
+        cx.execute(SQL.refusal_add, {"bulk": step.no, "job": one.no, "why": one.why}).rowcount
+        for one in (*step.refusals, *deeds.refusals(answers))
+    )
+    cx.execute(SQL.bulk_count, {"no": step.no, "done": done, "refused": refused})

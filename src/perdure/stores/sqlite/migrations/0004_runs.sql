@@ -1,0 +1,201 @@
+-- compat_min: 4
+-- What runs, dead letters and the books need: when a run's items are all in, what it has used up and how its jobs
+-- failed; the public code, the detail and the fingerprint of a failure; bulk operations that go on after a crash.
+
+ALTER TABLE perdure_jobs ADD COLUMN error_code TEXT;
+ALTER TABLE perdure_jobs ADD COLUMN error_detail TEXT;
+ALTER TABLE perdure_jobs ADD COLUMN fingerprint TEXT;
+
+ALTER TABLE perdure_attempts ADD COLUMN code TEXT;
+ALTER TABLE perdure_attempts ADD COLUMN tokens_in INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE perdure_attempts ADD COLUMN tokens_out INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE perdure_attempts ADD COLUMN cost_nusd INTEGER NOT NULL DEFAULT 0;
+
+ALTER TABLE perdure_artifacts ADD COLUMN bytes_whole INTEGER NOT NULL DEFAULT 0;
+
+ALTER TABLE perdure_runs ADD COLUMN sealed_at INTEGER;
+ALTER TABLE perdure_runs ADD COLUMN why TEXT NOT NULL DEFAULT '';
+ALTER TABLE perdure_runs ADD COLUMN checked INTEGER NOT NULL DEFAULT 0;
+
+-- Money is counted in whole billionths of a dollar.
+ALTER TABLE perdure_run_counts ADD COLUMN tokens_in INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE perdure_run_counts ADD COLUMN tokens_out INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE perdure_run_counts ADD COLUMN cost_nusd INTEGER NOT NULL DEFAULT 0;
+
+-- The failed jobs of a run by failure kind, one row per writer, as in perdure_run_counts.
+CREATE TABLE perdure_run_kinds (
+    run     INTEGER NOT NULL,
+    writer  INTEGER NOT NULL,
+    kind    TEXT NOT NULL,
+    failed  INTEGER NOT NULL,
+    PRIMARY KEY (run, writer, kind)
+) WITHOUT ROWID;
+
+-- What failed before is counted by kind as well; of what was pruned since, the kind is not known.
+INSERT INTO perdure_run_kinds (run, writer, kind, failed)
+SELECT run, 0, kind, sum(failed)
+FROM (
+    SELECT run, '' AS kind, failed FROM perdure_run_counts
+    UNION ALL
+    SELECT run, coalesce(error_kind, ''), 1 FROM perdure_jobs
+    WHERE state = 'failed' AND run IS NOT NULL
+    UNION ALL
+    SELECT run, '', -1 FROM perdure_jobs WHERE state = 'failed' AND run IS NOT NULL
+    UNION ALL
+    SELECT redrive_run, coalesce(error_kind, ''), 1 FROM perdure_jobs
+    WHERE state = 'failed' AND redrive_run IS NOT NULL
+    UNION ALL
+    SELECT redrive_run, '', -1 FROM perdure_jobs
+    WHERE state = 'failed' AND redrive_run IS NOT NULL
+) AS parts
+GROUP BY run, kind HAVING sum(failed) <> 0;
+
+ALTER TABLE perdure_bulks ADD COLUMN settings TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE perdure_bulks ADD COLUMN run INTEGER;
+ALTER TABLE perdure_bulks ADD COLUMN phase TEXT NOT NULL DEFAULT 'all'
+    CHECK (phase IN ('canary', 'proving', 'all'));
+ALTER TABLE perdure_bulks ADD COLUMN why TEXT NOT NULL DEFAULT '';
+ALTER TABLE perdure_bulks ADD COLUMN resumed_at INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE perdure_bulks ADD COLUMN resumed_done INTEGER NOT NULL DEFAULT 0;
+UPDATE perdure_bulks SET resumed_at = begun_at;
+
+-- What a bulk operation has left as it was, and why.
+CREATE TABLE perdure_bulk_refusals (
+    bulk  INTEGER NOT NULL,
+    job   INTEGER NOT NULL,
+    why   TEXT NOT NULL,
+    PRIMARY KEY (bulk, job)
+) WITHOUT ROWID;
+
+-- As unique as before; in this order it also finds the same key in other runs.
+DROP INDEX perdure_jobs_key;
+CREATE UNIQUE INDEX perdure_jobs_key ON perdure_jobs (owner, pipeline, key, coalesce(run, 0))
+    WHERE key IS NOT NULL;
+
+CREATE INDEX perdure_jobs_run_ended ON perdure_jobs (run, finished_at, no)
+    WHERE run IS NOT NULL AND finished_at IS NOT NULL;
+CREATE INDEX perdure_jobs_redrive_ended ON perdure_jobs (redrive_run, finished_at, no)
+    WHERE redrive_run IS NOT NULL AND finished_at IS NOT NULL;
+CREATE INDEX perdure_jobs_fingerprint ON perdure_jobs (fingerprint, no) WHERE fingerprint IS NOT NULL;
+CREATE INDEX perdure_runs_live ON perdure_runs (no) WHERE ended_at IS NULL;
+CREATE INDEX perdure_bulks_running ON perdure_bulks (no) WHERE status = 'running';
+
+-- What there is already: a finished run has all of its items, and a capture was never cut.
+UPDATE perdure_runs SET sealed_at = ended_at
+WHERE status IN ('completed', 'partial_success', 'failed') AND sealed_at IS NULL;
+UPDATE perdure_artifacts SET bytes_whole = length(content);
+
+-- The figures of reports and of dead letters, for whoever asks in SQL; with readable moments and dollars. Those of
+-- runs have one row or more for each run, by its number, which goes down to the indexes: WHERE run = 7.
+
+-- What has failed and nobody has discarded.
+CREATE VIEW perdure_dead_letters AS
+SELECT j.no AS job, j.id AS job_id, j.owner, j.pipeline, j.stage, j.run, j.redrive_run, j.key,
+    j.failed_reason AS reason, j.error_kind AS kind, j.error_code AS code, j.error_message AS message,
+    j.error_detail AS detail, j.fingerprint, j.life, j.retries_manual,
+    (SELECT count(*) FROM perdure_attempts AS a WHERE a.job = j.no) AS attempts,
+    strftime('%Y-%m-%dT%H:%M:%fZ', j.enqueued_at / 1e6, 'unixepoch') AS enqueued_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', j.finished_at / 1e6, 'unixepoch') AS failed_at
+FROM perdure_jobs AS j
+WHERE j.failed_reason IS NOT NULL AND j.discarded_at IS NULL;
+
+-- The jobs that count in a run: its own, and those that are driven again in it.
+-- SQLite takes one run of this to the indexes, as it would not with a UNION ALL.
+CREATE VIEW perdure_run_jobs AS
+SELECT r.no AS run, j.no AS job, j.life, j.state, j.enqueued_at, j.finished_at
+FROM perdure_runs AS r CROSS JOIN perdure_jobs AS j ON j.run = r.no OR j.redrive_run = r.no;
+
+-- How far each run is; from its counts, so that no job is looked at.
+CREATE VIEW perdure_run_progress AS
+SELECT s.run, s.run_id, s.owner, s.pipeline, s.name, s.status, s.why, s.parent,
+    s.total, s.total - s.succeeded - s.failed - s.cancelled AS open, s.succeeded, s.failed, s.cancelled,
+    CASE WHEN s.succeeded + s.failed > 0 THEN s.failed * 1.0 / (s.succeeded + s.failed) END AS failed_share,
+    s.attempts, s.retries, s.tokens_in, s.tokens_out, s.cost_nusd / 1e9 AS cost_usd,
+    strftime('%Y-%m-%dT%H:%M:%fZ', s.created_at / 1e6, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', s.sealed_at / 1e6, 'unixepoch') AS sealed_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', s.ended_at / 1e6, 'unixepoch') AS ended_at
+FROM (
+    SELECT r.no AS run, r.id AS run_id, r.owner, r.pipeline, r.name, r.status, r.why, r.parent,
+        r.created_at, r.sealed_at, r.ended_at,
+        coalesce(sum(c.total), 0) AS total, coalesce(sum(c.succeeded), 0) AS succeeded,
+        coalesce(sum(c.failed), 0) AS failed, coalesce(sum(c.cancelled), 0) AS cancelled,
+        coalesce(sum(c.attempts), 0) AS attempts, coalesce(sum(c.retries), 0) AS retries,
+        coalesce(sum(c.tokens_in), 0) AS tokens_in, coalesce(sum(c.tokens_out), 0) AS tokens_out,
+        coalesce(sum(c.cost_nusd), 0) AS cost_nusd
+    FROM perdure_runs AS r LEFT JOIN perdure_run_counts AS c ON c.run = r.no
+    GROUP BY r.no
+) AS s;
+
+-- How many counted retries the ended items of a run have needed in their last life, and how many items each.
+CREATE VIEW perdure_run_retries AS
+SELECT n.run, n.retries, count(*) AS items
+FROM (
+    SELECT o.run, (
+        SELECT count(*) FROM perdure_attempts AS a
+        WHERE a.job = o.job AND a.life = o.life AND a.status = 'retrying' AND a.counted = 'failures'
+    ) AS retries
+    FROM perdure_run_jobs AS o WHERE o.state IN ('succeeded', 'failed')
+) AS n
+GROUP BY n.run, n.retries;
+
+-- Attempts that met a failure, by its kind and public code; and how many of them ended their item.
+CREATE VIEW perdure_run_errors AS
+SELECT o.run, a.kind, coalesce(a.code, '') AS code, count(*) AS attempts,
+    count(*) FILTER (WHERE a.status = 'failed') AS final
+FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job
+AND a.kind IS NOT NULL
+GROUP BY o.run, a.kind, coalesce(a.code, '');
+
+-- What each stage did in a run; durations by the nearest rank, of attempts that succeeded. The stage that was
+-- entered first has the lowest ``entered``.
+CREATE VIEW perdure_run_stages AS
+SELECT p.run, p.stage, count(*) AS attempts, count(*) FILTER (WHERE p.good = 1) AS succeeded,
+    count(*) FILTER (WHERE p.status = 'retrying') AS retried,
+    count(*) FILTER (WHERE p.status = 'failed') AS failed,
+    count(*) FILTER (WHERE p.status = 'retrying') * 1.0 / count(*) AS retry_rate,
+    count(*) FILTER (WHERE p.status = 'failed') * 1.0 / count(*) AS failure_rate,
+    max(p.elapsed_s) FILTER (WHERE p.good = 1 AND p.place = (p.among * 50 + 99) / 100) AS p50_s,
+    max(p.elapsed_s) FILTER (WHERE p.good = 1 AND p.place = (p.among * 95 + 99) / 100) AS p95_s,
+    coalesce(sum(p.tokens_in), 0) AS tokens_in, coalesce(sum(p.tokens_out), 0) AS tokens_out,
+    sum(p.cost_nusd) / 1e9 AS cost_usd,
+    coalesce(sum(p.cost_nusd) FILTER (WHERE p.good = 0), 0) / 1e9 AS wasted_usd,
+    min(p.token) AS entered
+FROM (
+    SELECT g.*,
+        row_number() OVER w AS place, count(*) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS among
+    FROM (
+        SELECT o.run, a.stage, a.token, a.status, a.elapsed_s, a.tokens_in, a.tokens_out, a.cost_nusd,
+            CASE WHEN a.status = 'success' THEN 1 ELSE 0 END AS good
+        FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job
+    ) AS g
+    WINDOW w AS (PARTITION BY g.run, g.stage, g.good ORDER BY g.elapsed_s)
+) AS p
+GROUP BY p.run, p.stage;
+
+-- What the attempts of a run came to, how many of them were wasted, how many had output that did not fit, and of
+-- how many raw output is kept.
+CREATE VIEW perdure_run_waste AS
+SELECT o.run, count(*) AS attempts, count(*) FILTER (WHERE a.status <> 'success') AS wasted_attempts,
+    sum(a.cost_nusd) / 1e9 AS cost_usd,
+    coalesce(sum(a.cost_nusd) FILTER (WHERE a.status <> 'success'), 0) / 1e9 AS wasted_usd,
+    count(*) FILTER (WHERE a.kind IN ('invalid_output', 'truncated_output')) AS invalid_outputs,
+    count(*) FILTER (WHERE EXISTS (
+        SELECT 1 FROM perdure_artifacts AS c WHERE c.job = a.job AND c.token = a.token
+    )) AS attempts_captured
+FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job
+GROUP BY o.run;
+
+-- From enqueueing to success, in seconds; by the nearest rank.
+CREATE VIEW perdure_run_times AS
+SELECT p.run, count(*) AS succeeded,
+    max(p.took_s) FILTER (WHERE p.place = (p.among * 50 + 99) / 100) AS p50_s,
+    max(p.took_s) FILTER (WHERE p.place = (p.among * 95 + 99) / 100) AS p95_s, avg(p.took_s) AS mean_s
+FROM (
+    SELECT g.run, g.took_s, row_number() OVER w AS place, count(*) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS among
+    FROM (
+        SELECT o.run, (o.finished_at - o.enqueued_at) / 1e6 AS took_s
+        FROM perdure_run_jobs AS o WHERE o.state = 'succeeded'
+    ) AS g
+    WINDOW w AS (PARTITION BY g.run ORDER BY g.took_s)
+) AS p
+GROUP BY p.run;

@@ -1,0 +1,1 @@
+UPDATE perdure_bulks SET done = done + :done, refused = refused + :refused WHERE no = :no

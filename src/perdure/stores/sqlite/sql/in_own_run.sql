@@ -1,0 +1,1 @@
+SELECT id FROM perdure_jobs WHERE no = ? AND run = ?

@@ -1,1 +1,0 @@
-SELECT run, redrive_run FROM perdure_jobs WHERE no = ?

@@ -1,0 +1,188 @@
+"""perdure dead: look at dead letters, one by one and in groups, and give single ones a new life."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perdure.app.desks import DeadLetters, desk_at, letter_line, retry
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.operations import Deed
+from perdure.model.views import CaptureView, DeadGroup, JobView
+from perdure.surfaces.cli.asking import said
+from perdure.surfaces.cli.filters import filtered, in_words
+from perdure.surfaces.cli.jobs import plain_attempt, plain_job, shown_at, story
+from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
+from perdure.surfaces.cli.tables import day_at, many, short, table
+
+_NUMBER_MAX = 2**63 - 1
+_ITEM_CHARS_MAX = 2_000
+_EXAMPLE_CHARS_MAX = 100
+
+
+@click.group()
+def dead() -> None:
+    """Work through dead letters: what has failed for good."""
+
+
+for command in (redrive, discard, stop, continue_bulk, history):
+    dead.add_command(command)
+
+
+@dead.command("list")
+@filtered
+@click.option(
+    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
+    help="At most so many.",
+)  # fmt: skip
+@click.option(
+    "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
+)
+@store_option
+@json_option
+def list_dead(
+    limit: int, before: int | None, store: str | None, as_json: bool, **chosen: Any
+) -> None:
+    """List dead letters, newest first."""
+    with desk_at(store) as desk:
+        found = DeadLetters(desk).list(limit=limit, before=before, **chosen)
+    if as_json:
+        echo_json([plain_job(job) for job in found])
+        return
+    for job in found:
+        click.echo(
+            f"{job.no:>8}  {job.id}  {day_at(job.finished_at)}  {job.pipeline}/{job.stage}  "
+            f"{_what(job)}  {short(job.error_message or '', _EXAMPLE_CHARS_MAX)}"
+        )
+    if not found:
+        click.echo(f"no dead letters{in_words(chosen)}")
+    elif len(found) == limit:
+        click.echo(f"more: --before {found[-1].no}")
+
+
+@dead.command()
+@filtered
+@click.option(
+    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
+    help="At most so many groups.",
+)  # fmt: skip
+@store_option
+@json_option
+def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
+    """Group dead letters by fingerprint (kind, stage and message without its numbers), most frequent first."""
+    with desk_at(store) as desk:
+        found = DeadLetters(desk).groups(limit=limit, **chosen)
+    if as_json:
+        echo_json(found)
+        return
+    if not found:
+        click.echo(f"no dead letters{in_words(chosen)}")
+        return
+    heads = ("count", "kind", "stage", "first", "last", "fingerprint", "example")
+    for line in table(heads, [_group(one) for one in found], left=heads[1:]):
+        click.echo(line)
+    click.echo("more about a group: perdure dead list --fingerprint …; perdure dead show JOB")
+
+
+@dead.command()
+@click.argument("job_id", metavar="JOB")
+@store_option
+@json_option
+def show(job_id: str, store: str | None, as_json: bool) -> None:
+    """Show one dead letter, by id or number: item, reason, every attempt with its decision, captures."""
+    with desk_at(store) as desk:
+        job, attempts = DeadLetters(desk).show(job_id)
+        captures = desk.opened.reader.captures(job.no)
+    if as_json:
+        attempted = [plain_attempt(one) for one in attempts]
+        echo_json({**plain_job(job), "attempts": attempted, "captures": captures})
+        return
+    for line in [*story(job, list(attempts)), *_rest(job, captures)]:
+        click.echo(line)
+
+
+@dead.command("retry")
+@click.argument("job_id", metavar="JOB")
+@click.option("--from-stage", metavar="STAGE", help="Go on from this stage instead; needs --app.")
+@click.option("--from-start", is_flag=True, help="Begin with the first stage; needs --app.")
+@click.option("--app", metavar="APP", help="module:attribute of the app, which knows its stages.")
+@said()
+@store_option
+@json_option
+def retry_one(
+    job_id: str,
+    from_stage: str | None,
+    from_start: bool,
+    app: str | None,
+    reason: str,
+    by_whom: str,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Give one dead letter, by id or number, a new life at the stage where it failed.
+
+    Whether its source still exists is asked only with --app.
+    """
+    with desk_at(store, app) as desk:
+        deed = Deed(by_whom, reason)
+        job = retry(desk, job_id, from_stage=from_stage, from_start=from_start, deed=deed)
+    if as_json:
+        echo_json(plain_job(job))
+        return
+    click.echo(f"{job.id} lives again: {job.shown_state} for stage {job.stage}, life {job.life}")
+
+
+@dead.command()
+@click.option("-o", "--output", metavar="FILE", help="Write to this file; else standard output.")
+@filtered
+@store_option
+def export(output: str | None, store: str | None, **chosen: Any) -> None:
+    """Write dead letters with items and attempts as JSON, one a line, newest first."""
+    with desk_at(store) as desk:
+        letters = DeadLetters(desk)
+        if output is None or output == "-":
+            for one in letters.letters(**chosen):
+                click.echo(letter_line(one), nl=False)
+            return
+        count = letters.export(Path(output), **chosen)
+    click.echo(f"{many(count, 'dead letter')} in {output}")
+
+
+def _rest(job: JobView, captures: Sequence[CaptureView]) -> list[str]:
+    """What the story of a job leaves out: why it is dead, its item, its captures, and what can be done."""
+    lines = [f"  reason {_what(job)}: {short(job.error_message or 'none', _ITEM_CHARS_MAX)}"]
+    if job.error_detail and job.error_detail != job.error_message:
+        lines.append(f"  detail {short(job.error_detail, _ITEM_CHARS_MAX)}")
+    lines.append(f"  item {short(job.payload_json, _ITEM_CHARS_MAX)}")
+    if job.key is not None:
+        lines.append(f"  key {short(job.key, _ITEM_CHARS_MAX)}")
+    if job.retries_manual:
+        lines.append(f"  driven again {job.retries_manual} times before")
+    lines += [
+        f"  capture {one.id} of {one.stage}, token {one.token}: {one.kind}, "
+        f"{one.bytes_kept:,} bytes; see: perdure captures show {one.id}"
+        for one in captures
+    ]
+    if job.discarded_at is not None:
+        lines.append(f"  discarded {shown_at(job.discarded_at)}")
+    lines.append(f"  to try it again: perdure dead retry {job.id}")
+    if job.fingerprint:
+        lines.append(f"  others like it: perdure dead list --fingerprint {job.fingerprint}")
+    return lines
+
+
+def _group(one: DeadGroup) -> tuple[object, ...]:
+    kind = one.kind or "-"
+    return (
+        f"{one.count:,}", kind + (f" {one.code}" if one.code not in ("", kind) else ""),
+        f"{one.pipeline}/{one.stage}", day_at(one.first_at), day_at(one.last_at),
+        one.fingerprint or "-", short(one.example, _EXAMPLE_CHARS_MAX),
+    )  # fmt: skip
+
+
+def _what(job: JobView) -> str:
+    """Kind and code, without saying one word twice."""
+    kind = job.error_kind or (job.failed_reason.value if job.failed_reason else "-")
+    return kind if job.error_code in (None, kind) else f"{kind} {job.error_code}"

@@ -1,0 +1,44 @@
+"""The options that say which dead letters are meant."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from perdure.surfaces.cli.options import Command
+
+_FILTERS = (
+    click.option("--pipeline", help="Only of this pipeline."),
+    click.option("--stage", help="Only those that failed at this stage."),
+    click.option("--run", metavar="RUN", help="Only of this run: its id, number or name."),
+    click.option("--kind", help="Only of this failure kind, as in network."),
+    click.option("--code", help="Only with this public error code."),
+    click.option("--fingerprint", help="Only of this group; see: perdure dead groups."),
+    click.option("--owner", help="Only of this owner."),
+    click.option("--older-than", metavar="AGE", help="Only failed longer ago, as in 2h or 3d."),
+    click.option("--newer-than", metavar="AGE", help="Only failed since, as in 30m."),
+    click.option("--text", help="Only where the error's message or detail has this text."),
+    click.option("--discarded", is_flag=True, default=None, help="The discarded ones instead."),
+)
+
+
+def filtered(command: Command) -> Command:
+    """All filters; what was given comes as keyword arguments, the rest as None."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def in_words(chosen: Mapping[str, Any]) -> str:
+    """A filter behind a noun: " with pipeline 'p', kind 'network'"; empty for none."""
+    words = chosen_words(chosen)
+    return f" with {words}" if words else ""
+
+
+def chosen_words(chosen: Mapping[str, Any]) -> str:
+    """What was asked for, in words."""
+    return ", ".join(
+        name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value!r}"
+        for name, value in chosen.items()
+        if value is not None
+    )

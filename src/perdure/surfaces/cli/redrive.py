@@ -1,0 +1,388 @@
+"""perdure dead redrive, discard, stop, continue and history: what is done to many dead letters at once."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from perdure.app.desks import (
+    DeadLetters,
+    Letterbox,
+    Redrive,
+    RedrivePreview,
+    desk_at,
+    redrive_settings,
+    run_at,
+    workers_alive,
+)
+from perdure.model.errors import CallerError, UnknownName
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.operations import BulkView
+from perdure.surfaces.cli.asking import is_sure, said, yes_option
+from perdure.surfaces.cli.filters import chosen_words, filtered, in_words
+from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.tables import day_at, many, short, table
+from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, told, watch
+
+_WORDS_CHARS_MAX = 80
+_ASKED_LATER = "whether their sources still exist is asked by the worker that drives them; to ask now: --app APP"
+
+
+@click.command()
+@filtered
+@click.option("--from-stage", metavar="STAGE", help="Go on from this stage, not the failed one.")
+@click.option("--from-start", is_flag=True, help="Begin with the first stage.")
+@click.option(
+    "--canary", type=click.IntRange(0), default=0, metavar="N",
+    help="Drive so many first, and no more unless they succeed.",
+)  # fmt: skip
+@click.option(
+    "--canary-share", type=click.FloatRange(0, 1), default=0.9, show_default=True,
+    help="How many of the canary must succeed.",
+)  # fmt: skip
+@click.option("--rate", metavar="RATE", help="How many may begin, as in 100/min or 5/s.")
+@click.option(
+    "--app", metavar="APP", help="module:attribute of the app; asks its source_exists now."
+)
+@click.option("--all", "every", is_flag=True, help="All of them; needed where no filter is given.")
+@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@click.option("--detach", is_flag=True, help="Do not watch it.")
+@yes_option
+@said()
+@store_option
+@json_option
+def redrive(
+    *,
+    app: str | None,
+    store: str | None,
+    as_json: bool,
+    dry_run: bool,
+    detach: bool,
+    yes: bool,
+    every: bool,
+    reason: str,
+    by_whom: str,
+    from_stage: str | None,
+    from_start: bool,
+    canary: int,
+    canary_share: float,
+    rate: str | None,
+    **chosen: Any,
+) -> None:
+    """Drive dead letters of one pipeline again, in a run of their own; shows first what would happen.
+
+    Workers do it, for as long as it takes. Exits with 0 when 95 % or more have succeeded, 3 when half or more
+    have, 4 when fewer have, 5 when it was stopped. Ctrl-C ends the watching and not the operation.
+    """
+    _check_chosen(chosen, every, "redrive")
+    redrive_settings(from_stage, from_start, canary, canary_share, rate)
+    way: dict[str, Any] = {"from_stage": from_stage, "from_start": from_start}
+    pace: dict[str, Any] = {"canary": canary, "canary_share": canary_share, "rate": rate}
+    with desk_at(store, app) as desk:
+        letters = DeadLetters(desk)
+        found, notes = _looked(desk, letters, way, chosen, has_app=app is not None)
+        if not as_json:
+            for line in _preview(desk, found, notes, {**way, **pace}, chosen):
+                click.echo(line)
+        if dry_run or not found.eligible:
+            if as_json:
+                echo_json({"preview": found, "notes": notes, "bulk": None})
+            return
+        if not is_sure(f"Drive {many(found.eligible, 'dead letter')} again?", yes=yes):
+            click.echo("nothing was done")
+            sys.exit(1)
+        begun = letters.redrive(reason=reason, by=by_whom, **way, **pace, **chosen)
+        sys.exit(_begun(desk, begun, found, notes, detach=detach, as_json=as_json))
+
+
+@click.command()
+@filtered
+@click.option("--all", "every", is_flag=True, help="All of them; needed where no filter is given.")
+@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@yes_option
+@said(required=True)
+@store_option
+@json_option
+def discard(
+    every: bool,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+    by_whom: str,
+    store: str | None,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Mark dead letters as dealt with: they leave the lists and stay in the books."""
+    _check_chosen(chosen, every, "discard")
+    if not reason.strip():
+        raise CallerError("the reason is blank; say why, it is kept in the audit log")
+    with desk_at(store) as desk:
+        letters = DeadLetters(desk)
+        found = letters.counted(**chosen)
+        meant = f"{'more than ' if found.capped else ''}{many(found.count, 'dead letter')}"
+        if not as_json:
+            click.echo(f"{meant}{in_words(chosen)}" if found.count else "no dead letters are meant")
+            for one in found.groups[:REFUSALS_SHOWN]:
+                where = f"{one.pipeline}/{one.stage}"
+                click.echo(f"  {one.count:>7,}  {where}  {one.kind or one.reason}")
+        if dry_run or not found.count:
+            if as_json:
+                echo_json({"preview": found, "bulk": None})
+            return
+        if not is_sure(f"Discard {meant}?", yes=yes):
+            click.echo("nothing was done")
+            sys.exit(1)
+        bulk = letters.discard(reason=reason, by=by_whom, **chosen)
+    if as_json:
+        echo_json({"preview": found, "bulk": plain_bulk(bulk)})
+        return
+    click.echo(
+        f"discarded {bulk.done:,}" + (f", {bulk.refused:,} moved on" if bulk.refused else "")
+    )
+
+
+@click.command()
+@click.argument("bulk_id", metavar="BULK")
+@said()
+@store_option
+def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
+    """Let a bulk operation take on no more; what it has driven again goes on."""
+    with desk_at(store) as desk:
+        bulk = DeadLetters(desk).redriving(bulk_id).stop(reason=reason, by=by_whom)
+    click.echo(
+        f"stopped after {bulk.done:,}; to go on where it stands: perdure dead continue {bulk.id}"
+    )
+
+
+@click.command("continue")
+@click.argument("bulk_id", metavar="BULK")
+@said()
+@store_option
+def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
+    """Go on with a stopped bulk operation where it stands; a canary that failed is taken as known."""
+    with desk_at(store) as desk:
+        bulk = DeadLetters(desk).redriving(bulk_id).resume(reason=reason, by=by_whom)
+        _warn(desk, bulk)
+    click.echo(f"goes on after {bulk.done:,}; see: perdure dead history {bulk.id}")
+
+
+@click.command()
+@click.argument("bulk_id", metavar="[BULK]", required=False)
+@click.option(
+    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
+    help="At most so many.",
+)  # fmt: skip
+@store_option
+@json_option
+def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -> None:
+    """List bulk operations with counts, who, when and why; or show one, with all that it left as it was."""
+    with desk_at(store) as desk:
+        letters = DeadLetters(desk)
+        if bulk_id is not None:
+            _show(letters.redriving(bulk_id), as_json=as_json)
+            return
+        found = [one.show() for one in letters.redrives(limit=limit)]
+    if as_json:
+        echo_json([plain_bulk(one) for one in found])
+        return
+    if not found:
+        click.echo("no bulk operations")
+        return
+    heads = ("id", "begun", "verb", "status", "done", "refused", "by", "of", "why")
+    rows = [
+        (
+            one.id, day_at(one.begun_at), one.verb.value, one.status.value, f"{one.done:,}",
+            f"{one.refused:,}", short(one.begun_by, 20), _filter(one), _why(one),
+        )
+        for one in found
+    ]  # fmt: skip
+    for line in table(heads, rows, left=("id", "begun", "verb", "status", "by", "of", "why")):
+        click.echo(line)
+
+
+def _looked(
+    desk: Letterbox,
+    letters: DeadLetters,
+    way: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+    *,
+    has_app: bool,
+) -> tuple[RedrivePreview, list[str]]:
+    """The preview, and what it could not find out without an app that knows the pipeline."""
+    if has_app:
+        found = letters.preview(**way, **chosen)
+        missing = [one for one in found.pipelines if desk.catalogue.line(one) is None]
+        if missing:
+            raise UnknownName(
+                f"this app has no pipeline {missing[0]!r}, whose dead letters are meant; "
+                "name the app that has it, or leave --app out"
+            )
+        notes = []
+    else:
+        found = letters.preview(**chosen)
+        notes = [_ASKED_LATER]
+        if way["from_stage"] is not None or way["from_start"]:
+            notes.append("whether they can go on from there, too")
+    if len(found.pipelines) > 1:
+        names = ", ".join(sorted(found.pipelines))
+        raise CallerError(
+            f"a re-drive is of one pipeline, and dead letters of several are meant ({names}); "
+            "name one: --pipeline"
+        )
+    return found, notes if found.count else []
+
+
+def _preview(
+    desk: Letterbox,
+    found: RedrivePreview,
+    notes: list[str],
+    options: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+) -> list[str]:
+    if not found.count:
+        return [f"no dead letters{in_words(chosen)}"]
+    more = "; there are more, which were not looked at" if found.capped else ""
+    lines = [
+        f"{many(found.count, 'dead letter')} of pipeline {found.pipelines[0]}{more}",
+        f"  {found.eligible:>7,}  eligible, {_way(options)}",
+    ]
+    refused = found.count - found.eligible
+    if refused:
+        lines.append(f"  {refused:>7,}  not eligible:")
+        lines += [
+            f"           {one.count:>7,}  {one.why}, as {one.example_id}" for one in found.refused
+        ]
+    if found.eligible:
+        lines.append(
+            f"they are driven again in a run of their own{_parent(desk, chosen)}{_pace(options)}"
+        )
+        lines += notes
+    return lines
+
+
+def _way(options: Mapping[str, Any]) -> str:
+    if options["from_start"]:
+        return "from the start"
+    stage = options["from_stage"]
+    return "at the stage where they failed" if stage is None else f"from stage {stage}"
+
+
+def _pace(options: Mapping[str, Any]) -> str:
+    words = f", {options['canary']:,} first as a canary" if options["canary"] else ""
+    return words + (f", at most {options['rate']}" if options["rate"] else "")
+
+
+def _parent(desk: Letterbox, chosen: Mapping[str, Any]) -> str:
+    if chosen["run"] is None:
+        return ""
+    run = run_at(desk, chosen["run"])
+    return f", a child of run {run.name!r} (number {run.no})"
+
+
+def _begun(
+    desk: Letterbox,
+    begun: Redrive,
+    found: RedrivePreview,
+    notes: list[str],
+    *,
+    detach: bool,
+    as_json: bool,
+) -> int:
+    """Say what was begun, and watch it unless that is not wanted; the exit status."""
+    bulk, run = begun.show(), begun.run
+    named = "" if run is None else f", run {run.name!r} (number {run.no})"
+    if not as_json:
+        click.echo(f"bulk operation {bulk.id}{named}")
+    _warn(desk, bulk)
+    if not detach:
+        try:
+            watch(begun, found.count, quiet=as_json)
+        except KeyboardInterrupt:
+            click.echo(
+                f"\nno longer watching; the operation goes on. To stop it: perdure dead stop "
+                f"{bulk.id}; to see it: perdure dead history {bulk.id}",
+                err=True,
+            )
+            return 130
+    if as_json:
+        after = begun.show()
+        echo_json(
+            {
+                "preview": found, "notes": notes, "bulk": plain_bulk(after),
+                "run": None if run is None else run.show(),
+                "refusals": list(_first(begun)),
+            }
+        )  # fmt: skip
+    elif detach:
+        click.echo(f"see: perdure dead history {bulk.id}; to stop it: perdure dead stop {bulk.id}")
+    else:
+        for line in told(begun):
+            click.echo(line)
+    return 0 if detach else outcome(begun)
+
+
+def _first(begun: Redrive) -> list[object]:
+    return [one for one, _ in zip(begun.refusals(), range(REFUSALS_SHOWN), strict=False)]
+
+
+def _warn(desk: Letterbox, bulk: BulkView) -> None:
+    if not workers_alive(desk.opened.reader):
+        click.echo(
+            "no worker is alive: nothing happens until one that has the pipeline is started "
+            f"(perdure worker APP); the operation {bulk.id} waits for it",
+            err=True,
+        )
+
+
+def _show(one: Redrive, *, as_json: bool) -> None:
+    bulk, run = one.show(), one.run
+    if as_json:
+        refusals = list(one.refusals())
+        counted = None if run is None else run.show()
+        echo_json({**plain_bulk(bulk), "child": counted, "refusals": refusals})
+        return
+    click.echo(
+        f"{bulk.verb.value} {bulk.id}: {bulk.status.value}"
+        + (f", {_why(bulk)}" if bulk.why else "")
+    )
+    click.echo(
+        f"  begun {day_at(bulk.begun_at)} by {short(bulk.begun_by, 40)} {short(bulk.reason, 200)}".rstrip()
+    )
+    click.echo(f"  of {_filter(bulk)}")
+    for line in told(one, every=True):
+        click.echo(f"  {line}")
+
+
+def _check_chosen(chosen: Mapping[str, Any], every: bool, verb: str) -> None:
+    if not every and not any(value is not None for value in chosen.values()):
+        raise CallerError(
+            f"say which dead letters: a filter such as --pipeline or --fingerprint, or --all "
+            f"(perdure dead {verb} --help)"
+        )
+
+
+def _filter(bulk: BulkView) -> str:
+    wanted = msgspec.json.decode(bulk.filter_json, type=dict[str, Any])
+    left = {
+        name: value
+        for name, value in wanted.items()
+        if value is not None and name not in ("states", "discarded")
+    }
+    if wanted.get("discarded"):
+        left["discarded"] = True
+    return short(chosen_words(left) or "all", _WORDS_CHARS_MAX)
+
+
+def _why(bulk: BulkView) -> str:
+    return short(bulk.why or bulk.reason, _WORDS_CHARS_MAX)
+
+
+def plain_bulk(bulk: BulkView) -> dict[str, object]:
+    """A bulk operation for JSON, its own JSON inside it."""
+    plain: dict[str, object] = msgspec.to_builtins(bulk)
+    for name in ("filter", "settings"):
+        plain[name] = msgspec.Raw(str(plain.pop(f"{name}_json")).encode())
+    return plain

@@ -1,0 +1,251 @@
+"""perdure run: a batch of items through a pipeline, from a file to a file."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from perdure.app import App, Pipeline, configured, load_pipeline, shown_url
+from perdure.app.items import FORMS, items_from, items_in
+from perdure.app.running import LeftAtOnce, Order, Show, carry_out
+from perdure.model.errors import CallerError, ConfigError, PayloadRefused
+from perdure.surfaces.cli.options import Command, echo_json, json_option
+from perdure.surfaces.cli.run_panel import lines, panel
+from perdure.surfaces.cli.run_summary import INTERRUPTED, Files, exit_code, plain, resume, told
+from perdure.surfaces.cli.worker import description
+
+_WORKER = (sys.executable, "-m", "perdure.surfaces.cli", "worker")
+_BAD_SHOWN = 5
+
+_OPTIONS = (
+    click.option("-o", "--results", type=click.Path(path_type=Path), metavar="FILE", help="Write the values there, a JSON object a line."),
+    click.option("--failures", type=click.Path(path_type=Path), metavar="FILE", help="Write the items without a value there, and why."),
+    click.option("--format", "form", type=click.Choice(["jsonl", "csv", "tsv"]), help="What ITEMS are. Default: as the file's name ends; JSON lines on standard input."),
+    click.option("--key", metavar="FIELD", help="The field that names an item. Default: its place and content do."),
+    click.option("--name", help="The run's name; the same name goes on with it. Default: the name of the file."),
+    click.option("--new", is_flag=True, help="Begin another run instead of going on with the one of this name."),
+    click.option("--owner", default="", help="Whose items these are."),
+    click.option("--failure-budget", type=float, metavar="SHARE", help="Abort when more of the processed items have failed. Default: 0.1."),
+    click.option("--kind-budget", "kind_budgets", multiple=True, metavar="KIND=SHARE", help="A budget for one failure kind; may be given several times."),
+    click.option("--no-count-rate-limits", is_flag=True, help="Leave items that rate limits ended out of the budget."),
+    click.option("--check-every", type=int, metavar="ITEMS", help="How often the budget is looked at. Default: 1000."),
+    click.option("--sample-min", type=int, metavar="ITEMS", help="How many must be processed before it counts. Default: 100."),
+    click.option("--completed-at", type=float, metavar="SHARE", help="Share of success from which the run is completed. Default: 0.95."),
+    click.option("--partial-at", type=float, metavar="SHARE", help="Share of success from which it is a partial success. Default: 0.5."),
+    click.option("--cost-max-usd", type=float, metavar="USD", help="Abort when the stages report more cost than that."),
+    click.option("--concurrency", type=int, metavar="JOBS", help="Jobs in flight at once in this command's worker."),
+    click.option("--backlog", type=int, metavar="ITEMS", help="Open items beyond which feeding waits. Default: 100000."),
+    click.option("--as-completed", is_flag=True, help="Write results as they end, not in the order of the items."),
+    click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be read, instead of stopping there."),
+    click.option("--no-work", is_flag=True, help="Only feed and watch; workers run elsewhere."),
+    click.option("--store", metavar="URL", help="URL of the store, for an app that names none."),
+)  # fmt: skip
+
+
+def _options(command: Command) -> Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return json_option(command)
+
+
+@click.command()
+@click.argument("target", metavar="APP:PIPELINE")
+@click.argument("items", metavar="ITEMS")
+@_options
+def run(target: str, items: str, **chosen: Any) -> None:
+    """Run a file of ITEMS through a pipeline: feed, work, watch, and write the results.
+
+    APP:PIPELINE is module:attribute:pipeline; the attribute may be left out if it is ``app``, the
+    pipeline if there is only one. ITEMS is a file of JSON lines or CSV, or - for standard input.
+
+    The same command goes on with the same run: what was done is not done again. A worker is
+    started for the time of the command; it serves the pipeline's queue, and others may help.
+
+    Ctrl-C stops feeding, lets running stages finish, writes what there is and says how to go on; a
+    second Ctrl-C leaves at once. Nothing is lost either way. The exit status is 0 when the run is
+    completed, 3 for a partial success, 4 when it failed, 5 when a budget aborted it, 6 when it was
+    cancelled, 130 when it was interrupted; 2 when a line or an option is wrong.
+    """
+    files = _files(items, chosen)
+    if chosen["store"] is not None:
+        os.environ["PERDURE_STORE"] = chosen["store"]  # for the app, here and in the worker
+    reference, app, pipe = load_pipeline(target)
+    with closing(app):
+        _check_store(app, reference, chosen["store"])
+        _carried_out(app, pipe, reference, files, chosen)
+
+
+def _carried_out(
+    app: App, pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]
+) -> NoReturn:
+    as_json = chosen["as_json"]
+    bad = _Bad(lambda line: click.echo(line, err=True))
+    order = Order(
+        items=_items(files.items, chosen["form"]),
+        name=_name(files.items, chosen),
+        owner=chosen["owner"],
+        key=chosen["key"],
+        options=_settings(chosen),
+        bad=bad if chosen["skip_bad"] else None,
+        results=files.results,
+        failures=files.failures,
+        order="ended" if chosen["as_completed"] else "items",
+        grace_s=configured().grace_s,
+        worker=None if chosen["no_work"] else _worker(reference, pipe, chosen["concurrency"]),
+        knows=description(app),
+        **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
+    )
+    try:
+        with _asked() as asked, _screen(quiet=as_json) as (show, hear, on_terminal):
+            outcome = carry_out(
+                app, pipe, replace(order, aside=on_terminal, hear=hear), show, asked
+            )
+    except LeftAtOnce as left:
+        again = resume(left.run, files, anonymous=order.name is None)
+        click.echo(f"left at once; nothing is lost. Go on with: {again}", err=True)
+        sys.exit(INTERRUPTED)
+    code = exit_code(outcome)
+    again = resume(outcome.run, files, anonymous=order.name is None)
+    if as_json:
+        echo_json(plain(outcome, files, code, again))
+    said = told(outcome, files, again)
+    for line in said.lines if not as_json else ():
+        click.echo(line)
+    for line in said.complaints:
+        click.echo(line, err=True)
+    sys.exit(code)
+
+
+# -- what was asked for ------------------------------------------------------------------
+
+
+def _files(items: str, chosen: dict[str, Any]) -> Files:
+    files = Files(items, chosen["results"], chosen["failures"])
+    written = [path for path in (files.results, files.failures) if path is not None]
+    places = [path.absolute() for path in written]
+    if items != "-":
+        places.append(Path(items).absolute())
+    for place in places:
+        if place.name == "-":
+            raise CallerError("results go to a file; - is no file to write to")
+        if places.count(place) > 1:
+            raise CallerError(
+                f"{place.name} is named twice; items and results need files of their own"
+            )
+    return files
+
+
+def _items(items: str, form: str | None) -> Iterator[Any]:
+    if items != "-":
+        return items_in(Path(items), form)
+    # A file of its own: a thread that is left reading sys.stdin would keep us from ending.
+    file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - open until we end
+    return items_from(file, "standard input", form or FORMS[0])
+
+
+def _name(items: str, chosen: dict[str, Any]) -> str | None:
+    name: str | None = chosen["name"]
+    if name is not None and chosen["new"]:
+        raise CallerError("--name goes on with a run and --new begins another; give one of them")
+    if name is None and items != "-" and not chosen["new"]:
+        return Path(items).name
+    return name
+
+
+def _settings(chosen: dict[str, Any]) -> dict[str, Any]:
+    names = (
+        "failure_budget", "check_every", "sample_min", "completed_at", "partial_at", "cost_max_usd",
+    )  # fmt: skip
+    found = {name: chosen[name] for name in names if chosen[name] is not None}
+    if chosen["kind_budgets"]:
+        found["kinds"] = dict(_kind_budget(text) for text in chosen["kind_budgets"])
+    if chosen["no_count_rate_limits"]:
+        found["rate_limits"] = False
+    return found
+
+
+def _kind_budget(text: str) -> tuple[str, float]:
+    kind, _, share = text.partition("=")
+    try:
+        return kind.strip(), float(share)
+    except ValueError:
+        raise CallerError(
+            f"--kind-budget is {text!r}; write KIND=SHARE, as in timeout=0.05"
+        ) from None
+
+
+def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str]:
+    config = configured(concurrency=concurrency)
+    level = os.environ.get("PERDURE_LOG_LEVEL", "ERROR")  # the panel tells the rest
+    return [
+        *_WORKER, reference, "--queue", pipe.queue, "--category", pipe.category,
+        "--concurrency", str(config.concurrency), "--log-level", level,
+    ]  # fmt: skip
+
+
+def _check_store(app: App, reference: str, store: str | None) -> None:
+    if store is not None and App(store).url != app.url:
+        raise ConfigError(
+            f"{reference} keeps its jobs in {shown_url(app.url)}, by its own word; leave --store out, "
+            "or let the app name no store"
+        )
+
+
+class _Bad:
+    """Hears of lines that cannot be read, and repeats the first few."""
+
+    def __init__(self, echo: Callable[[str], None]) -> None:
+        self._echo = echo
+        self._count = 0
+
+    def __call__(self, position: int, refused: PayloadRefused) -> None:
+        self._count += 1
+        if self._count <= _BAD_SHOWN:
+            self._echo(f"left out: item {position + 1}: {refused}")
+        elif self._count == _BAD_SHOWN + 1:
+            self._echo("left out: and more, which the summary counts")
+
+
+# -- while it runs -----------------------------------------------------------------------
+
+
+@contextmanager
+def _asked() -> Iterator[Callable[[], int]]:
+    """How often Ctrl-C or SIGTERM was meant for us; nothing else happens in the signal's own moment."""
+    times = 0
+
+    def count(number: int, frame: FrameType | None) -> None:
+        nonlocal times
+        times += 1
+
+    before = {one: signal.signal(one, count) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: times
+    finally:
+        for one, old in before.items():
+            signal.signal(one, old)
+
+
+@contextmanager
+def _screen(*, quiet: bool) -> Iterator[tuple[Show, Callable[[str], None], bool]]:
+    """How a run is shown, where the worker's words go, and whether there is a terminal."""
+    console = Console(stderr=quiet)
+    if not console.is_terminal:
+        show = lines(lambda line: click.echo(line, err=quiet))
+        yield (lambda _: None) if quiet else show, lambda line: click.echo(line, err=True), False
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def hear(line: str) -> None:
+            live.console.print(line, markup=False, highlight=False)
+
+        yield lambda shot: live.update(panel(shot), refresh=True), hear, True

@@ -1,0 +1,169 @@
+"""A run on a screen: a panel that is drawn anew on a terminal, plain lines elsewhere."""
+
+from collections.abc import Callable
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from perdure.app.watching import Held, Snapshot
+
+LINE_S = 10.0
+_KINDS_SHOWN = 6
+_HELD_SHOWN = 3
+
+
+def progress_line(shot: Snapshot) -> str:
+    """A run at one moment, in one line."""
+    counts = shot.run.counts
+    parts = [
+        f"{shot.elapsed_s:.0f} s  {_done(shot)}",
+        f"succeeded {counts.succeeded:,}, failed {counts.failed:,}{_kinds(shot)}",
+        f"retrying {_retrying(shot)}, open {counts.open:,}",
+        f"{shot.pace.requests_per_min:,.0f} requests/min, {shot.pace.tokens_per_min:,.0f} tokens/min",
+        *filter(None, (_cost(shot), _budget(shot))),
+        f"ETA {_eta(shot)}",
+        *(f"held: {_held(one)}" for one in shot.held),
+        *filter(None, (_state(shot), shot.note)),
+    ]
+    return " | ".join(parts)
+
+
+def lines(echo: Callable[[str], None], every_s: float = LINE_S) -> Callable[[Snapshot], None]:
+    """Show a run as lines: one now and then, and one whenever it becomes something else."""
+    said: tuple[object, ...] = ()
+    next_at_s = 0.0
+
+    def show(shot: Snapshot) -> None:
+        nonlocal said, next_at_s
+        if not shot.run.counts.total and shot.elapsed_s < 1:
+            return  # the first items come in a moment
+        now = (
+            shot.run.status, shot.stopping, bool(shot.note), tuple(one.what for one in shot.held),
+        )  # fmt: skip
+        if now != said or shot.elapsed_s >= next_at_s:
+            said, next_at_s = now, shot.elapsed_s + every_s
+            echo(progress_line(shot))
+
+    return show
+
+
+def panel(shot: Snapshot) -> RenderableType:
+    """A run at one moment, for a terminal."""
+    run, counts = shot.run, shot.run.counts
+    parts: list[RenderableType] = [
+        _counts(shot),
+        ProgressBar(total=max(counts.total, 1), completed=shot.ended, width=None),
+        Text(),
+        _figures(shot),
+    ]
+    parts += [Text(f"held: {_held(one)}", "yellow") for one in shot.held[:_HELD_SHOWN]]
+    parts += [Text(text, "yellow") for text in (_state(shot), shot.note) if text]
+    return Panel(
+        Group(*parts), title=f"[bold]run[/] {_plain(run.name)} of {_plain(run.pipeline)}",
+        title_align="left", padding=(0, 2), subtitle=f"{_spoken(shot.elapsed_s)}",
+        subtitle_align="right",
+    )  # fmt: skip
+
+
+def _counts(shot: Snapshot) -> Text:
+    counts = shot.run.counts
+    line = Text(f"{_done(shot)}  ", "bold")
+    for count, name, style in (
+        (f"{counts.succeeded:,}", "succeeded", "green"),
+        (f"{counts.failed:,}", "failed", "red"),
+        (_retrying(shot), "retrying", "yellow"),
+        (f"{counts.open:,}", "open", ""),
+    ):
+        line.append(count, f"bold {style}".strip()).append(f" {name}  ", style)
+    if counts.cancelled:
+        line.append(f"{counts.cancelled:,} cancelled")
+    return line
+
+
+def _figures(shot: Snapshot) -> Table:
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    pace = shot.pace
+    grid.add_row("pace", f"{pace.items_per_s:,.1f} items/s, ETA {_eta(shot)}")
+    grid.add_row(
+        "calls", f"{pace.requests_per_min:,.0f} requests/min, {pace.tokens_per_min:,.0f} tokens/min"
+    )
+    grid.add_row("cost", _cost(shot) or "none reported")
+    if shot.allowance is not None:
+        bar = ProgressBar(total=1.0, completed=shot.allowance.used, width=20, complete_style="red")
+        row = Table.grid(padding=(0, 2, 0, 0))
+        row.add_row(bar, _budget(shot))
+        grid.add_row("budget", row)
+    for kind, count in _by_count(shot):
+        grid.add_row("failed", Text(f"{count:,} {kind}", "red"))
+    return grid
+
+
+def _done(shot: Snapshot) -> str:
+    more = "+" if shot.feeding else ""
+    return f"{shot.ended:,} of {shot.run.counts.total:,}{more} done"
+
+
+def _retrying(shot: Snapshot) -> str:
+    return f"{shot.retrying:,}{'+' if shot.retrying_capped else ''}"
+
+
+def _by_count(shot: Snapshot) -> list[tuple[str, int]]:
+    found = [(kind, count) for kind, count in shot.run.kinds.items() if count]
+    return sorted(found, key=lambda one: (-one[1], one[0]))[:_KINDS_SHOWN]
+
+
+def _kinds(shot: Snapshot) -> str:
+    found = ", ".join(f"{kind} {count:,}" for kind, count in _by_count(shot))
+    return f" ({found})" if found else ""
+
+
+def _cost(shot: Snapshot) -> str:
+    cost = shot.run.counts.cost_usd
+    if not cost:
+        return ""
+    projected = shot.projected_usd
+    return f"cost ${cost:,.4f}" + (
+        "" if projected is None or not shot.run.counts.open else f", about ${projected:,.4f} in all"
+    )
+
+
+def _budget(shot: Snapshot) -> str:
+    allowed = shot.allowance
+    if allowed is None:
+        return ""
+    return f"failures {allowed.share:.1%}, {allowed.share_max:.1%} allowed"
+
+
+def _held(one: Held) -> str:
+    return f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
+
+
+def _state(shot: Snapshot) -> str:
+    if shot.stopping:
+        return "stopping: what is in hand may end"
+    status = shot.run.status.value
+    return "" if status == "running" else f"the run is {status}"
+
+
+def _eta(shot: Snapshot) -> str:
+    if shot.eta_s is None:
+        return "unknown"
+    return ("more than " if shot.feeding else "") + _spoken(shot.eta_s)
+
+
+def _spoken(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7_200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def _plain(text: str) -> str:
+    """Text that is nobody's markup."""
+    return text.replace("[", r"\[")

@@ -1,0 +1,172 @@
+"""How a run went, in words and as JSON, and what its exit status is."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.app.running import Outcome
+from perdure.model.errors import PayloadRefused
+from perdure.model.runs import RunStatus, RunView
+
+INTERRUPTED = 130
+_CODES = {
+    RunStatus.COMPLETED: 0,
+    RunStatus.PARTIAL_SUCCESS: 3,
+    RunStatus.FAILED: 4,
+    RunStatus.ABORTED: 5,
+    RunStatus.CANCELLED: 6,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where items come from, and where results go."""
+
+    items: str
+    results: Path | None
+    failures: Path | None
+
+    @property
+    def source(self) -> str:
+        """Where items come from, in words."""
+        return "standard input" if self.items == "-" else self.items
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The summary, and what belongs on standard error."""
+
+    lines: tuple[str, ...]
+    complaints: tuple[str, ...]
+
+
+def exit_code(outcome: Outcome) -> int:
+    """The exit status that says how it went."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    if outcome.interrupted:
+        return INTERRUPTED
+    return _CODES.get(outcome.run.status, 1)
+
+
+def resume(run: RunView, files: Files, *, anonymous: bool) -> str:
+    """The command that goes on with the run: what was typed, with its name where it got a new one."""
+    words = [word for word in sys.argv[1:] if word != "--new"]
+    if anonymous:
+        words += ["--name", run.name]
+    return shlex.join(["perdure", *words]) + (" < the same items" if files.items == "-" else "")
+
+
+def told(outcome: Outcome, files: Files, again: str) -> Told:
+    """The summary in words, a line each."""
+    complaints = []
+    remedy = "; mend it, or pass --skip-bad" if isinstance(outcome.error, PayloadRefused) else ""
+    if outcome.refused:
+        complaints.append(f"perdure: {outcome.refused}")
+    if outcome.error is not None:
+        complaints.append(
+            f"perdure: {outcome.error}{remedy}. {outcome.run.counts.total:,} items are in and kept; "
+            f"go on with: {again}"
+        )
+    elif outcome.interrupted:
+        complaints.append(f"interrupted; nothing is lost. Go on with: {again}")
+    return Told(tuple(_summary(outcome, files, again)), tuple(complaints))
+
+
+def _summary(outcome: Outcome, files: Files, again: str) -> Iterator[str]:
+    run, counts, fed = outcome.run, outcome.run.counts, outcome.fed
+    status = "interrupted" if outcome.interrupted else run.status.value
+    status = status if outcome.error is None else "stopped"
+    said = f"{counts.succeeded:,} of {counts.total:,} items succeeded, {counts.failed:,} failed"
+    if counts.total == 0 and fed.whole:
+        said = f"there are no items in {files.source}"
+    yield (
+        f"run {run.name}: {status} after {outcome.elapsed_s:.1f} s; {said}"
+        + (f", {counts.cancelled:,} cancelled" if counts.cancelled else "")
+        + (f", {counts.open:,} open" if counts.open else "")
+    )
+    if run.status is RunStatus.ABORTED:
+        yield f"  {run.why}"
+    for kind, count in sorted(run.kinds.items(), key=lambda one: (-one[1], one[0])):
+        if count:
+            yield f"  {count:>7,} {kind}"
+    if counts.cost_nusd or counts.tokens_in or counts.tokens_out:
+        yield (
+            f"  cost ${counts.cost_usd:,.4f}; tokens {counts.tokens_in:,} in, {counts.tokens_out:,} out"
+        )
+    if fed.skipped:
+        yield f"  left out, because they could not be read: {fed.skipped:,}"
+    if outcome.known_before:
+        yield f"  {outcome.known_before:,} items were in this run before; --new begins another one"
+    strange = counts.total - (fed.items - fed.skipped)
+    if fed.whole and strange > 0:
+        yield f"  {strange:,} items of this run are not in {files.source}: they came with an earlier call"
+    if files.results is not None:
+        yield f"  results: {files.results} ({outcome.results:,})"
+    if files.failures is not None:
+        yield f"  failures: {files.failures} ({outcome.failures:,})"
+    yield from _next_steps(outcome, again)
+
+
+def _next_steps(outcome: Outcome, again: str) -> Iterator[str]:
+    run = outcome.run
+    if run.counts.failed:
+        yield f"  what failed, by cause: perdure dead groups --run {shlex.quote(run.name)}"
+    if run.status is RunStatus.ABORTED:
+        yield f"  go on with a larger budget: {again} {_larger(run)}"
+
+
+def _larger(run: RunView) -> str:
+    if "cost" in run.why:
+        return "--cost-max-usd USD"
+    return (
+        "--kind-budget KIND=SHARE"
+        if "rate of failures" not in run.why
+        else "--failure-budget SHARE"
+    )
+
+
+def plain(outcome: Outcome, files: Files, code: int, again: str) -> dict[str, Any]:
+    """The summary as JSON."""
+    run, counts, fed = outcome.run, outcome.run.counts, outcome.fed
+    return {
+        "name": run.name,
+        "id": run.id,
+        "pipeline": run.pipeline,
+        "status": run.status.value,
+        "why": run.why,
+        "exit_code": code,
+        "interrupted": outcome.interrupted,
+        "error": None if outcome.error is None else str(outcome.error),
+        "counts": {
+            "total": counts.total,
+            "succeeded": counts.succeeded,
+            "failed": counts.failed,
+            "cancelled": counts.cancelled,
+            "open": counts.open,
+            "attempts": counts.attempts,
+            "retries": counts.retries,
+        },
+        "kinds": {kind: count for kind, count in run.kinds.items() if count},
+        "fed": {
+            "items": fed.items,
+            "created": fed.created,
+            "known": fed.known,
+            "skipped": fed.skipped,
+            "whole": fed.whole,
+        },
+        "cost_usd": counts.cost_usd,
+        "tokens_in": counts.tokens_in,
+        "tokens_out": counts.tokens_out,
+        "elapsed_s": round(outcome.elapsed_s, 3),
+        "results": _file(files.results, outcome.results),
+        "failures": _file(files.failures, outcome.failures),
+        "resume": again,
+    }
+
+
+def _file(path: Path | None, count: int) -> dict[str, Any] | None:
+    return None if path is None else {"path": str(path), "lines": count}

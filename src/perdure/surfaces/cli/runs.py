@@ -1,0 +1,299 @@
+"""perdure runs: batches of items, how they go, and what a person can say to them."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from perdure.app.desks import Result, Run, Sink, desk_at, given, has_stopped, run_at
+from perdure.model.errors import CallerError
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.runs import RunStatus, RunView
+from perdure.surfaces.cli.asking import is_sure, said, yes_option
+from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.reports import report_lines
+from perdure.surfaces.cli.tables import day_at, dollars, percent, short, table
+
+_NUMBER_MAX = 2**63 - 1
+_NAME_CHARS_MAX = 50
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group()
+def runs() -> None:
+    """Look at runs; pause, resume, cancel or seal one, read its report, fetch its results."""
+
+
+@contextmanager
+def _opened(named: str, store: str | None) -> Iterator[Run]:
+    with desk_at(store) as desk:
+        yield run_at(desk, named)
+
+
+@runs.command("list")
+@click.option("--pipeline", help="Only of this pipeline.")
+@click.option("--owner", help="Only of this owner.")
+@click.option("--live", is_flag=True, help="Only those that are not over.")
+@click.option(
+    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
+    help="At most so many.",
+)  # fmt: skip
+@click.option(
+    "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this run number."
+)
+@store_option
+@json_option
+def list_runs(
+    pipeline: str | None,
+    owner: str | None,
+    live: bool,
+    limit: int,
+    before: int | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """List runs, newest first."""
+    with desk_at(store) as desk:
+        found = desk.opened.reader.runs(
+            pipeline=pipeline, owner=owner, live=live, limit=limit, before=before
+        )
+    if as_json:
+        echo_json([plain_run(one) for one in found])
+        return
+    if not found:
+        click.echo("no runs")
+        return
+    heads = (
+        "no", "name", "pipeline", "status", "items", "succeeded", "failed", "open", "cost", "begun",
+    )  # fmt: skip
+    rows = [
+        (
+            one.no, short(one.name, _NAME_CHARS_MAX), one.pipeline, one.status.value,
+            f"{one.counts.total:,}", f"{one.counts.succeeded:,}", f"{one.counts.failed:,}",
+            f"{one.counts.open:,}", dollars(one.counts.cost_usd), day_at(one.created_at),
+        )
+        for one in found
+    ]  # fmt: skip
+    for line in table(heads, rows, left=("name", "pipeline", "status", "begun")):
+        click.echo(line)
+    if len(found) == limit:
+        click.echo(f"more: --before {found[-1].no}")
+
+
+@runs.command()
+@click.argument("named", metavar="RUN")
+@store_option
+@json_option
+def show(named: str, store: str | None, as_json: bool) -> None:
+    """Show one run, by id, number or name: status and why, counts, budgets, and re-drives of it."""
+    with desk_at(store) as desk:
+        run = run_at(desk, named).show()
+        same = desk.opened.reader.runs(pipeline=run.pipeline, limit=PAGE_ROWS_MAX)
+    children = [one for one in same if one.parent == run.no]
+    if as_json:
+        echo_json({**plain_run(run), "children": [plain_run(one) for one in children]})
+        return
+    for line in _shown(run, children):
+        click.echo(line)
+
+
+@runs.command()
+@click.argument("named", metavar="RUN")
+@store_option
+@json_option
+def report(named: str, store: str | None, as_json: bool) -> None:
+    """Report how a run went: retries, errors, stages, waste, time to success; walks over all its attempts."""
+    with _opened(named, store) as run:
+        found = run.report()
+    if as_json:
+        echo_json(found.as_json())
+        return
+    for line in report_lines(found):
+        click.echo(line)
+
+
+@runs.command()
+@click.argument("named", metavar="RUN")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Values, a JSON object a line; else standard output."
+)
+@click.option(
+    "--failures", metavar="FILE", help="What has no value, with its error, into this file."
+)
+@click.option("--wait", is_flag=True, help="Wait until the run has stopped.")
+@store_option
+def results(
+    named: str, output: str | None, failures: str | None, wait: bool, store: str | None
+) -> None:
+    """Write the results of a run, in the order of its items; what is still open is left out."""
+    good = bad = 0
+    with _opened(named, store) as run, ExitStack() as files:
+        values = None if output in (None, "-") else files.enter_context(Sink(Path(str(output))))
+        others = None if failures is None else files.enter_context(Sink(Path(failures)))
+        for one in run.results(failed=others is not None, wait=wait):
+            if not one.ok and others is not None:
+                others.write(one)
+                bad += 1
+                continue
+            good += 1
+            if values is None:
+                click.echo(_line(one))
+            else:
+                values.write(one)
+        seen = run.show()
+    where = "" if values is None else f" in {output}"
+    beside = "" if failures is None else f", {bad:,} without one in {failures}"
+    still = "" if has_stopped(seen) else f"; {seen.counts.open:,} items are still open"
+    click.echo(f"{good:,} values{where}{beside}{still}", err=values is None)
+
+
+@runs.command()
+@click.argument("named", metavar="RUN")
+@said()
+@store_option
+def pause(named: str, reason: str, by_whom: str, store: str | None) -> None:
+    """Claim none of a run's items until it is resumed; attempts under way end."""
+    with _opened(named, store) as run:
+        run.pause(reason=reason, by=by_whom)
+        click.echo(f"{run.name}: paused; {run.show().counts.open:,} items are open")
+
+
+_BUDGETS = (
+    click.option("--failure-budget", type=float, help="Share of failed items that ends the run."),
+    click.option(
+        "--kind-budget", "kind_budgets", multiple=True, metavar="KIND=SHARE",
+        help="The same for one failure kind; may be repeated.",
+    ),
+    click.option("--check-every", type=int, help="Look at the budget every so many items."),
+    click.option("--sample-min", type=int, help="Never look at it before so many."),
+    click.option("--completed-at", type=float, help="Share of success from which it is completed."),
+    click.option("--partial-at", type=float, help="Share from which it is a partial success."),
+    click.option("--cost-max-usd", type=float, help="What it may cost."),
+)  # fmt: skip
+
+
+def _budgets(command: Command) -> Command:
+    for option in reversed(_BUDGETS):
+        command = option(command)
+    return command
+
+
+@runs.command()
+@click.argument("named", metavar="RUN")
+@_budgets
+@said()
+@store_option
+def resume(
+    named: str,
+    reason: str,
+    by_whom: str,
+    store: str | None,
+    kind_budgets: tuple[str, ...],
+    **budgets: Any,
+) -> None:
+    """Go on with a paused or aborted run, with other budgets if they are given."""
+    kinds = dict(_share_of(text) for text in kind_budgets) or None
+    with _opened(named, store) as run:
+        run.resume(reason=reason, by=by_whom, **given(kinds=kinds, **budgets))
+        click.echo(f"{run.name}: running; {run.show().counts.open:,} items are open")
+
+
+@runs.command()
+@click.argument("named", metavar="RUN")
+@yes_option
+@said()
+@store_option
+def cancel(named: str, yes: bool, reason: str, by_whom: str, store: str | None) -> None:
+    """Cancel a run for good: nothing of it is claimed any more, and a worker cancels its open items."""
+    with _opened(named, store) as run:
+        count = run.show().counts.open
+        if not is_sure(f"Cancel run {run.name} with {count:,} open items?", yes=yes):
+            click.echo("nothing was done")
+            sys.exit(1)
+        run.cancel(reason=reason, by=by_whom)
+        click.echo(
+            f"{run.name}: cancelled; a worker cancels its {run.show().counts.open:,} open items"
+        )
+
+
+@runs.command()
+@click.argument("named", metavar="RUN")
+@store_option
+def seal(named: str, store: str | None) -> None:
+    """Say that all items of a run are in, where whoever fed it has not; then it can end."""
+    with _opened(named, store) as run:
+        run.seal()
+        click.echo(f"{run.name}: sealed, {run.show().status.value}")
+
+
+def _shown(run: RunView, children: list[RunView]) -> list[str]:
+    counts = run.counts
+    ended = f"{counts.succeeded:,} succeeded + {counts.failed:,} failed + {counts.cancelled:,} cancelled"
+    used = f"{counts.tokens_in:,} tokens in, {counts.tokens_out:,} out, {dollars(counts.cost_usd)}"
+    lines = [
+        f"run {run.name} (number {run.no}, {run.id}) of pipeline {run.pipeline}: {_status(run)}",
+        f"  begun {day_at(run.created_at)}" + (f" by {run.owner}" if run.owner else "")
+        + (f", sealed {day_at(run.sealed_at)}" if run.sealed_at else ", not sealed: more items may follow")
+        + (f", ended {day_at(run.ended_at)}" if run.ended_at else ""),
+        f"  {counts.total:,} items = {ended} + {counts.open:,} open",
+        f"  {counts.attempts:,} attempts, {counts.retries:,} retries, {used}",
+    ]  # fmt: skip
+    lines += [f"  failed by {kind or 'no kind'}: {count:,}" for kind, count in run.kinds.items()]
+    lines += [f"  {line}" for line in _settings(run)]
+    lines += [
+        f"  driven again in run {one.no} ({one.status.value}): {one.counts.succeeded:,} of "
+        f"{one.counts.total:,} succeeded"
+        for one in children
+    ]
+    if run.status in (RunStatus.PAUSED, RunStatus.ABORTED):
+        lines.append(f"  to go on: perdure runs resume {run.no}")
+    if counts.failed:
+        lines.append(f"  its dead letters: perdure dead groups --run {run.no}")
+    return lines
+
+
+def _status(run: RunView) -> str:
+    """The status and why, without saying one word twice."""
+    why, status = short(run.why, 500), run.status.value
+    if not why or why.startswith(f"{status}:"):
+        return why or status
+    return f"{status}, {why}"
+
+
+def _settings(run: RunView) -> list[str]:
+    kept = msgspec.json.decode(run.settings_json, type=dict[str, Any])
+    budget, cost = kept.get("failure_budget"), kept.get("cost_max_usd")
+    if kept.get("redrive"):
+        return [
+            f"drives dead letters of run {run.parent} again"
+            if run.parent
+            else "drives dead letters again"
+        ]
+    words = ["no failure budget" if budget is None else f"failure budget {percent(budget)}"]
+    words += [f"{kind} {percent(share)}" for kind, share in kept.get("kinds", {}).items()]
+    return [", ".join(words) + ("" if cost is None else f", at most {dollars(cost)}")]
+
+
+def _share_of(text: str) -> tuple[str, float]:
+    kind, equals, share = text.partition("=")
+    try:
+        return kind.strip(), float(share if equals else "")
+    except ValueError:
+        raise CallerError(f"--kind-budget is {text!r}; write it as network=0.2") from None
+
+
+def _line(one: Result) -> str:
+    return msgspec.json.encode(one.as_json()).decode()
+
+
+def plain_run(run: RunView) -> dict[str, object]:
+    """A run for JSON, with what can be told from its counts."""
+    plain: dict[str, Any] = msgspec.to_builtins(run)
+    plain["settings"] = msgspec.Raw(str(plain.pop("settings_json")).encode())
+    plain["counts"] |= {"open": run.counts.open, "cost_usd": run.counts.cost_usd}
+    return plain

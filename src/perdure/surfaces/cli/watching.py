@@ -1,0 +1,129 @@
+"""Watching a re-drive, and what it has come to in words."""
+
+import sys
+import time
+from itertools import islice
+
+import click
+
+from perdure.app.desks import Redrive
+from perdure.model.operations import BulkStatus, BulkView
+from perdure.model.runs import RunStatus, RunView
+
+REFUSALS_SHOWN = 20
+_GLANCE_S = 0.2
+_LINE_S = 5.0  # between two lines where nobody can be shown a moving one
+_UNTOUCHED_S = 15.0  # after which somebody may have forgotten to start the right worker
+
+_EXIT = {
+    RunStatus.COMPLETED: 0,
+    RunStatus.RUNNING: 0,
+    RunStatus.PARTIAL_SUCCESS: 3,
+    RunStatus.FAILED: 4,
+}
+
+
+def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
+    """Look on until all are taken on and have ended, or it was stopped and what lived again has."""
+    screen = _Screen(quiet=quiet)
+    begun_s = time.monotonic()
+    hinted = False
+    while True:
+        bulk, run = _seen(redrive)
+        screen.show(_line(bulk, run, count))
+        if _is_over(bulk, run):
+            screen.end()
+            return
+        untouched = not bulk.done and not bulk.refused and bulk.cursor is None
+        if untouched and not hinted and time.monotonic() - begun_s > _UNTOUCHED_S:
+            hinted = True
+            screen.say("nobody has taken it up yet; is a worker that has the pipeline at work?")
+        time.sleep(_GLANCE_S)
+
+
+def told(redrive: Redrive, *, every: bool = False) -> list[str]:
+    """What a bulk operation has come to, with the first of what it has left as it was, or all."""
+    bulk, run = _seen(redrive)
+    lines = [_line(bulk, run, None)]
+    if bulk.status is BulkStatus.STOPPED:
+        lines.append(f"it was stopped: {bulk.why or 'nobody said why'}")
+        lines.append(f"to go on where it stands: perdure dead continue {bulk.id}")
+    refused = redrive.refusals() if every else islice(redrive.refusals(), REFUSALS_SHOWN)
+    shown = [f"  {one.job_id}  {one.why}" for one in refused]
+    if shown:
+        lines += ["left as they were:", *shown]
+    if bulk.refused > len(shown):
+        more = bulk.refused - len(shown)
+        lines.append(f"  and {more:,} more; for all: perdure dead history {bulk.id}")
+    return lines
+
+
+def outcome(redrive: Redrive) -> int:
+    """The exit status of who has watched."""
+    bulk, run = _seen(redrive)
+    if bulk.status is BulkStatus.STOPPED:
+        return 5
+    return 0 if run is None else _EXIT.get(run.status, 5)
+
+
+class _Screen:
+    """A line that moves on a terminal, and a line now and then elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._moving = sys.stderr.isatty()
+        self._last = ""
+        self._last_s = 0.0
+
+    def show(self, line: str) -> None:
+        """What there is to see now."""
+        if self._quiet or line == self._last:
+            return
+        if self._moving:
+            click.echo(f"\r\x1b[K{line}", nl=False, err=True)
+        elif time.monotonic() - self._last_s >= _LINE_S:
+            click.echo(line, err=True)
+            self._last_s = time.monotonic()
+        else:
+            return
+        self._last = line
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            click.echo(f"\r\x1b[K{text}" if self._moving else text, err=True)
+            self._last = ""
+
+    def end(self) -> None:
+        """Leave the moving line to the summary that follows."""
+        if self._moving and not self._quiet:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _seen(redrive: Redrive) -> tuple[BulkView, RunView | None]:
+    bulk = redrive.show()
+    run = redrive.run
+    return bulk, None if run is None else run.show()
+
+
+def _is_over(bulk: BulkView, run: RunView | None) -> bool:
+    if bulk.status is BulkStatus.RUNNING:
+        return False
+    if run is None or run.ended_at is not None:
+        return True
+    if run.status in (RunStatus.ABORTED, RunStatus.CANCELLED):
+        return True
+    return bulk.status is BulkStatus.STOPPED and not run.counts.open
+
+
+def _line(bulk: BulkView, run: RunView | None, count: int | None) -> str:
+    among = "" if count is None else f" of {count:,}"
+    line = f"{bulk.done:,}{among} taken on, {bulk.refused:,} left as they were"
+    if run is None:
+        return line
+    counts = run.counts
+    return (
+        f"{line}; {counts.succeeded:,} succeeded, {counts.failed:,} failed again, "
+        f"{counts.open:,} open"
+        + (f" ({run.status.value})" if run.status is RunStatus.PAUSED else "")
+    )

@@ -1,0 +1,180 @@
+"""Dead letters and bulk operations in the reference model: a new life or dealt with, one by one or by the step."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from perdure.model.errors import CallerError
+from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
+from perdure.model.operations import (
+    BulkChange,
+    BulkStatus,
+    BulkStep,
+    BulkView,
+    Deed,
+    NewBulk,
+    Refusal,
+    Revival,
+    Target,
+)
+from perdure.model.states import State
+from perdure.testing.model.accepting import revive
+from perdure.testing.model.fairness import Lines
+from perdure.testing.model.tables import Tables
+from perdure.testing.nouns import replace
+
+_VERBS = {
+    BulkStatus.RUNNING: "resume bulk", BulkStatus.STOPPED: "stop bulk",
+    BulkStatus.DONE: "end bulk",
+}  # fmt: skip
+
+
+class DeadLetters:
+    """The part of the `Control` port that is about dead letters and bulk operations."""
+
+    _tables: Tables
+
+    # -- one by one --------------------------------------------------------------------------
+
+    def revive(
+        self, chosen: Sequence[Revival], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Revived]:
+        """In the order of numbers; one that has moved on or conflicts does not hinder the others."""
+        with self._tables.written(self) as now:
+            self._check_runs(chosen)
+            if step is not None and not self._stands_at(step):
+                return [_stale(one) for one in chosen]
+            lines = self._lines(chosen, now)
+            answers: dict[int, Revived] = {}
+            for place, one in sorted(enumerate(chosen), key=lambda placed: placed[1].no):
+                answers[place] = self._revive(one, deed, now, lines)
+            told = [answers[place] for place in range(len(chosen))]
+            if step is not None:
+                self._move(step, told, now)
+            return told
+
+    def _check_runs(self, chosen: Sequence[Revival]) -> None:
+        for one in chosen:
+            job = self._tables.jobs.get(one.no)
+            if job is not None and one.redrive_run is not None and one.redrive_run == job.run:
+                raise CallerError(f"job {job.id} cannot be driven again in its own run")
+
+    def _lines(self, chosen: Sequence[Revival], now: datetime) -> Lines:
+        """The places in fair lines are given in the order in which the jobs were named."""
+        lines = Lines(self._tables, now)
+        for one in chosen:
+            job = self._tables.jobs.get(one.no)
+            if job is not None and job.fair:
+                lines.rank(job.no, job.owner, one.lane)
+        return lines
+
+    def _revive(self, one: Revival, deed: Deed, now: datetime, lines: Lines) -> Revived:
+        job = self._tables.jobs.get(one.no)
+        if job is None or job.token != one.token or job.state is not State.FAILED:
+            return _stale(one)
+        rival = self._tables.rival(job)
+        if rival is not None:
+            return Conflict(one.no, one.id, one.token, rival.id)
+        revive(self._tables, one, now, lines)
+        self._tables.log(deed, "revive job", one.id, now)
+        return Receipt(one.no, one.id, one.token, State.QUEUED, now)
+
+    def discard(
+        self, chosen: Sequence[Target], deed: Deed, *, step: BulkStep | None = None
+    ) -> list[Settled]:
+        """Only what failed and was not yet discarded."""
+        with self._tables.written(self) as now:
+            if step is not None and not self._stands_at(step):
+                return [_stale(one) for one in chosen]
+            told = [self._discard(one, deed, now) for one in chosen]
+            if step is not None:
+                self._move(step, told, now)
+            return told
+
+    def _discard(self, one: Target, deed: Deed, now: datetime) -> Settled:
+        job = self._tables.jobs.get(one.no)
+        if (
+            job is None
+            or job.token != one.token
+            or job.state is not State.FAILED
+            or job.discarded_at is not None
+        ):
+            return _stale(one)
+        self._tables.put_job(replace(job, discarded_at=now, token=job.token + 1))
+        self._tables.log(deed, "discard job", one.id, now)
+        return Receipt(one.no, one.id, one.token, State.FAILED, None)
+
+    # -- bulk operations ---------------------------------------------------------------------
+
+    def add_bulk(self, bulk: NewBulk) -> BulkView:
+        """The same id is the same operation."""
+        with self._tables.written(self) as now:
+            for known in self._tables.bulks.values():
+                if known.id == bulk.id:
+                    return known
+            no = self._tables.next_no("bulks")
+            made = BulkView(
+                no=no, id=bulk.id, verb=bulk.verb, status=BulkStatus.RUNNING,
+                filter_json=bulk.filter_json, begun_by=bulk.deed.by_whom, reason=bulk.deed.reason,
+                cursor=None, done=0, refused=0, begun_at=now, changed_at=now,
+                settings_json=bulk.settings_json, run=bulk.run, phase=bulk.phase, why="",
+                resumed_at=now, resumed_done=0,
+            )  # fmt: skip
+            self._tables.bulks[no] = made
+            self._tables.log(bulk.deed, f"begin bulk {bulk.verb.value}", bulk.id, now)
+            return made
+
+    def step_bulk(self, step: BulkStep) -> BulkView | None:
+        """Only a running one that stands where it was seen."""
+        with self._tables.written(self) as now:
+            return self._move(step, (), now) if self._stands_at(step) else None
+
+    def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
+        """Its pace is reckoned from when it was last set going."""
+        with self._tables.written(self) as now:
+            bulk = self._tables.bulks.get(change.no)
+            if bulk is None or bulk.status is not change.seen:
+                return None
+            changed = replace(bulk, status=change.status, why=change.why, changed_at=now)
+            if change.status is BulkStatus.RUNNING:
+                changed = replace(changed, resumed_at=now, resumed_done=bulk.done)
+            self._tables.bulks[change.no] = changed
+            self._tables.log(deed, _VERBS[change.status], bulk.id, now)
+            return changed
+
+    def _stands_at(self, step: BulkStep) -> bool:
+        bulk = self._tables.bulks.get(step.no)
+        return (
+            bulk is not None
+            and bulk.status is BulkStatus.RUNNING
+            and bulk.cursor == step.seen_cursor
+        )
+
+    def _move(self, step: BulkStep, told: Iterable[Revived | Settled], now: datetime) -> BulkView:
+        bulk = self._tables.bulks[step.no]
+        done = step.done + sum(isinstance(one, Receipt) for one in told)
+        refused = 0
+        for refusal in (*step.refusals, *_refusals(told)):
+            place = (step.no, refusal.no)
+            refused += place not in self._tables.refusals
+            self._tables.refusals.setdefault(place, refusal.why)
+        moved = replace(
+            bulk, cursor=step.cursor, done=bulk.done + done, refused=bulk.refused + refused,
+            status=step.status, phase=step.phase, why=step.why, changed_at=now,
+        )  # fmt: skip
+        self._tables.bulks[step.no] = moved
+        return moved
+
+
+def _refusals(told: Iterable[Revived | Settled]) -> list[Refusal]:
+    """What was asked for and not done, in words."""
+    found = []
+    for one in told:
+        if isinstance(one, Stale):
+            found.append(Refusal(one.no, "has moved on since"))
+        elif isinstance(one, Conflict):
+            found.append(Refusal(one.no, f"its key is alive again as job {one.with_id}"))
+    return found
+
+
+def _stale(one: Revival | Target) -> Stale:
+    return Stale(one.no, one.id, one.token)

@@ -1,0 +1,241 @@
+"""The reads of the reference model that are about runs, dead letters and captures."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from perdure.model.filters import DEAD_LETTERS, JobFilter
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.operations import LoggedRefusal
+from perdure.model.runs import ItemView, RunView
+from perdure.model.states import AttemptStatus, State
+from perdure.model.views import CaptureView, DeadGroup, Errors, RunFigures, StageFigures
+from perdure.testing.model.choosing import is_meant
+from perdure.testing.model.rows import AttemptRow, JobRow
+from perdure.testing.model.tables import Tables
+
+_INVALID = ("invalid_output", "truncated_output")
+
+
+class Reports:
+    """The part of the `Reader` port that is about runs, dead letters and captures."""
+
+    _tables: Tables
+
+    # -- runs --------------------------------------------------------------------------------
+
+    def run(self, id: str) -> RunView | None:
+        """One run."""
+        with self._tables.read():
+            return next((run for run in self._tables.runs.values() if run.id == id), None)
+
+    def runs(
+        self, *, pipeline: str | None = None, owner: str | None = None, name: str | None = None,
+        no: int | None = None, live: bool = False, limit: int = 50, before: int | None = None,
+    ) -> list[RunView]:  # fmt: skip
+        """Runs, newest first."""
+        with self._tables.read():
+            found = [
+                run
+                for _, run in sorted(self._tables.runs.items(), reverse=True)
+                if pipeline in (None, run.pipeline)
+                and owner in (None, run.owner)
+                and name in (None, run.name)
+                and no in (None, run.no)
+                and not (live and run.ended_at is not None)
+                and (before is None or run.no < before)
+            ]
+            return found[: rows_of(limit)]
+
+    def items(
+        self, run: int, *, after: int = 0, redriven: bool = False, limit: int = 500
+    ) -> list[ItemView]:
+        """In the order in which they came in."""
+        with self._tables.read():
+            found = [job for job in self._of_run(run, redriven) if job.no > after]
+            return [_item(job) for job in found[: rows_of(limit)]]
+
+    def items_ended(
+        self, run: int, *, since: datetime, after: int = 0, redriven: bool = False, limit: int = 500
+    ) -> list[ItemView]:
+        """In the order in which they ended."""
+        with self._tables.read():
+            found = sorted(
+                (job.finished_at, job.no)
+                for job in self._of_run(run, redriven)
+                if job.finished_at is not None and (job.finished_at, job.no) > (since, after)
+            )
+            return [_item(self._tables.jobs[no]) for _, no in found[: rows_of(limit)]]
+
+    def _of_run(self, run: int, redriven: bool) -> list[JobRow]:
+        jobs = [job for _, job in sorted(self._tables.jobs.items())]
+        return [job for job in jobs if run == (job.redrive_run if redriven else job.run)]
+
+    def run_figures(self, run: int) -> RunFigures:
+        """Over all attempts of the jobs that are, or are driven again, in the run."""
+        with self._tables.read():
+            jobs = {no: job for no, job in self._tables.jobs.items() if run in _runs(job)}
+            rows = [row for row in self._tables.attempts.values() if row.job in jobs]
+            wasted = [row for row in rows if row.told.status is not AttemptStatus.SUCCESS]
+            times_s = [
+                (job.finished_at - job.enqueued_at).total_seconds()
+                for job in jobs.values()
+                if job.state is State.SUCCEEDED and job.finished_at is not None
+            ]
+            captured = {
+                (row.view.job_no, row.view.token)
+                for row in self._tables.artifacts.values()
+                if row.view.job_no in jobs
+            }
+            return RunFigures(
+                retries=_retries(jobs.values(), rows),
+                errors=_errors(rows),
+                stages=_stages(rows),
+                attempts=len(rows),
+                wasted_attempts=len(wasted),
+                cost_nusd=sum(row.told.cost_nusd for row in rows),
+                wasted_nusd=sum(row.told.cost_nusd for row in wasted),
+                invalid_outputs=sum(row.told.kind in _INVALID for row in rows),
+                attempts_captured=len(captured),
+                success_p50_s=nearest_rank(times_s, 50),
+                success_p95_s=nearest_rank(times_s, 95),
+                success_mean_s=sum(times_s) / len(times_s) if times_s else None,
+            )
+
+    # -- dead letters ------------------------------------------------------------------------
+
+    def dead_groups(self, chosen: JobFilter = DEAD_LETTERS, *, limit: int = 50) -> list[DeadGroup]:
+        """By all that they have in common; the newest stands for the others."""
+        with self._tables.read():
+            groups: dict[tuple[str, ...], list[JobRow]] = {}
+            for _, job in sorted(self._tables.jobs.items()):
+                if job.state is State.FAILED and is_meant(self._tables, job, chosen):
+                    groups.setdefault(_likeness(job), []).append(job)
+            ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+            return [_group(like, jobs) for like, jobs in ordered[: rows_of(limit)]]
+
+    def rivals(self, job_nos: Sequence[int]) -> dict[int, str]:
+        """Who would be in the way of a new life."""
+        with self._tables.read():
+            jobs = [self._tables.jobs[no] for no in job_nos if no in self._tables.jobs]
+            found = {job.no: self._tables.rival(job) for job in jobs}
+            return {no: rival.id for no, rival in found.items() if rival is not None}
+
+    def refusals(self, bulk: int, *, after: int = 0, limit: int = 500) -> list[LoggedRefusal]:
+        """By job number; of a job that is gone only the number is left."""
+        with self._tables.read():
+            found = [
+                LoggedRefusal(no, self._tables.jobs[no].id if no in self._tables.jobs else "", why)
+                for (operation, no), why in sorted(self._tables.refusals.items())
+                if operation == bulk and no > after
+            ]
+            return found[: rows_of(limit)]
+
+    # -- captures ----------------------------------------------------------------------------
+
+    def captures(self, job_no: int) -> list[CaptureView]:
+        """Oldest first."""
+        with self._tables.read():
+            rows = [row.view for _, row in sorted(self._tables.artifacts.items())]
+            return [view for view in rows if view.job_no == job_no]
+
+    def capture(self, id: str, *, owner: str | None) -> tuple[CaptureView, bytes] | None:
+        """None to whoever it does not belong to, as if it were not there."""
+        with self._tables.read():
+            for row in self._tables.artifacts.values():
+                job = self._tables.jobs[row.view.job_no]
+                if row.view.id == id and owner in (None, job.owner):
+                    return row.view, row.content
+            return None
+
+
+def rows_of(limit: int) -> int:
+    """A page is bounded, whatever is asked for."""
+    return max(0, min(limit, PAGE_ROWS_MAX))
+
+
+def nearest_rank(values: Sequence[float], percent: int) -> float | None:
+    """The smallest value that so many percent of all do not exceed."""
+    if not values:
+        return None
+    return sorted(values)[-(-len(values) * percent // 100) - 1]
+
+
+def _runs(job: JobRow) -> tuple[int | None, int | None]:
+    return job.run, job.redrive_run
+
+
+def _item(job: JobRow) -> ItemView:
+    return ItemView(
+        no=job.no, id=job.id, key=job.key, state=job.state, result_json=job.result_json,
+        label=job.label, failed_reason=job.failed_reason, error_kind=job.error_kind,
+        error_code=job.error_code, error_message=job.error_message, finished_at=job.finished_at,
+    )  # fmt: skip
+
+
+def _retries(jobs: Iterable[JobRow], rows: Sequence[AttemptRow]) -> dict[int, int]:
+    """How many ended items needed how many retries, in the life in which they ended."""
+    needed: Counter[int] = Counter()
+    for job in jobs:
+        if job.state in (State.SUCCEEDED, State.FAILED):
+            needed[
+                sum(
+                    row.told.status is AttemptStatus.RETRYING
+                    and "failures" in (row.told.counted or "")
+                    for row in rows
+                    if row.job == job.no and row.told.life == job.life
+                )
+            ] += 1
+    return dict(sorted(needed.items()))
+
+
+def _errors(rows: Sequence[AttemptRow]) -> tuple[Errors, ...]:
+    groups: dict[tuple[str, str], list[AttemptRow]] = {}
+    for row in rows:
+        if row.told.kind is not None:
+            groups.setdefault((row.told.kind, row.told.code or ""), []).append(row)
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    return tuple(
+        Errors(*like, len(own), sum(row.told.status is AttemptStatus.FAILED for row in own))
+        for like, own in ordered
+    )
+
+
+def _stages(rows: Sequence[AttemptRow]) -> tuple[StageFigures, ...]:
+    """In the order in which they were first entered."""
+    stages: dict[str, list[AttemptRow]] = {}
+    for row in rows:
+        stages.setdefault(row.told.stage, []).append(row)
+    ordered = sorted(stages.items(), key=lambda one: (min(row.token for row in one[1]), one[0]))
+    return tuple(_stage(stage, own) for stage, own in ordered)
+
+
+def _stage(stage: str, rows: Sequence[AttemptRow]) -> StageFigures:
+    statuses = Counter(row.told.status for row in rows)
+    good = [row for row in rows if row.told.status is AttemptStatus.SUCCESS]
+    took_s = [row.told.elapsed_s for row in good]
+    cost_nusd = sum(row.told.cost_nusd for row in rows)
+    return StageFigures(
+        stage=stage, attempts=len(rows), succeeded=len(good),
+        retried=statuses[AttemptStatus.RETRYING], failed=statuses[AttemptStatus.FAILED],
+        p50_s=nearest_rank(took_s, 50), p95_s=nearest_rank(took_s, 95),
+        tokens_in=sum(row.told.tokens_in for row in rows),
+        tokens_out=sum(row.told.tokens_out for row in rows),
+        cost_nusd=cost_nusd, wasted_nusd=cost_nusd - sum(row.told.cost_nusd for row in good),
+    )  # fmt: skip
+
+
+def _likeness(job: JobRow) -> tuple[str, ...]:
+    return (
+        job.fingerprint or "", job.pipeline, job.stage, job.error_kind or "", job.error_code or "",
+    )  # fmt: skip
+
+
+def _group(like: tuple[str, ...], jobs: Sequence[JobRow]) -> DeadGroup:
+    ends = [job.finished_at for job in jobs if job.finished_at is not None]
+    newest = jobs[-1]
+    fingerprint, pipeline, stage, kind, code = like
+    return DeadGroup(
+        fingerprint, pipeline, stage, kind, code, len(jobs), min(ends), max(ends), newest.id,
+        newest.error_detail or newest.error_message or "",
+    )  # fmt: skip

@@ -1,0 +1,225 @@
+"""Runs through the App, with a worker at work, on both stores."""
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perdure import App, CallerError, PayloadRefused, StageError
+from perdure.model.errors import NotChangeable, RunAborted, RunUnfinished, UnknownName
+from perdure.model.runs import RunStatus
+from perdure.model.states import State
+
+
+class Works:
+    """Two stages that keep a ledger of what they did; some items are broken."""
+
+    def __init__(self, app: App) -> None:
+        self.ledger: Counter[tuple[str, int]] = Counter()
+        self.broken: set[int] = set()
+        self._lock = threading.Lock()
+
+        @app.stage(policy="datasets-once")
+        def read(item, ctx):
+            self._note("read", item["n"])
+            ctx.usage(tokens_in=10, tokens_out=2, cost_usd=0.001)
+            return item["n"]
+
+        @app.stage(policy="datasets-once")
+        def ask(n):
+            self._note("ask", n)
+            if n in self.broken:
+                raise StageError("invalid_request", f"row {n} cannot be read")
+            return n * 2
+
+        self.pipe = app.pipeline("p", read, ask)
+
+    def _note(self, stage: str, n: int) -> None:
+        with self._lock:
+            self.ledger[stage, n] += 1
+
+
+@pytest.fixture
+def works(app) -> Works:
+    return Works(app)
+
+
+def items(count: int):
+    return ({"n": n} for n in range(count))
+
+
+def test_a_run_goes_to_its_end_and_gives_its_results_in_order(app, works):
+    works.broken = {3}
+    with app.working(concurrency=8):
+        run = works.pipe.run(items(40), name="batch")
+        over = run.wait(wait_s=30)
+        assert over.status is RunStatus.COMPLETED
+        assert (over.counts.total, over.counts.succeeded, over.counts.failed) == (40, 39, 1)
+        assert dict(over.kinds) == {"invalid_request": 1}
+        assert (over.counts.tokens_in, over.counts.tokens_out) == (400, 80)
+        assert over.counts.cost_usd == pytest.approx(0.04)
+        found = list(run.results())
+    assert [one.value for one in found] == [None if n == 3 else 2 * n for n in range(40)]
+    broken = found[3]
+    assert (broken.ok, broken.state, broken.error_kind) == (False, State.FAILED, "invalid_request")
+    assert "row" not in (broken.error or "")
+    assert {one.job_id for one in run.results(order="ended")} == {one.job_id for one in found}
+    assert len(list(run.results(failed=False))) == 39
+    assert app.opened.reader.audit() == []
+    assert run.report().as_json()["counts"]["failed_by_kind"] == {"invalid_request": 1}
+
+
+def test_a_second_call_goes_on_and_repeats_nothing(app, works):
+    run = works.pipe.run(items(10), name="batch")
+    assert run.fed is not None
+    with app.working(concurrency=4):
+        again = works.pipe.run(items(25), name="batch")
+        assert (again.id, again.fed.created, again.fed.known) == (run.id, 15, 10)
+        assert again.wait(wait_s=30).counts.succeeded == 25
+        third = works.pipe.run(items(25), name="batch")
+        assert third.wait(wait_s=30).status is RunStatus.COMPLETED
+        assert third.fed.created == 0
+    assert set(works.ledger.values()) == {1}
+    assert len(works.ledger) == 50
+
+
+def test_results_are_written_as_lines_whole_or_not_at_all(app, works, tmp_path):
+    works.broken = {1}
+    path = tmp_path / "results.jsonl"
+    with app.working(concurrency=4):
+        run = works.pipe.run(items(3), failure_budget=1.0)
+        assert run.write_results(path) == 2
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [one["result"] for one in lines] == [0, 4]
+    assert set(lines[0]) == {"key", "job_id", "result"}
+    assert [one.name for one in tmp_path.glob("results*")] == ["results.jsonl"]
+    with pytest.raises(CallerError, match=r"nowhere.*cannot be written"):
+        run.write_results(tmp_path / "nowhere" / "x.jsonl")
+
+
+def test_a_broken_stage_aborts_the_run_after_the_first_checks(app, works):
+    works.broken = set(range(10_000))
+    with app.working(concurrency=4):
+        run = works.pipe.run(items(3_000), failure_budget=0.1, check_every=50, sample_min=20)
+        with pytest.raises(RunAborted, match=r"the rate of failures is 100 %, the budget is 10 %"):
+            run.wait(wait_s=60)
+    over = run.show()
+    assert over.status is RunStatus.ABORTED
+    assert over.counts.processed < 2_500
+    assert over.counts.open == 3_000 - over.counts.processed
+    with pytest.raises(RunAborted, match="raise the budget"):
+        run.resume()
+    works.broken = set()
+    with app.working(concurrency=8):
+        run.resume(failure_budget=1.0)
+        assert run.wait(wait_s=60).counts.open == 0
+    assert run.status is RunStatus.PARTIAL_SUCCESS or run.status is RunStatus.COMPLETED
+
+
+def test_a_run_is_paused_resumed_and_cancelled(app, works):
+    run = works.pipe.run(items(20))
+    run.pause(reason="lunch")
+    with app.working(concurrency=4):
+        with pytest.raises(RunUnfinished, match=r"is paused after 0.3 s: 0 of 20 items"):
+            run.wait(wait_s=0.3)
+        run.cancel(reason="wrong file")
+        assert run.wait(wait_s=30).counts.cancelled == 20
+        assert run.status is RunStatus.CANCELLED
+        with pytest.raises(NotChangeable):
+            run.resume()
+    assert works.ledger == Counter()
+    assert app.opened.reader.audit() == []
+
+
+def test_runs_are_found_and_listed(app, works):
+    run = works.pipe.run([], name="nothing")
+    assert run.status is RunStatus.COMPLETED
+    assert list(run.results()) == []
+    assert app.run("nothing").id == app.run(str(run.no)).id == app.run(run.id).id == run.id
+    assert [one.name for one in app.runs(pipeline="p")] == ["nothing"]
+    assert "nothing" in repr(run)
+    with pytest.raises(UnknownName):
+        app.run("other")
+
+
+def test_a_run_can_be_sealed_by_another_hand(app, works):
+    with app.working(concurrency=2):
+        run = works.pipe.run(items(2), name="batch", seal=False)
+        works.pipe.run(items(3), name="batch", seal=False)
+        app.run("batch").seal()
+        assert run.wait(wait_s=30).counts.succeeded == 3
+
+
+LINES = '\ufeff{"n":1}\n\n{"n":2}\r\n{"n":3}'
+ROWS = '\ufeffn,text\n1,"a, ""b"""\n\n2,ü\n3,\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.jsonl", LINES, [{"n": 1}, {"n": 2}, {"n": 3}]),
+        ("a.ndjson", LINES, [{"n": 1}, {"n": 2}, {"n": 3}]),
+        (
+            "a.csv", ROWS,
+            [{"n": "1", "text": 'a, "b"'}, {"n": "2", "text": "ü"}, {"n": "3", "text": ""}],
+        ),
+        ("a.tsv", "n\tm\n1\t2\n", [{"n": "1", "m": "2"}]),
+        ("empty.csv", "", []),
+        ("empty.jsonl", "", []),
+    ],
+)  # fmt: skip
+def test_items_come_from_files(tmp_path, name, text, expected):
+    app = App(f"sqlite:///{tmp_path / 'p.db'}")
+    pipe = app.pipeline("p", app.stage(name="same")(lambda item: item))
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8", newline="")
+    with app.working(concurrency=2):
+        run = pipe.run(path)
+        run.wait(wait_s=30)
+        assert [one.value for one in run.results()] == expected
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", b'{"n":1}\n{"n":\n', r"item 2 of the run: a.jsonl line 2 is no JSON value"),
+        ("a.jsonl", b'"\xff\xfe"\n', r"a.jsonl line 1 is no JSON value"),
+        ("a.csv", b"n,m\n1,2\n3\n", r"a.csv line 3 has 1 fields, its head 2"),
+        ("a.csv", b'n\n"open\n', r"a.csv line \d: "),
+        ("a.csv", b"n\n\xff\n", r"item 1 of the run"),
+        ("a.csv", b"n,n\n1,2\n", r"two columns have the same name"),
+        ("a.txt", b"", r"a.txt: whether this is JSON lines or CSV cannot be told"),
+        (None, b"", r"missing.jsonl: there is no such file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where(tmp_path, name, content, words):
+    app = App(f"sqlite:///{tmp_path / 'p.db'}")
+    pipe = app.pipeline("p", app.stage(name="same")(lambda item: item))
+    path = Path(tmp_path / (name or "missing.jsonl"))
+    if name is not None:
+        path.write_bytes(content)
+    with pytest.raises((CallerError, PayloadRefused), match=words):
+        pipe.run(path)
+    app.close()
+
+
+def test_bad_lines_can_be_skipped(tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'p.db'}")
+    pipe = app.pipeline("p", app.stage(name="same")(lambda item: item))
+    path = tmp_path / "a.jsonl"
+    path.write_text("1\n{\n3\n")
+    heard = []
+    run = pipe.run(path, bad=lambda at, why: heard.append((at, str(why))))
+    assert (run.fed.created, run.fed.skipped, [at for at, _ in heard]) == (2, 1, [1])
+    app.close()
+
+
+def test_what_cannot_be_iterated_is_refused(tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'p.db'}")
+    pipe = app.pipeline("p", app.stage(name="same")(lambda item: item))
+    with pytest.raises(CallerError, match="items are int; pass an iterable"):
+        pipe.run(7)
+    app.close()

@@ -1,0 +1,202 @@
+"""Feeding a run: streamed, bounded, resumable, and told when nothing moves."""
+
+from random import Random
+
+import pytest
+
+from perdure.engine import feeding
+from perdure.engine.feeding import Fed, Feeder, Terms, Unreadable, default_key, feed
+from perdure.engine.ids import Ids
+from perdure.engine.observe import Observers
+from perdure.engine.runs import Runs
+from perdure.model.errors import CallerError, PayloadRefused, StoreUnavailable
+from perdure.model.events import EventName
+from perdure.model.jobs import ClaimOrder
+from perdure.model.runs import RunStatus
+from tests.engine.kit import Notes, line_on
+from tests.stores.kit import DEED, success
+
+_chance = Random(3)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(feeding, "_CHUNK", 10)
+
+
+@pytest.fixture
+def line(place):
+    return line_on(place)
+
+
+@pytest.fixture
+def run(place, line):
+    return Runs(place.store, place.control, place.reader, Observers()).open(
+        line, Ids(place.clock, _chance), name="batch", owner="", options={}, deed=DEED
+    )
+
+
+def feeder(place, line, run, items, *, store=None, notes=None, monotonic=None, **terms) -> Feeder:
+    return Feeder(
+        store or place.store, place.reader, line, run, items,
+        ids=Ids(place.clock, _chance), terms=Terms(**terms),
+        observers=Observers([notes] if notes else []),
+        monotonic=monotonic or place.clock.monotonic,
+    )  # fmt: skip
+
+
+def counts(place, run):
+    return place.reader.run(run.id).counts
+
+
+def worked_off(place, worker, count):
+    order = ClaimOrder(worker, count, tuple(place.store.run_lanes()))
+    for claim in place.store.turn([], order, by=worker).claims:
+        place.settle(success(claim, worker), by=worker)
+
+
+def test_all_items_become_jobs_in_their_order(place, line, run):
+    fed = feed(feeder(place, line, run, ({"n": n} for n in range(25))))
+    assert fed == Fed(items=25, created=25)
+    items = place.reader.items(run.no)
+    assert [one.key.split(":")[0] for one in items] == [str(n) for n in range(25)]
+    assert counts(place, run).total == 25
+    place.clean()
+
+
+def test_the_same_items_again_are_known(place, line, run):
+    feed(feeder(place, line, run, range(25)))
+    again = feed(feeder(place, line, run, range(30)))
+    assert again == Fed(items=30, created=5, known=25)
+    assert counts(place, run).total == 30
+
+
+def test_an_item_that_has_changed_is_another_item(place, line, run):
+    feed(feeder(place, line, run, ["a", "b"]))
+    again = feed(feeder(place, line, run, ["a", "c"]))
+    assert (again.created, again.known) == (1, 1)
+
+
+@pytest.mark.parametrize("key", ["id", lambda item: item["id"]], ids=["field", "function"])
+def test_items_have_keys_of_their_own(place, line, run, key):
+    items = [{"id": "a"}, {"id": 7}, {"id": "a"}]
+    fed = feed(feeder(place, line, run, items, key=key))
+    assert (fed.created, fed.known) == (2, 1)
+    assert [one.key for one in place.reader.items(run.no)] == ["a", "7"]
+
+
+@pytest.mark.parametrize("item", [{}, {"id": None}, {"id": ""}, {"id": True}, "text", {"id": [1]}])
+def test_an_item_without_its_key_is_named_by_its_position(place, line, run, item):
+    with pytest.raises(PayloadRefused, match="item 2 of the run: its field 'id' gives"):
+        feed(feeder(place, line, run, [{"id": 1}, item], key="id"))
+
+
+def test_a_bad_item_ends_the_feeding_and_what_went_before_stays(place, line, run):
+    items = [*range(15), float("nan"), 99]
+    with pytest.raises(PayloadRefused, match="item 16 of the run: "):
+        feed(feeder(place, line, run, items))
+    assert counts(place, run).total == 10
+
+
+def test_bad_items_are_heard_of_and_skipped(place, line, run):
+    heard = []
+    items = [1, Unreadable("line 2 is no JSON value"), float("nan"), 4]
+    fed = feed(feeder(place, line, run, items, bad=lambda at, why: heard.append((at, str(why)))))
+    assert fed == Fed(items=4, created=2, skipped=2)
+    assert [at for at, _ in heard] == [1, 2]
+    assert heard[0][1] == "line 2 is no JSON value"
+
+
+def test_only_a_chunk_is_taken_from_the_source_at_once(place, line, run):
+    taken = []
+
+    def source():
+        for n in range(1_000):
+            taken.append(n)
+            yield n
+
+    one = feeder(place, line, run, source())
+    assert one.once()
+    assert len(taken) == 10
+
+
+def test_while_too_many_items_are_open_it_waits_for_workers(place, line, run):
+    worker = place.hire()
+    notes = Notes()
+    one = feeder(place, line, run, range(100), backlog_max=15, notes=notes)
+    assert [one.once(), one.once(), one.once()] == [True, True, False]
+    assert counts(place, run).open == 15
+    worked_off(place, worker, 12)
+    assert one.once()
+    assert counts(place, run).open == 13
+    assert one.once()
+    assert not one.once()
+    place.clock.push(31)
+    assert not one.once()
+    (told,) = notes.of(EventName.RUN_FEED_WAITING)
+    assert (told["run"], told["open"], told["backlog_max"]) == ("batch", 15, 15)
+
+
+def test_without_a_bound_it_never_waits(place, line, run):
+    fed = feed(feeder(place, line, run, range(100), backlog_max=None), rest=pytest.fail)
+    assert fed.created == 100
+
+
+@pytest.mark.parametrize("bound", [0, -1, True])
+def test_a_bound_that_makes_no_sense_is_named(place, line, run, bound):
+    with pytest.raises(CallerError, match=f"backlog_max is {bound!r}"):
+        feeder(place, line, run, [], backlog_max=bound)
+
+
+@pytest.mark.parametrize("status", [RunStatus.ABORTED, RunStatus.CANCELLED])
+def test_a_run_that_is_stopped_is_fed_no_more(place, line, run, status):
+    from perdure.model.runs import RunChange
+
+    one = feeder(place, line, run, range(100))
+    one.once()
+    place.control.change_run(RunChange(run.no, RunStatus.RUNNING, status), DEED)
+    fed = feed(one)
+    assert (fed.created, fed.whole) == (10, False)
+
+
+class Breaking:
+    """A store whose enqueue breaks a number of times, before or after the items have arrived."""
+
+    def __init__(self, store, times, *, after):
+        self._store = store
+        self._times = times
+        self._after = after
+
+    def enqueue(self, jobs, *, within=None):
+        self._times -= 1
+        if self._times < 0:
+            return self._store.enqueue(jobs, within=within)
+        if self._after:
+            self._store.enqueue(jobs, within=within)
+        raise StoreUnavailable("the line broke")
+
+    def lanes(self, wanted):
+        return self._store.lanes(wanted)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_store_that_is_away_is_waited_for_and_nothing_comes_twice(place, line, run, after):
+    rests = []
+    store = Breaking(place.store, 3, after=after)
+    fed = feed(feeder(place, line, run, range(25), store=store), rest=rests.append)
+    assert len(rests) == 3
+    assert (fed.items, fed.created + fed.known) == (25, 25)
+    assert counts(place, run).total == 25
+
+
+def test_a_store_that_stays_away_is_told_to_the_caller(place, line, run):
+    with pytest.raises(StoreUnavailable):
+        feed(
+            feeder(place, line, run, range(25), store=Breaking(place.store, 10**9, after=False)),
+            rest=place.clock.push, monotonic=place.clock.monotonic,
+        )  # fmt: skip
+
+
+def test_a_default_key_has_the_position_and_the_content():
+    assert default_key(3, '{"a":1}') == default_key(3, '{"a":1}')
+    assert len({default_key(3, "1"), default_key(4, "1"), default_key(3, "2")}) == 3

@@ -1,0 +1,68 @@
+import re
+
+import pytest
+from hypothesis import given, strategies as st
+
+from perdure.model.kinds import Kind
+from perdure.rules.fingerprint import fingerprint, normalised
+
+ALIKE = {
+    "numbers": ("got 5 of 12 rows", "got 17 of 4,000 rows"),
+    "decimals and signs": ("took -0.5 s", "took 12.25 s"),
+    "uuids": (
+        "no item 018f3c2e-7b1a-7c3d-9e0f-1a2b3c4d5e6f here",
+        "no item 9b2e1c4d-0000-4abc-8def-001122334455 here",
+    ),
+    "moments": ("at 2026-11-15T17:00:01Z: gone", "at 2025-01-02 03:04:05.678+02:00: gone"),
+    "addresses of pages": (
+        "GET https://a.example/x?id=1 failed",
+        "GET http://b.example:8080/y failed",
+    ),
+    "mail addresses": ("ann@x.example is unknown", "bob.b@y.example is unknown"),
+    "paths": ("cannot open /srv/in/a.pdf", "cannot open /srv/other/deep/b.pdf"),
+    "quoted texts": ("field 'name' is missing", 'field "colour of it" is missing'),
+    "request ids": ("request req_011CTabc9xyzDEF failed", "request req_09ZZtabc9xyzDEG failed"),
+    "hexadecimal": ("at 0x7f00aa", "at 0xdeadbeef01"),
+    "spaces and case": ("Bad   Gateway\n", "bad gateway"),
+}
+
+APART = {
+    "words": ("field 'a' is missing", "field 'a' is too long"),
+    "the same numbers": ("5 rows", "5 columns"),
+    "short words with digits": ("gpt-4o refused", "sonnet refused"),
+}
+
+
+@pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
+def test_messages_that_differ_in_data_alone_are_alike(pair: tuple[str, str]) -> None:
+    assert normalised(pair[0]) == normalised(pair[1])
+    one, other = (fingerprint(Kind.UNKNOWN, "ask", text) for text in pair)
+    assert one == other
+
+
+@pytest.mark.parametrize("pair", APART.values(), ids=APART)
+def test_messages_that_differ_in_words_are_not(pair: tuple[str, str]) -> None:
+    one, other = (fingerprint(Kind.UNKNOWN, "ask", text) for text in pair)
+    assert one != other
+
+
+def test_kind_and_stage_tell_failures_apart() -> None:
+    marks = {
+        fingerprint(kind, stage, "no")
+        for kind in (Kind.TIMEOUT, Kind.NETWORK)
+        for stage in ("ask", "store")
+    }
+    assert len(marks) == 4
+
+
+@given(st.text(max_size=3_000))
+def test_any_text_has_one_fingerprint_that_is_short_and_stable(text: str) -> None:
+    mark = fingerprint(Kind.UNKNOWN, "ask", text)
+    assert re.fullmatch("[0-9a-f]{16}", mark)
+    assert mark == fingerprint(Kind.UNKNOWN, "ask", text)
+    assert len(normalised(text)) <= 400
+
+
+@given(st.integers(), st.integers())
+def test_numbers_never_tell_failures_apart(one: int, other: int) -> None:
+    assert normalised(f"row {one} of it") == normalised(f"row {other} of it")

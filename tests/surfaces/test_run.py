@@ -1,0 +1,707 @@
+"""perdure run, as people run it: real processes, real signals, every item accounted for."""
+
+import io
+import json
+import os
+import pty
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from perdure import App
+from perdure.app.gating import hold
+from perdure.app.running import LeftAtOnce, Order, Outcome, carry_out
+from perdure.app.runs import Run
+from perdure.app.watching import Allowance, Pace, Snapshot, Watch
+from perdure.engine.feeding import Fed
+from perdure.model.errors import PerdureError
+from perdure.model.runs import RunCounts
+from perdure.surfaces.cli.root import cli
+from perdure.surfaces.cli.run_panel import lines, panel, progress_line
+from perdure.testing.nouns import replace
+from tests.house.tree import ROOT
+from tests.house.walkthrough import Walk
+from tests.stories.kit import CLI, Story, on_both, on_both_long, played, until
+
+APP = """
+import os, pathlib, time
+from perdure import App, StageError
+
+app = App()
+
+
+def note(*words):
+    with open("notes.txt", "a") as file:
+        file.write(" ".join(map(str, words)) + chr(10))
+
+
+def is_open(n):
+    return pathlib.Path("go").exists() or pathlib.Path(f"go-{n}").exists()
+
+
+@app.stage
+def first(item):
+    note("first", item["n"])
+    return item
+
+
+@app.stage
+def second(item, context):
+    context.usage(tokens_in=100, tokens_out=20, cost_usd=0.01)
+    if item.get("bad"):
+        raise StageError("invalid_request", f"row {item['n']} is bad")
+    if item.get("wait"):
+        note("waits", item["n"])
+        while not is_open(item["n"]):
+            time.sleep(0.02)
+    note("second", item["n"])
+    return {"twice": 2 * int(item["n"])}
+
+
+app.pipeline("p", first, second)
+app.pipeline("other", first)
+alone = App("sqlite:///alone.db")
+alone.pipeline("only", alone.stage(first))
+"""
+
+
+@pytest.fixture
+def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
+    on_postgres = getattr(request, "param", "sqlite") == "postgres"
+    url = request.getfixturevalue("database") if on_postgres else None
+    with played(tmp_path, url) as one:
+        (one.folder / "batch.py").write_text(APP)
+        one.settings |= {"PERDURE_GRACE_S": "10", "PERDURE_LEASE_TTL_S": "2"}
+        yield one
+
+
+def write_items(story: Story, items: list[dict[str, Any]], name: str = "items.jsonl") -> None:
+    (story.folder / name).write_text("".join(json.dumps(one) + "\n" for one in items))
+
+
+def lines_in(story: Story, name: str) -> list[dict[str, Any]]:
+    path = story.folder / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def notes(story: Story) -> Counter[str]:
+    path = story.folder / "notes.txt"
+    return Counter(path.read_text().splitlines() if path.exists() else ())
+
+
+def done_once(story: Story, count: int) -> None:
+    """Each stage of each item has ended, and none of them twice."""
+    found = {line: times for line, times in notes(story).items() if not line.startswith("waits")}
+    assert found == {f"{stage} {n}": 1 for stage in ("first", "second") for n in range(count)}
+
+
+def run(story: Story, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    done = story.perdure("run", "batch:p", "items.jsonl", "-o", "out.jsonl", *words, **more)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@contextmanager
+def begun(story: Story, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A run under way; it is ended with the block."""
+    with (story.folder / "said.txt").open("w") as said:
+        process = subprocess.Popen(
+            [*CLI, "run", "batch:p", "items.jsonl", "-o", "out.jsonl", *words],
+            cwd=story.folder, env=story.environment(), stdin=subprocess.DEVNULL,
+            stdout=said, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def said(story: Story) -> str:
+    return (story.folder / "said.txt").read_text()
+
+
+def is_quiet(story: Story) -> bool:
+    """Whether no process of the story is left; unlike the story's own end, this ends none."""
+    pids = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit()]
+    return not any(story.is_ours(pid) for pid in pids)
+
+
+# -- to the end ---------------------------------------------------------------------------
+
+
+@pytest.mark.story
+@on_both
+def test_a_batch_is_completed_and_the_same_command_repeats_nothing(story):
+    write_items(story, [{"n": n} for n in range(12)])
+    done = run(story, "--key", "n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "run items.jsonl: completed after" in done.stdout
+    assert "12 of 12 items succeeded, 0 failed" in done.stdout
+    assert "results: out.jsonl (12)" in done.stdout
+    assert "cost $0.1200; tokens 1,200 in, 240 out" in done.stdout
+    written = lines_in(story, "out.jsonl")
+    assert [(one["key"], one["result"]["twice"]) for one in written] == [
+        (str(n), 2 * n) for n in range(12)
+    ]
+    assert not (story.folder / "out.jsonl.part").exists()
+    (story.folder / "out.jsonl").unlink()
+    again = run(story, "--key", "n")
+    assert again.returncode == 0
+    assert "12 items were in this run before" in again.stdout
+    assert lines_in(story, "out.jsonl") == written
+    done_once(story, 12)
+    story.assert_audit_is_clean()
+    assert is_quiet(story)
+
+
+@pytest.mark.story
+@pytest.mark.parametrize(("bad", "status", "code"), [(2, "partial_success", 3), (8, "failed", 4)])
+def test_the_exit_status_and_the_summary_say_how_a_run_ended(story, bad, status, code):
+    write_items(story, [{"n": n, "bad": n < bad} for n in range(10)])
+    done = run(story, "--failures", "bad.jsonl", "--json")
+    assert done.returncode == code, done.stderr
+    assert done.stderr == ""
+    summary = json.loads(done.stdout)
+    assert (summary["name"], summary["status"], summary["exit_code"]) == (
+        "items.jsonl",
+        status,
+        code,
+    )
+    assert summary["counts"]["succeeded"], summary["counts"]["failed"] == (10 - bad, bad)
+    assert summary["kinds"] == {"invalid_request": bad}
+    assert (summary["tokens_in"], summary["tokens_out"]) == (1_000, 200)
+    assert summary["cost_usd"] == pytest.approx(0.10)
+    assert summary["results"] == {"path": "out.jsonl", "lines": 10 - bad}
+    assert summary["failures"] == {"path": "bad.jsonl", "lines": bad}
+    assert len(lines_in(story, "out.jsonl")) == 10 - bad
+    failed = lines_in(story, "bad.jsonl")
+    assert [one["key"].partition(":")[0] for one in failed] == [str(n) for n in range(bad)]
+    assert {one["error_kind"] for one in failed} == {"invalid_request"}
+    assert all(one["job_id"] and one["error"] and one["error_code"] for one in failed)
+
+
+@pytest.mark.story
+@on_both_long
+def test_an_overspent_budget_aborts_the_run_and_a_larger_one_goes_on_with_it(story):
+    write_items(story, [{"n": n, "bad": True} for n in range(120)])
+    wary = ("--check-every", "10", "--sample-min", "10", "--concurrency", "2")
+    done = run(story, *wary)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "run items.jsonl: aborted" in done.stdout
+    assert "the rate of failures is 100 %, the budget is 10 %" in done.stdout
+    assert "processed, " in done.stdout
+    assert "go on with a larger budget: perdure run batch:p items.jsonl" in done.stdout
+    processed = story.states()["failed"]
+    assert 10 <= processed < 120
+    again = run(story, "--json")
+    assert again.returncode == 5
+    assert "give it a larger budget" in again.stderr
+    assert json.loads(again.stdout)["counts"]["failed"] == processed
+    last = run(story, "--failure-budget", "1")
+    assert last.returncode == 4, last.stdout + last.stderr
+    assert story.states() == {"failed": 120}
+    assert "perdure dead groups --run items.jsonl" in last.stdout
+    assert max(times for line, times in notes(story).items() if line.startswith("first")) == 1
+    story.assert_audit_is_clean()
+
+
+@pytest.mark.story
+def test_a_cost_beyond_the_budget_aborts_the_run(story):
+    write_items(story, [{"n": n, "wait": n > 8} for n in range(20)])
+    story.settings["PERDURE_GRACE_S"] = "0.5"
+    done = run(story, "--cost-max-usd", "0.055", "--concurrency", "1")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "the cost is $0." in done.stdout
+    assert "--cost-max-usd USD" in done.stdout
+
+
+# -- stopped and gone on with ----------------------------------------------------------------
+
+
+def waiting(story: Story) -> set[int]:
+    """The items whose second stage has begun to wait and has not ended."""
+    found = notes(story)
+    begun = {int(line.split()[1]) for line in found if line.startswith("waits ")}
+    return {n for n in begun if f"second {n}" not in found}
+
+
+@pytest.mark.story
+@pytest.mark.parametrize(
+    ("story", "order"),
+    [("sqlite", "items"), ("postgres", "items"), ("sqlite", "ended")],
+    indirect=["story"],
+)
+def test_an_interrupted_run_writes_what_there_is_and_goes_on_without_repeating(story, order):
+    options = ("--concurrency", "2", *(("--as-completed",) if order == "ended" else ()))
+    story.settings["PERDURE_GRACE_S"] = "4"
+    write_items(story, [{"n": n, "wait": n >= 5} for n in range(20)])
+    with begun(story, *options) as process:
+        part = "out.jsonl.part"
+        until("5 results", lambda: len(lines_in_whole(story, part)) == 5, within_s=60)
+        until("two wait", lambda: len(waiting(story)) == 2, within_s=60)
+        process.send_signal(signal.SIGINT)
+        until("it is told", lambda: "stopping" in said(story), within_s=30)
+        ends, stays = sorted(waiting(story), reverse=True)
+        story.open_gate(f"go-{ends}")  # the one before it is still open when we leave
+        assert process.wait(60) == 130, said(story)
+    assert "run items.jsonl: interrupted" in said(story)
+    again = "perdure run batch:p items.jsonl -o out.jsonl " + " ".join(options)
+    assert f"nothing is lost. Go on with: {again}" in said(story)
+    there = {one["result"]["twice"] // 2 for one in lines_in(story, "out.jsonl")}
+    assert there == {0, 1, 2, 3, 4, ends}
+    assert stays not in there
+    until("nothing runs any more", lambda: is_quiet(story), within_s=10)
+    story.open_gate("go")
+    done = run(story, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    values = [one["result"]["twice"] for one in lines_in(story, "out.jsonl")]
+    assert sorted(values) == [2 * n for n in range(20)]
+    assert order == "ended" or values == sorted(values)
+    done_once(story, 20)
+    story.assert_audit_is_clean()
+
+
+def lines_in_whole(story: Story, name: str) -> list[str]:
+    """The lines that are there already, of a file that somebody writes."""
+    path = story.folder / name
+    text = path.read_text() if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+@pytest.mark.story
+def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(story):
+    write_items(story, [{"n": n, "wait": True} for n in range(6)])
+    with begun(story, "--concurrency", "2", "--new") as process:
+        until("two wait", lambda: len(waiting(story)) == 2, within_s=60)
+        process.send_signal(signal.SIGINT)
+        until("it is told", lambda: "stopping" in said(story), within_s=30)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(8) == 130, said(story)
+    until("the worker has gone too", lambda: is_quiet(story), within_s=30)
+    words = said(story).partition("left at once; nothing is lost. Go on with: perdure ")[2].split()
+    assert words[:5] == ["run", "batch:p", "items.jsonl", "-o", "out.jsonl"]
+    assert "--new" not in words
+    assert "--name" in words
+    story.open_gate("go")
+    done = story.perdure(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(lines_in(story, "out.jsonl")) == 6
+    assert story.states() == {"succeeded": 6}
+    story.assert_audit_is_clean()
+
+
+@pytest.mark.story
+def test_a_killed_command_takes_its_worker_with_it(story):
+    story.settings["PERDURE_GRACE_S"] = "0.2"
+    write_items(story, [{"n": 0, "wait": True}])
+    with begun(story) as process:
+        until("it waits", lambda: waiting(story), within_s=60)
+        process.kill()
+        process.wait(10)
+        until("the worker has gone too", lambda: is_quiet(story), within_s=30)
+    story.open_gate("go")
+    assert run(story).returncode == 0
+    assert len(lines_in(story, "out.jsonl")) == 1
+
+
+@pytest.mark.story
+def test_a_worker_that_is_killed_is_replaced(story):
+    write_items(story, [{"n": n, "wait": True} for n in range(3)])
+    with begun(story) as process:
+        until("all wait", lambda: len(waiting(story)) == 3, within_s=60)
+        (worker,) = [
+            int(one.name)
+            for one in Path("/proc").iterdir()
+            if one.name.isdigit() and story.is_ours(int(one.name)) and is_worker(one)
+        ]
+        os.kill(worker, signal.SIGKILL)
+        story.open_gate("go")
+        assert process.wait(60) == 0, said(story)
+    assert len(lines_in(story, "out.jsonl")) == 3
+
+
+def is_worker(entry: Path) -> bool:
+    words = (entry / "cmdline").read_bytes().split(b"\0")
+    return b"worker" in words
+
+
+@pytest.mark.story
+def test_a_stage_that_ends_its_process_ends_neither_the_command_nor_the_others(story):
+    code = APP.replace(
+        '    if item.get("bad"):\n',
+        '    if item.get("crash"):\n        os._exit(9)\n    if item.get("bad"):\n',
+    )
+    (story.folder / "batch.py").write_text(code)
+    write_items(story, [{"n": n, "crash": n == 2} for n in range(6)])
+    done = run(story, "--failures", "bad.jsonl", "--partial-at", "0.6")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert len(lines_in(story, "out.jsonl")) == 5
+    assert [one["error_kind"] for one in lines_in(story, "bad.jsonl")] == ["worker_lost"]
+
+
+# -- what goes in -----------------------------------------------------------------------------
+
+
+@pytest.mark.story
+def test_items_come_from_csv_and_a_worker_may_be_somebody_elses(story):
+    (story.folder / "rows.csv").write_text("n,text\n1,one\n2,zwei\n")
+    story.worker("other", module="batch")
+    done = story.perdure("run", "batch:app:p", "rows.csv", "-o", "out.jsonl", "--no-work")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [one["result"]["twice"] for one in lines_in(story, "out.jsonl")] == [2, 4]
+    assert "run rows.csv: completed" in done.stdout
+
+
+@pytest.mark.story
+def test_items_come_from_standard_input_and_a_name_adds_to_a_run(story):
+    def piped(*words: str, lines: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*CLI, "run", "batch:p", "-", "-o", "out.jsonl", "--key", "n", *words],
+            cwd=story.folder, env=story.environment(), input=lines,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    done = piped("--name", "mine", lines='{"n": 1}\n\n{"n": 2}\n')
+    assert done.returncode == 0, done.stdout + done.stderr
+    more = piped("--name", "mine", lines='{"n": 2}\n{"n": 3}\n')
+    assert more.returncode == 0
+    assert [one["key"] for one in lines_in(story, "out.jsonl")] == ["1", "2", "3"]
+    assert "1 items of this run are not in standard input" in more.stdout
+    assert notes(story)["first 2"] == 1
+    fresh = piped("--json", lines="")
+    assert fresh.returncode == 0
+    summary = json.loads(fresh.stdout)
+    assert summary["name"] == summary["id"]
+    assert summary["counts"]["total"] == 0
+
+
+@pytest.mark.story
+def test_a_source_that_gives_nothing_more_does_not_keep_a_run_from_being_interrupted(story):
+    process = subprocess.Popen(
+        [*CLI, "run", "batch:p", "-", "--name", "mine"],
+        cwd=story.folder, env=story.environment(), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        until("the run is there", lambda: named(story, "mine"), within_s=30)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
+        out, err = process.stdout.read(), process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+    assert "run mine: interrupted" in out
+    assert "--name mine < the same items" in err
+    assert "Fatal" not in err
+
+
+def named(story: Story, name: str) -> bool:
+    try:
+        return bool(story.rows("SELECT 1 FROM perdure_runs WHERE name = ?", name))
+    except sqlite3.Error:  # the store is not there yet, or has no tables
+        return False
+
+
+@pytest.mark.story
+def test_a_bad_line_ends_the_feeding_with_its_place_and_a_way_on(story):
+    (story.folder / "items.jsonl").write_text('{"n": 0}\n{"n": 1}\n{oops\n{"n": 3}\n')
+    done = run(story)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "items.jsonl line 3 is no JSON value" in done.stderr
+    assert "mend it, or pass --skip-bad" in done.stderr
+    assert "go on with: perdure run batch:p items.jsonl -o out.jsonl" in done.stderr
+    skipped = run(story, "--skip-bad")
+    assert skipped.returncode == 0, skipped.stdout + skipped.stderr
+    assert "left out: item 3: items.jsonl line 3" in skipped.stderr
+    assert "left out, because they could not be read: 1" in skipped.stdout
+    assert [one["result"]["twice"] for one in lines_in(story, "out.jsonl")] == [0, 2, 6]
+
+
+@pytest.mark.story
+def test_an_empty_file_is_a_completed_run(story):
+    write_items(story, [])
+    done = run(story)
+    assert done.returncode == 0
+    assert "completed" in done.stdout
+    assert "there are no items in items.jsonl" in done.stdout
+    assert lines_in(story, "out.jsonl") == []
+    assert (story.folder / "out.jsonl").exists()
+
+
+# -- on a terminal ----------------------------------------------------------------------------
+
+
+@pytest.mark.story
+def test_a_terminal_gets_a_panel_and_then_the_summary(story):
+    write_items(story, [{"n": n} for n in range(5)])
+    ours, theirs = pty.openpty()
+    environment = story.environment(TERM="xterm", COLUMNS="100")
+    with subprocess.Popen(
+        [*CLI, "run", "batch:p", "items.jsonl", "-o", "out.jsonl"],
+        cwd=story.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = read_all(ours)
+        assert process.wait(30) == 0, shown
+    assert "run items.jsonl of p" in without_style(shown)
+    assert "budget" in shown
+    assert "5 of 5 items succeeded" in shown
+
+
+def read_all(terminal: int) -> str:
+    text = b""
+    give_up_at = time.monotonic() + 60
+    while time.monotonic() < give_up_at:
+        if not select.select([terminal], [], [], 1.0)[0]:
+            continue
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(terminal)
+    return text.decode(errors="replace")
+
+
+def without_style(text: str) -> str:
+    kept, inside = [], False
+    for letter in text:
+        if letter == "\x1b":
+            inside = True
+        elif not inside:
+            kept.append(letter)
+        elif letter.isalpha():
+            inside = False
+    return "".join(kept)
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PERDURE_STORE", "sqlite:///work.db")
+    (tmp_path / "refusing.py").write_text(APP)
+    (tmp_path / "items.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "folder.jsonl").mkdir()
+    yield tmp_path
+    sys.modules.pop("refusing", None)
+
+
+REFUSED = [
+    (["refusing:none", "items.jsonl"], "no pipeline 'none'; it has: other, p"),
+    (["refusing", "items.jsonl"], "names no pipeline, and the app has not just one"),
+    (["refusing:app:none", "items.jsonl"], "no pipeline 'none'; it has: other, p"),
+    (["refusing:p", "none.jsonl"], "none.jsonl: there is no such file"),
+    (["refusing:p", "folder.jsonl"], "is a folder"),
+    (["refusing:p", "refusing.py"], "JSON lines or CSV cannot be told"),
+    (["refusing:p", "items.jsonl", "-o", "items.jsonl"], "items.jsonl is named twice"),
+    (["refusing:p", "items.jsonl", "-o", "-"], "results go to a file"),
+    (["refusing:p", "items.jsonl", "-o", "none/out.jsonl"], "cannot be written"),
+    (["refusing:p", "items.jsonl", "--new", "--name", "x"], "give one of them"),
+    (["refusing:p", "items.jsonl", "--kind-budget", "timeout"], "write KIND=SHARE"),
+    (["refusing:p", "items.jsonl", "--kind-budget", "bored=0.1"], "bored"),
+    (["refusing:p", "items.jsonl", "--failure-budget", "2"], "failure_budget is 2"),
+    (["refusing:p", "items.jsonl", "--backlog", "0"], "backlog_max is 0"),
+    (["refusing:p", "items.jsonl", "--concurrency", "0"], "concurrency"),
+    (["refusing:alone:only", "items.jsonl", "--store", "sqlite:///b.db"], "by its own word"),
+]
+
+
+@pytest.mark.parametrize(("words", "complaint"), REFUSED, ids=[one for _, one in REFUSED])
+def test_what_cannot_be_run_is_refused_with_a_reason(place, words, complaint):
+    answer = CliRunner().invoke(cli, ["run", *words])
+    if isinstance(answer.exception, PerdureError):
+        code, text = answer.exception.exit_code, str(answer.exception)
+    else:
+        code, text = answer.exit_code, answer.output + answer.stderr
+    assert (code, complaint in text) == (2, True), text
+    assert "\n" not in text.strip() or isinstance(answer.exception, SystemExit)
+    assert not list(place.glob("*.part"))
+
+
+# -- without a terminal or a command ---------------------------------------------------------------
+
+
+@pytest.fixture
+def app(tmp_path) -> Iterator[App]:
+    app = App(f"sqlite:///{tmp_path}/p.db")
+
+    @app.stage
+    def same(item):
+        return item
+
+    app.pipeline("p", same)
+    yield app
+    app.close()
+
+
+def carried(app: App, asked: Any = lambda: 0, **order: Any) -> Outcome:
+    return carry_out(app, app.find("p"), Order(**order), lambda shot: None, asked)
+
+
+def test_a_worker_that_cannot_live_is_an_error_that_keeps_the_items(app):
+    command = [sys.executable, "-c", "raise SystemExit(7)"]
+    outcome = carried(app, items=[1, 2], name="a", worker=command)
+    assert "the worker ended by itself with status 7" in str(outcome.error)
+    assert outcome.run.counts.open == 2
+
+
+def test_what_a_worker_says_is_repeated_when_it_is_put_aside(app):
+    heard: list[str] = []
+    command = [sys.executable, "-c", "print('a word'); raise SystemExit(7)"]
+    carried(app, items=[1], name="a", worker=command, aside=True, hear=heard.append)
+    assert heard == ["a word"]
+
+
+def test_an_embedded_worker_will_do_as_well(app, tmp_path):
+    with app.working(concurrency=4):
+        outcome = carried(app, items=range(50), name="a", results=tmp_path / "out.jsonl")
+    assert (outcome.run.counts.succeeded, outcome.results, outcome.error) == (50, 50, None)
+    assert outcome.fed.created == 50
+
+
+def test_an_order_to_stop_leaves_the_run_open_and_a_second_one_leaves_at_once(app, tmp_path):
+    outcome = carried(app, lambda: 1, items=range(5), name="a", results=tmp_path / "out.jsonl")
+    assert outcome.interrupted
+    assert (tmp_path / "out.jsonl").read_text() == ""
+    with pytest.raises(LeftAtOnce):
+        carried(app, lambda: 2, items=range(5), name="a", results=tmp_path / "out.jsonl")
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_feeding_waits_while_the_backlog_is_full(app):
+    shots = []
+
+    def asked() -> int:
+        return int(len(shots) > 3)
+
+    outcome = carry_out(
+        app, app.find("p"), Order(range(100), "a", backlog_max=7), shots.append, asked
+    )
+    assert outcome.run.counts.total == 7
+    assert not outcome.fed.whole
+    assert shots[-1].feeding
+    assert shots[-1].note.startswith("no worker is alive")
+
+
+@pytest.mark.story
+def test_a_reader_of_the_page_sees_what_it_shows(tmp_path):
+    walk = Walk(tmp_path, frozenset())
+    walk.through((ROOT / "docs" / "howto-runs.md").read_text(encoding="utf-8"))
+    assert len([one for one in walk.typed if one.startswith("perdure run")]) == 2
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 19
+    (failure,) = map(json.loads, (tmp_path / "failures.jsonl").read_text().splitlines())
+    assert failure.keys() == {"key", "job_id", "state", "error_kind", "error_code", "error"}
+    assert len((tmp_path / "hundred.jsonl").read_text().splitlines()) == 100
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+def test_whoever_looks_on_is_told_what_holds_the_run_and_why(app, tmp_path):
+    shot = watched(app, lambda run: run.pause(reason="the bill is open"))
+    (held,) = shot.held
+    assert (held.what, held.why, held.waiting) == ("the run is paused", "the bill is open", 3)
+    line = progress_line(shot)
+    assert "held: the run is paused, 3 waiting (the bill is open)" in line
+    assert "0 of 3 done" in line
+    assert "the run is paused" in drawn(shot)
+
+
+def test_a_held_gate_is_named_with_its_reason(tmp_path):
+    app = App(f"sqlite:///{tmp_path}/g.db")
+    app.upstream("vendor")
+
+    @app.stage(upstream="vendor")
+    def ask(item):
+        return item
+
+    app.pipeline("p", ask)
+    try:
+        shot = watched(
+            app,
+            lambda _: hold(app.opened, "vendor", by_whom="me", reason="it is down", for_text=None),
+        )
+    finally:
+        app.close()
+    (held,) = shot.held
+    assert held.what == "upstream vendor is held"
+    assert "it is down" in held.why
+    assert "it is down" in drawn(shot)
+
+
+def watched(app: App, deed: Callable[[Run], object]) -> Snapshot:
+    """A run with three items and no worker, looked at after something was done to it."""
+    run = app.find("p").run([1, 2, 3], name="a")
+    deed(run)
+    watch = Watch(app.opened, run.id)
+    return watch.look(watch.run(), Fed(3, 3), feeding=False)
+
+
+def test_pace_cost_and_time_left_follow_from_the_counters(app):
+    seconds = iter([0.0, 0.0, 30.0])
+    run = app.find("p").run([1], name="a").show()
+    watch = Watch(app.opened, run.id, monotonic=lambda: next(seconds))
+    early = replace(run, counts=RunCounts(total=100, succeeded=10, attempts=20))
+    watch.look(early, Fed(100), feeding=True)
+    late = replace(
+        run,
+        counts=RunCounts(
+            total=100, succeeded=35, failed=5, attempts=80, tokens_in=900, tokens_out=100,
+            cost_nusd=2_000_000_000,
+        ),
+        kinds={"timeout": 4, "invalid_request": 1},
+    )  # fmt: skip
+    shot = watch.look(late, Fed(100), feeding=True)
+    assert shot.pace == Pace(1.0, 120.0, 2_000.0)
+    assert shot.eta_s == 60.0
+    assert shot.projected_usd == pytest.approx(5.0)
+    assert shot.allowance == Allowance(5, 40, 0.1)
+    assert shot.allowance.used == 1.0
+    line = progress_line(shot)
+    for words in (
+        "40 of 100+ done", "succeeded 35, failed 5 (timeout 4, invalid_request 1)",
+        "120 requests/min, 2,000 tokens/min", "cost $2.0000, about $5.0000 in all",
+        "failures 12.5%, 10.0% allowed", "ETA more than 60 s",
+    ):  # fmt: skip
+        assert words in line
+    text = drawn(replace(shot, retrying=1_000, retrying_capped=True))
+    for words in ("40 of 100+ done", "1,000+ retrying", "4 timeout", "1 invalid_request", "12.5%"):
+        assert words in text
+
+
+def drawn(shot: Snapshot) -> str:
+    console = Console(width=110, file=io.StringIO())
+    console.print(panel(shot))
+    return console.file.getvalue()
+
+
+def test_lines_are_written_now_and_then_and_whenever_something_changes(app):
+    run = app.find("p").run([1], name="a").show()
+    watch = Watch(app.opened, run.id)
+    shot = watch.look(run, Fed(1), feeding=False)
+    written: list[str] = []
+    show = lines(written.append)
+    for at_s in (0.0, 1.0, 9.0, 10.0, 11.0):
+        show(replace(shot, elapsed_s=at_s))
+    assert [line.split()[0] for line in written] == ["0", "10"]
+    show(replace(shot, elapsed_s=12.0, stopping=True))
+    assert "stopping" in written[-1]
