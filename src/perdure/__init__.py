@@ -1,7 +1,10 @@
 """Perdure runs unreliable AI work to the end."""
 
 from perdure.app import App, Called, JobRef, Pipeline
+from perdure.app.dead import DeadLetters, Redrive
+from perdure.app.runs import Result, Run
 from perdure.engine.context import Context
+from perdure.engine.report import Report
 from perdure.model.errors import (
     AnswerError,
     CallerError,
@@ -14,13 +17,16 @@ from perdure.model.errors import (
     OutputTruncated,
     PayloadRefused,
     PerdureError,
+    RunAborted,
+    RunUnfinished,
     StageError,
     StoreError,
 )
 from perdure.model.events import Event, EventName
 from perdure.model.kinds import Kind
+from perdure.model.runs import RunStatus, RunView
 from perdure.model.signals import Cancel, Snooze, Succeeded
-from perdure.model.views import JobView
+from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate import GateSettings, basic_gate
 from perdure.rules.matchers import Match
@@ -38,9 +44,12 @@ __all__ = [
     "Called",
     "CallerError",
     "Cancel",
+    "CaptureView",
     "ConfigError",
     "Context",
     "Curve",
+    "DeadGroup",
+    "DeadLetters",
     "Event",
     "EventName",
     "GateSettings",
@@ -63,7 +72,15 @@ __all__ = [
     "Pipeline",
     "Policy",
     "Profile",
+    "Redrive",
+    "Report",
+    "Result",
     "Rule",
+    "Run",
+    "RunAborted",
+    "RunStatus",
+    "RunUnfinished",
+    "RunView",
     "Scope",
     "Snooze",
     "Spread",

@@ -8,7 +8,7 @@ from perdure.model.kinds import Kind
 
 PIPELINES = ("long", "short")
 # What happens to runs and to bulk operations, and how often at most within the chaos of one seed.
-RUN_DEEDS = {"run_pause": 5, "run_resume": 8, "run_cancel": 2, "bulk_stop": 6}
+RUN_DEEDS = {"run_pause": 5, "run_resume": 40, "run_cancel": 2, "bulk_stop": 6}
 WITHOUT_LIMITS: dict[str, Any] = {"failure_budget": None, "kinds": {}, "cost_max_usd": None}
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from perdure.model.operations import Retention
 from tests.sim.feeds import RUN_DEEDS, Feed
 from tests.sim.swarm import Setup, plain
 
@@ -64,3 +65,16 @@ def whatever_with_runs(setup: Setup) -> Setup:
     deeds = {**RUN_DEEDS, "redrive": 8, "retry": 15, "discard": 3, "cancel": 5}
     rates = {kind: most / setup.chaos_s for kind, most in deeds.items()}
     return replace(setup, feeds=feeds, strikes=setup.strikes | rates)
+
+
+def runs_and_pruning(setup: Setup) -> Setup:
+    """Runs that are fed by two at once while what is over is soon let go."""
+    kept_s = 0.3 * setup.ttl_s
+    feeds = tuple(
+        replace(feed, feeders=2, backlog_max=4, options={"failure_budget": None})
+        for feed in only_runs(setup).feeds
+    )
+    return replace(
+        only_runs(setup), feeds=feeds, retention=Retention(kept_s, kept_s, kept_s, kept_s),
+        rests_s=1.0, chances={"feeder_lost": 0.1, "slow_store": 0.3},
+    )  # fmt: skip

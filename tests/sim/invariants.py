@@ -157,7 +157,8 @@ INVARIANTS = {
         ("Deeds._revive_one", "Deeds._conflict"),
     ),
     "E13": Invariant(
-        "a run ends when all of its items are in and over, not before, and runs again with any of them",
+        "a run ends when all of its items are in and over, not before, is called by its share of success, and "
+        "runs again with any of them",
         ("Runs._change_run", "Runs._runs", "Runs.seen", "tables.check_runs"),
     ),
     "E14": Invariant(

@@ -176,7 +176,7 @@ def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
 _LONGER = "max(judge.ttl_us, w.ttl_us)"
 
 UNGUARDED = (
-    reworded("record", "AND token = ?28", "AND ?28 IS ?28"),
+    reworded("record", "AND token = ?31", "AND ?31 IS ?31"),
     reworded("matched", "SELECT j.no, j.token", "SELECT j.no, r.value ->> 1"),
     reworded("matched", "AND j.token = r.value ->> 1", ""),
 )

@@ -298,9 +298,9 @@ class Simulation:
         return lambda: self.checker.moved_us != moved_us or self._all_over()
 
     def _all_over(self) -> bool:
-        waited = (*self.clients, *self.feedings)
         idle = not self.checker.ledger.open and not self._running_bulks()
-        return idle and all(one.over for one in waited)
+        fed = all(client.over for client in self.clients) and all(one.over for one in self.feedings)
+        return idle and fed
 
     def _running_bulks(self) -> list[int]:
         bulks = self.checker.ledger.bulks.values()

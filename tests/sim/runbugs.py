@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import bulks as bulks_module
+from perdure.engine import bulks as bulks_module, runs as runs_module
 from perdure.engine.bulks import Bulks
 from perdure.engine.chores import runs as watch_module
 from perdure.engine.feeding import Feeder
@@ -180,6 +180,11 @@ def ends_without_a_look(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(deeds_module, "may_change", may_change)
 
 
+def whatever_is_over_is_completed(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at how many have failed."""
+    patch.setattr(runs_module, "final_status", lambda run: RunStatus.COMPLETED)
+
+
 def runs_are_not_looked_after(patch: pytest.MonkeyPatch) -> None:
     """Nobody ends what is over."""
     patch.setattr(Runs, "settle", lambda runs, run: run)
@@ -196,6 +201,10 @@ RUNS = (
     Mutant("a record leaves the run", ("E15",), advances_leave_the_run, harvests.only_runs),
     Mutant(
         "a run ends with open jobs", ("E13",), ends_without_a_look, harvests.only_runs
+    ),
+    Mutant(
+        "a run is completed, whatever failed", ("E13",), whatever_is_over_is_completed,
+        harvests.only_redrives,
     ),
     Mutant("a run never ends", ("L10",), runs_are_not_looked_after, harvests.only_runs),
     Mutant(

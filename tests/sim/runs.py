@@ -55,6 +55,7 @@ class Runs:
         run.members[job.no] = None
         run.fed.add(job.payload_json)
         self._reopen(run)
+        run.ended = False  # a cancelled one has to be cancelled anew
 
     def came_back(self, job: JobAccount, redrive_run: int | None) -> None:
         """A dead letter has a new life, perhaps in another run, which takes it over from an earlier one."""
@@ -201,6 +202,8 @@ class Runs:
             look = self._looks.get((self._checker.speaker, run.no), Look())
             if not look.over:
                 self._checker.broken("E16", f"{what}, and it was not over its budget: {change.why}")
+        if change.status in FINISHED and change.status is not self._called(run):
+            self._checker.broken("E13", f"{what}, with {run.counts(self._ledger.jobs)}")
         self._become(run, change)
         self.seen(answer)
         self._world.seen[f"runs made {change.status.value}"] += 1
@@ -228,6 +231,14 @@ class Runs:
             counted = change.counts in (None, run.counts(self._ledger.jobs))
             return bool(run.sealed or change.sealed) and not self._open(run) and counted
         return not (run.ended and run.status is change.status is RunStatus.CANCELLED)
+
+    def _called(self, run: RunAccount) -> RunStatus:
+        """What a run has to be called that is over: by its share of success."""
+        counts, terms = run.counts(self._ledger.jobs), json.loads(run.settings_json)
+        share = counts.succeeded / counts.processed if counts.processed else 1.0
+        if share >= terms["completed_at"]:
+            return RunStatus.COMPLETED
+        return RunStatus.PARTIAL_SUCCESS if share >= terms["partial_at"] else RunStatus.FAILED
 
     def _open(self, run: RunAccount) -> int:
         return sum(state not in TERMINAL for state, _ in run.ends(self._ledger.jobs))

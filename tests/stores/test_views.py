@@ -238,6 +238,39 @@ def test_one_run_is_found_by_its_index_on_sqlite():
     rig.close()
 
 
+def test_one_run_is_found_by_its_index_on_postgres(postgres_rig):
+    """There the ranked ones, too; indexes are made cheap, as a dozen rows would not be worth one."""
+    books = Books(postgres_rig)
+    postgres_rig.rows("SELECT set_config('enable_seqscan', 'off', false)")
+    for name in ("retries", "errors", "stages", "waste", "times"):
+        rows = postgres_rig.rows(f"EXPLAIN SELECT * FROM perdure_run_{name} WHERE run = 1")
+        plan = "\n".join(line for (line,) in rows)
+        assert re.search(r"Index Cond: \(\(?run = 1\)", plan), plan
+        assert re.search(r"Index Cond: \(\(?redrive_run = 1\)", plan), plan
+    books.place.close()
+
+
+def test_a_view_that_counts_otherwise_would_be_noticed():
+    """The broken twin: retries of every life, waits among them."""
+    rig = SqliteRig()
+    books = Books(rig)
+    run = books.run.no
+    books.fail(run, kind="network")
+    job = books.place.see(_newest_of(books, "march"))
+    books.place.revive(job)
+    books.settle(retry(books.take(), books.worker, delay_s=0.0))
+    books.settle(replace(failing(books.take(), books.worker), captures=()))
+    books.place.revive(books.place.see(job.id))
+    books.settle(success(books.take(), books.worker))
+    wanted = books.reader.run_figures(run).retries
+    assert dict(row[1:] for row in books.view("retries", run)) == wanted
+    (text,) = rig.rows("SELECT sql FROM sqlite_master WHERE name = 'perdure_run_retries'")[0]
+    rig.damage("DROP VIEW perdure_run_retries", text.replace("AND a.life = o.life", ""))
+    assert dict(row[1:] for row in books.view("retries", run)) != wanted
+    books.place.close()
+    rig.close()
+
+
 def _newest_of(books: Books, run: str) -> str:
     no = {"march": books.run.no, "april": books.other.no}[run]
     return next(

@@ -25,6 +25,11 @@ class Damage:
     subject: str = "{id}"
 
 
+RUN = (
+    "INSERT INTO perdure_runs (no, id, owner, pipeline, name, status, settings, created_at, changed_at) "
+    "VALUES (1, 'r-1', '', 'walk', 'r', 'running', '{}', 1, 1)"
+)
+
 DAMAGES = {
     "a job row is deleted": Damage(
         "job_vanished", "DELETE FROM perdure_jobs WHERE no = :no", subject="job number {no} "
@@ -103,9 +108,43 @@ DAMAGES = {
     ),
     "a run counts what it does not have": Damage(
         "run_counts_differ",
-        "INSERT INTO perdure_runs VALUES (1, 'r-1', '', 'walk', 'r', 'running', NULL, '{}', 1, 1, NULL)"
-        "; INSERT INTO perdure_run_counts (run, writer, total) VALUES (1, 0, 1)",
+        f"{RUN}; INSERT INTO perdure_run_counts (run, writer, total) VALUES (1, 0, 1)",
         subject="r-1",
+    ),
+    "a run counts failures of a kind that no job has": Damage(
+        "run_kinds_differ",
+        f"{RUN}; INSERT INTO perdure_run_kinds VALUES (1, 0, 'network', 1)",
+        subject="r-1",
+    ),
+    "a run has spent what no attempt has": Damage(
+        "run_spending_differs",
+        f"{RUN}; INSERT INTO perdure_run_counts (run, writer, cost_nusd) VALUES (1, 0, 7)",
+        subject="r-1",
+    ),
+    "a run is completed and has no end": Damage(
+        "run_end_and_status",
+        f"{RUN}; UPDATE perdure_runs SET status = 'completed', sealed_at = 1",
+        subject="r-1",
+    ),
+    "a run is over before all of its items were in": Damage(
+        "run_ended_early",
+        f"{RUN}; UPDATE perdure_runs SET status = 'completed', ended_at = 1",
+        subject="r-1",
+    ),
+    "a capture is of an attempt that is not there": Damage(
+        "artifact_without_attempt",
+        "INSERT INTO perdure_artifacts (id, job, token, stage, kind, media_type, content, saved_at) "
+        "VALUES ('a-1', :no, 777, 'work', 'raw', 'text/plain', x'00', 1)",
+    ),
+    "an attempt follows the last one allowed": Damage(
+        "attempts_beyond_limit",
+        "UPDATE perdure_attempts SET why = 'retry' || char(59) || ' attempt 1 of 1 failed' "
+        "WHERE job = :no AND status = 'retrying'",
+    ),
+    "something was refused by a bulk operation that is not there": Damage(
+        "refusal_of_no_bulk",
+        "INSERT INTO perdure_bulk_refusals VALUES (777, :no, 'why not')",
+        subject="bulk number 777 ",
     ),
     "a finished job still waits": Damage(
         "state_and_fields", "UPDATE perdure_jobs SET ready = 1 WHERE no = :no"

@@ -12,7 +12,7 @@ import pytest
 from perdure import StageError
 from perdure.model.states import State
 from tests.engine.kit import until
-from tests.surfaces.letters import BAD, module_in
+from tests.surfaces.letters import BAD, Office, module_in, office_at
 
 ALL = ("dead", "redrive", "--all", "--yes")
 
@@ -163,7 +163,17 @@ def test_a_preview_changes_nothing_and_says_what_it_did_not_ask(archive):
 # -- doing -----------------------------------------------------------------------------------
 
 
-def test_a_redrive_is_watched_to_its_end_and_its_parent_is_judged_anew(office):
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_redrive_is_watched_to_its_end_and_its_parent_is_judged_anew(store, tmp_path, request):
+    url = f"sqlite:///{tmp_path / 'work.db'}"
+    if store == "postgres":
+        url = request.getfixturevalue("database")
+    with office_at(url, tmp_path) as office:
+        office.feed()
+        check_redrive(office)
+
+
+def check_redrive(office: Office) -> None:
     office.mended.touch()
     with office.app.working():
         said = office(*ALL, "--run", "march", "--by", "bob", "--reason", "mended")

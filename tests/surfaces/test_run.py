@@ -33,6 +33,8 @@ from perdure.surfaces.cli.run_panel import lines, panel, progress_line
 from perdure.testing.nouns import replace
 from tests.house.tree import ROOT
 from tests.house.walkthrough import Walk
+from tests.servers.postgres import Server
+from tests.servers.programs import MissingPart
 from tests.stories.kit import CLI, Story, on_both, on_both_long, played, until
 
 APP = """
@@ -180,7 +182,8 @@ def test_the_exit_status_and_the_summary_say_how_a_run_ended(story, bad, status,
         status,
         code,
     )
-    assert summary["counts"]["succeeded"], summary["counts"]["failed"] == (10 - bad, bad)
+    counts = summary["counts"]
+    assert (counts["total"], counts["succeeded"], counts["failed"]) == (10, 10 - bad, bad)
     assert summary["kinds"] == {"invalid_request": bad}
     assert (summary["tokens_in"], summary["tokens_out"]) == (1_000, 200)
     assert summary["cost_usd"] == pytest.approx(0.10)
@@ -304,6 +307,30 @@ def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(story):
 
 
 @pytest.mark.story
+def test_a_run_that_somebody_cancels_or_pauses_tells_so(story):
+    write_items(story, [{"n": n, "wait": n == 1} for n in range(4)])
+    app = App(story.url)
+    try:
+        with begun(story, "--concurrency", "1") as process:
+            until("it waits", lambda: waiting(story), within_s=60)
+            app.run("items.jsonl").pause(reason="lunch")
+            until("it is told", lambda: "(lunch)" in said(story), within_s=30)
+            app.run("items.jsonl").cancel(reason="no longer wanted")
+            story.open_gate("go")
+            assert process.wait(60) == 6, said(story)
+    finally:
+        app.close()
+    assert "run items.jsonl: cancelled" in said(story)
+    assert set(story.states()) == {"succeeded", "cancelled"}
+    assert lines_in(story, "out.jsonl")[0]["result"] == {"twice": 0}
+    story.assert_audit_is_clean()
+    again = run(story)
+    assert again.returncode == 2
+    assert "was cancelled; take another name" in again.stderr
+    assert lines_in(story, "out.jsonl")
+
+
+@pytest.mark.story
 def test_a_killed_command_takes_its_worker_with_it(story):
     story.settings["PERDURE_GRACE_S"] = "0.2"
     write_items(story, [{"n": 0, "wait": True}])
@@ -350,6 +377,28 @@ def test_a_stage_that_ends_its_process_ends_neither_the_command_nor_the_others(s
     assert done.returncode == 3, done.stdout + done.stderr
     assert len(lines_in(story, "out.jsonl")) == 5
     assert [one["error_kind"] for one in lines_in(story, "bad.jsonl")] == ["worker_lost"]
+
+
+@pytest.mark.story
+def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path, missing):
+    try:
+        server = Server()
+    except MissingPart as part:
+        missing(str(part))
+    with server, played(tmp_path, server.create_database()) as story:
+        (story.folder / "batch.py").write_text(APP)
+        write_items(story, [{"n": n, "wait": n >= 5} for n in range(9)])
+        with begun(story, "--concurrency", "4") as process:
+            part = "out.jsonl.part"
+            until("5 results", lambda: len(lines_in_whole(story, part)) == 5, within_s=60)
+            server.stop("immediate")
+            until("it is told", lambda: "the store is away" in said(story), within_s=60)
+            server.start()
+            story.open_gate("go")
+            assert process.wait(60) == 0, said(story)
+        values = [one["result"]["twice"] for one in lines_in(story, "out.jsonl")]
+        assert values == [2 * n for n in range(9)]
+        story.assert_audit_is_clean()
 
 
 # -- what goes in -----------------------------------------------------------------------------

@@ -70,6 +70,12 @@ assert_type(fetch({"text": "x"}), str)
 assert_type(ref, perdure.JobRef)
 assert_type(pipe.enqueue_many([1, 2]), list[perdure.JobRef])
 
+run = pipe.run([1, 2], name="nightly", key=lambda item: item, failure_budget=0.2)
+assert_type(run, perdure.Run)
+assert_type(run.wait(wait_s=1).status, perdure.RunStatus)
+assert_type(next(run.results(order="ended")), perdure.Result)
+assert_type(app.dead.redrive(run="nightly", canary=5, rate="10/s"), perdure.Redrive)
+
 
 async def caller() -> None:
     later = await pipe.enqueue_async({"text": "y"})

@@ -40,7 +40,7 @@ from perdure.model.states import State
 _LOOK_S = 0.25
 _NAP_S = 0.05  # an order to stop is noticed that soon
 _AWAY_S_MAX = 60.0
-_FED_S_MAX = 5.0  # for the chunk under way; a source that blocks is left alone
+_FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
 _CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
 _WAITS = (0.01, 0.5)  # the writer's first and longest rest
 
@@ -135,6 +135,7 @@ class _Batch:
         self._known_before = self.run.counts.total
         self._watch = Watch(self.opened, self.run.id)
         self._feeder: Feeder | None = None
+        self._shot: Snapshot | None = None
 
     def _opened_run(self) -> RunView:
         order = self.order
@@ -181,7 +182,6 @@ class _Batch:
     def _watched(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
         """Look on until the run is over or somebody wants to stop; raises what feeding or writing did."""
         away_at: float | None = None
-        note = ""
         while not self._asked():
             if feeding.done():
                 feeding.result()
@@ -192,13 +192,14 @@ class _Batch:
                 if self._is_over(self.run, feeding):
                     return
                 self._see_to_work(self.run)
-                self._shown(feeding, note)
-                away_at, note = None, ""
+                self._shown(feeding)
+                away_at = None
             except StoreUnavailable as away:
                 away_at = away_at or time.monotonic()
                 if time.monotonic() - away_at > _AWAY_S_MAX:
                     raise
-                note = f"the store is away: {away}"
+                if self._shot is not None:
+                    self._show(replace(self._shot, note=f"the store is away: {away}"))
             self._nap(_LOOK_S, until=_never if feeding.done() else feeding.done)
 
     def _is_over(self, run: RunView, feeding: "Future[Fed]") -> bool:
@@ -215,16 +216,17 @@ class _Batch:
             self._hired = Hired(order.worker, order.knows, aside=order.aside)
         self._hired.look()
 
-    def _shown(self, feeding: "Future[Fed]", note: str) -> None:
+    def _shown(self, feeding: "Future[Fed]") -> None:
         self._heard()
-        if not note and self.order.worker is None and not self._watch.anybody_works:
+        note = ""
+        if self.order.worker is None and not self._watch.anybody_works:
             note = "no worker is alive; start one with: perdure worker APP"
         is_stopping = self._stopping.is_set()
-        shot = self._watch.look(
+        self._shot = self._watch.look(
             self.run, self._fed_now(), feeding=not feeding.done() and not is_stopping,
             stopping=is_stopping and self.run.status not in FINISHED, note=note,
         )  # fmt: skip
-        self._show(shot)
+        self._show(self._shot)
 
     def _ended(self, feeding: "Future[Fed]") -> tuple[Fed, BaseException | None]:
         """Stop feeding and working, in this order; what was in hand has ended afterwards."""
@@ -249,7 +251,7 @@ class _Batch:
     def _drained(self, feeding: "Future[Fed]") -> None:
         try:
             self.run = self._watch.run()
-            self._shown(feeding, "")
+            self._shown(feeding)
         except StoreUnavailable:
             self._heard()  # the worker tells what it makes of that
         self._nap(_LOOK_S, until=lambda: self._hired is None or not self._hired.running)

@@ -30,7 +30,17 @@ from perdure.engine.record import Ending
 from perdure.engine.stages import Catalogue, Line
 from perdure.engine.walk import settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
-from perdure.model.jobs import Capture, Claim, ClaimOrder, Receipt, Record, Refused, Settled, Turn
+from perdure.model.jobs import (
+    Capture,
+    Claim,
+    ClaimOrder,
+    Receipt,
+    Record,
+    Refused,
+    Settled,
+    Stale,
+    Turn,
+)
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, Usage
 from perdure.model.states import TERMINAL
@@ -285,9 +295,19 @@ class Pump:
         return True
 
     def _drop_call(self, claim: Claim) -> None:
-        """The job is back under another token: what still runs under the old one is no call of ours any more."""
+        """The job is back under another token: what still runs under the old one is no call of ours any more.
+
+        What is still to be said about it would be refused, and must not pass for the end of the new one: a probe is
+        claimed before the turn.
+        """
         old = self._in_hand.get(claim.no)
-        if self._gates is not None and old is not None and old.token != claim.token:
+        if old is None or old.token == claim.token:
+            return
+        late = self._unsent.pop(claim.no, None)
+        if late is not None:
+            self._used.pop(claim.no, None)
+            self._observers.settled(late, Stale(late.no, late.id, late.token))
+        elif self._gates is not None:
             self._gates.ended(Ending(old, Interrupted(), 0.0, self._seat.worker), Handback())
 
     def _take_up(self, claims: Sequence[Claim]) -> None:

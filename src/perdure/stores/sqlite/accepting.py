@@ -29,10 +29,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
     cx.executemany(SQL.accept, Counter(job.pipeline for job in fresh).items())
-    tally = Tally()
-    for job in fresh:
-        tally.came_in(job.run)
-    add_tally(cx, tally, 0)
+    _take_in(cx, fresh, now)
     again |= {id: Enqueued(id, no, True) for id, no in made.items()}
     found = iter(_found(cx, [job for job in jobs if job.id not in again], now))
     return [again.get(job.id) or next(found) for job in jobs]
@@ -64,15 +61,24 @@ def begin(
         ),
     )  # fmt: skip
     cx.execute(SQL.accept, (job.pipeline, 1))
-    tally = Tally()
-    tally.came_in(job.run)
-    add_tally(cx, tally, 0)
+    _take_in(cx, [job], now)
     return claims_of(cx, [last + 1])[0]
 
 
 def all_lanes(cx: sqlite3.Connection) -> set[int]:
     """The numbers of all lanes."""
     return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
+
+
+def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> None:
+    """Count new jobs in their runs; one that had ended has not any more."""
+    runs = Counter(job.run for job in jobs if job.run is not None)
+    if runs:
+        tally = Tally()
+        for run, count in runs.items():
+            tally.came_in(run, count)
+        add_tally(cx, tally, 0)
+        cx.execute(SQL.runs_take_in, {"nos": encoded(sorted(runs)), "now": now})
 
 
 def _insert(

@@ -54,6 +54,7 @@ def panel(shot: Snapshot) -> RenderableType:
     """A run at one moment, for a terminal."""
     run, counts = shot.run, shot.run.counts
     parts: list[RenderableType] = [
+        Text(f"{_done(shot)}, ETA {_eta(shot)}", "bold"),
         _counts(shot),
         ProgressBar(total=max(counts.total, 1), completed=shot.ended, width=None),
         Text(),
@@ -70,7 +71,7 @@ def panel(shot: Snapshot) -> RenderableType:
 
 def _counts(shot: Snapshot) -> Text:
     counts = shot.run.counts
-    line = Text(f"{_done(shot)}  ", "bold")
+    line = Text()
     for count, name, style in (
         (f"{counts.succeeded:,}", "succeeded", "green"),
         (f"{counts.failed:,}", "failed", "red"),
@@ -88,11 +89,11 @@ def _figures(shot: Snapshot) -> Table:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
     pace = shot.pace
-    grid.add_row("pace", f"{pace.items_per_s:,.1f} items/s, ETA {_eta(shot)}")
+    grid.add_row("pace", f"{pace.items_per_s:,.1f} items/s")
     grid.add_row(
         "calls", f"{pace.requests_per_min:,.0f} requests/min, {pace.tokens_per_min:,.0f} tokens/min"
     )
-    grid.add_row("cost", _cost(shot) or "none reported")
+    grid.add_row("cost", _cost(shot).removeprefix("cost ") or "none reported")
     if shot.allowance is not None:
         bar = ProgressBar(total=1.0, completed=shot.allowance.used, width=20, complete_style="red")
         row = Table.grid(padding=(0, 2, 0, 0))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from perdure.model.errors import CallerError
-from perdure.model.jobs import IfFailed, Receipt
+from perdure.model.jobs import IfFailed, Receipt, Stale
 from perdure.model.operations import LaneScope
 from perdure.model.runs import CLOSED, FINISHED, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
@@ -205,6 +205,37 @@ class Ending(OnAFreshStore):
             assert self.place.see_run(one).status is RunStatus.RUNNING, one.name
         assert self.place.see_run(child).counts.open == 0
         assert self.place.see_run(other).counts.open == 1
+
+    def test_a_run_with_a_new_item_is_not_over(self) -> None:
+        run, _ = self._failed_run(key="k")
+        self.clock.push(5)
+        self.place.put(run=run.no, key="k")
+        assert self.place.see_run(run) == run
+        self.place.put(run=run.no, key="l")
+        again = self.place.see_run(run)
+        assert (again.status, again.why, again.ended_at) == (RunStatus.RUNNING, "", None)
+        assert (again.changed_at, again.counts.open) == (self.clock.now(), 1)
+        assert self.place.change_run(run, FAILED) is None
+        empty = self.place.begin_run("empty")
+        self.place.change_run(empty, CANCELLED, why="so")
+        self.place.put(run=empty.no)
+        late = self.place.see_run(empty)
+        assert (late.status, late.why, late.ended_at) == (CANCELLED, "so", None)
+
+    def test_there_is_no_new_life_in_the_lanes_of_a_cancelled_run(self) -> None:
+        run, job = self._failed_run(key="k")
+        self.place.change_run(run, CANCELLED)
+        before = self.place.everything()
+        assert isinstance(self.place.revive(job), Stale)
+        assert not self.place.put(run=run.no, key="k", if_failed=IfFailed.RETRY).revived
+        assert self.place.everything() == before
+        child = self.place.begin_run("again", parent=run.no)
+        assert isinstance(self.place.revive(job, redrive_run=child.no), Receipt)
+        (claim,) = self.place.take(self.worker)
+        self.place.settle(failure(claim, self.worker), by=self.worker)
+        self.place.change_run(child, CANCELLED)
+        assert isinstance(self.place.revive(self.place.see(job.id)), Stale)
+        self.place.clean()
 
     def test_a_revival_that_does_not_happen_opens_nothing(self) -> None:
         run, job = self._failed_run()

@@ -6,6 +6,7 @@ from datetime import datetime
 from perdure.model.errors import StoreError
 from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
+from perdure.model.runs import RunStatus
 from perdure.model.states import State
 from perdure.testing.model.fairness import Lines
 from perdure.testing.model.rows import JobRow
@@ -44,6 +45,7 @@ def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
     )  # fmt: skip
     tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
     tables.count(job.run, total=1)
+    tables.take_in(job.run, now)
 
 
 def begin(
@@ -101,13 +103,22 @@ def _as_it_stands(job: JobRow) -> Revival:
     return Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)
 
 
+def may_live(tables: Tables, one: Revival) -> bool:
+    """Whether it is still the dead job that was seen, and would not stand in a cancelled run."""
+    job = tables.jobs.get(one.no)
+    if job is None or job.token != one.token or job.state is not State.FAILED:
+        return False
+    run = tables.runs.get(one.redrive_run or job.redrive_run or job.run or 0)
+    return run is None or run.status is not RunStatus.CANCELLED
+
+
 def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
     """A new life for a failed job, if it is still the one that was seen."""
     job = tables.jobs.get(one.no)
     rank_at = now if job is None else rank(now, job.priority)
     if job is not None and job.fair:
         rank_at = lines.rank(job.no, job.owner, one.lane)
-    if job is None or job.token != one.token or job.state is not State.FAILED:
+    if job is None or not may_live(tables, one):
         return False
     began_at = job.enqueued_at if job.life == 1 else job.order_at
     tables.put_job(

@@ -17,7 +17,7 @@ from perdure.model.operations import (
     Target,
 )
 from perdure.model.states import State
-from perdure.testing.model.accepting import revive
+from perdure.testing.model.accepting import may_live, revive
 from perdure.testing.model.fairness import Lines
 from perdure.testing.model.tables import Tables
 from perdure.testing.nouns import replace
@@ -69,7 +69,7 @@ class DeadLetters:
 
     def _revive(self, one: Revival, deed: Deed, now: datetime, lines: Lines) -> Revived:
         job = self._tables.jobs.get(one.no)
-        if job is None or job.token != one.token or job.state is not State.FAILED:
+        if job is None or not may_live(self._tables, one):
             return _stale(one)
         rival = self._tables.rival(job)
         if rival is not None:

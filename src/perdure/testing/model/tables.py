@@ -146,6 +146,13 @@ class Tables:
                     row, status=RunStatus.RUNNING, why="", changed_at=now, ended_at=None
                 )
 
+    def take_in(self, run: int | None, now: datetime) -> None:
+        """A run with a new item is not over; a cancelled one stays cancelled."""
+        row = None if run is None else self.runs.get(run)
+        if row is not None and row.ended_at is not None:
+            self.reopen([row.no], now)
+            self.runs[row.no] = replace(self.runs[row.no], changed_at=now, ended_at=None)
+
     def rival(self, job: JobRow) -> JobRow | None:
         """Another job of the same owner, pipeline and key that is queued or processing; the oldest."""
         if job.key is None:

@@ -36,5 +36,15 @@ counted AS (
     INSERT INTO perdure_run_counts AS c (run, writer, total)
     SELECT run, -pg_backend_pid(), 1 FROM made WHERE run IS NOT NULL
     ON CONFLICT (run, writer) DO UPDATE SET total = c.total + excluded.total
+),
+-- A run with a new item is not over. Who ends one holds its row: either it counts after us, or we find it ended.
+taken_in AS (
+    UPDATE perdure_runs AS u SET
+        status = CASE WHEN u.status IN ('completed', 'partial_success', 'failed') THEN 'running' ELSE u.status END,
+        why = CASE WHEN u.status IN ('completed', 'partial_success', 'failed') THEN '' ELSE u.why END,
+        changed_at = CASE WHEN u.ended_at IS NULL THEN u.changed_at ELSE clock.now END,
+        ended_at = NULL
+    FROM clock
+    WHERE u.no IN (SELECT run FROM made WHERE run IS NOT NULL)
 )
 SELECT (SELECT no FROM made), EXISTS (SELECT 1 FROM caller)

@@ -86,7 +86,8 @@ WHERE status IN ('completed', 'partial_success', 'failed') AND sealed_at IS NULL
 UPDATE perdure_artifacts SET bytes_whole = length(content);
 
 -- The figures of reports and of dead letters, for whoever asks in SQL; with readable moments and dollars. Those of
--- runs have one row or more for each run, by its number, which goes down to the indexes: WHERE run = 7.
+-- runs have one row or more for each run, by its number, which goes down to the indexes: WHERE run = 7; but not
+-- through a window, so that stages and times rank the attempts of all runs.
 
 -- What has failed and nobody has discarded.
 CREATE VIEW perdure_dead_letters AS
