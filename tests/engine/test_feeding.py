@@ -95,7 +95,40 @@ def test_a_bad_item_ends_the_feeding_and_what_went_before_stays(place, line, run
     items = [*range(15), float("nan"), 99]
     with pytest.raises(PayloadRefused, match="item 16 of the run: "):
         feed(feeder(place, line, run, items))
-    assert counts(place, run).total == 10
+    assert counts(place, run).total == 15
+
+
+def test_a_source_that_fails_has_its_items_in_all_the_same(place, line, run):
+    def source():
+        yield from range(13)
+        raise OSError("the disk is away")
+
+    with pytest.raises(OSError, match="the disk is away"):
+        feed(feeder(place, line, run, source()))
+    assert counts(place, run).total == 13
+    assert feed(feeder(place, line, run, range(20))).known == 13
+
+
+def test_a_source_that_fails_while_the_store_is_away_is_not_taken_for_ended(place, line, run):
+    def source():
+        yield from range(3)
+        raise OSError("the disk is away")
+
+    store = Breaking(place.store, 1, after=False)
+    with pytest.raises(CallerError, match="the source of the items failed after 3 of them"):
+        feed(feeder(place, line, run, source(), store=store), rest=lambda s: None)
+    assert counts(place, run).total == 3
+
+
+def test_a_slow_source_does_not_keep_workers_waiting(place, line, run):
+    def source():
+        for n in range(20):
+            place.clock.push(0.2)
+            yield n
+
+    one = feeder(place, line, run, source())
+    assert one.once()
+    assert counts(place, run).total == 3
 
 
 def test_bad_items_are_heard_of_and_skipped(place, line, run):

@@ -403,7 +403,7 @@ def test_an_async_stage_that_swallows_its_cancellation_is_a_lost_slot(work):
     )  # fmt: skip
     id = shop.put(1)
     shop.start()
-    until(lambda: shop.see(id).state is State.PROCESSING, "it runs")
+    until(lambda: any(one.begun for _, one in [*shop.worker._runs.values()]), "it runs")
     assert shop.notes.of(EventName.WORKER_RECYCLED) == []
     taken_away(shop, id)
     until(lambda: shop.notes.of(EventName.WORKER_RECYCLED), "it recycles")

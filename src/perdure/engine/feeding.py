@@ -26,6 +26,7 @@ from perdure.ports import Reader, Store
 
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
 _CHUNK = 1_000
+_CHUNK_S = 0.5
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 1.0
 _SAY_EVERY_S = 30.0
@@ -102,6 +103,7 @@ class Feeder:
         self._monotonic = monotonic
         self._held_at: float | None = None
         self._unsent: list[NewJob] = []  # of a chunk that may not have arrived
+        self._taking = False  # still so after a chunk, when its source has failed
         self.fed = Fed()
         self.over = False
 
@@ -119,23 +121,42 @@ class Feeder:
             if room <= 0:
                 self._say_waiting(run)
                 return False
-            self.over = not self._take(min(room, _CHUNK))
+            try:
+                self.over = not self._take(min(room, _CHUNK))
+            finally:  # what its source gave before it failed is in all the same
+                self._send()
+        else:
+            self._send()
+            self._check_source()
         self._held_at = None
-        self._send()
         return True
 
+    def _check_source(self) -> None:
+        """A source that failed while the store was away may seem to have ended by now; it has not."""
+        if self._taking:
+            raise CallerError(
+                f"the source of the items failed after {self.fed.items} of them; what it gave is in run "
+                f"{self._run.name!r}, and feeding it anew goes on there"
+            )
+
     def _take(self, count: int) -> bool:
-        """Make jobs of the next items; False when there are none."""
-        taken = list(islice(self._items, count))
-        self._unsent = [
-            job for position, item in taken if (job := self._job(position, item)) is not None
-        ]
-        self.fed = replace(self.fed, items=self.fed.items + len(taken))
-        return bool(taken)
+        """Make jobs of the next items, as many as come within a while; False when there are none."""
+        began_s = self._monotonic()
+        taken, self._taking = 0, True
+        for position, item in islice(self._items, count):
+            taken += 1
+            self.fed = replace(self.fed, items=self.fed.items + 1)
+            job = self._job(position, item)
+            if job is not None:
+                self._unsent.append(job)
+            if self._monotonic() - began_s > _CHUNK_S:  # a slow source: let workers have these
+                break
+        self._taking = False
+        return taken > 0
 
     def _send(self) -> None:
         done = enqueue(self._store, self._unsent)
-        self._unsent = []
+        self._unsent.clear()
         self._observers.enqueued(self._line.name, done)
         created = sum(one.created for one in done)
         self.fed = replace(
