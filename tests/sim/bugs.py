@@ -299,7 +299,7 @@ OPERATORS = (
 
 # By the names of the stores' tests; what they are caught by here, and where.
 _STORES: dict[str, tuple[tuple[str, ...], swarm.Setting]] = {
-    "no guard on finish": (("S2", "S3"), swarm.as_drawn),
+    "no guard on finish": (("S2", "S3", "E1"), swarm.as_drawn),
     "a guard on the state only": (("S3", "E1"), swarm.stages_beyond_their_time),
     "a dead worker's beat": (("S4",), swarm.frozen_workers),
     "rescue from a stale read": (("S5",), swarm.slow_sweepers),
@@ -308,7 +308,7 @@ _STORES: dict[str, tuple[tuple[str, ...], swarm.Setting]] = {
     "a worker's clock is trusted with leases": (("S6",), swarm.only_kills),
     "a worker's clock is trusted with waits": (("S9",), swarm.only_failures),
     "a new life beside a living job of the same key": (("E12",), harvests.only_redrives),
-    "a run that has finished stays so": (("E13",), harvests.only_redrives),
+    "a run that has finished stays so": (("E13", "E15"), harvests.only_redrives),
 }
 _NOT_SIMULATED = ("a capture that whoever knows its id may read",)  # nobody here reads captures
 

@@ -91,8 +91,7 @@ class Feeding:
                 self._world.seen["feedings begun again"] += 1
             except RunAborted:
                 self._world.seen["runs that cannot be gone on with"] += 1
-                raised = self._world.rng.random() < 0.3 or not self._world.chaos
-                options = WITHOUT_LIMITS if raised else {}
+                options = {} if self._world.chaos else WITHOUT_LIMITS
             except NotChangeable:  # it was cancelled
                 self.over = True
             if not self.over:

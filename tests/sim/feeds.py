@@ -8,7 +8,7 @@ from perdure.model.kinds import Kind
 
 PIPELINES = ("long", "short")
 # What happens to runs and to bulk operations, and how often at most within the chaos of one seed.
-RUN_DEEDS = {"run_pause": 5, "run_resume": 40, "run_cancel": 2, "bulk_stop": 6}
+RUN_DEEDS = {"run_pause": 5, "run_resume": 40, "run_cancel": 5, "bulk_stop": 6}
 WITHOUT_LIMITS: dict[str, Any] = {"failure_budget": None, "kinds": {}, "cost_max_usd": None}
 
 
@@ -36,7 +36,7 @@ def feeds_of(rng: Random, chaos_s: float) -> tuple[Feed, ...]:
             feeders=rng.choice((1, 1, 2)), backlog_max=rng.choice((None, 1, 4)),
             begins_s=rng.uniform(0.0, chaos_s / 3),
         )
-        for number in range(rng.choice((0, 1, 1, 2)))
+        for number in range(rng.choice((0, 1, 2, 2)))
     )  # fmt: skip
 
 

@@ -117,7 +117,8 @@ GATES = (
     Mutant("a lost probe freezes the gate", ("L1", "L9"), probes_are_never_lost, storms.upstreams_and_kills),
     Mutant(
         "the store lets pass what a gate holds", ("S11",),
-        reworded("closed_lanes", _VIEW, f"{_VIEW} WHERE gate IS NULL"), storms.only_upstreams,
+        reworded("closed_lanes", _VIEW, f"{_VIEW} WHERE gate IS NULL"),
+        storms.upstreams_and_a_slow_store,
     ),
     Mutant(
         "a failure counts while its gate is held", ("E10",), failures_count_while_held,
@@ -139,6 +140,8 @@ GATES = (
     Mutant(
         "what carries on is not counted", ("S10",), nothing_is_set_aside, storms.only_limits
     ),
-    Mutant("only the innocent probe", ("L1",), only_the_innocent_probe, storms.upstreams_and_kills),
+    Mutant(
+        "only the innocent probe", ("L1",), only_the_innocent_probe, storms.suspects_behind_a_gate
+    ),
     Mutant("suspects have no slices", ("L1",), suspects_have_no_slices, storms.upstreams_and_kills),
 )  # fmt: skip

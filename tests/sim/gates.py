@@ -194,7 +194,7 @@ class Gates:
         if not well:
             self._checker.broken("S11", f"{name} takes {gate.probe} for well, it was {ended}")
         gate.passes += 1
-        wanted = self._settings(name).flow_after
+        wanted = self._flow_after(name)
         if last and gate.passes < wanted:
             self._checker.broken("S11", f"{name} flows after {gate.passes} of {wanted} probes")
 
@@ -366,11 +366,10 @@ class Gates:
         parents = [self._ledger.gate(name).parent for name in upstreams]
         return [*upstreams, *(one for one in parents if one is not None)]
 
-    def _settings(self, name: str) -> GateSettings:
-        for one in self.outside.upstreams:
-            if name in (one.name, one.credential):
-                return one.gate
-        return GateSettings()
+    def _flow_after(self, name: str) -> int:
+        """How many probes a gate asks for; a credential's asks for what any of its upstreams does."""
+        named = [one for one in self.outside.upstreams if name in (one.name, one.credential)]
+        return min((one.gate.flow_after for one in named), default=GateSettings().flow_after)
 
     def _limit(self, name: str) -> int | None:
         return next(

@@ -149,8 +149,6 @@ class Letters:
             moved_on = job.pruned or job.token != token
             if no not in bulk.done | bulk.refused and not moved_on:
                 self._broken(bulk, f"it is done, and #{no} was neither taken on nor refused")
-        if bulk.run is not None and not self._ledger.runs[bulk.run].sealed:
-            self._checker.broken("E14", f"bulk {bulk.no} is done, its run is not sealed")
 
     def _broken(self, bulk: BulkAccount, text: str) -> None:
         self._checker.broken("E11", f"{bulk.verb.value} {bulk.no}: {text}")

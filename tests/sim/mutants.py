@@ -188,6 +188,7 @@ THE_FOUR = (
         both(
             *UNGUARDED,
             reworded("attempts_add", "INSERT INTO", "INSERT OR IGNORE INTO"),
+            reworded("attempts_add_more", "INSERT INTO", "INSERT OR IGNORE INTO"),
             reworded("checkpoints_add", "INSERT INTO", "INSERT OR IGNORE INTO"),
         ),
     ),

@@ -151,7 +151,7 @@ class Overseer:
         run = self._one_run(sides, RunStatus.ABORTED)
         if run is None:
             return
-        more = self._world.rng.choice(({}, {"failure_budget": 0.8}, WITHOUT_LIMITS, WITHOUT_LIMITS))
+        more = self._world.rng.choice(({}, WITHOUT_LIMITS, WITHOUT_LIMITS, WITHOUT_LIMITS))
         if self._done(strand, lambda: self._runs(sides).resume(run, DEED, more)):
             self._world.struck["run_resume"] += 1
 

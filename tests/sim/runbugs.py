@@ -235,7 +235,7 @@ REDRIVES = (
         harvests.only_redrives,
     ),
     Mutant(
-        "a new life leaves its run over", ("E13",),
+        "a new life leaves its run over", ("E13", "E15"),
         reworded("runs_reopen", "AND status IN", "AND 0 AND status IN"), harvests.only_redrives,
     ),
     Mutant(

@@ -43,6 +43,20 @@ def upstreams_and_kills(setup: Setup) -> Setup:
     )  # fmt: skip
 
 
+def upstreams_and_a_slow_store(setup: Setup) -> Setup:
+    """What a worker knows of a gate is often no longer so when it claims."""
+    return replace(only_upstreams(setup), chances={"slow_store": 0.4})
+
+
+def suspects_behind_a_gate(setup: Setup) -> Setup:
+    """So few jobs, and so many kills, that those that wait behind the gate are all suspects."""
+    harsh = upstreams_and_kills(setup)
+    return replace(
+        harsh, items=3, leases_s=(setup.ttl_s,), strikes={"kill_child": 40 / setup.chaos_s},
+        policies=tuple(replace(one, crashes_max=50) for one in harsh.policies),
+    )  # fmt: skip
+
+
 def _patient(policy: Policy) -> Policy:
     hint = replace(policy.hint, mode=HintMode.EXACT)
     return replace(policy, attempts_max=20, waits_max=100, wait_s_max=3600.0, hint=hint)

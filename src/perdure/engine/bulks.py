@@ -132,7 +132,7 @@ class Bulks:
 
     def resume(self, bulk: BulkView, deed: Deed) -> BulkView:
         """Go on with a stopped operation where it stands; a canary that failed is taken as known."""
-        if bulk.run is not None:
+        if bulk.run is not None and bulk.status is BulkStatus.STOPPED:
             self._reopen(self._run(bulk.run), deed)
         return self._change(bulk, BulkStatus.STOPPED, BulkStatus.RUNNING, deed)
 
@@ -206,10 +206,16 @@ class Bulks:
         return self._now(bulk)
 
     def _emptied(self, bulk: BulkView) -> BulkView | None:
-        """Nothing is left to take on: the child's items are all in, then the operation is done."""
+        """Nothing is left to take on: the child's items are all in, then the operation is done.
+
+        It is sealed once more at the end: a stop and a resume in between would have taken that back.
+        """
         if bulk.run is not None:
             self.control.seal_run(bulk.run)
-        return self._step(bulk, status=BulkStatus.DONE)
+        done = self._step(bulk, status=BulkStatus.DONE)
+        if done is not None and bulk.run is not None:
+            self.control.seal_run(bulk.run)
+        return done
 
     def _prove(self, bulk: BulkView, run: RunView, settings: BulkSettings) -> BulkView | None:
         if run.counts.open:
