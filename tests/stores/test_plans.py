@@ -43,7 +43,10 @@ PLANS = {
     "record": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "revive": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "discard": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
-    "prune_look": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid>\?\)"],
+    "prune_look": [
+        r"SEARCH j USING INTEGER PRIMARY KEY \(rowid>\?\)",
+        r"SEARCH r USING INTEGER PRIMARY KEY \(rowid=\?\)",
+    ],
     "prune_attempts": [r"SEARCH perdure_attempts USING PRIMARY KEY \(job=\?\)"],
     "settled_before": [r"SEARCH a USING PRIMARY KEY \(job=\? AND token=\?\)"],
     "ids_taken": [r"USING COVERING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)"],

@@ -12,7 +12,8 @@ def row(no: int, *, enqueued: int, finished: int | None = None) -> tuple:
     """A row of `prune_look.sql`; times in days."""
     day = DAY_S * 1_000_000
     end = None if finished is None else finished * day
-    return (no, f"job-{no}", "p", "succeeded" if finished else "queued", enqueued * day, end, None)
+    state = "succeeded" if finished else "queued"
+    return (no, f"job-{no}", "p", state, enqueued * day, end, None, False)
 
 
 def test_what_ended_before_the_end_is_chosen():
@@ -40,3 +41,9 @@ def test_the_look_goes_on_while_it_is_full_of_old_jobs():
 
 def test_without_an_end_nothing_goes():
     assert Ends.of(Retention(), NOW).aged([row(1, enqueued=1, finished=2)], 1) == Aged([], None)
+
+
+def test_what_a_run_still_needs_is_not_chosen():
+    free, needed = row(1, enqueued=1, finished=2), row(2, enqueued=1, finished=2)
+    needed = (*needed[:-1], True)
+    assert ENDS.aged([free, needed], 10) == Aged([free], None)

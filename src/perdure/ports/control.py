@@ -97,7 +97,10 @@ class Control(Protocol):
         ...
 
     def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
-        """Look at up to ``limit`` jobs above a number and let go what may go; the books keep count."""
+        """Look at up to ``limit`` jobs above a number and let go what may go; the books keep count.
+
+        What belongs to a run that is not over stays: its keys say which of its items it had.
+        """
         ...
 
     def prune_workers(self, kept_s: float, *, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""Which jobs may be let go: those that ended longer ago than their kind is kept; the same on every store."""
+"""Which jobs may be let go: those that ended longer ago than their kind is kept, and that no run needs any more."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,9 @@ class Ends:
         return Aged(chosen, None if is_last else rows[-1][0])
 
     def _over(self, row: Row) -> bool:
-        _, _, _, state, _, finished_at, discarded_at = row
+        _, _, _, state, _, finished_at, discarded_at, needed = row
+        if needed:
+            return False
         if state == State.FAILED and discarded_at is not None:
             return self.discarded is not None and discarded_at < self.discarded
         end = {

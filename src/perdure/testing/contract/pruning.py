@@ -3,12 +3,14 @@
 from typing import Any
 
 from perdure.model.errors import WorkerDead
+from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import Pruned, Retention
 from perdure.model.outcomes import Death
+from perdure.model.runs import NewRun, RunChange, RunStatus
 from perdure.model.states import State
 from perdure.model.views import Books, JobView
-from perdure.testing.contract.kit import OnAFreshStore, raises
+from perdure.testing.contract.kit import DEED, OnAFreshStore, raises
 from perdure.testing.contract.records import advance, cancelled, crash, failure, retry, success
 from perdure.testing.nouns import replace
 
@@ -39,6 +41,25 @@ class Pruning(OnAFreshStore):
         assert self.place.reader.job(old.id) is None
         assert self.place.reader.attempts(old.no) == []
         self.place.clean()
+
+    def test_what_a_run_that_is_not_over_has_stays(self) -> None:
+        run = self.place.control.add_run(NewRun(self.place.id_of(900), "ann", "p", "batch"))
+        lanes = self.place.lanes_of("p", run=run.no)
+        claim = self.one_claim()
+        self.place.settle(success(claim, self.worker), by=self.worker)
+        self.place.put(run=run.no, lane=lanes["one"])
+        order = ClaimOrder(self.worker, 1, tuple(self.place.store.run_lanes()))
+        (item,) = self.place.store.turn([], order, by=self.worker).claims
+        self.place.settle(success(item, self.worker), by=self.worker)
+        self.clock.push(DAY_S)
+        assert self._prune(succeeded_s=1.0).jobs == 1
+        assert self._left() == {item.id}
+        sealed = self.place.control.seal_run(run.no)
+        assert sealed is not None
+        over = RunChange(run.no, RunStatus.RUNNING, RunStatus.COMPLETED, counts=sealed.counts)
+        assert self.place.control.change_run(over, DEED) is not None
+        assert self._prune(succeeded_s=1.0).jobs == 1
+        assert self._left() == set()
 
     def test_each_way_to_end_has_its_own_retention(self) -> None:
         ended = {

@@ -118,10 +118,17 @@ class ModelControl(DeadLetters, Runs):
             gone = [
                 self._let_go(job)
                 for job in above
-                if job.enqueued_at < max(ends) and _may_go(job, retention, now)
+                if job.enqueued_at < max(ends)
+                and _may_go(job, retention, now)
+                and not self._is_needed(job)
             ]
             is_last = len(above) < limit or above[-1].enqueued_at >= max(ends)
             return Pruned(len(gone), sum(gone), None if is_last else above[-1].no)
+
+    def _is_needed(self, job: JobRow) -> bool:
+        """Whether a run that is not over has this job."""
+        runs = [self._tables.runs.get(no) for no in (job.run, job.redrive_run) if no is not None]
+        return any(run is not None and run.ended_at is None for run in runs)
 
     def _let_go(self, job: JobRow) -> int:
         tables = self._tables
