@@ -1,5 +1,6 @@
 """Runs through the App, with a worker at work, on both stores."""
 
+import asyncio
 import json
 import threading
 from collections import Counter
@@ -8,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from perdure import App, CallerError, PayloadRefused, StageError
+from perdure.app.items import lively
+from perdure.engine.feeding import NothingNow
 from perdure.model.errors import NotChangeable, RunAborted, RunUnfinished, UnknownName
+from perdure.model.operations import Retention
 from perdure.model.runs import RunStatus
 from perdure.model.states import State
+from tests.engine.kit import until
 
 
 class Works:
@@ -190,6 +195,11 @@ def test_items_come_from_files(tmp_path, name, text, expected):
         ("a.csv", b"n,m\n1,2\n3\n", r"a.csv line 3 has 1 fields, its head 2"),
         ("a.csv", b'n\n"open\n', r"a.csv line \d: "),
         ("a.csv", b"n\n\xff\n", r"item 1 of the run"),
+        (
+            "a.jsonl",
+            b'"' + b"x" * 9_000_000 + b'"\n',
+            r"a.jsonl line 1 has more than 8388608 bytes",
+        ),
         ("a.csv", b"n,n\n1,2\n", r"two columns have the same name"),
         ("a.txt", b"", r"a.txt: whether this is JSON lines or CSV cannot be told"),
         (None, b"", r"missing.jsonl: there is no such file"),
@@ -217,9 +227,84 @@ def test_bad_lines_can_be_skipped(tmp_path):
     app.close()
 
 
-def test_what_cannot_be_iterated_is_refused(tmp_path):
+@pytest.mark.parametrize("items", [7, b"abc", bytearray(b"abc"), {"a": 1}, None])
+def test_what_is_no_series_of_items_is_refused(tmp_path, items):
     app = App(f"sqlite:///{tmp_path / 'p.db'}")
     pipe = app.pipeline("p", app.stage(name="same")(lambda item: item))
-    with pytest.raises(CallerError, match="items are int; pass an iterable"):
-        pipe.run(7)
+    with pytest.raises(CallerError, match=f"items are {type(items).__name__}; pass an iterable"):
+        pipe.run(items)
+    with pytest.raises(CallerError, match="backlog_max is 0"):
+        pipe.run([], backlog_max=0)
+    with pytest.raises(CallerError, match="a run cannot be called '7'"):
+        pipe.run([], name="7")
+    assert app.runs() == []
     app.close()
+
+
+def test_a_completed_run_stays_so_when_nothing_comes_in_after_all(app, works):
+    run = works.pipe.run([], name="batch")
+    assert run.status is RunStatus.COMPLETED
+    with pytest.raises(PayloadRefused):
+        works.pipe.run([float("nan")], name="batch")
+    assert run.status is RunStatus.COMPLETED
+
+
+def test_a_wait_can_be_given_up(app, works):
+    run = works.pipe.run(items(1))
+
+    async def main() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(run.wait_async(), 0.3)
+        with pytest.raises(RunUnfinished, match=r"is running after 0.2 s: 0 of 1 items"):
+            await run.wait_async(wait_s=0.2)
+        with app.working(concurrency=1):
+            assert (await run.wait_async(wait_s=30)).status is RunStatus.COMPLETED
+
+    asyncio.run(main())
+
+
+def test_results_that_were_pruned_are_missed(app, works, tmp_path):
+    with app.working(concurrency=2):
+        run = works.pipe.run(items(3))
+        run.wait(wait_s=30)
+    app.opened.control.prune(Retention(succeeded_s=0.0), limit=100)
+    with pytest.raises(CallerError, match=r"3 of 3 results of run .* are gone"):
+        run.write_results(tmp_path / "results.jsonl")
+    assert list(tmp_path.glob("results*")) == []
+
+
+def test_a_paused_run_is_resumed_whatever_has_failed_so_far(app, works):
+    works.broken = set(range(200))
+    with app.working(concurrency=4):
+        run = works.pipe.run(items(150), seal=False, failure_budget=0.1)
+        until(lambda: run.show().counts.failed == 150, "all have failed")
+        run.pause()
+        run.resume(failure_budgets={"timeout": 0.5}, count_rate_limits=False)
+        assert run.status is RunStatus.RUNNING
+        run.seal()
+        assert run.wait(wait_s=30).status is RunStatus.FAILED
+
+
+def test_a_source_that_is_silent_keeps_nobody_waiting():
+    gate = threading.Event()
+
+    def source():
+        yield 1
+        gate.wait(20)
+        yield 2
+
+    reading = lively(source(), silence_s=0.01)
+    assert next(reading) == 1
+    assert isinstance(next(reading), NothingNow)
+    gate.set()
+    assert [one for one in reading if not isinstance(one, NothingNow)] == [2]
+
+
+def test_a_source_that_fails_on_its_thread_fails_here():
+    def source():
+        yield 1
+        raise OSError("the pipe broke")
+
+    reading = lively(source())
+    with pytest.raises(OSError, match="the pipe broke"):
+        list(reading)

@@ -13,6 +13,8 @@ from perdure.engine.eligible import Previewing, dead_letters
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.revival import Revivals
+from perdure.engine.runs import Runs
+from perdure.engine.sources import source_check
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError, NotChangeable, NotRetriable, StoreUnavailable
 from perdure.model.events import EventName
@@ -23,7 +25,7 @@ from perdure.model.runs import NewRun, RunStatus
 from perdure.model.states import FailedReason, State
 from tests.engine.dead_kit import Hurried, dead, retried
 from tests.engine.kit import Notes, line_on
-from tests.stores.kit import DEED, Place, failure, success, target
+from tests.stores.kit import DEED, Place, failure, retry, success, target
 
 ID = "00000000-0000-7000-8000-00000000b01c"
 OTHER = ID[:-1] + "d"
@@ -200,23 +202,88 @@ def test_a_stopped_operation_does_no_more_until_it_is_resumed(place, known, work
 def test_no_more_than_the_rate_allows_are_taken_on(place, known, worker):
     dead(place, worker, 10)
     bulk = driven(place, known, begun(place, known, rate_per_s=2.0))
-    assert bulk.done == 1
-    place.clock.push(1)
+    assert bulk.done == 0
+    place.clock.push(0.5)
     bulk = driven(place, known, bulk)
-    assert bulk.done == 3
-    place.clock.push(0.1)
+    assert bulk.done == 1
+    place.clock.push(0.4)
     assert hands(place, known).once(bulk) is None
-    place.clock.push(60)
+    for _ in range(9):
+        place.clock.push(0.5)
+        bulk = driven(place, known, bulk)
+    place.clock.push(0.5)
+    assert bulk.done == 10
     assert driven(place, known, bulk).status is BulkStatus.DONE
 
 
-def test_a_rate_counts_from_where_a_stopped_operation_goes_on(place, known, worker):
-    dead(place, worker, 10)
+def test_time_in_which_nothing_could_be_done_is_not_made_up_for(place, known, worker):
+    dead(place, worker, 30)
+    bulk = begun(place, known, rate_per_s=4.0)
+    place.clock.push(3_600)  # no worker was there
+    bulk = driven(place, known, bulk)
+    assert bulk.done == 4
     here = hands(place, known)
-    bulk = here.stop(driven(place, known, begun(place, known, rate_per_s=1.0)), DEED)
-    place.clock.push(1_000)
+    bulk = here.stop(bulk, DEED)
+    place.clock.push(3_600)
     bulk = here.through(here.resume(bulk, DEED))
-    assert (bulk.status, bulk.done) == (BulkStatus.RUNNING, 2)
+    assert bulk.done == 4  # a rate counts from where a stopped operation goes on
+
+
+def test_a_rate_below_one_a_second_is_kept(place, known, worker):
+    dead(place, worker, 3)
+    bulk = begun(place, known, rate_per_s=1 / 60)
+    place.clock.push(59)
+    assert driven(place, known, bulk).done == 0
+    place.clock.push(600)
+    assert driven(place, known, bulk).done == 1
+
+
+def test_who_has_lost_the_duty_takes_no_further_step(place, known, worker):
+    dead(place, worker, 7)
+    asked = []
+
+    def check(job):
+        asked.append(job.no)
+
+    here = hands(place, known, checks={"p": check})
+    here.keep = lambda: len(asked) < 5
+    bulk = begun(place, known)
+    assert here.once(bulk) is None
+    assert (len(asked), driven(place, known, bulk).done) == (5, 7)
+
+
+def test_a_letter_that_cannot_be_read_is_refused_and_stops_nobody(place, known, worker):
+    ids = dead(place, worker, 3)
+    place.damage(f"UPDATE perdure_jobs SET payload = '{{' WHERE id = '{ids[1]}'")
+    checks = {"p": source_check(lambda item: True)}
+    bulk = driven(place, known, begun(place, known), checks=checks)
+    assert (bulk.status, bulk.done, bulk.refused) == (BulkStatus.DONE, 2, 1)
+    (refusal,) = place.reader.refusals(bulk.no)
+    assert refusal.why.startswith("whether its source exists could not be told (")
+
+
+def test_letters_of_a_child_that_is_cancelled_are_dead_again_as_they_were(place, known, worker):
+    dead(place, worker, 5)
+    before = {job.id: job.error_kind for job in place.reader.jobs()}
+    bulk = driven(place, known)
+    (running,) = redriven(place, worker, 1)
+    Runs(place.store, place.control, place.reader, Observers()).cancel(child_of(place, bulk), DEED)
+    watched(place, known)
+    assert states(place).count(State.FAILED) == 4
+    place.settle(retry(running, worker), by=worker)  # it wants to be tried again, in a closed lane
+    watched(place, known)
+    watched(place, known)
+    watched(place, known)
+    assert {job.id: job.error_kind for job in place.reader.jobs()} == before
+    assert states(place) == [State.FAILED] * 5
+    child = child_of(place, bulk)
+    assert (child.counts.failed, child.counts.cancelled, child.ended_at is not None) == (5, 0, True)
+    place.clean()
+    again = driven(place, known, begun(place, known, JobFilter(pipeline="p"), id=OTHER))
+    assert again.done == 5
+    stopped = hands(place, known)
+    with pytest.raises(NotChangeable, match="is done; only one that is stopped"):
+        stopped.resume(bulk, DEED)
 
 
 def test_a_child_that_is_aborted_stops_its_operation(place, known, worker, small_pages):

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from perdure.engine import feeding
-from perdure.engine.feeding import Fed, Feeder, Terms, Unreadable, default_key, feed
+from perdure.engine.feeding import Fed, Feeder, NothingNow, Terms, Unreadable, default_key, feed
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.runs import Runs
@@ -81,7 +81,7 @@ def test_an_item_that_has_changed_is_another_item(place, line, run):
 def test_items_have_keys_of_their_own(place, line, run, key):
     items = [{"id": "a"}, {"id": 7}, {"id": "a"}]
     fed = feed(feeder(place, line, run, items, key=key))
-    assert (fed.created, fed.known) == (2, 1)
+    assert (fed.created, fed.known, fed.repeated) == (2, 0, 1)
     assert [one.key for one in place.reader.items(run.no)] == ["a", "7"]
 
 
@@ -210,6 +210,43 @@ class Breaking:
 
     def lanes(self, wanted):
         return self._store.lanes(wanted)
+
+
+def test_items_with_the_key_of_an_earlier_one_are_told_from_those_that_were_there(place, line, run):
+    feed(feeder(place, line, run, [{"id": n} for n in range(5)], key="id"))
+    again = [{"id": n % 12} for n in range(36)]
+    fed = feed(feeder(place, line, run, again, key="id"))
+    assert (fed.created, fed.known, fed.repeated) == (7, 15, 14)
+
+
+def test_while_a_source_has_nothing_what_it_gave_is_fed(place, line, run):
+    def source():
+        yield from range(3)
+        yield NothingNow()
+        yield NothingNow()
+        yield 3
+
+    one = feeder(place, line, run, source())
+    assert one.once()
+    assert counts(place, run).total == 3
+    feed(one)
+    items = [item.key.split(":")[0] for item in place.reader.items(run.no)]
+    assert items == ["0", "1", "2", "3"]
+
+
+def test_a_chunk_ends_when_it_is_large(place, line, run, monkeypatch):
+    monkeypatch.setattr(feeding, "ENQUEUE_BYTES_MAX", 100)
+    one = feeder(place, line, run, ["x" * 40] * 10)
+    one.once()
+    assert counts(place, run).total == 3
+
+
+@pytest.mark.parametrize("key", ["x" * 201, "a\nb", "a\x00"])
+def test_a_key_that_cannot_be_stored_is_a_bad_item(place, line, run, key):
+    heard = []
+    items = [{"id": "good"}, {"id": key}]
+    fed = feed(feeder(place, line, run, items, key="id", bad=lambda at, why: heard.append(at)))
+    assert (fed.created, fed.skipped, heard) == (1, 1, [1])
 
 
 @pytest.mark.parametrize("after", [False, True])

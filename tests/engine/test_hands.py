@@ -202,15 +202,53 @@ def test_a_function_that_is_not_there_is_a_failure_of_the_stage(troupe):
         assert outcome.evidence.names[0] == name
 
 
-def test_a_child_that_is_not_ready_in_time_is_given_up(monkeypatch):
+def test_a_child_that_is_not_ready_in_time_gives_its_order_back_unless_that_goes_on(monkeypatch):
     monkeypatch.setattr(hands_module, "_START_S_MAX", 0.001)
+    monkeypatch.setattr(hands_module, "_LATE_MAX", 2)
     troupe = Troupe()
-    outcome = troupe.ran(plays.echo)
-    assert isinstance(outcome, Raised)
-    assert outcome.evidence.kind is Kind.RESOURCE_EXHAUSTED
-    assert "not ready" in outcome.evidence.message
-    troupe.close()
+    try:
+        first, second, third = (troupe.ran(plays.echo) for _ in range(3))
+        monkeypatch.setattr(hands_module, "_START_S_MAX", 30.0)
+        assert isinstance(troupe.ran(plays.echo), Returned)
+        monkeypatch.setattr(hands_module, "_START_S_MAX", 0.001)
+        troupe.events.run(troupe.hands.close())
+        again = troupe.ran(plays.echo)
+    finally:
+        troupe.close()
+    assert first == second == again == Interrupted("its process was not ready within 0.001 s")
+    assert isinstance(third, Raised)
+    assert third.evidence.kind is Kind.RESOURCE_EXHAUSTED
+    assert "not ready" in third.evidence.message
     assert len(troupe.hands) == 0
+
+
+def test_only_so_many_children_start_at_once_and_each_has_its_own_time(monkeypatch):
+    starting: set[object] = set()
+    most = 0
+    unable = Hands._unable
+
+    async def watched(hands, hand, find):
+        nonlocal most
+        starting.add(hand)
+        most = max(most, len(starting) + len(hands._starting))
+        try:
+            return await unable(hands, hand, find)
+        finally:
+            starting.discard(hand)
+
+    monkeypatch.setattr(Hands, "_unable", watched)
+    monkeypatch.setattr(hands_module, "_STARTS_MAX", 2)
+    troupe = Troupe()
+
+    async def six_at_once():
+        return await asyncio.gather(*(troupe.run(plays.pid) for _ in range(6)))
+
+    try:
+        outcomes = troupe.events.run(six_at_once())
+    finally:
+        troupe.close()
+    assert all(isinstance(one, Returned) for one in outcomes)
+    assert most == 2
 
 
 def test_without_hands_to_lend_a_stage_has_a_child_of_its_own():

@@ -9,7 +9,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.results import Seen, as_ended, in_order
 from perdure.engine.runs import Runs
 from perdure.model.jobs import ClaimOrder
-from perdure.model.runs import NewRun, RunChange, RunStatus
+from perdure.model.runs import ItemView, NewRun, RunChange, RunStatus
 from perdure.model.states import State
 from tests.stores.kit import DEED, failure, retry, success
 
@@ -147,3 +147,19 @@ def test_numbers_are_remembered_one_by_one_in_little_space():
     for no in range(100_000):
         dense.add(no)
     assert sum(len(chunk) for chunk in dense._chunks.values()) <= 100_000 // 8 + 1_024
+
+
+def test_pages_grow_where_results_are_small_and_shrink_where_they_are_large(monkeypatch):
+    monkeypatch.setattr(results, "ITEM_PAGE_ROWS", 500)
+    pages = results._Pages()
+    small, large = (
+        [ItemView(1, "i", None, State.SUCCEEDED, "x" * size, None, None, None, None, None, None)]
+        for size in (10, 1_000_000)
+    )
+    limits = [pages.limit]
+    for _ in range(6):
+        pages.seen(small * pages.limit)
+        limits.append(pages.limit)
+    assert limits == [16, 32, 64, 128, 256, 500, 500]
+    pages.seen(large * 500)
+    assert pages.limit <= 8

@@ -119,6 +119,21 @@ def test_only_lanes_of_the_named_queues_and_categories_are_served(queues, catego
     assert (order.lanes if order else ()) == lanes
 
 
+def test_a_run_of_a_pipeline_that_has_moved_goes_on_in_its_own_lanes():
+    moved = line("a", "fast", "x", 1)
+    catalogue = Catalogue([moved]).only(queues=["fast", "old"])
+    begun = {
+        11: Lane("old", "x", "a", "one", run=7), 12: Lane("old", "x", "a", "two", run=7),
+    }  # fmt: skip
+    assert catalogue.learn(begun) == []
+    assert moved.lane_beside(11, "two") == 12
+    laid = {9: Lane("fast", "x", "a", "one", run=7), 10: Lane("fast", "x", "a", "two", run=7)}
+    assert catalogue.learn({**laid, **begun}) == []
+    assert {moved.lane_beside(no, "two") for no in (9, 10, 11, 12)} == {10}
+    assert moved.lane_beside(1, "two") == 2
+    assert set(catalogue.lane_nos()) == {1, 2, 9, 10, 11, 12}
+
+
 def test_a_lane_without_a_number_is_not_served_yet():
     unlaid = Line("d", "fast", "x", (stage("one"),))
     assert Catalogue([unlaid]).only(queues=["fast"]).lane_nos() == ()

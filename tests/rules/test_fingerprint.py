@@ -20,7 +20,16 @@ ALIKE = {
     ),
     "mail addresses": ("ann@x.example is unknown", "bob.b@y.example is unknown"),
     "paths": ("cannot open /srv/in/a.pdf", "cannot open /srv/other/deep/b.pdf"),
-    "quoted texts": ("field 'name' is missing", 'field "colour of it" is missing'),
+    "quoted texts": ("item 'a b c' is missing", 'item "colour of it" is missing'),
+    "texts with apostrophes beside": (
+        "couldn't read 'line 5 of it', it's empty",
+        "couldn't read 'line 6 of that', it's empty",
+    ),
+    "ids of organisations": ("org-AbCdEfGh is over its limit", "org-XyzQw is over its limit"),
+    "short ids of requests": ("see req_9ZZq", "see req_abc"),
+    "file names": ("cannot read invoice-12.pdf", "cannot read letter.pdf"),
+    "addresses of machines": ("no route to 10.0.0.1", "no route to 192.168.12.3"),
+    "long ones of machines": ("no route to fe80::1:2:3", "no route to 2001:db8:0:1:1:1:1:1"),
     "request ids": ("request req_011CTabc9xyzDEF failed", "request req_09ZZtabc9xyzDEG failed"),
     "hexadecimal": ("at 0x7f00aa", "at 0xdeadbeef01"),
     "spaces and case": ("Bad   Gateway\n", "bad gateway"),
@@ -28,6 +37,16 @@ ALIKE = {
 
 APART = {
     "words": ("field 'a' is missing", "field 'a' is too long"),
+    "names that are quoted": ("KeyError: 'price'", "KeyError: 'customer_id'"),
+    "quoted fields": ("'price' is a required property", "'customer' is a required property"),
+    "quoted types": (
+        "'NoneType' object has no attribute 'text'",
+        "'dict' object has no attribute 'lines'",
+    ),
+    "what stands between two apostrophes": (
+        "invoice 12: couldn't read the date, it's empty",
+        "invoice 13: couldn't find any line item, so it's empty",
+    ),
     "the same numbers": ("5 rows", "5 columns"),
     "short words with digits": ("gpt-4o refused", "sonnet refused"),
 }

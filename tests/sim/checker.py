@@ -260,7 +260,8 @@ class Checker:
     def _accepted(self, job: JobAccount, record: Record, answer: Receipt, by: int | None) -> None:
         attempt = record.attempt
         rescue = by is not None and attempt is not None and attempt.worker != by
-        expiry = attempt is None and record.move is Move.FAIL
+        returned = self.runs.is_returned(job, record)
+        expiry = attempt is None and record.move is Move.FAIL and not returned
         what = f"{record.move.value} of #{job.no}/{record.token}"
         if expiry:
             self._check_expiry(job, what)
@@ -282,7 +283,7 @@ class Checker:
             self.broken("S3", f"{what} was written by {by}, the holder is {job.holder}")
         if job.terminal:
             self.broken("S2", f"{what} was written to a job that is {job.state}")
-        if by is None and record.move is not Move.CANCEL and not hung:
+        if by is None and record.move is not Move.CANCEL and not hung and not returned:
             self.broken("S3", f"{what} was written by nobody")
         if attempt is not None:
             death = self._death(job, rescue and not hung)

@@ -96,6 +96,12 @@ class Deeds:
         rivals = self._ledger.rivals(job)
         if rivals:
             self._checker.broken("E12", f"#{job.no} lives again beside #{rivals[0].no}: {job.key}")
+        twice = self._ledger.driven(job, one.redrive_run)
+        if twice:
+            self._checker.broken(
+                "E12",
+                f"run {one.redrive_run} drives {job.key} again, #{job.no} after #{twice[0].no}",
+            )
         for stage in one.forgotten:
             job.done.pop(stage, None)
         if one.input_from is not None and one.input_from not in job.done:
@@ -106,11 +112,14 @@ class Deeds:
         self._checker.runs.check_lane(job, one.lane, f"a new life of #{job.no}")
 
     def _conflict(self, job: JobAccount, one: Revival, answer: Conflict) -> None:
-        """A dead letter stays one because of another job with its key, which is alive."""
-        rivals = {other.id for other in self._ledger.rivals(job)}
+        """A dead letter stays one because of another job with its key, which lives or was driven in that run."""
+        living = self._ledger.rivals(job)
+        found = living if answer.alive else self._ledger.driven(job, one.redrive_run)
+        rivals = {other.id for other in found} if answer.alive or not living else set()
         if answer.with_id not in rivals or one.token != job.token:
             self._checker.broken("E12", f"#{job.no} conflicts with {answer.with_id}: {rivals}")
-        self._world.seen["dead letters whose key is alive"] += 1
+        how = "is alive" if answer.alive else "was driven in the same run"
+        self._world.seen[f"dead letters whose key {how}"] += 1
 
     def revived(
         self, job: JobAccount, stage: str, given_json: str, redrive_run: int | None = None

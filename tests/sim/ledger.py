@@ -260,6 +260,17 @@ class Ledger:
             if one is not job and (one.owner, one.pipeline, one.key) == place
         ]  # fmt: skip
 
+    def driven(self, job: JobAccount, run: int | None) -> list[JobAccount]:
+        """Others of the same owner, pipeline and key that this run has driven again, and no other since."""
+        if job.key is None or run is None:
+            return []
+        place = (job.owner, job.pipeline, job.key, run)
+        return [
+            one for one in self.jobs.values()
+            if one is not job and not one.pruned
+            and (one.owner, one.pipeline, one.key, one.redrive_run) == place
+        ]  # fmt: skip
+
     def runs_of(self, job: JobAccount) -> list[RunAccount]:
         """The runs in which a job counts."""
         return [self.runs[no] for no in (job.run, job.redrive_run) if no is not None]

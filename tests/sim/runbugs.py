@@ -101,7 +101,7 @@ def pages_leave_out_rivals(patch: pytest.MonkeyPatch) -> None:
 
 def keys_may_live_twice(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether a key is alive elsewhere."""
-    patch.setattr(store_module, "rivals", lambda *_: {})
+    patch.setattr(store_module, "conflict", lambda *_: None)
 
 
 def rates_are_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from perdure.model.jobs import Lane, Record
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NANO, NewRun, RunChange, RunStatus, RunView
-from perdure.model.states import TERMINAL, AttemptStatus, State
+from perdure.model.states import TERMINAL, AttemptStatus, FailedReason, State
 from tests.sim.ledger import JobAccount, RunAccount
 
 if TYPE_CHECKING:
@@ -84,6 +84,16 @@ class Runs:
     def of_lane(self, job: JobAccount) -> int | None:
         """The run in whose lanes a job stands: the one that drives it again, or its own."""
         return job.run if job.redrive_run is None else job.redrive_run
+
+    def is_returned(self, job: JobAccount, record: Record) -> bool:
+        """Whether a dead letter is dead again, because the run that drove it again was cancelled while it waited."""
+        if record.attempt is not None or record.failed_reason is not FailedReason.FATAL:
+            return False
+        run = None if job.redrive_run is None else self._ledger.runs[job.redrive_run]
+        if run is None or run.status is not RunStatus.CANCELLED or job.holder is not None:
+            self._checker.broken("E13", f"#{job.no} is dead again, and nobody has cancelled {run}")
+        self._world.seen["letters that are dead again"] += 1
+        return True
 
     def check_lane(self, job: JobAccount, no: int, what: str) -> None:
         """A job of a run stands in the lanes of that run, all others outside of all runs."""
@@ -265,7 +275,8 @@ class Runs:
         if shown != (run.status, run.sealed, run.ended, run.checked):
             self._checker.broken("E13", f"run {run.no} is {shown}, the history says {run}")
         self._looks[self._checker.speaker, run.no] = look = self.look(run)
-        if self.quiet and run.status is RunStatus.RUNNING and look.over and look.due:
+        overspent = look.over and look.due and not self._is_through(run)
+        if self.quiet and run.status is RunStatus.RUNNING and overspent:
             run.overspent_looks += 1
             if run.overspent_looks > _LOOKS_MAX:
                 self._checker.broken("L10", f"run {run.no} is over its budget and goes on: {run}")
@@ -289,6 +300,10 @@ class Runs:
         over = share_max is not None and failed.total() / processed > share_max
         over = over or any(failed[kind] / processed > most for kind, most in kinds.items())
         return Look(due, over)
+
+    def _is_through(self, run: RunAccount) -> bool:
+        """Whether nothing is left of a run that could be saved by giving it up."""
+        return run.sealed and not self._open(run)
 
 
 def names(runs: Sequence[RunAccount]) -> list[str]:

@@ -229,6 +229,27 @@ def a_conflict_with_nobody(scene: RunScene) -> None:
     scene.show("revive", [conflict], [Revival(dead, "a", token, "one", 11, None)], DEED)
 
 
+def a_key_driven_twice_in_one_run(scene: RunScene) -> None:
+    scene.add_run(2)
+    scene.add_run(3)
+    first, second = scene.dead("a", key="k"), scene.dead("b", no=2, key="k")
+    scene.checker.ledger.jobs[first].redrive_run = 3
+    answer = scene.lives(second)
+    again = Revival(second, "b", answer.token, "one", 31, None, redrive_run=3)
+    scene.show("revive", [answer], [again], DEED)
+
+
+def a_conflict_with_one_of_another_run(scene: RunScene) -> None:
+    scene.add_run(2)
+    scene.add_run(3)
+    scene.dead("a", key="k")
+    second = scene.dead("b", no=2, key="k")
+    token = scene.checker.ledger.jobs[second].token
+    conflict = Conflict(second, "b", token, "a", alive=False)
+    again = Revival(second, "b", token, "one", 31, None, redrive_run=3)
+    scene.show("revive", [conflict], [again], DEED)
+
+
 def a_new_life_in_a_cancelled_run(scene: RunScene) -> None:
     dead = scene.dead("a")
     cancelled = RunChange(1, RUNNING, RunStatus.CANCELLED)
@@ -311,6 +332,8 @@ WRONG = [
     ("E11", stopped_twice),
     ("E12", alive_twice),
     ("E12", a_conflict_with_nobody),
+    ("E12", a_key_driven_twice_in_one_run),
+    ("E12", a_conflict_with_one_of_another_run),
     ("E13", ended_with_an_open_item),
     ("E13", ended_unsealed),
     ("E13", ended_though_it_was_paused),

@@ -184,11 +184,11 @@ class Batching(Acting):
     def act_begin_bulk(self, chance: Random) -> None:
         id, run = uuid_of(chance.randint(1, 2), 0xABC), chance.choice([None, *self.runs])
         phase = chance.choice(list(BulkPhase))
+        # The audit takes a re-drive at its word that its run has what it did, and the steps here do as they like.
+        verb = BulkVerb.REDRIVE if run is None else BulkVerb.DISCARD
 
         def call(side: Side) -> Any:
-            new = NewBulk(
-                id, BulkVerb.REDRIVE, "{}", DEED, '{"per_s":5}', side.maybe_no("run", run), phase
-            )
+            new = NewBulk(id, verb, "{}", DEED, '{"per_s":5}', side.maybe_no("run", run), phase)
             made = side.control.add_bulk(new)
             side.learn("bulk", id, made.no)
             return made

@@ -220,6 +220,19 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a key is driven again twice in one run",
+        reworded(
+            "driven",
+            sqlite=("+o.redrive_run = ?2", "+o.redrive_run = -?2"),
+            postgres=("k.redrive_run = r.run", "k.redrive_run = -r.run"),
+        ),
+        (
+            "test_a_key_is_driven_again_once_in_a_run_however_that_ended",
+            "test_within_one_call_who_is_alive_is_told_before_who_was_driven",
+            "test_a_step_says_which_job_of_the_key_was_driven_again",
+        ),
+    ),
+    Mutant(
         "a run that has finished stays so, whatever becomes of its jobs",
         reworded(
             "runs_reopen",

@@ -5,6 +5,7 @@ counts on must count on from there.
 """
 
 import sqlite3
+from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def add_runs(path: Path) -> None:
         _insert(raw, "runs", row | {"ended_at": ended_at})
     raw.execute("UPDATE perdure_jobs SET run = 1 WHERE no BETWEEN 5 AND 8")
     raw.execute("UPDATE perdure_jobs SET redrive_run = 2 WHERE no = 8")
+    raw.execute("UPDATE perdure_jobs SET retries_manual = life - 1")
     for run, writer, total, succeeded, failed in (
         (1, 0, 5, 0, 0),
         (1, 3, 0, 1, 4),
@@ -134,7 +136,7 @@ def _jobs() -> list[Job]:
         "kind": "worker_lost",
     }
     at_work = {"lane": 2, "stage": "work", "input_from": "prepare", "past": '{"starts":1}'}
-    ended = {"finished_at": START + 500}
+    ended = {"finished_at": START + 500_000}
     failed = {"state": "failed", "ready": None, **ended, "error_message": "It is broken."}
     return [
         ({"priority": 3, "owner": "ann", "key": "k1", "deadline_at": START + 4_000_000_000 * US}, []),
@@ -190,10 +192,12 @@ def _add(raw: sqlite3.Connection, no: int, given: dict[str, Any], attempts: list
             name == "starts" or one.get("counted") == name for one in own
         )
     _insert(raw, "jobs", job)
+    numbers: Counter[tuple[str, int]] = Counter()
     for place, one in enumerate(attempts):
         token = 2 * place + 1
+        numbers[one["stage"], one.get("life", 1)] += 1
         row = {
-            "job": no, "token": token, "number": token, "life": job["life"], "state": "queued",
+            "job": no, "token": token, "number": numbers[one["stage"], one.get("life", 1)], "life": job["life"], "state": "queued",
             "worker": 3, "claimed_at": next(moments), "settled_at": next(moments),
             "elapsed_s": no / 8, "delay_s": token / 4, "message": f"message {no}/{token}",
             "policy": "standard/1", "why": '{"text":"because"}', "evidence": f'{{"no":{no}}}',

@@ -1,103 +1,24 @@
 """The audit names every damage, on both stores alike, and nothing else."""
 
-from dataclasses import dataclass
-
 import msgspec
 import pytest
 
 from perdure.model.decisions import Counted
-from perdure.model.jobs import ZERO, Claim, Enqueued, Record
-from perdure.model.operations import BulkStep, BulkVerb, NewBulk, Refusal, Retention
+from perdure.model.jobs import ZERO, Claim, Record
 from perdure.model.outcomes import Death
-from perdure.model.runs import RunStatus, RunView
 from perdure.model.states import AttemptStatus
 from perdure.stores.auditing import CHECKS
 from perdure.stores.postgres.reader import AUDIT as ON_POSTGRES
 from perdure.stores.sqlite.reader import AUDIT as ON_SQLITE
-from perdure.testing import VirtualClock
-from perdure.testing.contract.capturing import putting_aside
-from perdure.testing.contract.kit import DEED, Place, uuid_of
-from perdure.testing.contract.records import failing, spending
 from perdure.testing.nouns import replace
-from tests.stores.kit import advance, attempt_of, cancelled, crash, failure, retry, success
-from tests.stores.rigs import Rig
-
-
-@dataclass
-class Busy:
-    """A store with one job in each situation, whose numbers and ids are known by place.
-
-    Jobs 1 and 2 are done, 3 failed, 4 cancelled, 5 retrying, 6 running, 7 ready again, 8 a suspect;
-    job 1 went through both stages, and job 9 waits in a run. Job 10 failed in that run, after an attempt that cost
-    something and left a capture; the other run is over, with job 11, and so is the one bulk operation.
-    """
-
-    rig: Rig
-    place: Place
-    worker: int
-    nos: dict[int, int]
-    ids: dict[int, str]
-    run: int
-    over: int
-    bulk: int
-    texts: dict[str, str]
-
-    def told(self, text: str) -> str:
-        """A text that speaks of jobs by place, in numbers and ids."""
-        names = {f"no{n}": no for n, no in self.nos.items()}
-        return text.format(
-            **names, **{f"id{n}": id for n, id in self.ids.items()}, **self.texts, run=self.run,
-            over=self.over, bulk=self.bulk,
-        )  # fmt: skip
-
-    def damage(self, *statements: str) -> None:
-        self.rig.damage(*(self.told(one) for one in statements))
-
-    def found(self, check: str, run: int | None = None) -> list[tuple[str, str]]:
-        found = self.place.reader.audit(run=run)
-        return [(one.subject, one.text) for one in found if one.check == check]
+from tests.stores.busy import busy_store
+from tests.stores.kit import attempt_of, retry
 
 
 @pytest.fixture
 def busy(rig):
-    clock = VirtualClock()
-    place = Place(rig.open(clock), clock)
-    worker = place.hire()
-    made = place.put_many(8)
-    claims = place.take(worker, 8)
-    one, two, three, four, five, _, seven, eight = claims
-    place.settle(
-        advance(one, worker, place.lanes["two"]), success(two, worker), failure(three, worker),
-        cancelled(four, worker), retry(five, worker), retry(seven, worker, delay_s=0.0),
-        crash(eight, worker), by=worker,
-    )  # fmt: skip
-    (one,) = place.take(worker, 1)
-    place.settle(success(one, worker), by=worker)
-    run = place.begin_run()
-    made.append(place.put(run=run.no))
-    made.append(failed_in(place, worker, run))
-    over = place.begin_run("over")
-    made.append(failed_in(place, worker, over))
-    place.control.seal_run(over.no)
-    assert place.change_run(over, RunStatus.FAILED)
-    bulk = place.control.add_bulk(NewBulk(uuid_of(5), BulkVerb.DISCARD, "{}", DEED))
-    refusals = (Refusal(made[9].no, "why not"),)
-    place.control.step_bulk(BulkStep(bulk.no, None, 1, refusals=refusals))
-    clock.push(1)
-    nos = {n: job.no for n, job in enumerate(made, 1)}
-    texts = {"run_id": run.id, "over_id": over.id, "bulk_id": bulk.id}
-    ids = {n: job.id for n, job in enumerate(made, 1)}
-    yield Busy(rig, place, worker, nos, ids, run.no, over.no, bulk.no, texts)
-    place.close()
-
-
-def failed_in(place: Place, worker: int, run: RunView) -> Enqueued:
-    """A dead letter of a run, with costs and a capture; it goes before all that waits."""
-    made = place.put(run=run.no, priority=9)
-    (claim,) = place.take(worker)
-    record = spending(failure(claim, worker), tokens_in=5, tokens_out=3, cost_nusd=7)
-    place.settle(putting_aside(record, b"raw"), by=worker)
-    return made
+    with busy_store(rig) as made:
+        yield made
 
 
 def test_a_store_that_nobody_damaged_is_clean(busy):
@@ -117,14 +38,22 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
         ["UPDATE perdure_artifacts SET token = 777 WHERE job = {no10}"], "{id10}",
     ),
     "attempt_without_job": (["DELETE FROM perdure_jobs WHERE no = {no3}"], "job number {no3}"),
+    "attempt_missing": (["UPDATE perdure_attempts SET number = 2 WHERE job = {no5}"], "{id5}"),
     "attempts_beyond_limit": (
         ["UPDATE perdure_attempts SET why = 'retry; attempt 1 of 1 failed' WHERE job = {no5}"], "{id5}",
     ),
     "books_balance": (["DELETE FROM perdure_jobs WHERE no = {no7}"], "p"),
+    "bulk_done_differs": (
+        ["UPDATE perdure_bulks SET verb = 'redrive', done = 1, run = {run}"], "{bulk_id}",
+    ),
     "checkpoint_missing": (["DELETE FROM perdure_checkpoints"], "{id1}"),
+    "checkpoint_without_attempt": (
+        ["DELETE FROM perdure_attempts WHERE job = {no1} AND stage = 'one'"], "{id1}",
+    ),
     "checkpoint_without_job": (["DELETE FROM perdure_jobs WHERE no = {no1}"], "job number {no1}"),
     "counters_differ": (job("failures = 4", "no5"), "{id5}"),
     "discarded_not_failed": (job("discarded_at = 1", "no7"), "{id7}"),
+    "end_before_beginning": (job("finished_at = enqueued_at - 1", "no2"), "{id2}"),
     "ended_twice": (
         ["UPDATE perdure_attempts SET state = 'succeeded' WHERE job = {no1}"], "{id1}",
     ),
@@ -135,7 +64,9 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
         "{id2}",
     ),
     "lane_of_no_lane": (job("lane = 777777", "no7"), "{id7}"),
+    "lives_differ": (job("retries_manual = 1", "no7"), "{id7}"),
     "past_unreadable": (job("past = 'oops'", "no7"), "{id7}"),
+    "redrive_differs": (["UPDATE perdure_jobs SET redrive_run = {run} WHERE no = {no2}"], "{id2}"),
     "refusal_of_no_bulk": (["DELETE FROM perdure_bulks"], "bulk number {bulk}"),
     "run_end_and_status": (
         ["UPDATE perdure_runs SET status = 'paused' WHERE no = {over}"], "{over_id}",
@@ -214,7 +145,6 @@ def handed_over(claim: Claim, worker: int) -> Record:
         "UPDATE perdure_run_counts SET succeeded = 1 WHERE run = {run}",
         "DELETE FROM perdure_run_counts WHERE run = {run}",
         "UPDATE perdure_jobs SET run = {run} WHERE no = {no7}",
-        "UPDATE perdure_jobs SET redrive_run = {run} WHERE no = {no2}",
         "UPDATE perdure_jobs SET run = NULL WHERE no = {no9}",
     ],
 )
@@ -236,6 +166,9 @@ MORE: list[tuple[str, str, str]] = [
      "UPDATE perdure_attempts SET why = 'retry; attempt 1 of 3 failed' WHERE job = {no5}", ""),
     ("attempts_beyond_limit",
      "UPDATE perdure_attempts SET why = 'fail; attempt 1 of 1 failed' WHERE job = {no3}", ""),
+    ("attempt_missing", "UPDATE perdure_jobs SET life = 2 WHERE no = {no7}", "{id7}"),
+    ("checkpoint_without_attempt", "UPDATE perdure_checkpoints SET stage = 'two' WHERE job = {no1}", "{id1}"),
+    ("end_before_beginning", "UPDATE perdure_attempts SET settled_at = claimed_at - 1 WHERE job = {no5}", "{id5}"),
     ("refusal_of_no_bulk", "UPDATE perdure_bulks SET refused = 0", "{bulk_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = NULL WHERE no = {over}", "{over_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = 5 WHERE no = {run}", "{run_id}"),
@@ -247,6 +180,12 @@ MORE: list[tuple[str, str, str]] = [
     ("run_kinds_differ", "UPDATE perdure_run_kinds SET failed = 2 WHERE run = {over}", "{over_id}"),
     ("run_kinds_differ", "UPDATE perdure_jobs SET error_kind = NULL WHERE no = {no10}", "{run_id}"),
     ("run_of_no_run", "UPDATE perdure_run_kinds SET run = 777 WHERE run = {run}", "run number 777"),
+    ("run_of_no_run", "UPDATE perdure_runs SET parent = 777 WHERE no = {over}", "{over_id}"),
+    ("run_of_no_run", "UPDATE perdure_bulks SET run = 777", "{bulk_id}"),
+    ("run_of_no_run", "INSERT INTO perdure_redrives VALUES (777, {no7}, 1)", "{id7}"),
+    ("run_of_no_run", "INSERT INTO perdure_run_pruned (run) VALUES (777)", "run number 777"),
+    ("run_spending_differs",
+     "UPDATE perdure_run_counts SET retries = retries + 1 WHERE run = {run} AND cost_nusd > 0", "{run_id}"),
     ("run_spending_differs", "DELETE FROM perdure_attempts WHERE job = {no11}", "{over_id}"),
     ("run_spending_differs", "UPDATE perdure_attempts SET tokens_in = 6 WHERE job = {no10}", "{run_id}"),
     ("run_spending_differs", "UPDATE perdure_attempts SET tokens_out = 6 WHERE job = {no10}", "{run_id}"),
@@ -294,32 +233,6 @@ def test_the_audit_of_a_run_tells_of_that_run_and_its_jobs_only(busy):
     ]
     assert busy.found("run_counts_differ", busy.over) == []
     assert busy.place.reader.audit(run=999_999) == []
-
-
-def test_the_audit_of_a_run_tells_of_what_is_driven_again_in_it(busy):
-    child = busy.place.begin_run("again", parent=busy.run)
-    busy.place.revive(busy.place.see(busy.ids[10]), redrive_run=child.no)
-    assert busy.place.reader.audit(run=child.no) == []
-    busy.damage("UPDATE perdure_jobs SET starts = 9 WHERE no = {no10}")
-    for run in (busy.run, child.no):
-        assert [name for name, _ in busy.found("counters_differ", run)] == [busy.ids[10]]
-
-
-def test_a_child_run_and_its_parent_are_clean_through_lives_and_pruning(busy):
-    place, worker = busy.place, busy.worker
-    child = place.begin_run("again", parent=busy.run)
-    place.revive(place.see(busy.ids[10]), redrive_run=child.no)
-    (claim,) = [one for one in place.take(worker, 9) if one.id == busy.ids[10]]
-    record = spending(failing(claim, worker, kind="network"), cost_nusd=11)
-    place.settle(record, by=worker)
-    place.clean()
-    other = place.begin_run("once more", parent=busy.run)
-    place.revive(place.see(busy.ids[10]), redrive_run=other.no)
-    place.clean()
-    place.discard(place.see(busy.ids[11]))
-    place.clock.push(100)
-    assert place.control.prune(Retention(discarded_s=1.0), limit=100).jobs == 1
-    place.clean()
 
 
 def test_a_job_of_a_worker_that_was_done_with_is_found(busy):

@@ -62,6 +62,7 @@ PLANS = {
     "attempts_of": [r"SEARCH perdure_attempts USING PRIMARY KEY \(job=\?\)"],
     "record_done": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "dead_letter": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "redrive_add": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "in_own_run": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "runs_reopen": [r"SEARCH perdure_runs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "run_found": [
@@ -86,6 +87,10 @@ PLANS = {
 # As above, for statements that sort the few rows that they have found.
 SORTED = {
     "overrun": [r"SEARCH j USING INDEX perdure_jobs_held \(worker=\?\)"],
+    "driven": [
+        r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)",
+        r"SEARCH o USING INDEX perdure_jobs_key \(owner=\? AND pipeline=\? AND key=\?\)",
+    ],
     "rivals": [r"SEARCH o USING INDEX perdure_jobs_key \(owner=\? AND pipeline=\? AND key=\?\)"],
     "run_lanes": [
         r"USING (COVERING )?INDEX perdure_runs_live", r"INDEX perdure_lanes_run \(run=\?\)",
@@ -112,7 +117,7 @@ SMALL = re.compile(
 
 # A table that grows with the work, walked whole or by an index that holds all of it.
 GROWING = re.compile(
-    r"SCAN (perdure_(jobs|attempts|checkpoints|artifacts|bulk_refusals)|j|a|c|f)\b(.*)"
+    r"SCAN (perdure_(jobs|attempts|checkpoints|artifacts|bulk_refusals|redrives)|j|a|c|f)\b(.*)"
 )
 PARTIAL = re.compile(r"INDEX perdure_jobs_(ready|later|held|failed|suspect)")
 
@@ -180,9 +185,15 @@ def test_a_statement_that_sorts_has_found_only_a_few(place, name):
 @pytest.mark.parametrize("name", REPORT)
 def test_a_report_walks_over_the_jobs_of_its_run_and_no_others(place, name):
     lines = plan_of(place, REPORT[name])
-    jobs = [line for line in lines if "perdure_jobs" in line]
-    assert all(re.search(r"INDEX perdure_jobs_(run|redrive)\w* \(", line) for line in jobs), lines
-    assert jobs
+    own = [line for line in lines if "perdure_jobs" in line]
+    assert own
+    assert all(re.search(r"INDEX perdure_jobs_run\w* \(run=\?", line) for line in own), lines
+    driven = [line for line in lines if re.match(r"(SCAN|SEARCH) d\b", line)]
+    assert driven
+    assert all(line.startswith("SEARCH d USING PRIMARY KEY (run=?)") for line in driven), lines
+    others = [line for line in lines if re.match(r"(SCAN|SEARCH) j\b", line)]
+    assert others
+    assert all("USING INTEGER PRIMARY KEY (rowid=?)" in line for line in others), lines
     assert walks(lines) == []
 
 
@@ -257,6 +268,7 @@ def test_a_statement_that_counts_all_jobs_would_be_caught(place):
         ("perdure_jobs_redrive_ended", "items_ended_redriven"),
         ("perdure_artifacts_expiry", "prune_captures"),
         ("perdure_jobs_key", "rivals"),
+        ("perdure_jobs_key", "driven"),
         ("perdure_runs_live", "run_lanes"),
         ("perdure_bulks_running", "bulks_running"),
     ],

@@ -146,6 +146,36 @@ DAMAGES = {
         "INSERT INTO perdure_bulk_refusals VALUES (777, :no, 'why not')",
         subject="bulk number 777 ",
     ),
+    "an attempt between two others is gone": Damage(
+        "attempt_missing", "DELETE FROM perdure_attempts WHERE job = :no AND status = 'retrying'"
+    ),
+    "an attempt that finished an earlier stage is gone": Damage(
+        "checkpoint_without_attempt",
+        "DELETE FROM perdure_attempts WHERE job = :no AND status = 'success' AND state <> 'succeeded'",
+    ),
+    "a job ended before it came in": Damage(
+        "end_before_beginning",
+        "UPDATE perdure_jobs SET finished_at = enqueued_at - 1 WHERE no = :no",
+    ),
+    "an attempt ended before it began": Damage(
+        "end_before_beginning",
+        "UPDATE perdure_attempts SET settled_at = claimed_at - 1 WHERE job = :no AND number = 2",
+    ),
+    "a job has been retried by hand and has had one life": Damage(
+        "lives_differ", "UPDATE perdure_jobs SET retries_manual = 1 WHERE no = :no"
+    ),
+    "a job is driven again in a run that has not had it": Damage(
+        "redrive_differs", f"{RUN}; UPDATE perdure_jobs SET redrive_run = 1 WHERE no = :no"
+    ),
+    "a re-drive has done what its run has not": Damage(
+        "bulk_done_differs",
+        f"{RUN}; INSERT INTO perdure_bulks (no, id, verb, status, filter, begun_by, reason, done, "
+        "begun_at, changed_at, run) VALUES (1, 'b-1', 'redrive', 'done', '{}', 'ann', 'why', 1, 1, 1, 1)",
+        subject="b-1",
+    ),
+    "a run comes from one that is not there": Damage(
+        "run_of_no_run", f"{RUN}; UPDATE perdure_runs SET parent = 777", subject="r-1"
+    ),
     "a finished job still waits": Damage(
         "state_and_fields", "UPDATE perdure_jobs SET ready = 1 WHERE no = :no"
     ),

@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from perdure import App
 from perdure.app.gating import hold
 from perdure.app.running import LeftAtOnce, Order, Outcome, carry_out
 from perdure.app.runs import Run
-from perdure.app.watching import Allowance, Pace, Snapshot, Watch
+from perdure.app.watching import Allowance, Held, Pace, Snapshot, Watch
 from perdure.engine.feeding import Fed
 from perdure.model.errors import PerdureError
 from perdure.model.runs import RunCounts
@@ -315,6 +315,7 @@ def test_a_run_that_somebody_cancels_or_pauses_tells_so(story):
             until("it waits", lambda: waiting(story), within_s=60)
             app.run("items.jsonl").pause(reason="lunch")
             until("it is told", lambda: "(lunch)" in said(story), within_s=30)
+            assert "the run is paused; to go on: perdure runs resume items.jsonl" in said(story)
             app.run("items.jsonl").cancel(reason="no longer wanted")
             story.open_gate("go")
             assert process.wait(60) == 6, said(story)
@@ -328,6 +329,48 @@ def test_a_run_that_somebody_cancels_or_pauses_tells_so(story):
     assert again.returncode == 2
     assert "was cancelled; take another name" in again.stderr
     assert lines_in(story, "out.jsonl")
+
+
+@pytest.mark.story
+def test_whoever_leaves_a_paused_run_is_told_how_it_goes_on(story):
+    write_items(story, [{"n": 0, "wait": True}, {"n": 1}])
+    app = App(story.url)
+    try:
+        with begun(story, "--concurrency", "1") as process:
+            until("it waits", lambda: waiting(story), within_s=60)
+            app.run("items.jsonl").pause(reason="lunch")
+            story.open_gate("go")
+            until("it has ended", lambda: "second 0" in notes(story), within_s=30)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130, said(story)
+    finally:
+        app.close()
+    assert "the run is paused (lunch): perdure runs resume items.jsonl" in said(story)
+    assert "The run is paused; first: perdure runs resume items.jsonl. Go on with: " in said(story)
+    assert story.perdure("runs", "resume", "items.jsonl").returncode == 0
+    done = run(story)
+    assert done.returncode == 0, done.stdout
+    assert "paused" not in done.stdout
+
+
+@pytest.mark.story
+def test_a_command_that_is_left_at_once_still_gives_its_summary_as_json(story):
+    write_items(story, [{"n": n, "wait": True} for n in range(3)])
+    with begun(story, "--json") as process:
+        until("they wait", lambda: len(waiting(story)) == 3, within_s=60)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(8) == 130, said(story)
+    until("the worker has gone too", lambda: is_quiet(story), within_s=30)
+    summary = json.loads(said(story).partition("left at once")[0])
+    assert (summary["status"], summary["run_status"]) == ("interrupted", "running")
+    assert (summary["exit_code"], summary["interrupted"]) == (130, True)
+    assert summary["counts"]["open"] == 3
+    assert summary["resume"] == "perdure run batch:p items.jsonl -o out.jsonl --json"
+    assert summary["results"] is None
+    story.open_gate("go")
+    done = story.perdure(*summary["resume"].split()[1:])
+    assert json.loads(done.stdout)["status"] == "completed"
 
 
 @pytest.mark.story
@@ -380,6 +423,7 @@ def test_a_stage_that_ends_its_process_ends_neither_the_command_nor_the_others(s
 
 
 @pytest.mark.story
+@pytest.mark.long
 def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path, missing):
     try:
         server = Server()
@@ -399,6 +443,49 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path, missing):
         values = [one["result"]["twice"] for one in lines_in(story, "out.jsonl")]
         assert values == [2 * n for n in range(9)]
         story.assert_audit_is_clean()
+
+
+# -- where it goes ----------------------------------------------------------------------------
+
+
+@pytest.mark.story
+def test_a_second_command_with_the_same_file_of_results_is_refused_and_the_first_goes_on(story):
+    write_items(story, [{"n": n, "wait": True} for n in range(2)])
+    with begun(story) as process:
+        until("they wait", lambda: len(waiting(story)) == 2, within_s=60)
+        second = run(story, "--name", "second")
+        assert second.returncode == 2, second.stdout + second.stderr
+        assert "another command is writing out.jsonl now" in second.stderr
+        assert "write to another file" in second.stderr
+        story.open_gate("go")
+        assert process.wait(60) == 0, said(story)
+    assert len(lines_in(story, "out.jsonl")) == 2
+    assert not named(story, "second")
+
+
+@pytest.mark.story
+def test_results_go_into_a_pipe_and_to_standard_output_where_these_are_named(story):
+    write_items(story, [{"n": n} for n in range(4)])
+    os.mkfifo(story.folder / "pipe")
+    with subprocess.Popen(
+        ["cat", "pipe"], cwd=story.folder, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        done = story.perdure(
+            "run", "batch:p", "items.jsonl", "-o", "pipe", "--failures", "/dev/null"
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        read, _ = reader.communicate(timeout=30)
+    assert [json.loads(line)["result"]["twice"] for line in read.splitlines()] == [0, 2, 4, 6]
+    assert (story.folder / "pipe").is_fifo()
+    assert Path("/dev/null").is_char_device()
+    with (story.folder / "shown.txt").open("w") as shown:
+        subprocess.run(
+            [*CLI, "run", "batch:p", "items.jsonl", "-o", "/dev/stdout"],
+            cwd=story.folder, env=story.environment(), stdout=shown, check=True, timeout=60,
+        )  # fmt: skip
+    text = (story.folder / "shown.txt").read_text()
+    assert [line for line in text.splitlines() if line.startswith("{")] == read.splitlines()
+    assert "run items.jsonl: completed" in text
 
 
 # -- what goes in -----------------------------------------------------------------------------
@@ -480,6 +567,61 @@ def test_a_bad_line_ends_the_feeding_with_its_place_and_a_way_on(story):
 
 
 @pytest.mark.story
+def test_a_file_of_the_same_name_elsewhere_is_not_taken_for_the_same(story):
+    write_items(story, [{"n": 0}])
+    assert run(story).returncode == 0
+    (story.folder / "b").mkdir()
+    write_items(story, [{"n": 1}], "b/items.jsonl")
+    command = ("run", "batch:p", "b/items.jsonl", "-o", "b.jsonl")
+    other = story.perdure(*command)
+    assert other.returncode != 0
+    for words in (
+        str(story.folder / "items.jsonl"), str(story.folder / "b/items.jsonl"), "--name", "--new",
+    ):  # fmt: skip
+        assert words in other.stderr
+    assert notes(story)["first 1"] == 0
+    assert story.perdure(*command, "--name", "items.jsonl").returncode == 0
+    assert notes(story)["first 1"] == 1
+    assert run(story).returncode == 0
+
+
+@pytest.mark.story
+def test_items_that_have_the_key_of_an_earlier_one_are_told_of(story):
+    write_items(story, [{"n": n % 3} for n in range(5)])
+    done = run(story, "--key", "n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 items have the key of an earlier item of items.jsonl and count once" in done.stdout
+    assert "not in items.jsonl" not in done.stdout
+    fresh = run(story, "--key", "n", "--new", "--json")
+    assert json.loads(fresh.stdout)["fed"]["repeated"] == 2
+    write_items(story, [{"n": n} for n in range(3)])
+    assert "earlier item" not in run(story, "--key", "n").stdout
+
+
+@pytest.mark.story
+def test_a_run_goes_on_after_its_pipeline_has_moved_to_another_queue(story):
+    story.settings["PERDURE_GRACE_S"] = "0.2"
+    write_items(story, [{"n": n, "wait": n < 2} for n in range(4)])
+    with begun(story, "--concurrency", "2") as process:
+        until("two wait", lambda: len(waiting(story)) == 2, within_s=60)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130, said(story)
+    until("nothing runs any more", lambda: is_quiet(story), within_s=10)
+    moved = APP.replace(
+        'app.pipeline("p", first, second)',
+        'app.pipeline("p", first, second, queue="q", category="c")',
+    )
+    assert moved != APP
+    (story.folder / "batch.py").write_text(moved)
+    story.open_gate("go")
+    done = run(story)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [one["result"]["twice"] for one in lines_in(story, "out.jsonl")] == [0, 2, 4, 6]
+    done_once(story, 4)
+    story.assert_audit_is_clean()
+
+
+@pytest.mark.story
 def test_an_empty_file_is_a_completed_run(story):
     write_items(story, [])
     done = run(story)
@@ -550,6 +692,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "refusing.py").write_text(APP)
     (tmp_path / "items.jsonl").write_text('{"n": 1}\n')
     (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "link.jsonl").symlink_to("items.jsonl")
     yield tmp_path
     sys.modules.pop("refusing", None)
 
@@ -562,7 +705,10 @@ REFUSED = [
     (["refusing:p", "folder.jsonl"], "is a folder"),
     (["refusing:p", "refusing.py"], "JSON lines or CSV cannot be told"),
     (["refusing:p", "items.jsonl", "-o", "items.jsonl"], "items.jsonl is named twice"),
+    (["refusing:p", "items.jsonl", "-o", "link.jsonl"], "items.jsonl is named twice"),
     (["refusing:p", "items.jsonl", "-o", "-"], "results go to a file"),
+    (["refusing:p", "items.jsonl", "-o", "folder.jsonl"], "folder.jsonl is a folder; name a file"),
+    (["refusing:p", "items.jsonl", "--failures", "."], ". is a folder; name a file"),
     (["refusing:p", "items.jsonl", "-o", "none/out.jsonl"], "cannot be written"),
     (["refusing:p", "items.jsonl", "--new", "--name", "x"], "give one of them"),
     (["refusing:p", "items.jsonl", "--kind-budget", "timeout"], "write KIND=SHARE"),
@@ -574,7 +720,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "complaint"), REFUSED, ids=[one for _, one in REFUSED])
+@pytest.mark.parametrize(("words", "complaint"), REFUSED, ids=[" ".join(one) for one, _ in REFUSED])
 def test_what_cannot_be_run_is_refused_with_a_reason(place, words, complaint):
     answer = CliRunner().invoke(cli, ["run", *words])
     if isinstance(answer.exception, PerdureError):
@@ -584,6 +730,7 @@ def test_what_cannot_be_run_is_refused_with_a_reason(place, words, complaint):
     assert (code, complaint in text) == (2, True), text
     assert "\n" not in text.strip() or isinstance(answer.exception, SystemExit)
     assert not list(place.glob("*.part"))
+    assert "folder" not in complaint or not (place / "work.db").exists()
 
 
 # -- without a terminal or a command ---------------------------------------------------------------
@@ -695,6 +842,48 @@ def test_a_held_gate_is_named_with_its_reason(tmp_path):
     assert held.what == "upstream vendor is held"
     assert "it is down" in held.why
     assert "it is down" in drawn(shot)
+
+
+def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipelines_is_held(
+    tmp_path,
+):
+    def made(*names: str, queue: str = "default") -> App:
+        app = App(f"sqlite:///{tmp_path}/p.db")
+        app.pipeline("p", *(app.stage(name=name)(lambda item: item) for name in names), queue=queue)
+        return app
+
+    with closing(made("one", "two")) as app:
+        run = app.find("p").run([1, 2, 3], name="my run")
+
+    def held(*names: str, hired: bool = False, queue: str = "default") -> list[Held]:
+        with closing(made(*names, queue=queue)) as app:
+            app.ready()
+            watch = Watch(app.opened, run.id, line=app.find("p")._line, hired=hired)
+            return list(watch.look(watch.run(), Fed(3, 3), feeding=False).held)
+
+    assert held("one", "two") == []
+    (gone,) = held("two", hired=True)
+    assert (gone.what, gone.waiting) == ("stage 'one' is not in the pipeline any more", 3)
+    assert "perdure runs cancel 'my run'" in gone.why
+    (moved,) = held("one", "two", queue="q")
+    assert (moved.what, moved.waiting) == ("the pipeline is no longer in default/default", 3)
+    assert held("one", "two", queue="q", hired=True) == []
+
+
+def test_nobody_says_when_a_run_will_be_over_that_does_not_move(app):
+    seconds = iter([0.0, 0.0, 1.0, 10.9, 11.0, 12.0])
+    run = app.find("p").run([1], name="a").show()
+    watch = Watch(app.opened, run.id, monotonic=lambda: next(seconds))
+
+    def eta_s(done: int) -> float | None:
+        counts = RunCounts(total=100, succeeded=done, attempts=done)
+        return watch.look(replace(run, counts=counts), Fed(100), feeding=False).eta_s
+
+    assert eta_s(0) is None
+    assert eta_s(97) == pytest.approx(3 / 97)
+    assert eta_s(97) is not None
+    assert eta_s(97) is None
+    assert eta_s(98) is not None
 
 
 def watched(app: App, deed: Callable[[Run], object]) -> Snapshot:

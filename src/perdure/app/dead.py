@@ -100,7 +100,7 @@ class DeadLetters:
     """The failed jobs of a store that nobody has discarded.
 
     Filters: ``pipeline``, ``stage``, ``run`` (its id, number or name), ``kind``, ``code``, ``fingerprint``,
-    ``owner``, ``reason``, ``text``, ``older_than`` and ``newer_than`` (such as "2h" or "3d"), ``discarded``.
+    ``owner``, ``reason_failed``, ``text``, ``older_than`` and ``newer_than`` (such as "2h" or "3d"), ``discarded``.
     """
 
     def __init__(self, app: Letterbox) -> None:
@@ -138,7 +138,7 @@ class DeadLetters:
         """What a re-drive would do: how many are eligible, how many not, and why."""
         opened = self._app.opened
         settings = BulkSettings(from_stage, from_start)
-        revivals = Revivals(opened.reader, self._app.catalogue, settings.restart)
+        revivals = Revivals(opened.reader, self._app.catalogue, settings.restart, lanes_later=True)
         asking = Previewing(opened.reader, revivals, self._app.checks)
         return asking.of(self._meant(chosen), count_max=count_max)
 
@@ -150,6 +150,7 @@ class DeadLetters:
         canary: int = 0,
         canary_share: float = 0.9,
         rate: str | float | None = None,
+        failure_budget: float = 0.10,
         reason: str = "",
         by: str = "app",
         **chosen: Any,
@@ -157,12 +158,13 @@ class DeadLetters:
         """Drive dead letters of one pipeline again, in a run of their own; workers do it, this writes it down.
 
         ``canary`` are driven first, and unless ``canary_share`` of them succeed, no more are. ``rate`` is how
-        many may begin: 5 (a second), "100/min".
+        many may begin: 5 (a second), "100/min". When more than ``failure_budget`` of them fail again, the run is aborted.
         """
         settings = redrive_settings(from_stage, from_start, canary, canary_share, rate)
         bulk = self._bulks.begin_redrive(
             self._meant(chosen), settings,
             deed=Deed(by, reason), ids=self._app.ids, bulk_id=self._app.ids.next(),
+            failure_budget=failure_budget,
         )  # fmt: skip
         return Redrive(self._bulks, self._app, bulk)
 
@@ -235,7 +237,9 @@ class DeadLetters:
                 moment = reader.now() - timedelta(seconds=_age_s(name, value))
                 wanted["finished_until" if name == "older_than" else "finished_from"] = moment
             else:
-                known = sorted({*_NAMES, "run", "older_than", "newer_than", "discarded"})
+                known = sorted(
+                    {*_NAMES, "run", "reason_failed", "older_than", "newer_than", "discarded"}
+                )
                 raise CallerError(
                     f"dead letters have no filter {name!r}; one of: {', '.join(known)}"
                 )

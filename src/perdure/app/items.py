@@ -4,30 +4,32 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from perdure.engine.feeding import Unreadable
-from perdure.model.errors import CallerError
+from perdure.engine.feeding import NothingNow, Unreadable
+from perdure.model.errors import CallerError, PerdureError
 from perdure.model.limits import PAYLOAD_BYTES_MAX
 
 FORMS = ("jsonl", "csv", "tsv")
 _FORMS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 _FIELD_CHARS_MAX = PAYLOAD_BYTES_MAX
+_LINE_BYTES_MAX = 8 * PAYLOAD_BYTES_MAX  # what an item may have, written with escapes
+_AHEAD_MAX = 1_000
 
 
 def items_of(source: Any, form: str | None = None) -> Iterable[Any]:
     """The items of an iterable; those of a file, if a path is given."""
     if isinstance(source, str | os.PathLike):
         return items_in(Path(source), form)
-    try:
-        iter(source)
-    except TypeError:
+    if isinstance(source, bytes | bytearray | Mapping) or not isinstance(source, Iterable):
         raise CallerError(
-            f"items are {type(source).__name__}; pass an iterable, or the path of a .jsonl or .csv file"
-        ) from None
-    return source  # type: ignore[no-any-return]
+            f"items are {type(source).__name__}; pass an iterable of items, or the path of a .jsonl or .csv file"
+        )
+    return source
 
 
 def items_in(path: Path, form: str | None = None) -> Iterator[Any]:
@@ -63,14 +65,54 @@ def _read(path: Path, form: str) -> Iterator[Any]:
 
 
 def _json_lines(file: BinaryIO, name: str) -> Iterator[Any]:
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(_lines(file), start=1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if not text.strip():
+            continue
+        if len(line) > _LINE_BYTES_MAX:
+            yield Unreadable(f"{name} line {number} has more than {_LINE_BYTES_MAX} bytes")
             continue
         try:
             yield json.loads(text)
         except (ValueError, RecursionError) as error:
             yield Unreadable(f"{name} line {number} is no JSON value ({_short(error)})")
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long only the beginning, which is one byte too long."""
+    while line := file.readline(_LINE_BYTES_MAX + 1):
+        rest = line
+        while len(rest) > _LINE_BYTES_MAX and not rest.endswith(b"\n"):
+            rest = file.readline(_LINE_BYTES_MAX + 1)
+        yield line
+
+
+def lively(items: Iterable[Any], *, silence_s: float = 0.5) -> Iterator[Any]:
+    """The same items, and a word when none has come for a while; they are read on a thread of their own."""
+    waiting: queue.Queue[Any] = queue.Queue(_AHEAD_MAX)
+    over = object()
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for item in items:
+                waiting.put(item)
+        except (PerdureError, OSError, ValueError) as error:
+            failed.append(error)
+        waiting.put(over)
+
+    threading.Thread(target=read, name="perdure-items", daemon=True).start()
+    while True:
+        try:
+            item = waiting.get(timeout=silence_s)
+        except queue.Empty:
+            yield NothingNow()
+            continue
+        if item is over:
+            break
+        yield item
+    if failed:
+        raise failed[0]
 
 
 def _rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from perdure.app.items import items_of
 from perdure.app.refs import Called, Home, JobRef, called
 from perdure.app.runs import Run, given
 from perdure.engine.enqueue import enqueue, new_job
-from perdure.engine.feeding import BACKLOG_MAX, Feeder, Terms, feed
+from perdure.engine.feeding import BACKLOG_MAX, Fed, Feeder, Terms, feed
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.runs import Runs
@@ -175,6 +175,7 @@ class Pipeline:
         )
         runs = Runs(opened.store, opened.control, opened.reader, app.observers)
         source = items_of(items)
+        was_sealed = name is not None and runs.is_sealed(self.name, name, owner)
         run = runs.open(
             self._line, app.ids, name=name, owner=owner, options=options, deed=Deed("app")
         )
@@ -182,7 +183,12 @@ class Pipeline:
             opened.store, opened.reader, self._line, run, source,
             ids=app.ids, terms=terms, observers=app.observers,
         )  # fmt: skip
-        fed = feed(feeder)
+        fed: Fed | None = None
+        try:
+            fed = feed(feeder)
+        finally:
+            if fed is None and was_sealed and not feeder.fed.created:
+                runs.seal(run)  # nothing has come in after all
         return Run(app, runs.seal(run) if seal and fed.whole else run, fed)
 
     async def run_async(self, items: Iterable[Any] | str | os.PathLike[str], **options: Any) -> Run:

@@ -26,23 +26,22 @@ from typing import Any, Literal, TypeVar
 from perdure.app.app import App
 from perdure.app.hiring import Hired
 from perdure.app.pipelines import Pipeline
-from perdure.app.runs import Sink, result_of
+from perdure.app.runs import Sink
 from perdure.app.watching import Snapshot, Watch
+from perdure.app.writing import AWAY_S_MAX, Writer
 from perdure.engine.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Key, Terms, feed
-from perdure.engine.results import as_ended, has_stopped, in_order
+from perdure.engine.results import has_stopped
 from perdure.engine.runs import Runs, find_run
 from perdure.engine.threads import Pool
-from perdure.model.errors import CallerError, PerdureError, RunAborted, StoreUnavailable
+from perdure.model.errors import PerdureError, RunAborted, StoreUnavailable
+from perdure.model.jobs import Lane
 from perdure.model.operations import Deed
 from perdure.model.runs import CLOSED, FINISHED, RunStatus, RunView
-from perdure.model.states import State
 
 _LOOK_S = 0.25
 _NAP_S = 0.05  # an order to stop is noticed that soon
-_AWAY_S_MAX = 60.0
 _FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
 _CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
-_WAITS = (0.01, 0.5)  # the writer's first and longest rest
 
 T = TypeVar("T")
 Show = Callable[[Snapshot], None]
@@ -51,8 +50,9 @@ Asked = Callable[[], int]  # how often we were told to stop
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run and how. ``worker`` is the command of a worker to start; without one, others work; ``knows`` what it is told.
+    """What to run and how. ``worker`` is the command of a worker to start; without one, others work.
 
+    ``knows`` is what it is told of the app, and of lanes of the run that are elsewhere than the pipeline is now.
     ``options`` are settings of the run, as far as they are given. ``aside`` keeps what the worker says for ``hear``.
     """
 
@@ -67,7 +67,7 @@ class Order:
     failures: Path | None = None
     order: Literal["items", "ended"] = "items"
     worker: Sequence[str] | None = None
-    knows: bytes = b""
+    knows: Callable[[Sequence[Lane]], bytes] = lambda _: b""
     grace_s: float = 30.0
     aside: bool = False
     hear: Callable[[str], None] = print
@@ -92,11 +92,11 @@ class Outcome:
 
 
 class LeftAtOnce(Exception):
-    """We were told twice to stop. ``run`` is the one that goes on with the next call."""
+    """We were told twice to stop. The run goes on with the next call; its results are not written."""
 
-    def __init__(self, run: RunView) -> None:
-        self.run = run
-        super().__init__(f"run {run.name!r} was left as it is")
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        super().__init__(f"run {outcome.run.name!r} was left as it is")
 
 
 def carry_out(app: App, pipe: Pipeline, order: Order, show: Show, asked: Asked) -> Outcome:
@@ -106,7 +106,8 @@ def carry_out(app: App, pipe: Pipeline, order: Order, show: Show, asked: Asked) 
         results = sinks.enter_context(Sink(order.results)) if order.results else None
         failures = sinks.enter_context(Sink(order.failures)) if order.failures else None
         batch = _Batch(app, pipe, order, show, asked)
-        return batch.carried_out(_Writer(batch, results, failures))
+        reader, settled = batch.opened.reader, batch.settled
+        return batch.carried_out(Writer(reader, batch.run, order.order, settled, results, failures))
 
 
 def _never() -> bool:
@@ -133,7 +134,9 @@ class _Batch:
         self._refused = ""
         self.run = self._opened_run()
         self._known_before = self.run.counts.total
-        self._watch = Watch(self.opened, self.run.id)
+        self._watch = Watch(
+            self.opened, self.run.id, line=self._line, hired=order.worker is not None
+        )
         self._feeder: Feeder | None = None
         self._shot: Snapshot | None = None
 
@@ -152,7 +155,7 @@ class _Batch:
 
     # -- the caller's thread ---------------------------------------------------------------
 
-    def carried_out(self, writer: "_Writer") -> Outcome:
+    def carried_out(self, writer: Writer) -> Outcome:
         pool = Pool(2, "perdure-run")
         writing = pool.submit(writer.write)
         feeding: Future[Fed] = pool.submit(self._feed)
@@ -175,7 +178,7 @@ class _Batch:
             error = error or away
         interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
         return Outcome(
-            self.run, fed, time.monotonic() - self._began_at, interrupted, self._refused, error,
+            self.run, fed, self._elapsed_s(), interrupted, self._refused, error,
             writer.results, writer.failures, self._known_before,
         )  # fmt: skip
 
@@ -196,7 +199,7 @@ class _Batch:
                 away_at = None
             except StoreUnavailable as away:
                 away_at = away_at or time.monotonic()
-                if time.monotonic() - away_at > _AWAY_S_MAX:
+                if time.monotonic() - away_at > AWAY_S_MAX:
                     raise
                 if self._shot is not None:
                     self._show(replace(self._shot, note=f"the store is away: {away}"))
@@ -213,8 +216,20 @@ class _Batch:
         if order.worker is None or (self._hired is None and not run.counts.open):
             return
         if self._hired is None:
-            self._hired = Hired(order.worker, order.knows, aside=order.aside)
+            elsewhere = self._lanes_elsewhere()
+            words = [*order.worker]
+            for queue, category in sorted({(one.queue, one.category) for one in elsewhere}):
+                words += ["--queue", queue, "--category", category]
+            self._hired = Hired(words, order.knows(elsewhere), aside=order.aside)
         self._hired.look()
+
+    def _lanes_elsewhere(self) -> list[Lane]:
+        """Lanes in which the run began, before its pipeline moved to another queue or category."""
+        home = (self._line.queue, self._line.category)
+        lanes = (one.lane for one in self.opened.reader.lanes(count_max=0))
+        return [
+            one for one in lanes if one.run == self.run.no and (one.queue, one.category) != home
+        ]
 
     def _shown(self, feeding: "Future[Fed]") -> None:
         self._heard()
@@ -267,11 +282,19 @@ class _Batch:
             if self._asked() > 1:
                 if self._hired is not None:
                     self._hired.order()
-                raise LeftAtOnce(self.run)
+                fed, elapsed_s = replace(self._fed_now(), whole=False), self._elapsed_s()
+                raise LeftAtOnce(
+                    Outcome(
+                        self.run, fed, elapsed_s, interrupted=True, known_before=self._known_before
+                    )
+                )
             left_s = give_up_at - time.monotonic()
             if left_s <= 0 or until() or (self._asked() and not self._stopping.is_set()):
                 return
             time.sleep(min(_NAP_S, left_s))
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began_at
 
     def _heard(self) -> None:
         for line in () if self._hired is None else self._hired.said():
@@ -313,75 +336,3 @@ class _Batch:
     def _rest(self, seconds: float) -> None:
         if self._stopping.wait(seconds):
             raise _Stopped
-
-
-class _Writer:
-    """Writes values, and failures beside them, as they are there."""
-
-    def __init__(self, batch: _Batch, results: Sink | None, failures: Sink | None) -> None:
-        self._batch = batch
-        self._sinks = [sink for sink in (results, failures) if sink is not None]
-        self._results = results
-        self._failures = failures
-        self.results = 0
-        self.failures = 0
-
-    def write(self) -> None:
-        """Write until all has ended; a store that is away for a moment has us begin again."""
-        away_at: float | None = None
-        while self._sinks:
-            try:
-                self._write_all()
-            except StoreUnavailable:
-                away_at = away_at or time.monotonic()
-                if time.monotonic() - away_at > _AWAY_S_MAX:
-                    raise
-                self._batch.settled.wait(1.0)
-                self._begin_again()
-            except OSError as error:
-                raise CallerError(
-                    f"the results cannot be written: {error.strerror or error}; make room and go on"
-                ) from error
-            else:
-                return
-
-    def _write_all(self) -> None:
-        batch, order = self._batch, self._batch.order
-        ways = {"items": in_order, "ended": as_ended}
-        rest = _Rest(batch.settled, self._sinks)
-        for item in ways[order.order](
-            batch.opened.reader, batch.run, redriven=False, rest=rest, stopped=batch.settled.is_set
-        ):
-            rest.begin()
-            if item.state is State.SUCCEEDED:
-                self.results += 1
-                if self._results is not None:
-                    self._results.write(result_of(item))
-            else:
-                self.failures += 1
-                if self._failures is not None:
-                    self._failures.write(result_of(item))
-
-    def _begin_again(self) -> None:
-        self.results = self.failures = 0
-        for sink in self._sinks:
-            sink.begin_again()
-
-
-class _Rest:
-    """Longer and longer rests of the writer, with what there is in the files; none when all has ended."""
-
-    def __init__(self, settled: threading.Event, sinks: Sequence[Sink]) -> None:
-        self._settled = settled
-        self._sinks = sinks
-        self._pause_s = _WAITS[0]
-
-    def begin(self) -> None:
-        """Something was there."""
-        self._pause_s = _WAITS[0]
-
-    def __call__(self) -> None:
-        for sink in self._sinks:
-            sink.flush()
-        self._settled.wait(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _WAITS[1])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from perdure.app.refs import Home
+from perdure.app.written import written
 from perdure.engine.door import decode
 from perdure.engine.feeding import Fed
 from perdure.engine.report import Report, report_of
@@ -21,6 +22,7 @@ from perdure.model.runs import ItemView, RunStatus, RunView
 from perdure.model.states import State
 
 _PAUSE_S_MAX = 0.5
+_PAUSE_ASYNC_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +108,21 @@ class Run:
         """
         give_up_at = None if wait_s is None else time.monotonic() + wait_s
         rest = _Rest(give_up_at)
-        while (run := self.show()).ended_at is None and run.status is not RunStatus.ABORTED:
+        while _goes_on(run := self.show()):
             try:
                 rest()
             except TimeoutError:
-                raise RunUnfinished(
-                    f"run {run.name!r} is {run.status.value} after {wait_s:g} s: "
-                    f"{run.counts.processed} of {run.counts.total} items processed"
-                ) from None
-        if run.status is RunStatus.ABORTED:
-            raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
-        return run
+                break
+        return _over(run, wait_s)
 
     async def wait_async(self, *, wait_s: float | None = None) -> RunView:
-        """As `wait`, without blocking the event loop."""
-        return await asyncio.to_thread(self.wait, wait_s=wait_s)
+        """As `wait`, without blocking the event loop; it can be cancelled."""
+        give_up_at = None if wait_s is None else time.monotonic() + wait_s
+        while _goes_on(run := await asyncio.to_thread(self.show)):
+            if give_up_at is not None and time.monotonic() >= give_up_at:
+                break
+            await asyncio.sleep(_PAUSE_ASYNC_S)
+        return _over(run, wait_s)
 
     def results(
         self,
@@ -158,14 +160,38 @@ class Run:
             for one in self.results(order=order, failed=False):
                 sink.write(one)
                 count += 1
+            missing = self.show().counts.succeeded - count
+            if missing > 0 and not settings_of(self._run).redrive:
+                raise CallerError(
+                    f"{missing} of {count + missing} results of run {self.name!r} are gone: succeeded jobs are "
+                    "kept for as long as the setting retain_succeeded_s says"
+                )
         return count
 
     def pause(self, *, reason: str = "", by: str = "app") -> None:
         """Claim none of its items until it is resumed; attempts under way end."""
         self._run = self._verbs.pause(self.show(), Deed(by, reason))
 
-    def resume(self, *, reason: str = "", by: str = "app", **budgets: Any) -> None:
-        """Go on with a paused or aborted run: ``run.resume(failure_budget=0.2)``."""
+    def resume(
+        self,
+        *,
+        failure_budget: float | None = None,
+        failure_budgets: Mapping[str, float] | None = None,
+        check_every: int | None = None,
+        sample_min: int | None = None,
+        count_rate_limits: bool | None = None,
+        completed_at: float | None = None,
+        partial_at: float | None = None,
+        cost_max_usd: float | None = None,
+        reason: str = "",
+        by: str = "app",
+    ) -> None:
+        """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`."""
+        budgets = given(
+            failure_budget=failure_budget, kinds=failure_budgets, check_every=check_every,
+            sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
+            partial_at=partial_at, cost_max_usd=cost_max_usd,
+        )  # fmt: skip
         self._run = self._verbs.resume(self.show(), Deed(by, reason), budgets)
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
@@ -186,6 +212,22 @@ class Run:
         return Runs(opened.store, opened.control, opened.reader, self._app.observers)
 
 
+def _goes_on(run: RunView) -> bool:
+    return run.ended_at is None and run.status is not RunStatus.ABORTED
+
+
+def _over(run: RunView, wait_s: float | None) -> RunView:
+    """A run that was waited for; says so when it was aborted, or is not over yet."""
+    if run.status is RunStatus.ABORTED:
+        raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
+    if _goes_on(run):
+        raise RunUnfinished(
+            f"run {run.name!r} is {run.status.value} after {wait_s:g} s: "
+            f"{run.counts.processed} of {run.counts.total} items processed"
+        )
+    return run
+
+
 def result_of(item: ItemView) -> Result:
     """An item as its user sees it."""
     if item.state is State.SUCCEEDED:
@@ -198,23 +240,26 @@ def result_of(item: ItemView) -> Result:
 
 
 class Sink:
-    """A file of results, one JSON object a line; it takes the place of the old one when it is whole."""
+    """A file of results, one JSON object a line; it takes the place of the old one when it is whole.
+
+    A pipe or a device is written straight into, and cannot be begun again: it does not rewind.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._part = path.with_name(path.name + ".part")
 
     def __enter__(self) -> Self:
-        try:
-            self._file = self._part.open("w", encoding="utf-8")
-        except OSError as error:
-            raise CallerError(f"{self._path} cannot be written: {error.strerror}") from None
+        self._file = written(self._path)
         return self
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether what is there can be forgotten."""
+        return self._file.rewinds
 
     def write(self, result: Result) -> None:
         """Add a line."""
-        line = json.dumps(result.as_json(), ensure_ascii=False, separators=(",", ":"))
-        self._file.write(line + "\n")
+        self._file.write(json.dumps(result.as_json(), ensure_ascii=False, separators=(",", ":")))
 
     def flush(self) -> None:
         """Let others see what is there."""
@@ -222,17 +267,14 @@ class Sink:
 
     def begin_again(self) -> None:
         """Forget what is there."""
-        self._file.seek(0)
-        self._file.truncate()
+        self._file.begin_again()
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            empty = self._file.tell() == 0
-            self._file.close()
             if kind is None:
-                self._part.replace(self._path)
-            elif empty:
-                self._part.unlink(missing_ok=True)
+                self._file.keep()
+            else:
+                self._file.leave()
         except OSError as error:
             if kind is None:
                 raise CallerError(f"{self._path} cannot be written: {error.strerror}") from None

@@ -1,5 +1,6 @@
 """What somebody who looks on wants to know of a run: read from its counters and lanes, never from its jobs."""
 
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable
@@ -8,7 +9,9 @@ from dataclasses import dataclass
 from perdure.app import gating
 from perdure.engine.feeding import Fed
 from perdure.engine.runs import settings_of, tally_of
+from perdure.engine.stages import Line
 from perdure.model.errors import UnknownName
+from perdure.model.jobs import Lane
 from perdure.model.runs import RunCounts, RunView
 from perdure.model.views import LaneView
 from perdure.stores.opening import Opened
@@ -16,6 +19,7 @@ from perdure.stores.opening import Opened
 RETRYING_MAX = 1_000  # counted in each lane at each look, and no further
 _WINDOW_S = 60.0
 _SAMPLE_S = 0.5
+_STILL_S = 10.0  # without any movement, nobody can say when it will be over
 _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 
 
@@ -62,7 +66,8 @@ class Pace:
 class Snapshot:
     """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
 
-    ``note`` is what the one who looks on ought to know besides: the store is away, nobody works.
+    ``note`` is what the one who looks on ought to know besides: the store is away, nobody works. ``still_s`` is for how
+    long nothing has moved.
     """
 
     run: RunView
@@ -76,6 +81,7 @@ class Snapshot:
     allowance: Allowance | None
     stopping: bool = False
     note: str = ""
+    still_s: float = 0.0
 
     @property
     def ended(self) -> int:
@@ -84,9 +90,11 @@ class Snapshot:
 
     @property
     def eta_s(self) -> float | None:
-        """When the items that are known will have ended, at this pace."""
+        """When the items that are known will have ended, at this pace; None when nothing tells."""
         if self.run.counts.open == 0:
             return 0.0
+        if self.still_s >= _STILL_S:
+            return None
         return self.run.counts.open / self.pace.items_per_s if self.pace.items_per_s > 0 else None
 
     @property
@@ -97,16 +105,28 @@ class Snapshot:
 
 
 class Watch:
-    """Looks at one run again and again."""
+    """Looks at one run again and again; ``line`` is its pipeline as it is now.
+
+    ``hired`` says that a worker of ours serves all lanes of the run, wherever they are.
+    """
 
     def __init__(
-        self, opened: Opened, run_id: str, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        opened: Opened,
+        run_id: str,
+        *,
+        line: Line | None = None,
+        hired: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._opened = opened
         self._run_id = run_id
+        self._line = line
+        self._hired = hired
         self._monotonic = monotonic
         self._began_at = monotonic()
         self._samples: deque[tuple[float, RunCounts]] = deque()
+        self._moved: tuple[float, RunCounts | None] = (self._began_at, None)
         self._lanes_at = -_LANES_S
         self._waiting: tuple[int, bool, tuple[Held, ...], bool] = (0, False, (), True)
 
@@ -130,10 +150,12 @@ class Watch:
         if now - self._lanes_at >= _LANES_S:
             self._lanes_at = now
             self._waiting = self._looked_at_lanes(run)
+        if self._moved[1] != run.counts:
+            self._moved = (now, run.counts)
         retrying, capped, held, _ = self._waiting
         return Snapshot(
             run, now - self._began_at, feeding, fed, min(retrying, run.counts.open), capped, held,
-            self._pace(now, run.counts), allowance_of(run), stopping, note,
+            self._pace(now, run.counts), allowance_of(run), stopping, note, now - self._moved[0],
         )  # fmt: skip
 
     def _pace(self, now: float, counts: RunCounts) -> Pace:
@@ -159,7 +181,34 @@ class Watch:
         lanes = [one for one in reader.lanes(count_max=RETRYING_MAX) if one.lane.run == run.no]
         capped = any(one.later >= RETRYING_MAX for one in lanes)
         alive = any(worker.dead_at is None for worker in reader.workers())
-        return sum(one.later for one in lanes), capped, self._held(run, lanes), alive
+        held = self._held(run, lanes) + self._astray(run, lanes)
+        return sum(one.later for one in lanes), capped, held, alive
+
+    def _astray(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
+        """What waits in lanes that the pipeline has no longer: its code has changed since the run began."""
+        waiting: dict[tuple[str, str], int] = {}
+        for one in lanes:
+            where, count = self._gone(run, one.lane), one.ready + one.later
+            if where is not None and count:
+                waiting[where] = waiting.get(where, 0) + count
+        return tuple(Held(what, why, count) for (what, why), count in sorted(waiting.items()))
+
+    def _gone(self, run: RunView, lane: Lane) -> tuple[str, str] | None:
+        line = self._line
+        if line is None:
+            return None
+        if line.stage(lane.stage) is None:
+            cancel = f"perdure runs cancel {shlex.quote(run.name)}"
+            return (
+                f"stage {lane.stage!r} is not in the pipeline any more",
+                f"bring it back, or give up what waits for it: {cancel}",
+            )
+        if (lane.queue, lane.category) == (line.queue, line.category) or self._hired:
+            return None
+        return (
+            f"the pipeline is no longer in {lane.queue}/{lane.category}",
+            "only a worker without --queue and --category takes these",
+        )
 
     def _held(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
         waiting: dict[str, int] = {}

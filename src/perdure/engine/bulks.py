@@ -16,7 +16,7 @@ second are given a new life. The child is sealed before the operation is called 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -54,6 +54,8 @@ from perdure.rules import checked
 PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
 _US = timedelta(microseconds=1)
 _TRIES_MAX = 100
+_BURST_S = 1.0
+_KEEP_EVERY = 5  # dead letters whose sources were looked for, after which the duty is renewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,16 @@ class BulkSettings:
         checked.whole("canary", self.canary, 0, 1_000_000)
         checked.number("canary_share", self.canary_share, 0.0, 1.0)
         if self.rate_per_s is not None:
-            checked.number("rate", self.rate_per_s, 0.001, 1_000_000.0)
+            checked.number("rate, a second,", self.rate_per_s, 1e-6, 1_000_000.0)
 
     @property
     def restart(self) -> Restart:
         """From where the new lives begin."""
         return Restart(self.stage, self.from_start)
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(slots=True)
@@ -90,6 +96,7 @@ class Bulks:
     catalogue: Catalogue
     observers: Observers
     checks: Mapping[str, Check] = field(default_factory=dict)
+    keep: Callable[[], bool] = _always  # whether we are still the one to take its steps
 
     def begin_discard(self, chosen: JobFilter, *, deed: Deed, bulk_id: str) -> BulkView:
         """Write down that the dead letters of a filter are to be discarded; the same id finds the same one."""
@@ -97,7 +104,14 @@ class Bulks:
         return self.control.add_bulk(NewBulk(bulk_id, BulkVerb.DISCARD, filter_json, cleaned(deed)))
 
     def begin_redrive(
-        self, chosen: JobFilter, settings: BulkSettings, *, deed: Deed, ids: Ids, bulk_id: str
+        self,
+        chosen: JobFilter,
+        settings: BulkSettings,
+        *,
+        deed: Deed,
+        ids: Ids,
+        bulk_id: str,
+        failure_budget: float = 0.10,
     ) -> BulkView:
         """Write down that the dead letters of a filter are to be driven again, in a run of their own."""
         meant = dead_letters(chosen)
@@ -109,7 +123,7 @@ class Bulks:
         child = self.control.add_run(
             NewRun(
                 ids.next(), "" if meant.owner is None else meant.owner, pipeline,
-                f"redrive {bulk_id}", settings_in(RunSettings(redrive=True)),
+                f"redrive {bulk_id}", settings_in(RunSettings(failure_budget=failure_budget, redrive=True)),
                 None if parent is None else parent.no,
             )
         )  # fmt: skip
@@ -177,10 +191,17 @@ class Bulks:
         if bulk.phase is BulkPhase.CANARY:
             limit = min(limit, settings.canary - bulk.done)
         if settings.rate_per_s is not None:
-            since_s = (self.reader.now() - bulk.resumed_at).total_seconds()
-            allowed = math.floor(settings.rate_per_s * since_s) + 1
-            limit = min(limit, allowed - (bulk.done - bulk.resumed_done))
+            limit = min(limit, self._allowed(bulk, settings.rate_per_s))
         return limit
+
+    def _allowed(self, bulk: BulkView, rate_per_s: float) -> int:
+        """How many the rate allows since the last step; time in which nothing could be done is not made up for."""
+        since_s = (self.reader.now() - bulk.changed_at).total_seconds()
+        allowed = math.floor(rate_per_s * min(since_s, max(_BURST_S, 1 / rate_per_s)) + 1e-9)
+        enough = max(
+            1, math.floor(rate_per_s * _BURST_S / 2)
+        )  # so that little is lost by rounding down
+        return allowed if allowed >= min(enough, PAGE_ROWS) else 0
 
     def _redrive_page(
         self, bulk: BulkView, run: RunView, settings: BulkSettings, limit: int
@@ -191,7 +212,9 @@ class Bulks:
         revivals = Revivals(self.reader, self.catalogue, settings.restart, self._child(run))
         wanted: list[Revival] = []
         refusals: list[Refusal] = []
-        for job in page:
+        for place, job in enumerate(page):
+            if place % _KEEP_EVERY == 0 and not self.keep():
+                return None  # somebody else goes on with it
             found = eligible(job, revivals, self.checks)
             if isinstance(found, Revival):
                 wanted.append(found)
@@ -287,6 +310,11 @@ class Bulks:
             change = RunChange(run.no, run.status, RunStatus.RUNNING, sealed=False)
             self.control.change_run(change, cleaned(deed))
             return
+        if run.status is RunStatus.CANCELLED:
+            raise NotChangeable(
+                f"the run of this operation, {run.name!r}, was cancelled and its letters are dead again; "
+                "begin another one: perdure dead redrive"
+            )
         raise NotChangeable(
             f"the run of this operation, {run.name!r}, is {run.status.value}; "
             f"resume it first: perdure runs resume {run.no}"

@@ -4,6 +4,7 @@ It may hold anything, a customer's words among it. So it goes into its own table
 carries it does not show it when it is printed, and no message of ours quotes it.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from random import Random
 
@@ -70,23 +71,24 @@ def aside(raw: object, kind: object, media_type: object) -> Aside:
 
 
 def aside_of(error: BaseException) -> Aside | None:
-    """The output that did not pass, if an error of ours, or one it was raised from, has it as ``raw``.
+    """The output that did not pass: what an error of ours, or one it was raised from, has as ``raw``.
 
-    Errors of others are not looked at: what they call by that name is theirs.
+    Of others only the error of the standard library's own JSON reader is looked at, which has the document that it
+    could not read.
     """
-    for link in _ours(error):
-        raw = vars(link).get("raw")
+    for link in _known(error):
+        raw = link.doc if isinstance(link, json.JSONDecodeError) else vars(link).get("raw")
         if isinstance(raw, str | bytes) and raw:
             return aside(raw, INVALID_OUTPUT, None)
     return None
 
 
-def _ours(error: BaseException) -> Iterator[PerdureError]:
+def _known(error: BaseException) -> Iterator[PerdureError | json.JSONDecodeError]:
     link: BaseException | None = error
     for _ in range(1 + CAUSES_MAX):
         if link is None:
             return
-        if isinstance(link, PerdureError):
+        if isinstance(link, PerdureError | json.JSONDecodeError):
             yield link
         link = link.__cause__
 

@@ -9,9 +9,8 @@ without a key of its own, an item is known by its position and a hash of its con
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from perdure.engine.enqueue import enqueue, new_job
@@ -21,6 +20,7 @@ from perdure.engine.stages import Line
 from perdure.model.errors import CallerError, PayloadRefused, StoreUnavailable, UnknownName
 from perdure.model.events import EventName
 from perdure.model.jobs import NewJob
+from perdure.model.limits import ENQUEUE_BYTES_MAX, KEY_CHARS_MAX
 from perdure.model.runs import RunStatus, RunView
 from perdure.ports import Reader, Store
 
@@ -44,16 +44,22 @@ class Unreadable:
     why: str
 
 
+class NothingNow:
+    """Stands for no item: the source has none at the moment, and may have more later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fed:
     """What came of feeding: items seen, those that are new, those that the run had, and those that were skipped.
 
-    ``whole`` is False when the run was stopped before the last item.
+    ``repeated`` had the key of an earlier item of this very call, and count once. ``whole`` is False when the run was
+    stopped before the last item.
     """
 
     items: int = 0
     created: int = 0
     known: int = 0
+    repeated: int = 0
     skipped: int = 0
     whole: bool = True
 
@@ -70,6 +76,11 @@ class Terms:
     fair: bool = False
     backlog_max: int | None = BACKLOG_MAX
     bad: Bad | None = None
+
+    def __post_init__(self) -> None:
+        backlog_max = self.backlog_max
+        if backlog_max is not None and (isinstance(backlog_max, bool) or backlog_max < 1):
+            raise CallerError(f"backlog_max is {backlog_max!r}; it must be 1 or more, or None")
 
 
 class Feeder:
@@ -88,15 +99,14 @@ class Feeder:
         observers: Observers,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        backlog_max = terms.backlog_max
-        if backlog_max is not None and (isinstance(backlog_max, bool) or backlog_max < 1):
-            raise CallerError(f"backlog_max is {backlog_max!r}; it must be 1 or more, or None")
         self._store = store
         self._reader = reader
         self._line = line
         self._run = run
         self._lane = _first_lane(line, run, store)
-        self._items: Iterator[tuple[int, Any]] = enumerate(items)
+        self._items = iter(items)
+        self._position = 0
+        self._first_no = math.inf  # of the jobs that this call has made
         self._ids = ids
         self._terms = terms
         self._observers = observers
@@ -104,8 +114,14 @@ class Feeder:
         self._held_at: float | None = None
         self._unsent: list[NewJob] = []  # of a chunk that may not have arrived
         self._taking = False  # still so after a chunk, when its source has failed
+        self._exhausted = False
+        self._stopped = False
         self.fed = Fed()
-        self.over = False
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to be done: all items are in, or the run was stopped."""
+        return self._stopped or (self._exhausted and not self._unsent)
 
     def once(self) -> bool:
         """Feed a chunk, if the run may have more; whether it did, or is through.
@@ -114,7 +130,7 @@ class Feeder:
         """
         run = self._now()
         if run.status in _STOPPED:
-            self.fed, self.over = replace(self.fed, whole=False), True
+            self.fed, self._stopped = replace(self.fed, whole=False), True
             return True
         if not self._unsent:
             room = self._room(run)
@@ -122,7 +138,7 @@ class Feeder:
                 self._say_waiting(run)
                 return False
             try:
-                self.over = not self._take(min(room, _CHUNK))
+                self._exhausted = not self._take(min(room, _CHUNK))
             finally:  # what its source gave before it failed is in all the same
                 self._send()
         else:
@@ -140,29 +156,43 @@ class Feeder:
             )
 
     def _take(self, count: int) -> bool:
-        """Make jobs of the next items, as many as come within a while; False when there are none."""
+        """Make jobs of the next items, as many as come within a while; False when those were the last."""
         began_s = self._monotonic()
-        taken, self._taking = 0, True
-        for position, item in islice(self._items, count):
-            taken += 1
-            self.fed = replace(self.fed, items=self.fed.items + 1)
-            job = self._job(position, item)
+        size_bytes, self._taking = 0, True
+        for item in self._items:
+            if isinstance(item, NothingNow):
+                break
+            job = self._next_job(item)
             if job is not None:
                 self._unsent.append(job)
+                size_bytes += len(job.payload_json)
+            if len(self._unsent) >= count or size_bytes >= ENQUEUE_BYTES_MAX:
+                break
             if self._monotonic() - began_s > _CHUNK_S:  # a slow source: let workers have these
                 break
+        else:
+            self._taking = False
+            return False
         self._taking = False
-        return taken > 0
+        return True
+
+    def _next_job(self, item: Any) -> NewJob | None:
+        position, self._position = self._position, self._position + 1
+        self.fed = replace(self.fed, items=self.fed.items + 1)
+        return self._job(position, item)
 
     def _send(self) -> None:
         done = enqueue(self._store, self._unsent)
         self._unsent.clear()
         self._observers.enqueued(self._line.name, done)
-        created = sum(one.created for one in done)
+        created = [one.no for one in done if one.created]
+        self._first_no = min([self._first_no, *created])
+        repeated = sum(not one.created and one.no >= self._first_no for one in done)
         self.fed = replace(
             self.fed,
-            created=self.fed.created + created,
-            known=self.fed.known + len(done) - created,
+            created=self.fed.created + len(created),
+            known=self.fed.known + len(done) - len(created) - repeated,
+            repeated=self.fed.repeated + repeated,
         )
 
     def _job(self, position: int, item: Any) -> NewJob | None:
@@ -252,6 +282,10 @@ def _named(key: Key | None, item: Any) -> str | None:
         found = None
     if isinstance(found, int) and not isinstance(found, bool):
         found = str(found)
+    if isinstance(found, str) and (len(found) > KEY_CHARS_MAX or not found.isprintable()):
+        raise PayloadRefused(
+            f"its key {found[:40]!r} must have 1 to {KEY_CHARS_MAX} printable characters; hash what is longer"
+        )
     if not isinstance(found, str) or not found:
         what = "its key function" if callable(key) else f"its field {key!r}"
         raise PayloadRefused(

@@ -11,6 +11,8 @@ Always true:
 * A hand that ends by itself while it has an order has lost the attempt: the outcome is `Lost`, with
   the signal or the exit status, and is counted and isolated as if it had been the whole worker. One
   that ends before its order has arrived there is replaced, and nobody is blamed.
+* Only so many hands start at once as there are processors, because each has a limited time for that. One that
+  is not ready in time has its order given back, which counts as nothing, unless that goes on and on.
 
 If the worker dies, its end of each line closes: the hand reads that, whatever its stage does, and
 ends; where the kernel can be asked to (Linux), it kills the hand even if the interpreter is stuck.
@@ -22,7 +24,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from signal import SIGKILL, Signals
 
 from perdure.engine.context import Desk
@@ -45,9 +47,19 @@ from perdure.engine.orders import (
 )
 from perdure.model.errors import BugError
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import OUT_OF_MEMORY, Evidence, Lost, Outcome, Raised, StageDeath
+from perdure.model.outcomes import (
+    OUT_OF_MEMORY,
+    Evidence,
+    Interrupted,
+    Lost,
+    Outcome,
+    Raised,
+    StageDeath,
+)
 
 _START_S_MAX = 30.0  # an interpreter and the application's imports, on a busy machine
+_STARTS_MAX = max(2, os.cpu_count() or 1)
+_LATE_MAX = 3 * _STARTS_MAX  # in a row, for one function: then it is not the machine
 _LAST_WORDS_S = (
     0.1  # to read what a hand wrote before it ended, if a child of its own holds the line
 )
@@ -140,6 +152,8 @@ class Hands:
         self._idle: list[Hand] = []
         self._all: set[Hand] = set()
         self._starting: set[asyncio.Task[Hand]] = set()
+        self._starts = asyncio.Semaphore(_STARTS_MAX)
+        self._late: dict[tuple[str, str], int] = {}
         self._oom = OomCounter()
 
     def __len__(self) -> int:
@@ -153,22 +167,26 @@ class Hands:
         while True:
             hand = self._idle.pop() if self._idle else None
             fresh = hand is None
-            if hand is None:
-                hand = await self._started()
-            elif not hand.alive:
+            if hand is not None and not hand.alive:
                 continue
-            settled = False
-            try:
-                outcome = await self._performed(hand, find, order, desk)
-                settled = True
-            except HandGone:
-                settled = True
-                if fresh:
-                    return Lost(await self._death(hand))
-                continue  # it had ended while nobody looked
-            finally:
-                if not settled:
-                    hand.kill()
+            async with AsyncExitStack() as start:
+                if hand is None:
+                    await start.enter_async_context(self._starts)
+                    if self._idle:
+                        continue  # one has come free meanwhile
+                    hand = await self._started()
+                settled = False
+                try:
+                    outcome = await self._performed(hand, find, order, desk, start)
+                    settled = True
+                except HandGone:
+                    settled = True
+                    if fresh:
+                        return Lost(await self._death(hand))
+                    continue  # it had ended while nobody looked
+                finally:
+                    if not settled:
+                        hand.kill()
             if hand.alive:
                 self._idle.append(hand)
             return outcome
@@ -214,8 +232,11 @@ class Hands:
         hand.ended.add_done_callback(lambda _: self._all.discard(hand))
         return hand
 
-    async def _performed(self, hand: Hand, find: Find, order: Asking, desk: Desk) -> Outcome | None:
+    async def _performed(
+        self, hand: Hand, find: Find, order: Asking, desk: Desk, start: AsyncExitStack
+    ) -> Outcome | None:
         unable = await self._unable(hand, find)
+        await start.aclose()  # the next one may start
         if unable is not None:
             return unable
         asked = order()
@@ -232,9 +253,10 @@ class Hands:
         except HandGone:
             return Lost(await self._death(hand))
 
-    async def _unable(self, hand: Hand, find: Find) -> Raised | None:
+    async def _unable(self, hand: Hand, find: Find) -> Raised | Interrupted | None:
         """Why the function cannot be called there; None when it can."""
-        if (find.module, find.qualname) in hand.knows:
+        name = (find.module, find.qualname)
+        if name in hand.knows:
             return None
         try:
             async with asyncio.timeout(_START_S_MAX):
@@ -242,17 +264,24 @@ class Hands:
                 answer = await hand.hear()
         except TimeoutError:
             hand.kill()
-            message = f"its process was not ready within {_START_S_MAX:g} s"
-            names = ("perdure.ProcessNotReady",)
-            return Raised(Evidence(names, message, kind=Kind.RESOURCE_EXHAUSTED))
+            return self._too_late(name)
+        self._late.pop(name, None)
         match answer:
             case Unable(evidence):
                 return Raised(evidence)
             case Found():
-                hand.knows.add((find.module, find.qualname))
+                hand.knows.add(name)
                 return None
             case _:
                 raise BugError(f"a stage's process answered {answer!r} when asked to find it")
+
+    def _too_late(self, name: tuple[str, str]) -> Raised | Interrupted:
+        self._late[name] = self._late.get(name, 0) + 1
+        message = f"its process was not ready within {_START_S_MAX:g} s"
+        if self._late[name] <= _LATE_MAX:
+            return Interrupted(message)
+        names = ("perdure.ProcessNotReady",)
+        return Raised(Evidence(names, message, kind=Kind.RESOURCE_EXHAUSTED))
 
     async def _death(self, hand: Hand) -> StageDeath:
         status = await hand.status()

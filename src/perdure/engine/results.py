@@ -17,6 +17,8 @@ from perdure.ports import Reader
 _LOOK_BACK = timedelta(seconds=10)  # a commit that takes longer is found by the last walk
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK_BITS = 4_096
+_PAGE_ROWS_FIRST = 16  # results may have a megabyte each
+_PAGE_BYTES = 8_388_608
 
 Rest = Callable[[], None]  # between two looks; may raise to end the wait
 Stopped = Callable[[], bool]  # whether what is open now is left out, and the last look the last
@@ -26,6 +28,22 @@ def has_stopped(run: RunView) -> bool:
     """Whether nothing more is to be expected of a run as it stands."""
     stopped = run.status in (RunStatus.ABORTED, RunStatus.CANCELLED)
     return run.ended_at is not None or stopped
+
+
+class _Pages:
+    """How many items to read at once: fewer where results are large, so that a page is bounded in bytes."""
+
+    def __init__(self) -> None:
+        self.limit = min(_PAGE_ROWS_FIRST, ITEM_PAGE_ROWS)
+
+    def seen(self, page: list[ItemView]) -> list[ItemView]:
+        """A page, after which the next one may be larger or must be smaller."""
+        size_bytes = sum(len(one.result_json or "") for one in page)
+        if size_bytes > _PAGE_BYTES:
+            self.limit = max(1, self.limit * _PAGE_BYTES // (2 * size_bytes))
+        elif size_bytes < _PAGE_BYTES // 4:
+            self.limit = min(2 * self.limit, ITEM_PAGE_ROWS)
+        return page
 
 
 class Seen:
@@ -50,10 +68,11 @@ def in_order(
 ) -> Iterator[ItemView]:
     """The ended items in their order; what is open when the run has ``stopped`` is left out."""
     is_over = stopped or (lambda: has_stopped(_now(reader, run)))
-    after = 0
+    after, pages = 0, _Pages()
     while True:
         last_look = is_over()  # before the page: it may stop in between
-        page = reader.items(run.no, after=after, redriven=redriven, limit=ITEM_PAGE_ROWS)
+        limit = pages.limit
+        page = pages.seen(reader.items(run.no, after=after, redriven=redriven, limit=limit))
         for item in page:
             if item.state in TERMINAL:
                 yield item
@@ -61,7 +80,7 @@ def in_order(
                 break
             after = item.no
         else:
-            if len(page) == ITEM_PAGE_ROWS:
+            if len(page) == limit:
                 continue
         if last_look:
             return
@@ -73,13 +92,15 @@ def as_ended(
 ) -> Iterator[ItemView]:
     """The ended items, roughly by when they ended, each once."""
     is_over = stopped or (lambda: has_stopped(_now(reader, run)))
-    seen = Seen()
+    seen, pages = Seen(), _Pages()
     newest = _EPOCH
     while True:
         last_look = is_over()
         since, after = max(newest - _LOOK_BACK, _EPOCH), 0
-        while page := reader.items_ended(
-            run.no, since=since, after=after, redriven=redriven, limit=ITEM_PAGE_ROWS
+        while page := pages.seen(
+            reader.items_ended(
+                run.no, since=since, after=after, redriven=redriven, limit=pages.limit
+            )
         ):
             yield from (item for item in page if seen.add(item.no))
             last = page[-1]
@@ -95,8 +116,10 @@ def as_ended(
 
 def ended_so_far(reader: Reader, run: RunView, *, redriven: bool) -> Iterator[ItemView]:
     """The items that have ended by now, in their order; waits for none."""
-    after = 0
-    while page := reader.items(run.no, after=after, redriven=redriven, limit=ITEM_PAGE_ROWS):
+    after, pages = 0, _Pages()
+    while page := pages.seen(
+        reader.items(run.no, after=after, redriven=redriven, limit=pages.limit)
+    ):
         yield from (item for item in page if item.state in TERMINAL)
         after = page[-1].no
 

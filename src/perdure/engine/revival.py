@@ -41,6 +41,7 @@ class Revivals:
     catalogue: Catalogue
     restart: Restart = FAILED_STAGE
     child: ChildRun | None = None
+    lanes_later: bool = False  # for a look ahead: the lanes of a child are made when there is one
     _lanes: dict[Lane, int] = field(default_factory=dict)
 
     def of(self, job: JobView) -> Revival:
@@ -100,6 +101,8 @@ class Revivals:
             )
 
     def _lane(self, job: JobView, line: Line | None, stage: str) -> int:
+        if self.lanes_later:
+            return 0
         if self.child is not None:
             return self._lane_of_child(job, self.child, stage)
         in_run = job.run is not None or job.redrive_run is not None

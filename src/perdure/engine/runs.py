@@ -41,7 +41,8 @@ class RunSettings:
     """What a run may cost and what it is called when it is over; kept with it.
 
     ``failure_budget`` None means that failures never end it. ``kinds`` are budgets of single failure kinds.
-    With ``rate_limits`` False, items that rate limits ended do not count.
+    With ``rate_limits`` False, items that rate limits ended do not count. ``source`` is the file that a run without a
+    name of its own is fed from.
     """
 
     failure_budget: float | None = 0.10
@@ -53,6 +54,7 @@ class RunSettings:
     partial_at: float = 0.50
     cost_max_usd: float | None = None
     redrive: bool = False
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if self.failure_budget is not None:
@@ -151,7 +153,7 @@ class Runs:
         """Make a run, or find the one of that name again to go on with it; its lanes are there afterwards."""
         id = ids.next()
         if name is not None:
-            check_name("run", name)
+            _check_run_name(name)
         wanted = changed_settings(RunSettings(), options)
         run = self.control.add_run(NewRun(id, owner, line.name, name or id, settings_in(wanted)))
         if run.id != id:
@@ -164,6 +166,11 @@ class Runs:
         numbers = self.store.lanes(line.lanes(run.no))
         return {lane.stage: no for lane, no in numbers.items()}
 
+    def is_sealed(self, pipeline: str, name: str, owner: str) -> bool:
+        """Whether there is such a run, and all of its items were in."""
+        found = self.reader.runs(pipeline=pipeline, name=name, owner=owner, limit=1)
+        return bool(found) and found[0].sealed_at is not None
+
     def seal(self, run: RunView) -> RunView:
         """Say that all of its items are in; one without any, or with all of them done, is over at once."""
         sealed = self.control.seal_run(run.no)
@@ -172,7 +179,7 @@ class Runs:
         return self.settle(sealed)
 
     def settle(self, run: RunView) -> RunView:
-        """End a run that is over, abort one that is over its budget; as it is now."""
+        """End a run that is over; the run as it is now."""
         if run.status is not RunStatus.RUNNING or run.sealed_at is None or run.counts.open:
             return run
         change = RunChange(
@@ -197,7 +204,7 @@ class Runs:
     def resume(self, run: RunView, deed: Deed, options: Mapping[str, Any] | None = None) -> RunView:
         """Open the lanes of a paused or aborted run, with other budgets if they are given."""
         settings = changed_settings(settings_of(run), options or {})
-        why = over_budget(run, settings)
+        why = over_budget(run, settings) if run.status is RunStatus.ABORTED else None
         if why is not None:
             raise RunAborted(
                 f"run {run.name!r} would be {why}; raise the budget, or drive its dead letters again first"
@@ -217,6 +224,7 @@ class Runs:
                 raise NotChangeable(
                     f"run {run.name!r} of pipeline {run.pipeline!r} was cancelled; take another name"
                 )
+            _check_source(run, options)
             settings = changed_settings(settings_of(run), options)
             why = over_budget(run, settings) if run.status is RunStatus.ABORTED else None
             if why is not None:
@@ -272,6 +280,22 @@ class Runs:
         if found is None:
             raise UnknownName(f"run {run.name!r} is no longer in the store")
         return found
+
+
+def _check_run_name(name: str) -> None:
+    check_name("run", name)
+    if name.isdecimal():
+        raise CallerError(f"a run cannot be called {name!r}: runs are also found by their numbers")
+
+
+def _check_source(run: RunView, options: Mapping[str, Any]) -> None:
+    """Refuse to take another file for the one that a run was fed from."""
+    before, source = settings_of(run).source, options.get("source")
+    if source is not None and before is not None and source != before:
+        raise NotChangeable(
+            f"run {run.name!r} was fed from {before}, and not from {source}; give this one a name of its own "
+            "(--name), or a fresh one (--new)"
+        )
 
 
 def find_run(reader: Reader, named: str, *, pipeline: str | None = None) -> RunView:

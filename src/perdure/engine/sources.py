@@ -16,7 +16,7 @@ def source_check(exists: Callable[[Any], Any]) -> Check:
     """A pipeline's ``source_exists`` as a check: it is called with the item as it was enqueued."""
 
     def check(job: JobView) -> str | None:
-        answer = asked(exists, decode(job.payload_json))
+        answer = asked(lambda text: exists(decode(text)), job.payload_json)
         if isinstance(answer, Evidence):
             name = answer.names[0] if answer.names else "an error"
             return f"whether its source exists could not be told ({name})"

@@ -122,9 +122,9 @@ class Line:
             self.queue, self.category, self.name, stage.name, run=run, upstream=stage.upstream
         )
 
-    def lay(self, run_lanes: Mapping[str, int]) -> None:
-        """Remember that these lanes, by stage, are those of one run."""
-        for no in run_lanes.values():
+    def lay(self, run_lanes: Mapping[str, int], old: Iterable[int] = ()) -> None:
+        """Remember that these lanes, by stage, are those of one run; ``old`` ones lead into them."""
+        for no in (*old, *run_lanes.values()):
             self._beside[no] = dict(run_lanes)
 
     def forget(self, lane: int) -> None:
@@ -184,17 +184,23 @@ class Catalogue:
         A pipeline may have got another stage since a run of it began.
         """
         by_run: dict[tuple[str, int], dict[str, int]] = {}
+        old: dict[tuple[str, int], list[int]] = {}  # of a run that began in another queue
         before, self._runs = self._runs, {}
         for no, lane in found.items():
             line = self._lines.get(lane.pipeline)
             if line is None or lane.run is None:
                 continue
-            by_run.setdefault((line.name, lane.run), {})[lane.stage] = no
+            lanes = by_run.setdefault((line.name, lane.run), {})
+            if (lane.queue, lane.category) == (line.queue, line.category):
+                lanes[lane.stage] = no
+            else:
+                lanes.setdefault(lane.stage, no)
+                old.setdefault((line.name, lane.run), []).append(no)
             stage = line.stage(lane.stage)
             if stage is not None and self._serves(lane):
                 self._runs[no] = (line, stage, lane.run)
-        for (name, _), lanes in by_run.items():
-            self._lines[name].lay(lanes)
+        for (name, run), lanes in by_run.items():
+            self._lines[name].lay(lanes, old.get((name, run), ()))
         for no, (line, _, _) in before.items():
             if no not in found:
                 line.forget(no)

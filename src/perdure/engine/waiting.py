@@ -1,9 +1,12 @@
 """The end of a job that waits: it is cancelled, or its deadline passes. There is no attempt to settle."""
 
+from collections.abc import Sequence
+
 from perdure.model.jobs import Expired, Record
-from perdure.model.kinds import Kind
-from perdure.model.states import FailedReason, Move, State
-from perdure.model.views import JobView
+from perdure.model.kinds import KINDS, Kind
+from perdure.model.limits import DETAIL_CHARS_MAX
+from perdure.model.states import AttemptStatus, FailedReason, Move, State
+from perdure.model.views import AttemptView, JobView
 from perdure.rules.fingerprint import fingerprint
 
 EXPIRED_WORDS = "the deadline passed while the job waited"
@@ -16,6 +19,24 @@ def cancelled(job: JobView, words: str) -> Record:
         stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
         isolation=job.isolation, error_kind=job.error_kind, error_code=job.error_code,
         error_message=words,
+    )  # fmt: skip
+
+
+def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
+    """What the store has to write when a dead letter that was driven again is not wanted any more: it is dead again.
+
+    Its error is that of its last failure, in this life or in an earlier one.
+    """
+    failed = [one for one in attempts if one.status is AttemptStatus.FAILED]
+    kind = Kind(failed[-1].kind) if failed and failed[-1].kind in set(Kind) else Kind.UNKNOWN
+    detail = failed[-1].message if failed else ""
+    return Record(
+        no=job.no, id=job.id, token=job.token, move=Move.FAIL, state=State.FAILED,
+        stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
+        isolation=job.isolation, failed_reason=FailedReason.FATAL, error_kind=kind.value,
+        error_code=(failed[-1].code if failed else None) or kind.value,
+        error_message=KINDS[kind].sentence, error_detail=detail[:DETAIL_CHARS_MAX],
+        fingerprint=fingerprint(kind, job.stage, detail),
     )  # fmt: skip
 
 

@@ -325,12 +325,16 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A dead letter stays one: another job of the same owner, pipeline and key is queued or processing."""
+    """A dead letter stays one, because of another job of the same owner, pipeline and key.
+
+    That one is ``alive``, queued or processing; or it was driven again in the same run already, and has ended.
+    """
 
     no: int
     id: str
     token: int
     with_id: str
+    alive: bool = True
 
 
 Settled = Receipt | Stale | Refused

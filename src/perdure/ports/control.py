@@ -31,7 +31,8 @@ class Control(Protocol):
         """Give failed jobs a new life; one that is not failed, has moved on, or would stand in a cancelled run, is stale.
 
         A run that had ended and of which a job lives again is running again. A job whose key another job of its
-        owner and pipeline has, in whatever run, that is queued or processing conflicts with it and stays dead.
+        owner and pipeline has, in whatever run, that is queued or processing conflicts with it and stays dead; so does
+        one whose key another job has that was driven again in the same ``redrive_run``, however it ended.
         With ``step`` a bulk operation moves on in the same transaction; when it is elsewhere already, or over,
         nothing is done and all are stale.
         """

@@ -12,6 +12,9 @@ from perdure.model.kinds import Kind
 
 _CHARS_MAX = 400  # what tells messages apart stands near their beginning; the end is data
 
+# What is quoted tells failures apart when it is the name of something: a field, a type, a missing key.
+_NAME = r"[A-Za-z_][A-Za-z_]{0,39}"
+
 # In this order: what stands later may match within what stands earlier.
 _PLACEHOLDERS = tuple(
     (re.compile(pattern), word)
@@ -21,7 +24,19 @@ _PLACEHOLDERS = tuple(
         (r"\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>)\]]+", "<url>"),
         (r"[\w.+-]+@[\w-]+\.[\w.-]+", "<address>"),
         (r"(?<![\w/])(?:/[\w.@+-]+){2,}/?", "<path>"),
-        (r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^”]*”", "<text>"),
+        (
+            rf"(?<!\w)'(?!{_NAME}')[^']*'(?!\w)|\"(?!{_NAME}\")[^\"]*\"|`(?!{_NAME}`)[^`]*`|“[^”]*”",
+            "<text>",
+        ),
+        (r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{0,4}", "<host>"),
+        (
+            r"\b[\w-]+\.(?:pdf|json|jsonl|csv|txt|png|jpe?g|xml|html?|docx?|xlsx?|parquet|md)\b",
+            "<file>",
+        ),
+        (
+            r"\b(?:org|req|msg|resp|chatcmpl|run|asst|thread|proj|user|batch|file|call|toolu)[-_][A-Za-z0-9]{3,}\b",
+            "<id>",
+        ),
         (r"\b0x[0-9a-fA-F]+\b", "<number>"),
         (r"\b(?=[\w-]*\d)(?=[\w-]*[a-zA-Z])[\w-]{12,}\b", "<id>"),
         (r"[-+]?\d[\d.,_]*", "<number>"),

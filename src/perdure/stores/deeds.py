@@ -71,5 +71,6 @@ def refusals(answers: Iterable[Settled | Revived]) -> list[Refusal]:
         if isinstance(one, Stale):
             found.append(Refusal(one.no, "has moved on since"))
         elif isinstance(one, Conflict):
-            found.append(Refusal(one.no, f"its key is alive again as job {one.with_id}"))
+            how = "is alive again" if one.alive else "was driven again"
+            found.append(Refusal(one.no, f"its key {how} as job {one.with_id}"))
     return found

@@ -53,6 +53,7 @@ JOBS: dict[str, set[str]] = {
     "fair_owners": {"perdure_jobs_pkey"},
     "revive_hold": {"perdure_jobs_pkey", "perdure_jobs_key"},
     "rivals": {"perdure_jobs_pkey", "perdure_jobs_key"},
+    "driven": {"perdure_jobs_pkey", "perdure_jobs_key"},
     "in_own_run": {"perdure_jobs_pkey"},
     "items": {"perdure_jobs_run"},
     "items_redriven": {"perdure_jobs_redrive"},
@@ -100,7 +101,7 @@ BESIDE: dict[str, tuple[str, set[str]]] = {
 WHOLE = {"perdure_jobs_suspect", "perdure_runs_live"}
 GROWING = (
     "perdure_jobs", "perdure_attempts", "perdure_checkpoints", "perdure_artifacts", "perdure_runs",
-    "perdure_run_counts", "perdure_run_kinds", "perdure_bulk_refusals",
+    "perdure_run_counts", "perdure_run_kinds", "perdure_bulk_refusals", "perdure_redrives",
 )  # fmt: skip
 
 FILL = """
@@ -149,6 +150,10 @@ FILL_REFUSALS = """
 INSERT INTO perdure_bulk_refusals (bulk, job, why)
 SELECT 1 + n %% 5, n, 'x' FROM generate_series(1, %(jobs)s / 10) AS n
 """
+FILL_REDRIVES = """
+INSERT INTO perdure_redrives (run, job, life)
+SELECT redrive_run, no, life FROM perdure_jobs WHERE redrive_run IS NOT NULL
+"""
 MANY = 100_000
 
 
@@ -165,6 +170,7 @@ def fill(place: Place, condition: str) -> None:
             cx.execute(FILL_RUNS)
             cx.execute(FILL_ARTIFACTS, {"jobs": MANY})
             cx.execute(FILL_REFUSALS, {"jobs": MANY})
+            cx.execute(FILL_REDRIVES)
     else:
         worker, dead = place.hire(), place.hire()
         place.put_many(200)
@@ -278,6 +284,7 @@ def test_a_report_looks_at_no_jobs_but_those_of_its_run(filled, name):
             plan = plan_of_text(cx, text, VALUES, mode=mode)
             assert walks(plan) == [], f"\n{plan}"
             assert any("_run" in index for index in used(plan, "perdure_jobs")), f"\n{plan}"
+            assert "perdure_redrives_pkey" in used(plan, "perdure_redrives"), f"\n{plan}"
             assert used(plan, "perdure_attempts") <= {"perdure_attempts_pkey"}, f"\n{plan}"
 
 
@@ -326,6 +333,7 @@ TWINS = [
     ("perdure_jobs_key", "enqueued_before"),
     ("perdure_jobs_key", "revive_hold"),
     ("perdure_jobs_key", "rivals"),
+    ("perdure_jobs_key", "driven"),
     ("perdure_jobs_run", "items"),
     ("perdure_jobs_redrive", "items_redriven"),
     ("perdure_jobs_run_ended", "items_ended"),

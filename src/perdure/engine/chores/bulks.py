@@ -5,6 +5,7 @@ it likes, and must not hold up the pump.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from perdure.engine.bulks import Bulks
 from perdure.engine.chores.chore import NOTHING, Swept
@@ -23,7 +24,7 @@ class BulkSteps:
     def __init__(
         self, bulks: Bulks, control: Control, reader: Reader, *, worker: int, duty: str
     ) -> None:
-        self._bulks = bulks
+        self._bulks = replace(bulks, keep=self._keep)
         self._control = control
         self._reader = reader
         self._worker = worker
@@ -32,12 +33,14 @@ class BulkSteps:
     def once(self) -> float:
         """Take the steps that are due; how long nothing will be."""
         running = [one for one in self._reader.bulks(running=True) if self._bulks.knows(one)]
-        if not running or not self._control.take_duty(
-            self._duty, worker=self._worker, ttl_s=DUTY_TTL_S
-        ):
+        if not running or not self._keep():
             return _IDLE_S
         busy = [self._steps(bulk) for bulk in running]
         return 0.0 if any(busy) else _BUSY_S
+
+    def _keep(self) -> bool:
+        """Take the duty, or keep it: one look for a source may take seconds."""
+        return self._control.take_duty(self._duty, worker=self._worker, ttl_s=DUTY_TTL_S)
 
     def _steps(self, bulk: BulkView) -> bool:
         """Some steps of one operation; whether there was one to take."""

@@ -4,15 +4,20 @@ Any worker may look, and several do at once: each change compares the run's stat
 same thing one acts. A look reads the counts of all runs that are not over, never their jobs.
 """
 
+from collections.abc import Sequence
+
 from perdure.engine.chores.chore import NOTHING, Swept, write
 from perdure.engine.control import cancel_records
 from perdure.engine.observe import Observers
 from perdure.engine.runs import Runs, over_budget, settings_of
 from perdure.engine.stages import Catalogue
+from perdure.engine.waiting import dead_again
 from perdure.model.filters import JobFilter
+from perdure.model.jobs import Record
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
 from perdure.model.states import State
+from perdure.model.views import JobView
 from perdure.ports import Control, Reader, Store
 from perdure.rules.budget import check_due
 
@@ -59,27 +64,27 @@ class RunWatch:
             case RunStatus.RUNNING:
                 if self._is_left(run):
                     self._runs.seal(run)
-                elif not self._abort_overspent(run):
-                    self._runs.settle(run)
+                elif run.sealed_at is not None and not run.counts.open:
+                    self._runs.settle(run)  # nothing is left that could be saved by giving up
+                else:
+                    self._abort_overspent(run)
             case RunStatus.CANCELLED:
                 return self._cancel_jobs(run)
             case _:
                 pass
         return NOTHING
 
-    def _abort_overspent(self, run: RunView) -> bool:
+    def _abort_overspent(self, run: RunView) -> None:
         settings = settings_of(run)
         budget, processed = settings.budget, run.counts.processed
         due = budget is not None and check_due(budget, checked=run.checked, processed=processed)
         if not due and settings.cost_max_usd is None:
-            return False
+            return
         why = over_budget(run, settings, due=due)
         if why is not None:
             self._runs.abort(run, why)
-            return True
-        if due:
+        elif due:
             self._control.note_check(run.no, processed)
-        return False
 
     def _is_left(self, run: RunView) -> bool:
         """Whether whoever began or resumed a re-drive died before its operation ran: nobody else would end its run."""
@@ -104,6 +109,16 @@ class RunWatch:
             self._below.pop(run.no, None)
             return NOTHING
         self._below[run.no] = page[-1].no
-        records = cancel_records(page, self._catalogue, run.why or "its run was cancelled")
+        records = self._records(run, page)
         write(self._store, records, by=None, observers=self._observers)
         return Swept(len(records), more=len(page) == _PAGE)
+
+    def _records(self, run: RunView, page: Sequence[JobView]) -> list[Record]:
+        """Jobs are cancelled; dead letters that were driven again are dead again, as they were.
+
+        One that is being run is left until it has ended: then it waits in a closed lane.
+        """
+        if not settings_of(run).redrive:
+            return cancel_records(page, self._catalogue, run.why or "its run was cancelled")
+        waiting = [job for job in page if job.state is State.QUEUED]
+        return [dead_again(job, self._reader.attempts(job.no)) for job in waiting]

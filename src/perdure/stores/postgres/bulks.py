@@ -126,7 +126,7 @@ def _revive(cx: Cx, chosen: Sequence[Revival], deed: Deed, now: int) -> list[Rev
             done.remove(place)  # one that is named twice lives once
             answers.append(Receipt(one.no, one.id, one.token, State.QUEUED, from_us(now)))
         elif place in conflicts:
-            answers.append(Conflict(one.no, one.id, one.token, conflicts[place]))
+            answers.append(Conflict(one.no, one.id, one.token, *conflicts[place]))
         else:
             answers.append(_stale(one))
     _log_done(cx, deeds.REVIVE, sorted(answers, key=lambda one: one.no), deed, now)

@@ -171,10 +171,18 @@ def _let_go(cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:
     """Delete these jobs with all that is theirs; how many went, and how many attempts with them."""
     seen = [{"no": row[0], "token": row[1]} for row in rows]
     gone = cx.execute(SQL.prune_jobs, {"seen": encoded(seen)}).fetchall()
-    where = {"nos": array(no for no, _ in gone)}
+    where = {"nos": array(row[0] for row in gone)}
+    in_runs = [
+        {"no": no, "run": run, "life": life, "state": state}
+        for no, _, run, redriven, life, state in gone
+        if run is not None or redriven is not None
+    ]
+    if in_runs:
+        cx.execute(SQL.prune_runs, {"gone": encoded(in_runs)})
+        cx.execute(SQL.prune_redrives, where)
     attempts = cx.execute(SQL.prune_attempts, where).rowcount
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
-    for pipeline, pruned in sorted(Counter(pipeline for _, pipeline in gone).items()):
+    for pipeline, pruned in sorted(Counter(row[1] for row in gone).items()):
         cx.execute(SQL.prune_book, {"pipeline": pipeline, "pruned": pruned})
     return len(gone), attempts

@@ -1,7 +1,7 @@
 """A new life for failed jobs.
 
-Always true: of the jobs of one owner, pipeline and key, at most one is given a new life while another lives,
-and a run one of whose jobs lives again is not called finished.
+Always true: of the jobs of one owner, pipeline and key, at most one is given a new life while another lives, and
+at most one is driven again in one run; and a run one of whose jobs lives again is not called finished.
 
 What may happen at once: anything, in READ COMMITTED. The failed jobs that are named are locked with all other failed
 ones of their keys, then the rows of their runs, each in the order of numbers; only after that, by statements
@@ -28,6 +28,13 @@ from perdure.stores.rows import AGEING_US, encoded
 Seen = tuple[int, int]  # the number of a job, and its token
 
 
+class Rival(NamedTuple):
+    """A job because of which another one of its key stays dead."""
+
+    id: str
+    alive: bool
+
+
 class _Dead(NamedTuple):
     """A failed job whose row is locked, in the order of `revive_hold.sql`."""
 
@@ -48,25 +55,45 @@ def revive(cx: Cx, chosen: Sequence[Revival], now: int) -> set[int]:
     return {no for no, _ in _begin(cx, chosen, dead, statuses, ranks, now)}
 
 
-def revive_apart(cx: Cx, chosen: Sequence[Revival], now: int) -> tuple[set[Seen], dict[Seen, str]]:
-    """Begin new lives where no job of the same key is alive; who is, for the others.
+def revive_apart(
+    cx: Cx, chosen: Sequence[Revival], now: int
+) -> tuple[set[Seen], dict[Seen, Rival]]:
+    """Begin new lives where no job of the same key is in the way; who is, for the others.
 
     Of several that have one key, the lowest number lives.
     """
     _check_runs(cx, chosen)
     ranks = ranks_anew(cx, chosen, now)
     dead, statuses = _held(cx, chosen)
-    conflicts = rivals(cx, [no for no, one in dead.items() if one.key is not None])
-    first: dict[tuple[str, str, str], _Dead] = {}
-    for no, one in sorted(dead.items()):
-        if one.key is None or no in conflicts:
-            continue
-        living = first.setdefault((one.owner, one.pipeline, one.key), one)
-        if living is not one:
-            conflicts[no] = living.id
+    conflicts = _conflicts(cx, chosen, dead)
     free = {no: one for no, one in dead.items() if no not in conflicts}
     done = _begin(cx, chosen, free, statuses, ranks, now)
-    return done, {(no, dead[no].token): id for no, id in conflicts.items()}
+    return done, {(no, dead[no].token): rival for no, rival in conflicts.items()}
+
+
+def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> dict[int, Rival]:
+    """Who is alive, or was driven again in the same run and has ended."""
+    keyed = {no: one for no, one in sorted(dead.items()) if one.key is not None}
+    conflicts = {no: Rival(id, True) for no, id in rivals(cx, keyed).items()}
+    before = _driven(cx, [one for one in chosen if one.no in keyed and one.no not in conflicts])
+    first: dict[tuple[str, str, str | None], _Dead] = {}
+    for no, one in keyed.items():
+        place = (one.owner, one.pipeline, one.key)
+        if no in conflicts:
+            continue
+        if place in first:
+            conflicts[no] = Rival(first[place].id, True)
+        elif no in before:
+            conflicts[no] = Rival(before[no], False)
+        else:
+            first[place] = one
+    return conflicts
+
+
+def _driven(cx: Cx, chosen: Iterable[Revival]) -> dict[int, str]:
+    """For these jobs, who of their owner, pipeline and key was driven in the same run before."""
+    asked = [{"no": one.no, "run": one.redrive_run} for one in chosen if one.redrive_run]
+    return dict(cx.execute(SQL.driven, {"revivals": encoded(asked)}).fetchall()) if asked else {}
 
 
 def rivals(cx: Cx, nos: Iterable[int]) -> dict[int, str]:

@@ -1,8 +1,15 @@
--- How many counted retries the ended jobs of a run have needed in their last life, and how many each.
+-- How many counted retries the ended jobs of a run have needed in their last life, and how many each. Of lives that
+-- followed each other in a run that drove them again, the last; one that another life followed has failed.
 WITH jobs AS (
     SELECT no, life, state FROM perdure_jobs WHERE run = :run
     UNION ALL
-    SELECT no, life, state FROM perdure_jobs WHERE redrive_run = :run AND coalesce(run, 0) <> :run
+    SELECT d.job, d.life, CASE WHEN j.life > d.life THEN 'failed' ELSE j.state END
+    FROM perdure_redrives AS d CROSS JOIN perdure_jobs AS j
+    WHERE d.run = :run AND j.no = d.job + 0 AND coalesce(j.run, 0) <> :run
+    AND (
+        SELECT n.life FROM perdure_redrives AS n
+        WHERE n.run = d.run AND n.job = d.job AND n.life = d.life + 1
+    ) IS NULL
 )
 SELECT needed.retries, count(*)
 FROM (

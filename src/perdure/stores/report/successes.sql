@@ -2,7 +2,9 @@
 WITH jobs AS (
     SELECT enqueued_at, finished_at, state FROM perdure_jobs WHERE run = :run
     UNION ALL
-    SELECT enqueued_at, finished_at, state FROM perdure_jobs WHERE redrive_run = :run AND coalesce(run, 0) <> :run
+    SELECT j.enqueued_at, j.finished_at, j.state
+    FROM perdure_redrives AS d CROSS JOIN perdure_jobs AS j
+    WHERE d.run = :run AND j.no = d.job + 0 AND j.life = d.life AND coalesce(j.run, 0) <> :run
 ),
 placed AS (
     SELECT finished_at - enqueued_at AS took_us,

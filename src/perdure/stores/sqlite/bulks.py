@@ -12,7 +12,7 @@ step again is told that the operation has moved on, and its row says how far.
 import sqlite3
 from collections.abc import Sequence
 
-from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
+from perdure.model.jobs import Receipt, Revived, Settled, Stale
 from perdure.model.operations import (
     BulkChange,
     BulkStep,
@@ -29,7 +29,7 @@ from perdure.stores.rows import bulk_out
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
 from perdure.stores.sqlite.ranking import ranks_anew
-from perdure.stores.sqlite.reviving import Revivals, check_runs, rivals
+from perdure.stores.sqlite.reviving import Revivals, check_runs, conflict
 from perdure.stores.sqlite.statements import SQL
 
 
@@ -114,8 +114,8 @@ def _revive(
         seen = revivals.seen(one)
         if seen is None:
             answers[place] = Stale(one.no, one.id, one.token)
-        elif rival := rivals(cx, [one.no]):
-            answers[place] = Conflict(one.no, one.id, one.token, rival[one.no])
+        elif found := conflict(cx, one):
+            answers[place] = found
         else:
             revivals.begin(one, seen, ranks.get(one.no))
             note(cx, deeds.REVIVE, one.id, deed, now)

@@ -133,6 +133,8 @@ class SqliteControl(SqliteBulks, SqliteRuns):
 def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:
     """Delete these jobs with all that is theirs; how many attempts went with them."""
     where = {"nos": encoded([row[0] for row in rows])}
+    cx.execute(SQL.prune_runs, where)
+    cx.execute(SQL.prune_redrives, where)
     attempts = cx.execute(SQL.prune_attempts, where).rowcount
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from perdure.model.errors import CallerError
+from perdure.model.jobs import Conflict
 from perdure.model.operations import Revival
 from perdure.stores.counting import Tally
 from perdure.stores.rows import AGEING_US, Row, encoded
@@ -36,6 +37,7 @@ class Revivals:
                 "ageing_us": AGEING_US, "rank_at": rank_at,
             },
         )  # fmt: skip
+        self._cx.execute(SQL.redrive_add, (one.no,))
         run, redriven, kind = seen
         self._tally.came_back(run, kind)
         if one.redrive_run in (None, redriven):
@@ -51,6 +53,17 @@ class Revivals:
         if self._runs:
             where = {"nos": encoded(sorted(self._runs)), "now": self._now}
             self._cx.execute(SQL.runs_reopen, where)
+
+
+def conflict(cx: sqlite3.Connection, one: Revival) -> Conflict | None:
+    """Who of its owner, pipeline and key is alive, or was driven again in the same run before."""
+    alive = rivals(cx, [one.no])
+    if alive:
+        return Conflict(one.no, one.id, one.token, alive[one.no])
+    if one.redrive_run is None:
+        return None
+    row = cx.execute(SQL.driven, (one.no, one.redrive_run)).fetchone()
+    return row and Conflict(one.no, one.id, one.token, row[0], alive=False)
 
 
 def check_runs(cx: sqlite3.Connection, chosen: Iterable[Revival]) -> None:

@@ -54,7 +54,7 @@ def list_dead(
     for job in found:
         click.echo(
             f"{job.no:>8}  {job.id}  {day_at(job.finished_at)}  {job.pipeline}/{job.stage}  "
-            f"{_what(job)}  {short(job.error_message or '', _EXAMPLE_CHARS_MAX)}"
+            f"{_what(job)}  {short(job.error_detail or job.error_message or '', _EXAMPLE_CHARS_MAX)}"
         )
     if not found:
         click.echo(f"no dead letters{in_words(chosen)}")

@@ -44,6 +44,10 @@ _ASKED_LATER = "whether their sources still exist is asked by the worker that dr
 )  # fmt: skip
 @click.option("--rate", metavar="RATE", help="How many may begin, as in 100/min or 5/s.")
 @click.option(
+    "--failure-budget", type=click.FloatRange(0, 1), default=0.10, show_default=True,
+    help="The share that may fail again before its run is aborted.",
+)  # fmt: skip
+@click.option(
     "--app", metavar="APP", help="module:attribute of the app; asks its source_exists now."
 )
 @click.option("--all", "every", is_flag=True, help="All of them; needed where no filter is given.")
@@ -69,6 +73,7 @@ def redrive(
     canary: int,
     canary_share: float,
     rate: str | None,
+    failure_budget: float,
     **chosen: Any,
 ) -> None:
     """Drive dead letters of one pipeline again, in a run of their own; shows first what would happen.
@@ -93,7 +98,9 @@ def redrive(
         if not is_sure(f"Drive {many(found.eligible, 'dead letter')} again?", yes=yes):
             click.echo("nothing was done")
             sys.exit(1)
-        begun = letters.redrive(reason=reason, by=by_whom, **way, **pace, **chosen)
+        begun = letters.redrive(
+            reason=reason, by=by_whom, failure_budget=failure_budget, **way, **pace, **chosen
+        )
         sys.exit(_begun(desk, begun, found, notes, detach=detach, as_json=as_json))
 
 

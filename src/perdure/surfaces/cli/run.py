@@ -15,12 +15,20 @@ from rich.console import Console
 from rich.live import Live
 
 from perdure.app import App, Pipeline, configured, load_pipeline, shown_url
-from perdure.app.items import FORMS, items_from, items_in
+from perdure.app.items import FORMS, items_from, items_in, lively
 from perdure.app.running import LeftAtOnce, Order, Show, carry_out
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.surfaces.cli.options import Command, echo_json, json_option
 from perdure.surfaces.cli.run_panel import lines, panel
-from perdure.surfaces.cli.run_summary import INTERRUPTED, Files, exit_code, plain, resume, told
+from perdure.surfaces.cli.run_summary import (
+    INTERRUPTED,
+    Files,
+    exit_code,
+    plain,
+    resume,
+    told,
+    ways_on,
+)
 from perdure.surfaces.cli.worker import description
 
 _WORKER = (sys.executable, "-m", "perdure.surfaces.cli", "worker")
@@ -94,14 +102,14 @@ def _carried_out(
         name=_name(files.items, chosen),
         owner=chosen["owner"],
         key=chosen["key"],
-        options=_settings(chosen),
+        options=_settings(files.items, chosen),
         bad=bad if chosen["skip_bad"] else None,
         results=files.results,
         failures=files.failures,
         order="ended" if chosen["as_completed"] else "items",
         grace_s=configured().grace_s,
         worker=None if chosen["no_work"] else _worker(reference, pipe, chosen["concurrency"]),
-        knows=description(app),
+        knows=lambda elsewhere: description(app, elsewhere),
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
     )
     try:
@@ -110,8 +118,13 @@ def _carried_out(
                 app, pipe, replace(order, aside=on_terminal, hear=hear), show, asked
             )
     except LeftAtOnce as left:
-        again = resume(left.run, files, anonymous=order.name is None)
-        click.echo(f"left at once; nothing is lost. Go on with: {again}", err=True)
+        outcome = left.outcome
+        again = resume(outcome.run, files, anonymous=order.name is None)
+        if as_json:
+            echo_json(
+                plain(outcome, replace(files, results=None, failures=None), INTERRUPTED, again)
+            )
+        click.echo(f"left at once; nothing is lost. {ways_on(outcome.run, again)}", err=True)
         sys.exit(INTERRUPTED)
     code = exit_code(outcome)
     again = resume(outcome.run, files, anonymous=order.name is None)
@@ -131,12 +144,14 @@ def _carried_out(
 def _files(items: str, chosen: dict[str, Any]) -> Files:
     files = Files(items, chosen["results"], chosen["failures"])
     written = [path for path in (files.results, files.failures) if path is not None]
-    places = [path.absolute() for path in written]
-    if items != "-":
-        places.append(Path(items).absolute())
-    for place in places:
-        if place.name == "-":
+    for path in written:
+        if path.name == "-":
             raise CallerError("results go to a file; - is no file to write to")
+        if path.is_dir():
+            raise CallerError(f"{path} is a folder; name a file in it for what is to be written")
+    named = written if items == "-" else [*written, Path(items)]
+    places = [Path(os.path.realpath(path)) for path in named if path.is_file() or not path.exists()]
+    for place in places:
         if places.count(place) > 1:
             raise CallerError(
                 f"{place.name} is named twice; items and results need files of their own"
@@ -149,7 +164,7 @@ def _items(items: str, form: str | None) -> Iterator[Any]:
         return items_in(Path(items), form)
     # A file of its own: a thread that is left reading sys.stdin would keep us from ending.
     file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - open until we end
-    return items_from(file, "standard input", form or FORMS[0])
+    return lively(items_from(file, "standard input", form or FORMS[0]))
 
 
 def _name(items: str, chosen: dict[str, Any]) -> str | None:
@@ -161,7 +176,7 @@ def _name(items: str, chosen: dict[str, Any]) -> str | None:
     return name
 
 
-def _settings(chosen: dict[str, Any]) -> dict[str, Any]:
+def _settings(items: str, chosen: dict[str, Any]) -> dict[str, Any]:
     names = (
         "failure_budget", "check_every", "sample_min", "completed_at", "partial_at", "cost_max_usd",
     )  # fmt: skip
@@ -170,6 +185,8 @@ def _settings(chosen: dict[str, Any]) -> dict[str, Any]:
         found["kinds"] = dict(_kind_budget(text) for text in chosen["kind_budgets"])
     if chosen["no_count_rate_limits"]:
         found["rate_limits"] = False
+    if chosen["name"] is None and not chosen["new"] and items != "-":
+        found["source"] = str(Path(items).absolute())  # of the same name elsewhere is another one
     return found
 
 

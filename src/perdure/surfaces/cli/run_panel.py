@@ -1,5 +1,6 @@
 """A run on a screen: a panel that is drawn anew on a terminal, plain lines elsewhere."""
 
+import shlex
 from collections.abc import Callable
 
 from rich.console import Group, RenderableType
@@ -9,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perdure.app.watching import Held, Snapshot
+from perdure.model.runs import RunStatus, RunView
 
 LINE_S = 10.0
 _KINDS_SHOWN = 6
@@ -144,9 +146,21 @@ def _held(one: Held) -> str:
     return f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
 
 
+def is_paused(run: RunView) -> bool:
+    """Whether somebody has paused it."""
+    return run.status is RunStatus.PAUSED
+
+
+def resume_paused(run: RunView) -> str:
+    """The command that opens a paused run."""
+    return f"perdure runs resume {shlex.quote(run.name)}"
+
+
 def _state(shot: Snapshot) -> str:
     if shot.stopping:
         return "stopping: what is in hand may end"
+    if is_paused(shot.run):
+        return f"the run is paused; to go on: {resume_paused(shot.run)}"
     status = shot.run.status.value
     return "" if status == "running" else f"the run is {status}"
 

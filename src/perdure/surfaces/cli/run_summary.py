@@ -10,6 +10,7 @@ from typing import Any
 from perdure.app.running import Outcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
+from perdure.surfaces.cli.run_panel import is_paused, resume_paused
 
 INTERRUPTED = 130
 _CODES = {
@@ -60,6 +61,12 @@ def resume(run: RunView, files: Files, *, anonymous: bool) -> str:
     return shlex.join(["perdure", *words]) + (" < the same items" if files.items == "-" else "")
 
 
+def ways_on(run: RunView, again: str) -> str:
+    """How to go on with a run that was left: the command, and before it what opens the run."""
+    first = f"The run is paused; first: {resume_paused(run)}. " if is_paused(run) else ""
+    return f"{first}Go on with: {again}"
+
+
 def told(outcome: Outcome, files: Files, again: str) -> Told:
     """The summary in words, a line each."""
     complaints = []
@@ -72,7 +79,7 @@ def told(outcome: Outcome, files: Files, again: str) -> Told:
             f"go on with: {again}"
         )
     elif outcome.interrupted:
-        complaints.append(f"interrupted; nothing is lost. Go on with: {again}")
+        complaints.append(f"interrupted; nothing is lost. {ways_on(outcome.run, again)}")
     return Told(tuple(_summary(outcome, files, again)), tuple(complaints))
 
 
@@ -101,7 +108,13 @@ def _summary(outcome: Outcome, files: Files, again: str) -> Iterator[str]:
         yield f"  left out, because they could not be read: {fed.skipped:,}"
     if outcome.known_before:
         yield f"  {outcome.known_before:,} items were in this run before; --new begins another one"
-    strange = counts.total - (fed.items - fed.skipped)
+    if fed.repeated:
+        one = fed.repeated == 1
+        yield (
+            f"  {fed.repeated:,} {'item has' if one else 'items have'} the key of an earlier item of "
+            f"{files.source} and {'counts' if one else 'count'} once"
+        )
+    strange = counts.total - (fed.items - fed.skipped - fed.repeated)
     if fed.whole and strange > 0:
         yield f"  {strange:,} items of this run are not in {files.source}: they came with an earlier call"
     if files.results is not None:
@@ -115,6 +128,8 @@ def _next_steps(outcome: Outcome, again: str) -> Iterator[str]:
     run = outcome.run
     if run.counts.failed:
         yield f"  what failed, by cause: perdure dead groups --run {shlex.quote(run.name)}"
+    if is_paused(run):
+        yield f"  the run is paused{f' ({run.why})' if run.why else ''}: {resume_paused(run)}"
     if run.status is RunStatus.ABORTED:
         yield f"  go on with a larger budget: {again} {_larger(run)}"
 
@@ -136,7 +151,8 @@ def plain(outcome: Outcome, files: Files, code: int, again: str) -> dict[str, An
         "name": run.name,
         "id": run.id,
         "pipeline": run.pipeline,
-        "status": run.status.value,
+        "status": "interrupted" if outcome.interrupted else run.status.value,
+        "run_status": run.status.value,
         "why": run.why,
         "exit_code": code,
         "interrupted": outcome.interrupted,
@@ -155,6 +171,7 @@ def plain(outcome: Outcome, files: Files, code: int, again: str) -> dict[str, An
             "items": fed.items,
             "created": fed.created,
             "known": fed.known,
+            "repeated": fed.repeated,
             "skipped": fed.skipped,
             "whole": fed.whole,
         },

@@ -199,7 +199,7 @@ def resume(
     """Go on with a paused or aborted run, with other budgets if they are given."""
     kinds = dict(_share_of(text) for text in kind_budgets) or None
     with _opened(named, store) as run:
-        run.resume(reason=reason, by=by_whom, **given(kinds=kinds, **budgets))
+        run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **given(**budgets))
         click.echo(f"{run.name}: running; {run.show().counts.open:,} items are open")
 
 

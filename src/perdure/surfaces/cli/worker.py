@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -154,9 +155,9 @@ class Described(msgspec.Struct, frozen=True):
     lanes: tuple[Lane, ...]
 
 
-def description(app: App) -> bytes:
-    """An app in one line, as a supervisor reads it."""
-    return msgspec.json.encode(Described(app.url, app.lanes))
+def description(app: App, more: Sequence[Lane] = ()) -> bytes:
+    """An app in one line, as a supervisor reads it, with ``more`` lanes that it is to serve."""
+    return msgspec.json.encode(Described(app.url, (*app.lanes, *more)))
 
 
 @click.command("describe", hidden=True)

@@ -3,12 +3,13 @@
 from typing import Any
 
 from perdure.model.jobs import Conflict, Receipt, Stale
-from perdure.model.operations import Revival
+from perdure.model.operations import BulkStep, BulkVerb, LoggedRefusal, NewBulk, Revival
 from perdure.model.runs import RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
-from perdure.testing.contract.kit import DEED, OnAFreshStore
+from perdure.testing.contract.kit import DEED, OnAFreshStore, uuid_of
 from perdure.testing.contract.records import advance, cancelled, failure, success
+from perdure.testing.nouns import replace
 
 
 class Conflicting(OnAFreshStore):
@@ -96,6 +97,95 @@ class Conflicting(OnAFreshStore):
         assert isinstance(self.place.revive(job), Conflict)
         self.place.settle(success(claim, self.worker), by=self.worker)
         assert isinstance(self.place.revive(job), Receipt)
+
+    # -- in one run ----------------------------------------------------------------------------
+
+    def _two_of_a_key(self) -> tuple[JobView, JobView, RunView]:
+        """Two dead letters of two runs, and a third run to drive them again."""
+        one = self._dead_with_key(self.place.begin_run("one"))
+        two = self._dead_with_key(self.place.begin_run("two"))
+        return one, two, self.place.begin_run("again")
+
+    def test_a_key_is_driven_again_once_in_a_run_however_that_ended(self) -> None:
+        for n, end in enumerate((success, failure, cancelled)):
+            older = self._dead_with_key(self.place.begin_run(f"old {n}"), key=f"k{n}")
+            newer = self._dead_with_key(self.place.begin_run(f"new {n}"), key=f"k{n}")
+            child = self.place.begin_run(f"again {n}")
+            assert isinstance(self.place.revive(newer, redrive_run=child.no), Receipt)
+            answer = self.place.revive(older, redrive_run=child.no)
+            assert answer == Conflict(older.no, older.id, older.token, newer.id, alive=True)
+            (claim,) = self.place.take(self.worker)
+            self.place.settle(end(claim, self.worker), by=self.worker)
+            before = self.place.everything()
+            answer = self.place.revive(older, redrive_run=child.no)
+            assert answer == Conflict(older.no, older.id, older.token, newer.id, alive=False)
+            assert self.place.everything() == before, end.__name__
+            assert self.place.reader.rivals([older.no]) == {}
+            assert self.place.see_run(child).counts.total == 1
+
+    def test_in_another_run_or_in_none_it_may_be_driven_again(self) -> None:
+        for n, other in enumerate((None, self.place.begin_run("another").no)):
+            older = self._dead_with_key(self.place.begin_run(f"old {n}"), key=f"k{n}")
+            newer = self._dead_with_key(self.place.begin_run(f"new {n}"), key=f"k{n}")
+            self.place.revive(newer, redrive_run=self.place.begin_run(f"again {n}").no)
+            (claim,) = self.place.take(self.worker)
+            self.place.settle(success(claim, self.worker), by=self.worker)
+            assert isinstance(self.place.revive(older, redrive_run=other), Receipt)
+            self.place.take(self.worker)
+
+    def test_what_was_driven_again_in_a_run_may_be_so_once_more(self) -> None:
+        _, two, child = self._two_of_a_key()
+        for _ in range(2):
+            answer = self.place.revive(self.place.see(two.id), redrive_run=child.no)
+            assert isinstance(answer, Receipt)
+            (claim,) = self.place.take(self.worker)
+            self.place.settle(failure(claim, self.worker), by=self.worker)
+        assert self.place.see_run(child).counts.total == 1
+
+    def test_without_a_key_or_of_another_owner_all_are_driven_again_in_one_run(self) -> None:
+        child = self.place.begin_run("again")
+        for changes in ({"key": None}, {"key": None}, {"owner": "ann"}, {"owner": "bob"}):
+            job = self._dead_with_key(None, **changes)
+            assert isinstance(self.place.revive(job, redrive_run=child.no), Receipt)
+            (claim,) = self.place.take(self.worker)
+            self.place.settle(success(claim, self.worker), by=self.worker)
+        assert self.place.see_run(child).counts.succeeded == 4
+
+    def test_within_one_call_who_is_alive_is_told_before_who_was_driven(self) -> None:
+        one, two, child = self._two_of_a_key()
+        three = self._dead_with_key(self.place.begin_run("three"))
+        self.place.revive(one, redrive_run=child.no)
+        (claim,) = self.place.take(self.worker)
+        self.place.settle(success(claim, self.worker), by=self.worker)
+        other = self.place.begin_run("other")
+        lives = [replace(self._new_life(job), redrive_run=child.no) for job in (two, three)]
+        answers = self.place.control.revive(lives, DEED)
+        assert answers == [
+            Conflict(job.no, job.id, job.token, one.id, alive=False) for job in (two, three)
+        ]
+        answers = self.place.control.revive(
+            [lives[1], replace(lives[0], redrive_run=other.no)], DEED
+        )
+        assert answers[0] == Conflict(three.no, three.id, three.token, two.id, alive=True)
+        assert isinstance(answers[1], Receipt)
+
+    def test_a_step_says_which_job_of_the_key_was_driven_again(self) -> None:
+        older, newer, child = self._two_of_a_key()
+        bulk = self.place.control.add_bulk(
+            NewBulk(uuid_of(1, 0xB01), BulkVerb.REDRIVE, "{}", DEED, run=child.no)
+        )
+        step = BulkStep(bulk.no, None, newer.no)
+        lives = [replace(self._new_life(job), redrive_run=child.no) for job in (newer, older)]
+        self.place.control.revive(lives[:1], DEED, step=step)
+        (claim,) = self.place.take(self.worker)
+        self.place.settle(success(claim, self.worker), by=self.worker)
+        second = BulkStep(bulk.no, newer.no, older.no)
+        (answer,) = self.place.control.revive(lives[1:], DEED, step=second)
+        assert isinstance(answer, Conflict)
+        why = f"its key was driven again as job {newer.id}"
+        assert self.place.reader.refusals(bulk.no) == [LoggedRefusal(older.no, older.id, why)]
+        assert self.place.see(older.id).state is State.FAILED
+        assert self.place.see_run(child).counts.total == 1
 
     def test_rivals_are_told_for_those_that_have_some(self) -> None:
         assert self.place.reader.rivals([]) == {}

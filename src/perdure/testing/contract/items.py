@@ -3,11 +3,11 @@
 from math import isclose
 from typing import Any
 
-from perdure.model.jobs import Claim, Record
+from perdure.model.jobs import Claim, IfFailed, Record
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import ItemView, RunView
 from perdure.model.states import FailedReason, State
-from perdure.model.views import Errors, RunFigures, StageFigures
+from perdure.model.views import Errors, JobView, RunFigures, StageFigures
 from perdure.testing.contract.capturing import putting_aside
 from perdure.testing.contract.kit import OnAFreshStore
 from perdure.testing.contract.records import (
@@ -273,5 +273,65 @@ class Items(OnAFreshStore):
         self._write(success(self._next_claim(), self.worker))
         assert self.place.reader.run_figures(run.no).attempts == 3
         figures = self.place.reader.run_figures(child.no)
-        assert (figures.attempts, figures.wasted_attempts) == (2, 1)
+        assert (figures.attempts, figures.wasted_attempts, figures.errors) == (1, 0, ())
         assert figures.retries == {0: 1}
+
+    def _driven(self, job: JobView, run: RunView | None) -> None:
+        """One more life that fails after one retry, in a run or where it was."""
+        again = self.place.see(job.id)
+        self.place.revive(again, redrive_run=None if run is None else run.no)
+        first = retry(self._next_claim(), self.worker, delay_s=0.0)
+        self._write(putting_aside(spending(first, tokens_in=1, cost_nusd=10), b"x"))
+        self.clock.push(1)
+        last = failing(self._next_claim(), self.worker, kind="timeout", code="E2")
+        self._write(spending(last, cost_nusd=100))
+
+    def test_what_a_second_child_took_over_still_counts_in_the_first(self) -> None:
+        run = self.place.begin_run("parent")
+        first = self.place.begin_run("first", parent=run.no)
+        second = self.place.begin_run("second", parent=run.no)
+        jobs = [self.place.dead_letter(self.worker, run=run.no) for _ in range(2)]
+        for job in jobs:
+            self._driven(job, first)
+        before = self.place.reader.run_figures(first.no)
+        assert (before.attempts, before.retries, before.attempts_captured) == (4, {1: 2}, 2)
+        assert before.errors == (Errors("network", "", 2, 0), Errors("timeout", "E2", 2, 2))
+        assert (before.cost_nusd, before.success_p50_s) == (220, None)
+        self.clock.push(1)
+        self.place.revive(self.place.see(jobs[0].id), redrive_run=second.no)
+        assert self.place.reader.run_figures(first.no) == before
+        assert self.place.reader.run_figures(second.no).retries == {}
+        self._write(spending(success(self._next_claim(), self.worker), cost_nusd=1000))
+        assert self.place.reader.run_figures(first.no) == before
+        after = self.place.reader.run_figures(second.no)
+        assert (after.attempts, after.wasted_attempts, after.retries) == (1, 0, {0: 1})
+        assert (after.errors, after.cost_nusd, after.attempts_captured) == ((), 1000, 0)
+        assert after.success_p50_s is not None
+        parent = self.place.reader.run_figures(run.no)
+        assert (parent.attempts, parent.cost_nusd) == (7, 1220)
+        assert (parent.retries, parent.attempts_captured) == ({0: 1, 1: 1}, 2)
+        assert parent.success_p50_s == after.success_p50_s
+
+    def test_lives_that_follow_each_other_in_one_child_are_one_item(self) -> None:
+        run = self.place.begin_run("parent")
+        child, other = (self.place.begin_run(name, parent=run.no) for name in ("first", "second"))
+        job = self.place.dead_letter(self.worker, run=run.no)
+        for again in (child, None, other, child):
+            self._driven(job, again)
+        figures = self.place.reader.run_figures
+        counts = self.place.see_run(child).counts
+        assert figures(child.no).retries == {1: counts.failed} == {1: 2}
+        assert (figures(child.no).attempts, figures(other.no).attempts) == (6, 2)
+        assert figures(other.no).retries == {1: 1}
+        assert (figures(run.no).attempts, figures(run.no).retries) == (9, {1: 1})
+
+    def test_a_new_life_for_who_asks_again_stays_with_the_child(self) -> None:
+        run = self.place.begin_run("parent")
+        child = self.place.begin_run("child", parent=run.no)
+        job = self.place.dead_letter(self.worker, run=run.no, key="k")
+        self._driven(job, child)
+        self.place.put(run=run.no, key="k", if_failed=IfFailed.RETRY)
+        self._write(success(self._next_claim(), self.worker))
+        figures = self.place.reader.run_figures(child.no)
+        assert (figures.attempts, figures.retries) == (3, {0: 1})
+        assert figures.success_p50_s is not None

@@ -3,18 +3,31 @@
 from typing import Any
 
 from perdure.model.errors import WorkerDead
-from perdure.model.jobs import ClaimOrder
+from perdure.model.jobs import Claim, ClaimOrder, Record
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import Pruned, Retention
 from perdure.model.outcomes import Death
-from perdure.model.runs import NewRun, RunChange, RunStatus
+from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import Books, JobView
 from perdure.testing.contract.kit import DEED, OnAFreshStore, raises
-from perdure.testing.contract.records import advance, cancelled, crash, failure, retry, success
+from perdure.testing.contract.records import (
+    advance,
+    cancelled,
+    crash,
+    failure,
+    retry,
+    spending,
+    success,
+)
 from perdure.testing.nouns import replace
 
 DAY_S = 86_400.0
+
+
+def costly_failure(claim: Claim, worker: int | None) -> Record:
+    """A dead letter that has used something up."""
+    return spending(failure(claim, worker), tokens_in=3, tokens_out=2, cost_nusd=7)
 
 
 class Pruning(OnAFreshStore):
@@ -160,13 +173,44 @@ class Pruning(OnAFreshStore):
         assert again.created
         assert again.no > job.no
 
+    def _over(self, *runs: RunView) -> None:
+        """All of their items are in, and each has ended."""
+        for run in runs:
+            self.place.control.seal_run(run.no)
+            assert self.place.change_run(run, RunStatus.COMPLETED) is not None
+
     def test_the_counts_of_a_run_outlive_its_jobs(self) -> None:
         run = self.place.begin_run()
-        self._ended(run=run.no)
+        for end in (costly_failure, success, cancelled):
+            self._ended(end, run=run.no)
+        self._over(run)
         before = self.place.see_run(run)
+        assert before.counts.cost_nusd == 7
+        self.clock.push(11)
+        for kind in ("succeeded_s", "cancelled_s", "failed_s"):
+            assert self._prune(**{kind: 10.0}).jobs == 1
+            assert self.place.see_run(run) == before
+            self.place.clean()
+
+    def test_the_counts_of_every_run_that_had_a_job_outlive_it(self) -> None:
+        parent = self.place.begin_run("parent")
+        job = self._ended(costly_failure, run=parent.no)
+        runs = [parent]
+        for name, end in (("child", costly_failure), ("child", failure), ("other", success)):
+            if name != runs[-1].name:
+                runs.append(self.place.begin_run(name, parent=parent.no))
+            self.place.revive(self.place.see(job.id), redrive_run=runs[-1].no)
+            (claim,) = self.place.take(self.worker)
+            self.place.settle(end(claim, self.worker), by=self.worker)
+            self.place.clean()
+        self._over(*runs)
+        before = [self.place.see_run(run) for run in runs]
+        assert [(one.counts.total, one.counts.failed, one.counts.attempts) for one in before] == [
+            (1, 0, 4), (1, 1, 2), (1, 0, 1)
+        ]  # fmt: skip
         self.clock.push(11)
         assert self._prune(succeeded_s=10.0).jobs == 1
-        assert self.place.see_run(run) == before
+        assert [self.place.see_run(run) for run in runs] == before
         self.place.clean()
 
     def test_a_word_about_a_job_that_went_is_stale(self) -> None:

@@ -121,12 +121,12 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
     if job is None or not may_live(tables, one):
         return False
     began_at = job.enqueued_at if job.life == 1 else job.order_at
+    redrive_run = job.redrive_run if one.redrive_run is None else one.redrive_run
     tables.put_job(
         replace(
             job, state=State.QUEUED, ready=True, token=job.token + 1, life=job.life + 1,
             retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
-            input_from=one.input_from,
-            redrive_run=job.redrive_run if one.redrive_run is None else one.redrive_run,
+            input_from=one.input_from, redrive_run=redrive_run,
             order_at=now, rank_at=rank_at, due_at=now,
             deadline_at=None if job.deadline_at is None else now + (job.deadline_at - began_at),
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
@@ -134,6 +134,8 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
             counters=ZERO, past=ZERO,
         )
     )  # fmt: skip
+    if redrive_run is not None:
+        tables.redrives[redrive_run, job.no, job.life + 1] = None
     for stage in one.forgotten:
         tables.checkpoints.pop((job.no, stage), None)
     tables.count_failed(job.run, job.error_kind, -1)

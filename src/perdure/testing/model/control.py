@@ -139,6 +139,8 @@ class ModelControl(DeadLetters, Runs):
             del tables.checkpoints[place]
         for no in [no for no, row in tables.artifacts.items() if row.view.job_no == job.no]:
             del tables.artifacts[no]
+        for life in [life for life in tables.redrives if life[1] == job.no]:
+            del tables.redrives[life]
         del tables.jobs[job.no]
         tables.pruned[job.pipeline] = tables.pruned.get(job.pipeline, 0) + 1
         return len(attempts)

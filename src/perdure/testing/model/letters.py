@@ -74,6 +74,9 @@ class DeadLetters:
         rival = self._tables.rival(job)
         if rival is not None:
             return Conflict(one.no, one.id, one.token, rival.id)
+        before = self._tables.driven(job, one.redrive_run)
+        if before is not None:
+            return Conflict(one.no, one.id, one.token, before.id, alive=False)
         revive(self._tables, one, now, lines)
         self._tables.log(deed, "revive job", one.id, now)
         return Receipt(one.no, one.id, one.token, State.QUEUED, now)
@@ -172,7 +175,8 @@ def _refusals(told: Iterable[Revived | Settled]) -> list[Refusal]:
         if isinstance(one, Stale):
             found.append(Refusal(one.no, "has moved on since"))
         elif isinstance(one, Conflict):
-            found.append(Refusal(one.no, f"its key is alive again as job {one.with_id}"))
+            how = "is alive again" if one.alive else "was driven again"
+            found.append(Refusal(one.no, f"its key {how} as job {one.with_id}"))
     return found
 
 

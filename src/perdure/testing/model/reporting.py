@@ -14,6 +14,7 @@ from perdure.testing.model.choosing import is_meant
 from perdure.testing.model.rows import AttemptRow, JobRow
 from perdure.testing.model.tables import Tables
 
+_Ending = tuple[JobRow, int, State]
 _INVALID = ("invalid_output", "truncated_output")
 
 
@@ -72,23 +73,25 @@ class Reports:
         return [job for job in jobs if run == (job.redrive_run if redriven else job.run)]
 
     def run_figures(self, run: int) -> RunFigures:
-        """Over all attempts of the jobs that are, or are driven again, in the run."""
+        """Over all attempts of the run's jobs, and over those lives of others that were driven again in it."""
         with self._tables.read():
-            jobs = {no: job for no, job in self._tables.jobs.items() if run in _runs(job)}
-            rows = [row for row in self._tables.attempts.values() if row.job in jobs]
+            endings = self._endings(run)
+            rows = [
+                row
+                for row in self._tables.attempts.values()
+                if self._counts_in(run, row.job, row.told.life)
+            ]
             wasted = [row for row in rows if row.told.status is not AttemptStatus.SUCCESS]
             times_s = [
                 (job.finished_at - job.enqueued_at).total_seconds()
-                for job in jobs.values()
-                if job.state is State.SUCCEEDED and job.finished_at is not None
+                for job, _, state in endings
+                if state is State.SUCCEEDED and job.finished_at is not None
             ]
             captured = {
-                (row.view.job_no, row.view.token)
-                for row in self._tables.artifacts.values()
-                if row.view.job_no in jobs
-            }
+                (row.view.job_no, row.view.token) for row in self._tables.artifacts.values()
+            } & {(row.job, row.token) for row in rows}
             return RunFigures(
-                retries=_retries(jobs.values(), rows),
+                retries=_retries(endings, rows),
                 errors=_errors(rows),
                 stages=_stages(rows),
                 attempts=len(rows),
@@ -101,6 +104,23 @@ class Reports:
                 success_p95_s=nearest_rank(times_s, 95),
                 success_mean_s=sum(times_s) / len(times_s) if times_s else None,
             )
+
+    def _counts_in(self, run: int, no: int, life: int) -> bool:
+        own = self._tables.jobs[no].run == run
+        return own or (run, no, life) in self._tables.redrives
+
+    def _endings(self, run: int) -> list[_Ending]:
+        """In which life each item stands in the run, and how that one ended, if it did.
+
+        A run that drove an item again has the last of the lives that followed each other in it. Whatever lived
+        again has failed before.
+        """
+        found = [(job, job.life, job.state) for job in self._of_run(run, redriven=False)]
+        for number, no, life in sorted(self._tables.redrives):
+            job = self._tables.jobs[no]
+            if number == run != job.run and (run, no, life + 1) not in self._tables.redrives:
+                found.append((job, life, job.state if job.life == life else State.FAILED))
+        return found
 
     # -- dead letters ------------------------------------------------------------------------
 
@@ -161,10 +181,6 @@ def nearest_rank(values: Sequence[float], percent: int) -> float | None:
     return sorted(values)[-(-len(values) * percent // 100) - 1]
 
 
-def _runs(job: JobRow) -> tuple[int | None, int | None]:
-    return job.run, job.redrive_run
-
-
 def _item(job: JobRow) -> ItemView:
     return ItemView(
         no=job.no, id=job.id, key=job.key, state=job.state, result_json=job.result_json,
@@ -173,17 +189,17 @@ def _item(job: JobRow) -> ItemView:
     )  # fmt: skip
 
 
-def _retries(jobs: Iterable[JobRow], rows: Sequence[AttemptRow]) -> dict[int, int]:
+def _retries(endings: Iterable[_Ending], rows: Sequence[AttemptRow]) -> dict[int, int]:
     """How many ended items needed how many retries, in the life in which they ended."""
     needed: Counter[int] = Counter()
-    for job in jobs:
-        if job.state in (State.SUCCEEDED, State.FAILED):
+    for job, life, state in endings:
+        if state in (State.SUCCEEDED, State.FAILED):
             needed[
                 sum(
                     row.told.status is AttemptStatus.RETRYING
                     and "failures" in (row.told.counted or "")
                     for row in rows
-                    if row.job == job.no and row.told.life == job.life
+                    if row.job == job.no and row.told.life == life
                 )
             ] += 1
     return dict(sorted(needed.items()))

@@ -27,7 +27,7 @@ from perdure.testing.nouns import replace
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
     "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
-    "artifacts", "refusals",
+    "artifacts", "refusals", "redrives",
 )  # fmt: skip
 
 
@@ -53,6 +53,7 @@ class Tables:
         self.bulks: dict[int, BulkView] = {}
         self.artifacts: dict[int, CaptureRow] = {}
         self.refusals: dict[tuple[int, int], str] = {}
+        self.redrives: dict[tuple[int, int, int], None] = {}  # run, job, life
         self.writers: Counter[object] = Counter()
         self._numbers: Counter[str] = Counter()
         self._clock = clock
@@ -165,6 +166,21 @@ class Tables:
                 if (one.owner, one.pipeline, one.key) == wanted
                 and one.no != job.no
                 and one.state in (State.QUEUED, State.PROCESSING)
+            ),
+            None,
+        )
+
+    def driven(self, job: JobRow, run: int | None) -> JobRow | None:
+        """Another job of the same owner, pipeline and key that is, or was last, driven again in this run."""
+        if job.key is None or run is None:
+            return None
+        wanted = (job.owner, job.pipeline, job.key, run)
+        return next(
+            (
+                one
+                for _, one in sorted(self.jobs.items())
+                if (one.owner, one.pipeline, one.key, one.redrive_run) == wanted
+                and one.no != job.no
             ),
             None,
         )

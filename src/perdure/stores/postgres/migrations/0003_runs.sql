@@ -70,6 +70,57 @@ CREATE TABLE perdure_bulk_refusals (
     PRIMARY KEY (bulk, job)
 );
 
+-- Which lives of jobs belong to a run that drove dead letters again; kept when another run takes them over.
+CREATE TABLE perdure_redrives (
+    run   bigint NOT NULL,
+    job   bigint NOT NULL,
+    life  integer NOT NULL,
+    PRIMARY KEY (run, job, life)
+);
+INSERT INTO perdure_redrives (run, job, life)
+SELECT redrive_run, no, life FROM perdure_jobs WHERE redrive_run IS NOT NULL;
+CREATE INDEX perdure_redrives_job ON perdure_redrives (job);
+
+-- What was pruned of a run, so that its counts stay what its jobs were.
+CREATE TABLE perdure_run_pruned (
+    run         bigint NOT NULL PRIMARY KEY,
+    succeeded   bigint NOT NULL DEFAULT 0,
+    failed      bigint NOT NULL DEFAULT 0,
+    cancelled   bigint NOT NULL DEFAULT 0,
+    attempts    bigint NOT NULL DEFAULT 0,
+    retries     bigint NOT NULL DEFAULT 0,
+    tokens_in   bigint NOT NULL DEFAULT 0,
+    tokens_out  bigint NOT NULL DEFAULT 0,
+    cost_nusd   bigint NOT NULL DEFAULT 0
+);
+-- What went before this was kept: all that is counted and not found.
+INSERT INTO perdure_run_pruned (run, succeeded, failed, cancelled, attempts, retries)
+SELECT run, sum(succeeded), sum(failed), sum(cancelled), sum(attempts), sum(retries)
+FROM (
+    SELECT run, succeeded, failed, cancelled, attempts, retries FROM perdure_run_counts
+    UNION ALL
+    SELECT o.run, -CASE WHEN j.state = 'succeeded' THEN 1 ELSE 0 END,
+        -CASE WHEN j.state = 'failed' THEN 1 ELSE 0 END,
+        -CASE WHEN j.state = 'cancelled' THEN 1 ELSE 0 END, 0, 0
+    FROM (
+        SELECT run, no FROM perdure_jobs WHERE run IS NOT NULL
+        UNION ALL
+        SELECT run, job FROM perdure_redrives
+    ) AS o JOIN perdure_jobs AS j ON j.no = o.no
+    UNION ALL
+    SELECT o.run, 0, 0, 0, -1,
+        -CASE WHEN a.counted = 'failures' AND a.state NOT IN ('succeeded', 'failed', 'cancelled')
+            THEN 1 ELSE 0 END
+    FROM (
+        SELECT run, no, NULL AS life FROM perdure_jobs WHERE run IS NOT NULL
+        UNION ALL
+        SELECT run, job, life FROM perdure_redrives
+    ) AS o JOIN perdure_attempts AS a ON a.job = o.no AND (o.life IS NULL OR a.life = o.life)
+) AS parts
+WHERE run IN (SELECT no FROM perdure_runs)
+GROUP BY run
+HAVING sum(succeeded) <> 0 OR sum(failed) <> 0 OR sum(cancelled) <> 0 OR sum(attempts) <> 0 OR sum(retries) <> 0;
+
 -- As unique as before; in this order it also finds the same key in other runs.
 DROP INDEX perdure_jobs_key;
 CREATE UNIQUE INDEX perdure_jobs_key ON perdure_jobs (owner, pipeline, key, coalesce(run, 0))
@@ -102,13 +153,19 @@ SELECT j.no AS job, j.id AS job_id, j.owner, j.pipeline, j.stage, j.run, j.redri
 FROM perdure_jobs AS j
 WHERE j.failed_reason IS NOT NULL AND j.discarded_at IS NULL;
 
--- The jobs that count in a run: its own, and those that are driven again in it.
+-- What counts in a run: its own jobs, with all of their lives; and of others the lives that were driven again in it
+-- (``driven``). One that another life followed has failed. ``last`` is 0 where the next life was driven in the same run.
 CREATE VIEW perdure_run_jobs AS
-SELECT j.run, j.no AS job, j.life, j.state, j.enqueued_at, j.finished_at
+SELECT j.run, j.no AS job, j.life, j.state, j.enqueued_at, j.finished_at, NULL::bigint AS driven, 1::bigint AS last
 FROM perdure_jobs AS j WHERE j.run IS NOT NULL
 UNION ALL
-SELECT j.redrive_run, j.no, j.life, j.state, j.enqueued_at, j.finished_at
-FROM perdure_jobs AS j WHERE j.redrive_run IS NOT NULL AND j.redrive_run <> coalesce(j.run, 0);
+SELECT d.run, d.job, d.life, CASE WHEN j.life > d.life THEN 'failed' ELSE j.state END, j.enqueued_at,
+    CASE WHEN j.life = d.life THEN j.finished_at END, d.life::bigint,
+    CASE WHEN (
+        SELECT n.life FROM perdure_redrives AS n WHERE n.run = d.run AND n.job = d.job AND n.life = d.life + 1
+    ) IS NULL THEN 1::bigint ELSE 0 END
+FROM perdure_redrives AS d JOIN perdure_jobs AS j ON j.no = d.job
+WHERE d.run <> coalesce(j.run, 0);
 
 -- How far each run is; from its counts, so that no job is looked at.
 CREATE VIEW perdure_run_progress AS
@@ -139,7 +196,7 @@ FROM (
         SELECT count(*) FROM perdure_attempts AS a
         WHERE a.job = o.job AND a.life = o.life AND a.status = 'retrying' AND a.counted = 'failures'
     ) AS retries
-    FROM perdure_run_jobs AS o WHERE o.state IN ('succeeded', 'failed')
+    FROM perdure_run_jobs AS o WHERE o.last = 1 AND o.state IN ('succeeded', 'failed')
 ) AS n
 GROUP BY n.run, n.retries;
 
@@ -147,7 +204,7 @@ GROUP BY n.run, n.retries;
 CREATE VIEW perdure_run_errors AS
 SELECT o.run, a.kind, coalesce(a.code, '') AS code, count(*) AS attempts,
     count(*) FILTER (WHERE a.status = 'failed') AS final
-FROM perdure_run_jobs AS o JOIN perdure_attempts AS a ON a.job = o.job
+FROM perdure_run_jobs AS o JOIN perdure_attempts AS a ON a.job = o.job AND a.life = coalesce(o.driven, a.life)
 AND a.kind IS NOT NULL
 GROUP BY o.run, a.kind, coalesce(a.code, '');
 
@@ -171,7 +228,7 @@ FROM (
     FROM (
         SELECT o.run, a.stage, a.token, a.status, a.elapsed_s, a.tokens_in, a.tokens_out, a.cost_nusd,
             CASE WHEN a.status = 'success' THEN 1 ELSE 0 END AS good
-        FROM perdure_run_jobs AS o JOIN perdure_attempts AS a ON a.job = o.job
+        FROM perdure_run_jobs AS o JOIN perdure_attempts AS a ON a.job = o.job AND a.life = coalesce(o.driven, a.life)
     ) AS g
     WINDOW w AS (PARTITION BY g.run, g.stage, g.good ORDER BY g.elapsed_s)
 ) AS p
@@ -187,7 +244,7 @@ SELECT o.run, count(*) AS attempts, count(*) FILTER (WHERE a.status <> 'success'
     count(*) FILTER (WHERE EXISTS (
         SELECT 1 FROM perdure_artifacts AS c WHERE c.job = a.job AND c.token = a.token
     )) AS attempts_captured
-FROM perdure_run_jobs AS o JOIN perdure_attempts AS a ON a.job = o.job
+FROM perdure_run_jobs AS o JOIN perdure_attempts AS a ON a.job = o.job AND a.life = coalesce(o.driven, a.life)
 GROUP BY o.run;
 
 -- From enqueueing to success, in seconds; by the nearest rank.

@@ -9,4 +9,4 @@ held AS MATERIALIZED (
     FOR UPDATE OF j SKIP LOCKED
 )
 DELETE FROM perdure_jobs AS j USING held WHERE j.no = held.no
-RETURNING j.no, j.pipeline
+RETURNING j.no, j.pipeline, j.run, j.redrive_run, j.life, j.state

@@ -33,7 +33,11 @@ revived AS (
         waited_s = 0
     FROM before AS b
     WHERE j.no = b.no
-    RETURNING j.no
+    RETURNING j.no, j.redrive_run, j.life
+),
+redriven AS (
+    INSERT INTO perdure_redrives (run, job, life)
+    SELECT redrive_run, no, life FROM revived WHERE redrive_run IS NOT NULL
 ),
 -- A run that drove it again before and does not now keeps it among its failed ones.
 changes AS MATERIALIZED (

@@ -67,6 +67,57 @@ CREATE TABLE perdure_bulk_refusals (
     PRIMARY KEY (bulk, job)
 ) WITHOUT ROWID;
 
+-- Which lives of jobs belong to a run that drove dead letters again; kept when another run takes them over.
+CREATE TABLE perdure_redrives (
+    run   INTEGER NOT NULL,
+    job   INTEGER NOT NULL,
+    life  INTEGER NOT NULL,
+    PRIMARY KEY (run, job, life)
+) WITHOUT ROWID;
+INSERT INTO perdure_redrives (run, job, life)
+SELECT redrive_run, no, life FROM perdure_jobs WHERE redrive_run IS NOT NULL;
+CREATE INDEX perdure_redrives_job ON perdure_redrives (job);
+
+-- What was pruned of a run, so that its counts stay what its jobs were.
+CREATE TABLE perdure_run_pruned (
+    run         INTEGER NOT NULL PRIMARY KEY,
+    succeeded   INTEGER NOT NULL DEFAULT 0,
+    failed      INTEGER NOT NULL DEFAULT 0,
+    cancelled   INTEGER NOT NULL DEFAULT 0,
+    attempts    INTEGER NOT NULL DEFAULT 0,
+    retries     INTEGER NOT NULL DEFAULT 0,
+    tokens_in   INTEGER NOT NULL DEFAULT 0,
+    tokens_out  INTEGER NOT NULL DEFAULT 0,
+    cost_nusd   INTEGER NOT NULL DEFAULT 0
+);
+-- What went before this was kept: all that is counted and not found.
+INSERT INTO perdure_run_pruned (run, succeeded, failed, cancelled, attempts, retries)
+SELECT run, sum(succeeded), sum(failed), sum(cancelled), sum(attempts), sum(retries)
+FROM (
+    SELECT run, succeeded, failed, cancelled, attempts, retries FROM perdure_run_counts
+    UNION ALL
+    SELECT o.run, -CASE WHEN j.state = 'succeeded' THEN 1 ELSE 0 END,
+        -CASE WHEN j.state = 'failed' THEN 1 ELSE 0 END,
+        -CASE WHEN j.state = 'cancelled' THEN 1 ELSE 0 END, 0, 0
+    FROM (
+        SELECT run, no FROM perdure_jobs WHERE run IS NOT NULL
+        UNION ALL
+        SELECT run, job FROM perdure_redrives
+    ) AS o JOIN perdure_jobs AS j ON j.no = o.no
+    UNION ALL
+    SELECT o.run, 0, 0, 0, -1,
+        -CASE WHEN a.counted = 'failures' AND a.state NOT IN ('succeeded', 'failed', 'cancelled')
+            THEN 1 ELSE 0 END
+    FROM (
+        SELECT run, no, NULL AS life FROM perdure_jobs WHERE run IS NOT NULL
+        UNION ALL
+        SELECT run, job, life FROM perdure_redrives
+    ) AS o JOIN perdure_attempts AS a ON a.job = o.no AND (o.life IS NULL OR a.life = o.life)
+) AS parts
+WHERE run IN (SELECT no FROM perdure_runs)
+GROUP BY run
+HAVING sum(succeeded) <> 0 OR sum(failed) <> 0 OR sum(cancelled) <> 0 OR sum(attempts) <> 0 OR sum(retries) <> 0;
+
 -- As unique as before; in this order it also finds the same key in other runs.
 DROP INDEX perdure_jobs_key;
 CREATE UNIQUE INDEX perdure_jobs_key ON perdure_jobs (owner, pipeline, key, coalesce(run, 0))
@@ -80,10 +131,12 @@ CREATE INDEX perdure_jobs_fingerprint ON perdure_jobs (fingerprint, no) WHERE fi
 CREATE INDEX perdure_runs_live ON perdure_runs (no) WHERE ended_at IS NULL;
 CREATE INDEX perdure_bulks_running ON perdure_bulks (no) WHERE status = 'running';
 
--- What there is already: a finished run has all of its items, and a capture was never cut.
+-- What there is already: a finished run has all of its items, a capture was never cut, and somebody asked for every
+-- life but the first.
 UPDATE perdure_runs SET sealed_at = ended_at
 WHERE status IN ('completed', 'partial_success', 'failed') AND sealed_at IS NULL;
 UPDATE perdure_artifacts SET bytes_whole = length(content);
+UPDATE perdure_jobs SET retries_manual = life - 1 WHERE retries_manual <> life - 1;
 
 -- The figures of reports and of dead letters, for whoever asks in SQL; with readable moments and dollars. Those of
 -- runs have one row or more for each run, by its number, which goes down to the indexes: WHERE run = 7; but not
@@ -100,11 +153,20 @@ SELECT j.no AS job, j.id AS job_id, j.owner, j.pipeline, j.stage, j.run, j.redri
 FROM perdure_jobs AS j
 WHERE j.failed_reason IS NOT NULL AND j.discarded_at IS NULL;
 
--- The jobs that count in a run: its own, and those that are driven again in it.
--- SQLite takes one run of this to the indexes, as it would not with a UNION ALL.
+-- What counts in a run: its own jobs, with all of their lives; and of others the lives that were driven again in it
+-- (``driven``). One that another life followed has failed. ``last`` is 0 where the next life was driven in the same run.
+-- SQLite takes one run of this to the indexes, as it would not with a UNION ALL: first its own jobs, then the others.
 CREATE VIEW perdure_run_jobs AS
-SELECT r.no AS run, j.no AS job, j.life, j.state, j.enqueued_at, j.finished_at
-FROM perdure_runs AS r CROSS JOIN perdure_jobs AS j ON j.run = r.no OR j.redrive_run = r.no;
+SELECT r.no AS run, j.no AS job, coalesce(d.life, j.life) AS life,
+    CASE WHEN j.life > d.life THEN 'failed' ELSE j.state END AS state, j.enqueued_at,
+    CASE WHEN j.life > d.life THEN NULL ELSE j.finished_at END AS finished_at, d.life AS driven,
+    CASE WHEN (
+        SELECT n.life FROM perdure_redrives AS n WHERE n.run = d.run AND n.job = d.job AND n.life = d.life + 1
+    ) IS NULL THEN 1 ELSE 0 END AS last
+FROM perdure_runs AS r CROSS JOIN json_each('[0, 1]') AS k
+LEFT JOIN perdure_redrives AS d ON k.value = 1 AND d.run = r.no
+CROSS JOIN perdure_jobs AS j
+    ON j.run = CASE WHEN k.value = 0 THEN r.no END OR (j.no = d.job AND coalesce(j.run, 0) <> r.no);
 
 -- How far each run is; from its counts, so that no job is looked at.
 CREATE VIEW perdure_run_progress AS
@@ -135,7 +197,7 @@ FROM (
         SELECT count(*) FROM perdure_attempts AS a
         WHERE a.job = o.job AND a.life = o.life AND a.status = 'retrying' AND a.counted = 'failures'
     ) AS retries
-    FROM perdure_run_jobs AS o WHERE o.state IN ('succeeded', 'failed')
+    FROM perdure_run_jobs AS o WHERE o.last = 1 AND o.state IN ('succeeded', 'failed')
 ) AS n
 GROUP BY n.run, n.retries;
 
@@ -143,7 +205,7 @@ GROUP BY n.run, n.retries;
 CREATE VIEW perdure_run_errors AS
 SELECT o.run, a.kind, coalesce(a.code, '') AS code, count(*) AS attempts,
     count(*) FILTER (WHERE a.status = 'failed') AS final
-FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job
+FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job AND a.life = coalesce(o.driven, a.life)
 AND a.kind IS NOT NULL
 GROUP BY o.run, a.kind, coalesce(a.code, '');
 
@@ -167,7 +229,7 @@ FROM (
     FROM (
         SELECT o.run, a.stage, a.token, a.status, a.elapsed_s, a.tokens_in, a.tokens_out, a.cost_nusd,
             CASE WHEN a.status = 'success' THEN 1 ELSE 0 END AS good
-        FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job
+        FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job AND a.life = coalesce(o.driven, a.life)
     ) AS g
     WINDOW w AS (PARTITION BY g.run, g.stage, g.good ORDER BY g.elapsed_s)
 ) AS p
@@ -183,7 +245,7 @@ SELECT o.run, count(*) AS attempts, count(*) FILTER (WHERE a.status <> 'success'
     count(*) FILTER (WHERE EXISTS (
         SELECT 1 FROM perdure_artifacts AS c WHERE c.job = a.job AND c.token = a.token
     )) AS attempts_captured
-FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job
+FROM perdure_run_jobs AS o CROSS JOIN perdure_attempts AS a ON a.job = o.job AND a.life = coalesce(o.driven, a.life)
 GROUP BY o.run;
 
 -- From enqueueing to success, in seconds; by the nearest rank.

@@ -1,0 +1,1 @@
+DELETE FROM perdure_redrives WHERE job = ANY (%(nos)s::bigint[])

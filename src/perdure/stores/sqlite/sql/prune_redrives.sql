@@ -1,0 +1,1 @@
+DELETE FROM perdure_redrives WHERE job IN (SELECT value FROM json_each(:nos))
