@@ -258,7 +258,7 @@ class Deeds:
     def _prune(self, answer: Pruned, retention: Retention, *, limit: int, after: int = 0) -> None:
         present = [one for no, one in self._ledger.jobs.items() if no > after and not one.pruned]
         looked = sorted(present, key=lambda one: one.no)[: min(limit, PRUNE_BATCH_MAX)]
-        gone = [one for one in looked if self._over(one, retention)]
+        gone = [one for one in looked if self._over(one, retention) and not self._needed(one)]
         if answer.jobs != len(gone):
             self._checker.broken(
                 "S1", f"{answer.jobs} jobs were let go, {[one.no for one in gone]} may go"
@@ -269,6 +269,11 @@ class Deeds:
 
     def _prune_workers(self, gone: int, kept_s: float, *, limit: int) -> None:
         self._world.seen["workers forgotten"] += gone
+
+    def _needed(self, job: JobAccount) -> bool:
+        """Whether a run that is not over has this job."""
+        runs = [self._ledger.runs.get(no or 0) for no in (job.run, job.redrive_run)]
+        return any(run is not None and not run.ended for run in runs)
 
     def _over(self, job: JobAccount, kept: Retention) -> bool:
         """Whether a job has been over for longer than its kind is kept."""

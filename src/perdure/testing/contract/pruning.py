@@ -188,7 +188,8 @@ class Pruning(OnAFreshStore):
         assert before.counts.cost_nusd == 7
         self.clock.push(11)
         for kind in ("succeeded_s", "cancelled_s", "failed_s"):
-            assert self._prune(**{kind: 10.0}).jobs == 1
+            keeping = replace(Retention(), **{kind: 10.0})
+            assert self.place.control.prune(keeping, limit=100).jobs == 1
             assert self.place.see_run(run) == before
             self.place.clean()
 
