@@ -53,7 +53,6 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     "checkpoint_without_job": (["DELETE FROM perdure_jobs WHERE no = {no1}"], "job number {no1}"),
     "counters_differ": (job("failures = 4", "no5"), "{id5}"),
     "discarded_not_failed": (job("discarded_at = 1", "no7"), "{id7}"),
-    "end_before_beginning": (job("finished_at = enqueued_at - 1", "no2"), "{id2}"),
     "ended_twice": (
         ["UPDATE perdure_attempts SET state = 'succeeded' WHERE job = {no1}"], "{id1}",
     ),
@@ -168,7 +167,6 @@ MORE: list[tuple[str, str, str]] = [
      "UPDATE perdure_attempts SET why = 'fail; attempt 1 of 1 failed' WHERE job = {no3}", ""),
     ("attempt_missing", "UPDATE perdure_jobs SET life = 2 WHERE no = {no7}", "{id7}"),
     ("checkpoint_without_attempt", "UPDATE perdure_checkpoints SET stage = 'two' WHERE job = {no1}", "{id1}"),
-    ("end_before_beginning", "UPDATE perdure_attempts SET settled_at = claimed_at - 1 WHERE job = {no5}", "{id5}"),
     ("refusal_of_no_bulk", "UPDATE perdure_bulks SET refused = 0", "{bulk_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = NULL WHERE no = {over}", "{over_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = 5 WHERE no = {run}", "{run_id}"),

@@ -153,14 +153,6 @@ DAMAGES = {
         "checkpoint_without_attempt",
         "DELETE FROM perdure_attempts WHERE job = :no AND status = 'success' AND state <> 'succeeded'",
     ),
-    "a job ended before it came in": Damage(
-        "end_before_beginning",
-        "UPDATE perdure_jobs SET finished_at = enqueued_at - 1 WHERE no = :no",
-    ),
-    "an attempt ended before it began": Damage(
-        "end_before_beginning",
-        "UPDATE perdure_attempts SET settled_at = claimed_at - 1 WHERE job = :no AND number = 2",
-    ),
     "a job has been retried by hand and has had one life": Damage(
         "lives_differ", "UPDATE perdure_jobs SET retries_manual = 1 WHERE no = :no"
     ),

@@ -108,9 +108,7 @@ def interrupted(story: Story, *, count: int, times: int, after: tuple[float, flo
     )  # fmt: skip
     print(f"FIGURE exit codes of the interrupted ones: {codes}, of the last: {done.returncode}")
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = [
-        json.loads(line) for line in (story.folder / "results.jsonl").read_text().splitlines()
-    ]
+    lines = [json.loads(line) for line in (story.folder / "results.jsonl").read_text().splitlines()]
     assert [one["result"]["n"] for one in lines] == sorted(set(range(count)) - hopeless(count))
     assert_all_accounted_for(story, "items.jsonl", count)
     assert_no_committed_stage_is_rerun(story)
