@@ -244,7 +244,11 @@ def waiting(story: Story) -> set[int]:
 @pytest.mark.story
 @pytest.mark.parametrize(
     ("story", "order"),
-    [("sqlite", "items"), ("postgres", "items"), ("sqlite", "ended")],
+    [
+        ("sqlite", "items"),
+        pytest.param("postgres", "items", marks=pytest.mark.long),
+        pytest.param("sqlite", "ended", marks=pytest.mark.long),
+    ],
     indirect=["story"],
 )
 def test_an_interrupted_run_writes_what_there_is_and_goes_on_without_repeating(story, order):
