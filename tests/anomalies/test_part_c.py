@@ -92,8 +92,8 @@ ELSEWHERE = {
         ("tests/engine/test_pump.py", "test_what_is_given_back_counts_only_as_a_release"),
     ],
     "samples 4": [
-        ("tests/engine/test_control.py", "test_all_dead_letters_are_driven_again_whatever_the_pages"),
-        ("tests/engine/test_control.py", "test_dead_letters_are_discarded_and_stay_in_the_books"),
+        ("tests/engine/test_bulks.py", "test_all_dead_letters_are_driven_again_whatever_the_pages"),
+        ("tests/engine/test_bulks.py", "test_dead_letters_are_discarded_and_stay_in_the_books"),
         ("tests/surfaces/test_cli.py", "test_jobs_are_listed_by_state_and_pipeline_and_page"),
     ],
 }  # fmt: skip

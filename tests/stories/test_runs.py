@@ -65,7 +65,7 @@ def worked_under_fire(
 
 @on_both
 def test_a_batch_under_random_kills_ends_with_every_item_accounted_for(story):
-    worked_under_fire(story, count=600, backlog=300, pause_s=(1.0, 2.0), within_s=120)
+    worked_under_fire(story, count=1_000, backlog=300, pause_s=(2.5, 4.0), within_s=120)
 
 
 @pytest.mark.long
