@@ -80,7 +80,9 @@ CREATE TABLE attempts (
     elapsed_s double precision NOT NULL, number int NOT NULL, life int NOT NULL, worker bigint,
     settled_by bigint, delay_s double precision, due_at bigint, status text NOT NULL, state text NOT NULL,
     stage text NOT NULL, counted text, kind text, message text NOT NULL, policy text NOT NULL,
-    config_hash text NOT NULL, why text NOT NULL, evidence text, PRIMARY KEY (job, token)
+    config_hash text NOT NULL, why text NOT NULL, evidence text, code text,
+    tokens_in bigint NOT NULL DEFAULT 0, tokens_out bigint NOT NULL DEFAULT 0,
+    cost_nusd bigint NOT NULL DEFAULT 0, PRIMARY KEY (job, token)
 )
 """
 

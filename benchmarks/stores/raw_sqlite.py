@@ -42,7 +42,9 @@ CREATE TABLE attempts (
     life INTEGER NOT NULL, status TEXT NOT NULL, state TEXT NOT NULL, worker INTEGER,
     claimed_at INTEGER NOT NULL, settled_at INTEGER NOT NULL, elapsed_s REAL NOT NULL, delay_s REAL,
     due_at INTEGER, counted TEXT, kind TEXT, message TEXT NOT NULL, policy TEXT NOT NULL, why TEXT NOT NULL,
-    evidence TEXT, config_hash TEXT NOT NULL, settled_by INTEGER, PRIMARY KEY (job, token)
+    evidence TEXT, config_hash TEXT NOT NULL, settled_by INTEGER, code TEXT,
+    tokens_in INTEGER NOT NULL DEFAULT 0, tokens_out INTEGER NOT NULL DEFAULT 0,
+    cost_nusd INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (job, token)
 ) WITHOUT ROWID;
 """
 
@@ -181,7 +183,7 @@ class SameRows(Narrow):
             ],
         )  # fmt: skip
         self.cx.executemany(
-            f"INSERT INTO attempts VALUES ({', '.join('?' * 21)})",
+            f"INSERT INTO attempts VALUES ({', '.join('?' * 21)}, NULL, 0, 0, 0)",
             [
                 (one[0], one[1], "one", one[2], 1, "retrying", "queued", 1, one[10], now, ELAPSED_S,
                  0.0, now, *_FAILURE, 1) if failed

@@ -527,6 +527,9 @@ def test_an_app_that_is_closed_lets_blocking_callers_go(app, url):
     clean(app)
 
 
+@pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
+)
 def test_no_blocking_caller_is_left_waiting_whenever_the_app_is_closed(app):
     """Closed again and again under callers that go on calling; each of them hears something in the end."""
 

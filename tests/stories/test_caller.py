@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.stories.kit import Story, on_both, until
+from tests.stories.kit import Story, on_both_long, until
 
 pytestmark = pytest.mark.story
 
@@ -40,7 +40,7 @@ def killed_in_the_middle(story: Story, on_lost: str) -> str:
     return entries[0].job
 
 
-@on_both
+@on_both_long
 @pytest.mark.parametrize(
     ("on_lost", "state", "status"),
     [("hand_over", "succeeded", "handed_over"), ("drop", "cancelled", "cancelled")],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from perdure.simulate.fairness import TIMES_MAX, Fairness
-from tests.stories.kit import Story, on_both, until
+from tests.stories.kit import Story, on_both_long, until
 
 pytestmark = pytest.mark.story
 
@@ -93,7 +93,7 @@ def beside_the_large_one(story: Story, sizes: Sizes) -> Fairness:
     return found
 
 
-@on_both
+@on_both_long
 def test_twenty_jobs_beside_five_thousand_wait_their_share(story):
     beside_the_large_one(story, SHORT)
 
@@ -108,7 +108,7 @@ def test_in_a_queue_that_is_not_fair_the_small_owner_waits_for_the_large_one(sto
 
 
 @pytest.mark.long
-@on_both
+@on_both_long
 def test_a_hundred_jobs_beside_a_hundred_thousand_wait_their_share(story):
     found = beside_the_large_one(story, LARGE)
     assert found.met, found

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.stories.kit import Story, on_both, on_both_long, until
+from tests.stories.kit import Story, on_both_long, until
 from tests.stories.looking import Row
 from tests.stories.nemesis import unjust
 
@@ -67,7 +67,7 @@ def assert_finished_stages_ran_once(story: Story, job: str) -> None:
     assert [one.pid for one in ledger.of(job, "work", "end")] == [second]
 
 
-@on_both
+@on_both_long
 @pytest.mark.parametrize("pipeline", ["walk", "walk_sync"])
 def test_a_job_whose_process_is_killed_runs_again_and_repeats_no_finished_stage(story, pipeline):
     worker = story.worker("a", lease_s=LEASE_S)
@@ -86,7 +86,7 @@ def test_a_job_whose_process_is_killed_runs_again_and_repeats_no_finished_stage(
     story.assert_audit_is_clean()
 
 
-@on_both
+@on_both_long
 def test_a_job_whose_whole_worker_is_killed_is_found_by_its_lease(story):
     doomed = story.worker("a", lease_s=LEASE_S)
     [job] = story.enqueue("walk", [{"work": {"until": "go"}}])
@@ -111,7 +111,7 @@ def test_a_job_whose_whole_worker_is_killed_is_found_by_its_lease(story):
     story.assert_audit_is_clean()
 
 
-@on_both
+@on_both_long
 def test_a_job_whose_supervisor_alone_is_killed_is_given_back_and_counts_nothing(story):
     doomed = story.worker("a", lease_s=LEASE_S)
     [job] = story.enqueue("walk", [{"work": {"until": "go"}}])

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.stories.kit import Story, WorkerProcess, on_both, on_both_long, until
+from tests.stories.kit import Story, WorkerProcess, on_both_long, until
 from tests.stories.looking import Row
 
 pytestmark = pytest.mark.story
@@ -64,7 +64,7 @@ def neighbours_and(poison: list[dict[str, object]]) -> list[dict[str, object]]:
     return [*slow[:10], *({"work": one} for one in poison), *slow[10:]]
 
 
-@on_both
+@on_both_long
 def test_a_job_that_exits_its_process_fails_at_the_limit_and_its_neighbours_finish(story):
     worker = story.worker("a", lease_s=LEASE_S, concurrency=32)
     jobs = story.enqueue("walk", neighbours_and([{"exit": 3}]))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.stories.kit import Seen, Story, WorkerProcess, on_both, on_both_long, process, until
+from tests.stories.kit import Seen, Story, WorkerProcess, on_both_long, process, until
 
 pytestmark = pytest.mark.story
 
@@ -61,7 +61,7 @@ def assert_works_again(story: Story, worker: WorkerProcess, other: WorkerProcess
     assert story.ledger().pids(job, "work") == [worker.child("main").pid]
 
 
-@on_both
+@on_both_long
 def test_a_process_stopped_beyond_its_lease_loses_its_job_and_cannot_commit_it(story):
     first, second, job = two_workers_and_a_job_in_hand(story)
     zombie = first.child("main")

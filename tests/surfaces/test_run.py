@@ -336,6 +336,7 @@ def test_a_run_that_somebody_cancels_or_pauses_tells_so(story):
 
 
 @pytest.mark.story
+@pytest.mark.long
 def test_whoever_leaves_a_paused_run_is_told_how_it_goes_on(story):
     write_items(story, [{"n": 0, "wait": True}, {"n": 1}])
     app = App(story.url)
@@ -378,6 +379,7 @@ def test_a_command_that_is_left_at_once_still_gives_its_summary_as_json(story):
 
 
 @pytest.mark.story
+@pytest.mark.long
 def test_a_killed_command_takes_its_worker_with_it(story):
     story.settings["PERDURE_GRACE_S"] = "0.2"
     write_items(story, [{"n": 0, "wait": True}])
@@ -413,6 +415,7 @@ def is_worker(entry: Path) -> bool:
 
 
 @pytest.mark.story
+@pytest.mark.long
 def test_a_stage_that_ends_its_process_ends_neither_the_command_nor_the_others(story):
     code = APP.replace(
         '    if item.get("bad"):\n',
@@ -571,6 +574,7 @@ def test_a_bad_line_ends_the_feeding_with_its_place_and_a_way_on(story):
 
 
 @pytest.mark.story
+@pytest.mark.long
 def test_a_file_of_the_same_name_elsewhere_is_not_taken_for_the_same(story):
     write_items(story, [{"n": 0}])
     assert run(story).returncode == 0
@@ -590,6 +594,7 @@ def test_a_file_of_the_same_name_elsewhere_is_not_taken_for_the_same(story):
 
 
 @pytest.mark.story
+@pytest.mark.long
 def test_items_that_have_the_key_of_an_earlier_one_are_told_of(story):
     write_items(story, [{"n": n % 3} for n in range(5)])
     done = run(story, "--key", "n")
@@ -603,6 +608,7 @@ def test_items_that_have_the_key_of_an_earlier_one_are_told_of(story):
 
 
 @pytest.mark.story
+@pytest.mark.long
 def test_a_run_goes_on_after_its_pipeline_has_moved_to_another_queue(story):
     story.settings["PERDURE_GRACE_S"] = "0.2"
     write_items(story, [{"n": n, "wait": n < 2} for n in range(4)])
