@@ -19,7 +19,7 @@ from tests.sim.swarm import KINDS, plain
 SHORT_S = 30.0
 LONG_S = float(os.environ.get("PERDURE_SIM_S", "3600"))
 SEEDS_MIN = 60  # fewer would not meet every kind of fault
-MORE_S = 40.0  # for what is rare, should it not have struck by then
+MORE_S = 100.0  # for what is rare, should it not have struck by then; seldom needed
 
 
 def lived_through(seconds: float) -> Batch:
