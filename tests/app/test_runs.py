@@ -201,6 +201,7 @@ def test_items_come_from_files(tmp_path, name, text, expected):
             r"a.jsonl line 1 has more than 8388608 bytes",
         ),
         ("a.csv", b"n,n\n1,2\n", r"two columns have the same name"),
+        ("a.csv", b'"n', r"a.csv: its head cannot be read"),
         ("a.txt", b"", r"a.txt: whether this is JSON lines or CSV cannot be told"),
         (None, b"", r"missing.jsonl: there is no such file"),
     ],
@@ -308,3 +309,13 @@ def test_a_source_that_fails_on_its_thread_fails_here():
     reading = lively(source())
     with pytest.raises(OSError, match="the pipe broke"):
         list(reading)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_source_that_fails_in_a_way_of_its_own_keeps_nobody_waiting():
+    def source():
+        yield 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(CallerError, match="the items could not be read to their end"):
+        list(lively(source()))

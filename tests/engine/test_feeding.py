@@ -5,10 +5,19 @@ from random import Random
 import pytest
 
 from perdure.engine import feeding
-from perdure.engine.feeding import Fed, Feeder, NothingNow, Terms, Unreadable, default_key, feed
+from perdure.engine.feeding import (
+    Fed,
+    Feeder,
+    NothingNow,
+    Terms,
+    Unreadable,
+    default_key,
+    feed,
+    feed_whole,
+)
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.runs import Runs
+from perdure.engine.runs import OpenRun, Runs
 from perdure.model.errors import CallerError, PayloadRefused, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.jobs import ClaimOrder
@@ -29,16 +38,27 @@ def line(place):
     return line_on(place)
 
 
-@pytest.fixture
-def run(place, line):
-    return Runs(place.store, place.control, place.reader, Observers()).open(
+def runs_of(place) -> Runs:
+    return Runs(place.store, place.control, place.reader, Observers())
+
+
+def opened(place, line) -> OpenRun:
+    """The run of these tests, found again."""
+    return runs_of(place).open(
         line, Ids(place.clock, _chance), name="batch", owner="", options={}, deed=DEED
     )
 
 
+@pytest.fixture
+def run(place, line):
+    return opened(place, line).run
+
+
 def feeder(place, line, run, items, *, store=None, notes=None, monotonic=None, **terms) -> Feeder:
+    lanes = place.store.run_lanes()
+    lane = next(no for no, one in lanes.items() if (one.run, one.stage) == (run.no, "one"))
     return Feeder(
-        store or place.store, place.reader, line, run, items,
+        store or place.store, place.reader, line, OpenRun(run, lane, was_sealed=False), items,
         ids=Ids(place.clock, _chance), terms=Terms(**terms),
         observers=Observers([notes] if notes else []),
         monotonic=monotonic or place.clock.monotonic,
@@ -270,3 +290,33 @@ def test_a_store_that_stays_away_is_told_to_the_caller(place, line, run):
 def test_a_default_key_has_the_position_and_the_content():
     assert default_key(3, '{"a":1}') == default_key(3, '{"a":1}')
     assert len({default_key(3, "1"), default_key(4, "1"), default_key(3, "2")}) == 3
+
+
+def fed_whole(place, line, items, **options):
+    begun = opened(place, line)
+    one = Feeder(
+        place.store, place.reader, line, begun, items, ids=Ids(place.clock, _chance), terms=Terms(),
+        observers=Observers(), monotonic=place.clock.monotonic,
+    )  # fmt: skip
+    return feed_whole(runs_of(place), one, **options)
+
+
+def test_a_run_is_sealed_when_all_of_its_items_are_in(place, line):
+    assert fed_whole(place, line, range(3)).sealed_at is not None
+    assert fed_whole(place, line, range(4), seal=False).sealed_at is None
+
+
+def test_a_run_whose_source_fails_is_not(place, line, run):
+    with pytest.raises(PayloadRefused):
+        fed_whole(place, line, [1, float("nan")])
+    assert place.reader.run(run.id).sealed_at is None
+
+
+def test_a_run_that_was_over_is_so_still_when_nothing_new_has_come(place, line, run):
+    assert fed_whole(place, line, []).status is RunStatus.COMPLETED
+    with pytest.raises(PayloadRefused):
+        fed_whole(place, line, [float("nan")])
+    assert place.reader.run(run.id).status is RunStatus.COMPLETED
+    with pytest.raises(PayloadRefused):
+        fed_whole(place, line, [1, float("nan")])
+    assert place.reader.run(run.id).status is RunStatus.RUNNING

@@ -59,7 +59,7 @@ def opened(place, known, name="batch", *, through=None, owner="ann", **options) 
     return verbs(place, through=through).open(
         known.line("p"), Ids(place.clock, _chance),
         name=name, owner=owner, options=options, deed=DEED,
-    )  # fmt: skip
+    ).run  # fmt: skip
 
 
 def put(place: Place, known: Catalogue, run: RunView, count: int) -> None:

@@ -104,11 +104,11 @@ class Feeding:
     ) -> bool:  # fmt: skip
         """Feed all items and say that they are in; False when the run was stopped before."""
         feed = self._feed
-        run = runs.open(
+        opened = runs.open(
             self._line, self._ids, name=feed.name, owner=feed.owner, options=options, deed=_DEED
         )
         feeder = Feeder(
-            sides.store, sides.reader, self._line, run, self._items, ids=self._ids,
+            sides.store, sides.reader, self._line, opened, self._items, ids=self._ids,
             terms=Terms(
                 owner=feed.owner, key="key" if feed.keyed else None, backlog_max=feed.backlog_max
             ),
@@ -119,7 +119,7 @@ class Feeding:
             self._step(feeder, strand)
         if feeder.fed.whole:
             self._vanish(process, strand)
-            self._seal(runs, run)
+            self._seal(runs, opened.run)
         return feeder.fed.whole
 
     def _step(self, feeder: Feeder, strand: Strand) -> None:

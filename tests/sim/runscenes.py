@@ -123,7 +123,7 @@ class RunScene(Scene):
         now = self.world.clock.now()
         view = BulkView(
             1, "b", new.verb, BulkStatus.RUNNING, chosen, "ann", "", None, 0, 0, now, now, said,
-            run, phase, "", now, 0,
+            run, phase, "",
         )  # fmt: skip
         self.show("add_bulk", view, new)
 
@@ -153,6 +153,6 @@ class RunScene(Scene):
         step = BulkStep(1, bulk.cursor, bulk.cursor, status=status, phase=phase)
         view = BulkView(
             1, "b", bulk.verb, status, "", "ann", "", bulk.cursor, len(bulk.done),
-            len(bulk.refused), now, now, "", bulk.run, phase, "", now, 0,
+            len(bulk.refused), now, now, "", bulk.run, phase, "",
         )  # fmt: skip
         self.show("step_bulk", view, step)

@@ -11,7 +11,7 @@ from perdure.engine.feeding import Feeder, Terms
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
-from perdure.engine.runs import Runs
+from perdure.engine.runs import OpenRun, Runs
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.engine.walk import settle
 from perdure.model.errors import StageError, StoreUnavailable
@@ -62,19 +62,22 @@ class Place:
             self.store, self.control, self.reader, self.catalogue, observers=NOBODY
         )
 
-    def run(self, items: int, **options: object) -> RunView:
-        run = self.runs.open(
+    def open(self, **options: object) -> OpenRun:
+        return self.runs.open(
             self.line, self.ids, name="r", owner="", options={"failure_budget": None} | options,
             deed=DEED,
         )  # fmt: skip
-        feeder = self.feeder(run, items)
+
+    def run(self, items: int, **options: object) -> RunView:
+        opened = self.open(**options)
+        feeder = self.feeder(opened, items)
         while not feeder.over:
             feeder.once()
-        return self.runs.seal(run)
+        return self.runs.seal(opened.run)
 
-    def feeder(self, run: RunView, items: int) -> Feeder:
+    def feeder(self, opened: OpenRun, items: int) -> Feeder:
         return Feeder(
-            self.store, self.reader, self.line, run, range(items), ids=self.ids, terms=Terms(),
+            self.store, self.reader, self.line, opened, range(items), ids=self.ids, terms=Terms(),
             observers=NOBODY, monotonic=self.clock.monotonic,
         )  # fmt: skip
 
@@ -202,7 +205,8 @@ def test_what_a_second_redrive_takes_over_is_no_difference_to_the_audit(place):
 def test_an_item_that_comes_late_finds_no_run_that_is_over(place):
     """A second feeder, slower than the first, brought an item back whose job had been let go meanwhile."""
     run = place.run(1)
-    slower = place.feeder(run, 2)
+    slower = place.feeder(place.open(), 2)
+    place.runs.seal(run)
     place.work(DONE)
     place.watch.once()
     assert place.now(run).status is RunStatus.COMPLETED
@@ -214,8 +218,8 @@ def test_an_item_that_comes_late_finds_no_run_that_is_over(place):
 
 
 def test_an_item_that_comes_to_a_run_that_was_cancelled_meanwhile_is_cancelled_too(place):
-    run = place.runs.open(place.line, place.ids, name="r", owner="", options={}, deed=DEED)
-    feeder = place.feeder(run, 1)
+    opened = place.runs.open(place.line, place.ids, name="r", owner="", options={}, deed=DEED)
+    feeder, run = place.feeder(opened, 1), opened.run
     right = place.reader.runs
     seen = right(no=run.no)
     place.runs.cancel(run, DEED)

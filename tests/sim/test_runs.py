@@ -304,7 +304,7 @@ def stopped_twice(scene: RunScene) -> None:
     bulk, now = scene.checker.ledger.bulks[1], scene.world.clock.now()
     view = BulkView(
         1, "b", bulk.verb, BulkStatus.STOPPED, "", "ann", "", None, 0, 0, now, now, "", None,
-        BulkPhase.ALL, "", now, 0,
+        BulkPhase.ALL, "",
     )  # fmt: skip
     scene.show("change_bulk", view, change, DEED)
 

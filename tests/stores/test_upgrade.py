@@ -211,7 +211,6 @@ def test_dead_letters_of_an_old_run_can_be_driven_again(with_runs):
 def test_an_old_bulk_operation_goes_on_with_all_that_is_left(with_runs):
     (bulk,) = with_runs.reader.bulks(running=True)
     assert (bulk.phase, bulk.cursor, bulk.done) == (BulkPhase.ALL, 9, 3)
-    assert (bulk.resumed_at, bulk.resumed_done) == (bulk.begun_at, 0)
     moved = with_runs.control.step_bulk(BulkStep(bulk.no, 9, 4, done=1))
     assert moved is not None
     assert (moved.cursor, moved.done) == (4, 4)

@@ -91,15 +91,17 @@ def lively(items: Iterable[Any], *, silence_s: float = 0.5) -> Iterator[Any]:
     """The same items, and a word when none has come for a while; they are read on a thread of their own."""
     waiting: queue.Queue[Any] = queue.Queue(_AHEAD_MAX)
     over = object()
-    failed: list[BaseException] = []
+    failed: list[Exception] = [CallerError("the items could not be read to their end")]
 
     def read() -> None:
         try:
             for item in items:
                 waiting.put(item)
+            failed.clear()
         except (PerdureError, OSError, ValueError) as error:
-            failed.append(error)
-        waiting.put(over)
+            failed[:] = [error]
+        finally:  # whatever happens, nobody waits for us
+            waiting.put(over)
 
     threading.Thread(target=read, name="perdure-items", daemon=True).start()
     while True:
@@ -119,7 +121,10 @@ def _rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Any]:
     csv.field_size_limit(_FIELD_CHARS_MAX)
     with io.TextIOWrapper(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
         reader = csv.reader(text, delimiter=delimiter, strict=True)
-        names = next(reader, None)
+        try:
+            names = next(reader, None)
+        except csv.Error as error:
+            raise CallerError(f"{name}: its head cannot be read ({error})") from None
         if names is None:
             return
         if len(set(names)) != len(names):

@@ -12,7 +12,7 @@ from perdure.app.items import items_of
 from perdure.app.refs import Called, Home, JobRef, called
 from perdure.app.runs import Run, given
 from perdure.engine.enqueue import enqueue, new_job
-from perdure.engine.feeding import BACKLOG_MAX, Fed, Feeder, Terms, feed
+from perdure.engine.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.runs import Runs
@@ -156,40 +156,14 @@ class Pipeline:
         ``partial_at`` (0.50) on, else failed. ``bad`` hears of items that cannot be stored, which end the
         feeding otherwise. Without ``seal`` more items may follow.
         """
-        app, opened = self._app, self._app.opened
-        app.ready()
         options = given(
             failure_budget=failure_budget, kinds=failure_budgets, check_every=check_every,
             sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
             partial_at=partial_at, cost_max_usd=cost_max_usd,
         )  # fmt: skip
-        terms = Terms(
-            owner,
-            key,
-            priority,
-            deadline_s,
-            tokens,
-            app.is_fair(self._line.queue),
-            backlog_max,
-            bad,
-        )
-        runs = Runs(opened.store, opened.control, opened.reader, app.observers)
-        source = items_of(items)
-        was_sealed = name is not None and runs.is_sealed(self.name, name, owner)
-        run = runs.open(
-            self._line, app.ids, name=name, owner=owner, options=options, deed=Deed("app")
-        )
-        feeder = Feeder(
-            opened.store, opened.reader, self._line, run, source,
-            ids=app.ids, terms=terms, observers=app.observers,
-        )  # fmt: skip
-        fed: Fed | None = None
-        try:
-            fed = feed(feeder)
-        finally:
-            if fed is None and was_sealed and not feeder.fed.created:
-                runs.seal(run)  # nothing has come in after all
-        return Run(app, runs.seal(run) if seal and fed.whole else run, fed)
+        fair = self._app.is_fair(self._line.queue)
+        terms = Terms(owner, key, priority, deadline_s, tokens, fair, backlog_max, bad)
+        return self._fed(items_of(items), terms, options, name=name, seal=seal)
 
     async def run_async(self, items: Iterable[Any] | str | os.PathLike[str], **options: Any) -> Run:
         """As `run`, without blocking the event loop; the items are taken on another thread."""
@@ -227,6 +201,28 @@ class Pipeline:
     def call_blocking(self, item: Any, **options: Any) -> Called:
         """As `call`, for callers without an event loop; async stages run on one that the app keeps."""
         return self._app.calls.blocking(lambda: self.call(item, **options))
+
+    def _fed(
+        self,
+        items: Iterable[Any],
+        terms: Terms,
+        options: Mapping[str, Any],
+        *,
+        name: str | None,
+        seal: bool,
+    ) -> Run:
+        app, opened = self._app, self._app.opened
+        app.ready()
+        runs = Runs(opened.store, opened.control, opened.reader, app.observers)
+        begun = runs.open(
+            self._line, app.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
+        )
+        feeder = Feeder(
+            opened.store, opened.reader, self._line, begun, items,
+            ids=app.ids, terms=terms, observers=app.observers,
+        )  # fmt: skip
+        run = feed_whole(runs, feeder, seal=seal)
+        return Run(app, run, feeder.fed)
 
     def _new_job(self, item: Any, *, owner: str, key: str | None) -> NewJob:
         self._app.ready()

@@ -29,9 +29,9 @@ from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Sink
 from perdure.app.watching import Snapshot, Watch
 from perdure.app.writing import AWAY_S_MAX, Writer
-from perdure.engine.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Key, Terms, feed
+from perdure.engine.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Key, Terms, feed_whole
 from perdure.engine.results import has_stopped
-from perdure.engine.runs import Runs, find_run
+from perdure.engine.runs import OpenRun, Runs, find_run
 from perdure.engine.threads import Pool
 from perdure.model.errors import PerdureError, RunAborted, StoreUnavailable
 from perdure.model.jobs import Lane
@@ -132,6 +132,7 @@ class _Batch:
         self.settled = threading.Event()  # nothing more will end: the last look at the results
         self._hired: Hired | None = None
         self._refused = ""
+        self._begun: OpenRun | None = None
         self.run = self._opened_run()
         self._known_before = self.run.counts.total
         self._watch = Watch(
@@ -143,7 +144,7 @@ class _Batch:
     def _opened_run(self) -> RunView:
         order = self.order
         try:
-            return self._runs.open(
+            self._begun = self._runs.open(
                 self._line, self._app.ids, name=order.name, owner=order.owner,
                 options=order.options, deed=Deed("perdure run"),
             )  # fmt: skip
@@ -152,6 +153,7 @@ class _Batch:
             reader, name = self.opened.reader, order.name or ""
             found = reader.runs(name=name, pipeline=self._line.name, owner=order.owner, limit=1)
             return found[0] if found else find_run(reader, name, pipeline=self._line.name)
+        return self._begun.run
 
     # -- the caller's thread ---------------------------------------------------------------
 
@@ -306,7 +308,7 @@ class _Batch:
     # -- the thread that feeds -------------------------------------------------------------
 
     def _feed(self) -> Fed:
-        if self._refused:
+        if self._begun is None:
             return Fed(whole=False)
         app, order = self._app, self.order
         terms = Terms(
@@ -314,23 +316,19 @@ class _Batch:
             backlog_max=order.backlog_max, bad=order.bad,
         )  # fmt: skip
         self._feeder = Feeder(
-            self.opened.store, self.opened.reader, self._line, self.run, self._items(),
+            self.opened.store, self.opened.reader, self._line, self._begun, self._items(),
             ids=app.ids, terms=terms, observers=app.observers,
         )  # fmt: skip
         try:
-            fed = feed(self._feeder, rest=self._rest)
+            feed_whole(self._runs, self._feeder, rest=self._rest)
         except _Stopped:
             return replace(self._feeder.fed, whole=False)
-        if self._stopping.is_set():
-            return replace(fed, whole=False)
-        if fed.whole:
-            self._runs.seal(self.run)
-        return fed
+        return self._feeder.fed
 
     def _items(self) -> Iterator[Any]:
         for item in self.order.items:
             if self._stopping.is_set():
-                return
+                raise _Stopped
             yield item
 
     def _rest(self, seconds: float) -> None:

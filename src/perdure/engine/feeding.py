@@ -16,6 +16,7 @@ from typing import Any
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
+from perdure.engine.runs import OpenRun, Runs
 from perdure.engine.stages import Line
 from perdure.model.errors import CallerError, PayloadRefused, StoreUnavailable, UnknownName
 from perdure.model.events import EventName
@@ -91,7 +92,7 @@ class Feeder:
         store: Store,
         reader: Reader,
         line: Line,
-        run: RunView,
+        opened: OpenRun,
         items: Iterable[Any],
         *,
         ids: Ids,
@@ -102,8 +103,8 @@ class Feeder:
         self._store = store
         self._reader = reader
         self._line = line
-        self._run = run
-        self._lane = _first_lane(line, run, store)
+        self.opened = opened
+        self._run = opened.run
         self._items = iter(items)
         self._position = 0
         self._first_no = math.inf  # of the jobs that this call has made
@@ -205,7 +206,7 @@ class Feeder:
             self.fed = replace(self.fed, skipped=self.fed.skipped + 1)
             return None
         key = job.key or default_key(position, job.payload_json)
-        return replace(job, run=self._run.no, lane=self._lane, key=key)
+        return replace(job, run=self._run.no, lane=self.opened.lane, key=key)
 
     def _made(self, item: Any) -> NewJob:
         if isinstance(item, Unreadable):
@@ -266,6 +267,22 @@ def feed(
     return feeder.fed
 
 
+def feed_whole(
+    runs: Runs, feeder: Feeder, *, seal: bool = True, rest: Callable[[float], object] = time.sleep
+) -> RunView:
+    """Feed a run, and seal it when all of its items are in; the run afterwards.
+
+    One that had all of them before, and got none now, has them all still.
+    """
+    opened, whole = feeder.opened, False
+    try:
+        whole = feed(feeder, rest=rest).whole
+    finally:
+        if not whole and opened.was_sealed and not feeder.fed.created:
+            runs.seal(opened.run)
+    return runs.seal(opened.run) if whole and seal else opened.run
+
+
 def default_key(position: int, payload_json: str) -> str:
     """How an item without a key of its own is known: by its position and its content."""
     mark = hashlib.sha256(payload_json.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -292,9 +309,3 @@ def _named(key: Key | None, item: Any) -> str | None:
             f"{what} gives {found!r}; it must give text or a whole number, which names the item"
         )
     return found
-
-
-def _first_lane(line: Line, run: RunView, store: Store) -> int:
-    numbers = store.lanes(line.lanes(run.no))
-    line.lay({lane.stage: no for lane, no in numbers.items()})
-    return next(no for lane, no in numbers.items() if lane.stage == line.stages[0].name)

@@ -132,6 +132,15 @@ def final_status(run: RunView) -> RunStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that takes items: the lane in which they begin, and whether all of them were in before."""
+
+    run: RunView
+    lane: int
+    was_sealed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Runs:
     """The verbs of runs, as people and callers use them."""
 
@@ -149,27 +158,19 @@ class Runs:
         owner: str,
         options: Mapping[str, Any],
         deed: Deed,
-    ) -> RunView:
+    ) -> OpenRun:
         """Make a run, or find the one of that name again to go on with it; its lanes are there afterwards."""
         id = ids.next()
         if name is not None:
             _check_run_name(name)
         wanted = changed_settings(RunSettings(), options)
         run = self.control.add_run(NewRun(id, owner, line.name, name or id, settings_in(wanted)))
+        was_sealed = run.sealed_at is not None
         if run.id != id:
             run = self._again(run, options, deed)
-        line.lay(self.lay_lanes(line, run))
-        return run
-
-    def lay_lanes(self, line: Line, run: RunView) -> dict[str, int]:
-        """The numbers of a run's lanes by stage, made where they are missing."""
         numbers = self.store.lanes(line.lanes(run.no))
-        return {lane.stage: no for lane, no in numbers.items()}
-
-    def is_sealed(self, pipeline: str, name: str, owner: str) -> bool:
-        """Whether there is such a run, and all of its items were in."""
-        found = self.reader.runs(pipeline=pipeline, name=name, owner=owner, limit=1)
-        return bool(found) and found[0].sealed_at is not None
+        first = line.lane(line.stages[0], run.no)
+        return OpenRun(run, numbers[first], was_sealed)
 
     def seal(self, run: RunView) -> RunView:
         """Say that all of its items are in; one without any, or with all of them done, is over at once."""

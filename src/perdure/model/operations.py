@@ -175,10 +175,7 @@ class BulkChange:
 
 @dataclass(frozen=True, slots=True)
 class BulkView:
-    """A bulk operation as people see it.
-
-    ``resumed_at`` is when it was begun, or last set going again, and ``resumed_done`` what it had done by then.
-    """
+    """A bulk operation as people see it."""
 
     no: int
     id: str
@@ -196,8 +193,6 @@ class BulkView:
     run: int | None
     phase: BulkPhase
     why: str
-    resumed_at: datetime
-    resumed_done: int
 
 
 @dataclass(frozen=True, slots=True)

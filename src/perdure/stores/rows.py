@@ -280,7 +280,7 @@ def bulk_out(row: Row) -> BulkView:
         no=row[0], id=row[1], verb=BulkVerb(row[2]), status=BulkStatus(row[3]), filter_json=row[4],
         begun_by=row[5], reason=row[6], cursor=row[7], done=row[8], refused=row[9],
         begun_at=from_us(row[10]), changed_at=from_us(row[11]), settings_json=row[12], run=row[13],
-        phase=BulkPhase(row[14]), why=row[15], resumed_at=from_us(row[16]), resumed_done=row[17],
+        phase=BulkPhase(row[14]), why=row[15],
     )  # fmt: skip
 
 

@@ -120,7 +120,6 @@ class DeadLetters:
                 filter_json=bulk.filter_json, begun_by=bulk.deed.by_whom, reason=bulk.deed.reason,
                 cursor=None, done=0, refused=0, begun_at=now, changed_at=now,
                 settings_json=bulk.settings_json, run=bulk.run, phase=bulk.phase, why="",
-                resumed_at=now, resumed_done=0,
             )  # fmt: skip
             self._tables.bulks[no] = made
             self._tables.log(bulk.deed, f"begin bulk {bulk.verb.value}", bulk.id, now)
@@ -132,14 +131,12 @@ class DeadLetters:
             return self._move(step, (), now) if self._stands_at(step) else None
 
     def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
-        """Its pace is reckoned from when it was last set going."""
+        """Only one that has the status that was seen."""
         with self._tables.written(self) as now:
             bulk = self._tables.bulks.get(change.no)
             if bulk is None or bulk.status is not change.seen:
                 return None
             changed = replace(bulk, status=change.status, why=change.why, changed_at=now)
-            if change.status is BulkStatus.RUNNING:
-                changed = replace(changed, resumed_at=now, resumed_done=bulk.done)
             self._tables.bulks[change.no] = changed
             self._tables.log(deed, _VERBS[change.status], bulk.id, now)
             return changed

@@ -58,9 +58,6 @@ ALTER TABLE perdure_bulks ADD COLUMN run bigint;
 ALTER TABLE perdure_bulks ADD COLUMN phase text NOT NULL DEFAULT 'all'
     CHECK (phase IN ('canary', 'proving', 'all'));
 ALTER TABLE perdure_bulks ADD COLUMN why text NOT NULL DEFAULT '';
-ALTER TABLE perdure_bulks ADD COLUMN resumed_at bigint NOT NULL DEFAULT 0;
-ALTER TABLE perdure_bulks ADD COLUMN resumed_done bigint NOT NULL DEFAULT 0;
-UPDATE perdure_bulks SET resumed_at = begun_at;
 
 -- What a bulk operation has left as it was, and why.
 CREATE TABLE perdure_bulk_refusals (

@@ -4,4 +4,4 @@ UPDATE perdure_bulks SET
 WHERE no = %(no)s AND status = 'running' AND cursor IS NOT DISTINCT FROM %(seen_cursor)s::bigint
 RETURNING
     no, id::text, verb, status, filter, begun_by, reason, cursor, done, refused, begun_at, changed_at,
-    settings, run, phase, why, resumed_at, resumed_done
+    settings, run, phase, why

@@ -55,9 +55,6 @@ ALTER TABLE perdure_bulks ADD COLUMN run INTEGER;
 ALTER TABLE perdure_bulks ADD COLUMN phase TEXT NOT NULL DEFAULT 'all'
     CHECK (phase IN ('canary', 'proving', 'all'));
 ALTER TABLE perdure_bulks ADD COLUMN why TEXT NOT NULL DEFAULT '';
-ALTER TABLE perdure_bulks ADD COLUMN resumed_at INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE perdure_bulks ADD COLUMN resumed_done INTEGER NOT NULL DEFAULT 0;
-UPDATE perdure_bulks SET resumed_at = begun_at;
 
 -- What a bulk operation has left as it was, and why.
 CREATE TABLE perdure_bulk_refusals (

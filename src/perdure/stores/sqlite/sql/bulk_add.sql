@@ -1,7 +1,7 @@
 INSERT INTO perdure_bulks (
-    id, verb, status, filter, begun_by, reason, begun_at, changed_at, settings, run, phase, resumed_at
+    id, verb, status, filter, begun_by, reason, begun_at, changed_at, settings, run, phase
 )
 VALUES (
-    :id, :verb, 'running', :filter, :by_whom, :reason, :now, :now, :settings, :run, :phase, :now
+    :id, :verb, 'running', :filter, :by_whom, :reason, :now, :now, :settings, :run, :phase
 )
 ON CONFLICT (id) DO NOTHING
