@@ -8,6 +8,7 @@ FENCE = re.compile(r"^(`{3,}|~{3,})\s*(\w*)")
 HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*$")
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 DEFINITION = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s+\"[^\"]*\")?\s*$")
+ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
 INLINE_CODE = re.compile(r"(`+)(?:(?!\1).)+?\1")
 
 
@@ -64,9 +65,9 @@ def headings(text: str) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """What the part after # may be: GitHub's slugs, the second of a kind with -1."""
+    """What the part after # may be: GitHub's slugs, the second of a kind with -1, and `<a id>`."""
     seen: dict[str, int] = {}
-    found: set[str] = set()
+    found = {one for _, line in plain(text) for one in ANCHOR.findall(INLINE_CODE.sub("", line))}
     for heading in headings(text):
         slug = slug_of(heading)
         found.add(f"{slug}-{seen[slug]}" if slug in seen else slug)

@@ -213,6 +213,8 @@ LINKS = [
     ("[x](b.md)", []),
     ("[x](b.md#the-end-1)", []),
     ("[x](#here)\n# Here\n", []),
+    ('[x](#r1)\n\n<a id="r1"></a>R1\n', []),
+    ('[x](#r1)\n\n`<a id="r1"></a>`\n', ["docs/a.md:1 #r1: there is no such heading"]),
     ("[x](https://example.com/none.md) `[x](none.md)`", []),
     ("```\n[x](none.md)\n```\n", []),
     ("[x](none.md)", ["docs/a.md:1 none.md: there is no such file"]),

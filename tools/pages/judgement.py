@@ -44,12 +44,13 @@ def presets_page() -> list[str]:
         "A policy of your own is a `perdure.Policy`, or a TOML or JSON file with the same fields:",
         "`perdure policy show standard > mine.toml` is a good start, `perdure policy check` reads it.",
         "`perdure policy explain` says what a policy would do about a failure, and why.",
+        "What a preset implements is said by ids; [rules](../rules.md) has each in a line.",
         "",
     ]
     for name, one in PRESETS.items():
         policy = one.policy
         lines += [f"## {name}", "", reason_of(one), ""]
-        lines += [f"Implements {', '.join(one.implements)}.", ""]
+        lines += [f"Implements {', '.join(map(_rule_link, one.implements))}.", ""]
         lines += table(("field", "value"), _numbers(policy))
         lines += ["What it does about each kind:", ""]
         lines += table(("kind", "code", "action", "at most", "class"), _rules(policy))
@@ -63,6 +64,10 @@ def reason_of(one: Preset) -> str:
     if not one.reason:
         raise Missing(f"preset {one.policy.name} gives no reason")
     return prose(one.reason)
+
+
+def _rule_link(id_: str) -> str:
+    return f"[{id_}](../rules.md#{id_.lower()})"
 
 
 def _numbers(policy: Policy) -> list[tuple[str, str]]:
