@@ -27,7 +27,7 @@ PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "events.md": ("model/events.py and the calls that tell them", events_page),
     "kinds.md": ("model/kinds.py", kinds_page),
     "limits.md": ("model/limits.py", limits_page),
-    "presets.md": ("rules/presets.py", presets_page),
+    "presets.md": ("rules/presets", presets_page),
     "schema.md": ("stores/sqlite/migrations", schema_page),
     "settings.md": ("config.py", settings_page),
     "states.md": ("model/states.py", states_page),

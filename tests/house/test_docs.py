@@ -26,7 +26,7 @@ from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
 from perdure.rules.presets.preset import Preset
 from perdure.surfaces.cli.root import cli
-from tests.house.markdown import anchors, fences, headings, links
+from tests.house.markdown import anchors, fences, headings, links, plain
 from tests.house.tree import ROOT, told
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -106,6 +106,20 @@ def linked_from(name: str, texts: Mapping[str, str]) -> set[str]:
     return {os.path.normpath(folder / target) for target in targets if "://" not in target}
 
 
+def missing_files(root: Path, texts: Mapping[str, str]) -> list[str]:
+    """Files and folders of ours that a document names in code, as in `engine/run.py`, and nobody has."""
+    tops = [one for one in (root, root / "src" / "perdure") if one.is_dir()]
+    known = {path.name for top in tops for path in top.iterdir() if path.is_dir()}
+    named = re.compile(r"`(\w+)/([\w./-]*)`")
+    return [
+        f"{name}:{number} {folder}/{rest}"
+        for name, text in texts.items()
+        for number, line in plain(text)
+        for folder, rest in named.findall(line)
+        if folder in known and not any((top / folder / rest).exists() for top in tops)
+    ]
+
+
 def overpromised(texts: Mapping[str, str]) -> list[str]:
     """Lines that promise something of which only the commit half is true."""
     words = re.compile(r"exactly[- ]once", re.IGNORECASE)
@@ -161,6 +175,11 @@ def test_every_command_and_option_has_a_help_text():
 def test_every_link_inside_the_repository_leads_somewhere(texts):
     dead = dead_links(ROOT, texts)
     assert not dead, told(dead)
+
+
+def test_every_file_that_a_document_names_is_there(texts):
+    missing = missing_files(ROOT, texts)
+    assert not missing, told(missing)
 
 
 def test_the_index_lists_every_document(texts):
@@ -233,6 +252,14 @@ def test_a_dead_link_is_caught_and_a_live_one_passes(text, dead, tmp_path):
     (tmp_path / "docs" / "a.md").write_text(text)
     (tmp_path / "docs" / "b.md").write_text("# The end\n## The `end`!\n")
     assert dead_links(tmp_path, documents(tmp_path)) == dead
+
+
+def test_a_file_that_is_not_there_is_caught(tmp_path):
+    (tmp_path / "src" / "perdure" / "engine").mkdir(parents=True)
+    (tmp_path / "src" / "perdure" / "engine" / "run.py").touch()
+    line = "`engine/run.py` `engine/` `src/perdure/engine/run.py` `engine/gone.py` `other/x.py`\n"
+    text = f"{line}```\n`engine/old.py`\n```\n"
+    assert missing_files(tmp_path, {"a.md": text}) == ["a.md:1 engine/gone.py"]
 
 
 def test_a_document_that_no_index_lists_is_caught():

@@ -120,7 +120,7 @@ def _rules(policy: Policy) -> Iterator[tuple[str, str, str, str, str]]:
 
 def _limit(policy: Policy, kind: Kind, rule: Rule) -> str:
     if kind is Kind.WORKER_LOST:  # decided by the crashes alone, whatever its rule says
-        return f"{policy.crashes_max} crashes"
+        return "1 crash" if policy.crashes_max == 1 else f"{policy.crashes_max} crashes"
     match rule.action:
         case Action.FAIL | Action.HAND_OVER:
             return "1 attempt"
