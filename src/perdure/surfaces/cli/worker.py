@@ -20,7 +20,7 @@ from perdure.app import (
     supervise,
     work,
 )
-from perdure.model.errors import AppNotFound, CallerError
+from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
 from perdure.surfaces.cli.options import Command
@@ -89,6 +89,9 @@ def worker(
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
                 command, pass_fds=(lifeline,), start_new_session=True
             )
+        except OSError:
+            os.close(ours)
+            raise
         finally:
             os.close(lifeline)
         _LIFELINES[ours] = process
@@ -173,7 +176,12 @@ def describe(app: str) -> None:
 def _described(app: str) -> Described:
     """The store and the queues of an app, without importing the app into the supervisor."""
     command = [sys.executable, "-m", "perdure.surfaces.cli", "describe", app]
-    asked = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 - as above
+    try:
+        asked = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 - as above
+    except OSError as error:
+        raise PerdureError(
+            f"no process can be started to read {app}: {error.strerror or error}"
+        ) from error
     if asked.returncode >= CallerError.exit_code:
         sys.exit(asked.returncode)  # it has said why
     if asked.returncode != 0 or not asked.stdout:
