@@ -145,6 +145,7 @@ class StoreUnavailable(StoreError):
 
     code = "store_unavailable"
     exit_code = 11
+    may_pass = False  # whether it may be well again by itself: the server starts, or is busy
 
 
 class StoreBusy(StoreUnavailable):
@@ -152,6 +153,7 @@ class StoreBusy(StoreUnavailable):
 
     code = "store_busy"
     exit_code = 12
+    may_pass = True
 
 
 class StoreFull(StoreError):

@@ -40,6 +40,12 @@ _OPTIONS = (
     click.option("--concurrency", type=int, help="Jobs in flight at once."),
     click.option("--lease-ttl", "lease_ttl_s", type=float, help="Seconds of silence = dead."),
     click.option("--grace", "grace_s", type=float, help="Seconds to finish at shutdown."),
+    click.option(
+        "--store-wait",
+        "store_wait_s",
+        type=float,
+        help="Seconds to wait at the start for a store that is away.",
+    ),
     click.option("--poll", "poll_s", type=float, help="Longest rest between looks, in seconds."),
     click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="Log lines."),
     click.option("--log-level", help="Least severe level that is written."),
