@@ -69,7 +69,9 @@ def worker(
     lifeline: int | None,
     **tuning: object,
 ) -> None:
-    """Work on the jobs of APP (module:attribute) until told to stop.
+    """Work on the jobs of APP (module:variable, an app or one of its pipelines) until told to stop.
+
+    All pipelines of the app are served; --queue and --category serve some.
 
     The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
     the second gives everything back at once. Nothing is lost either way.
