@@ -396,7 +396,8 @@ def test_jobs_are_listed_by_state_and_pipeline_and_page(shell, history):
 
     assert numbers("--state", "failed", "--state", "succeeded") == [2, 1]
     assert numbers("--pipeline", "p") == [4, 3, 2, 1]
-    assert numbers("--pipeline", "x") == []
+    unknown = shell("jobs", "list", "--pipeline", "x")
+    complains(unknown, 2, "this store has no pipeline 'x'; did you mean 'p'?")
     assert numbers("--limit", "2") == [4, 3]
     assert numbers("--limit", "2", "--before", "3") == [2, 1]
     assert shell("jobs", "list", "--limit", "2").lines[-1] == "more: --before 3"

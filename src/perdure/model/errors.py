@@ -4,7 +4,7 @@
     ├── CallerError                 the call is wrong; calling again unchanged will not help
     │   ├── PayloadRefused          a value that cannot be stored faithfully
     │   ├── UnknownName             a pipeline, stage, job or setting that does not exist
-    │   ├── AppNotFound             ``module:attribute`` does not lead to an App
+    │   ├── AppNotFound             ``module:variable`` does not lead to an App
     │   ├── NotCancellable          the job is already finished
     │   ├── NotRetriable            the job has not failed, or cannot go on where it is asked to
     │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
