@@ -26,7 +26,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from signal import SIGKILL, Signals
 
 from perdure.engine.context import Desk
@@ -97,15 +97,13 @@ class Hand:
     async def start(cls) -> "Hand":
         """A new process; it has not said anything yet."""
         ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "perdure.engine.stagehand", str(theirs.fileno()),
-                    str(os.getpid()), stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
-                )  # fmt: skip
-        except BaseException:
-            ours.close()
-            raise
+        with ExitStack() as undo, theirs:
+            undo.callback(ours.close)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "perdure.engine.stagehand", str(theirs.fileno()),
+                str(os.getpid()), stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+            )  # fmt: skip
+            undo.pop_all()
         return cls(process, *await asyncio.open_unix_connection(sock=ours))
 
     @property
