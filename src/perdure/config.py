@@ -33,6 +33,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "connections", int, 8, "connections", "Most of them to a PostgreSQL store in a process.", 1
     ),
+    Setting(
+        "store_wait_s",
+        float,
+        60.0,
+        "seconds",
+        "How long a worker that starts waits for a store that is away: it refuses connections, or is "
+        "starting up. 0 ends it at once.",
+        0.0,
+    ),
     Setting("concurrency", int, 32, "jobs", "Jobs in flight in one worker.", 1),
     Setting("lease_ttl_s", float, 15.0, "seconds", "Silence after which a worker is dead.", 0.3),
     Setting("grace_s", float, 30.0, "seconds", "Time to finish running stages at shutdown.", 0.0),
@@ -99,6 +108,7 @@ class Config:
 
     store: str
     connections: int
+    store_wait_s: float
     concurrency: int
     lease_ttl_s: float
     grace_s: float

@@ -1,6 +1,7 @@
 """Dead letters through the App: grouped, previewed, driven again by a worker, discarded, exported."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -65,6 +66,48 @@ def test_dead_letters_fall_into_groups_by_what_went_wrong(app, works):
     assert len(app.dead.list(text="EVEN")) == 3
     assert app.dead.list(older_than="1h") == []
     assert len(app.dead.list(newer_than="1h", kind="invalid_request", run=run.id)) == 6
+
+
+WRONG = [
+    ({"reason_failed": "typo"}, "reason_failed is 'typo'; did you mean "),
+    ({"reason_failed": "exhaust"}, "did you mean 'exhausted'? One of: "),
+    ({"kind": "typo"}, "kind is 'typo'; did you mean "),
+    ({"kind": 5}, "kind is 5; did you mean "),
+    ({"owner": 5}, "owner is 5; give a text"),
+    ({"discarded": "no"}, "discarded is 'no'; give true or false"),
+    ({"colour": "red"}, "dead letters have no filter 'colour'; did you mean "),
+    ({"older_than": "soon"}, "older_than is 'soon'; write a duration"),
+    ({"newer_than": -5}, "newer_than is -5"),
+    ({"pipelin": None}, "dead letters have no filter 'pipelin'; did you mean 'pipeline'?"),
+    ({"pipeline": "wrks"}, "this store has no pipeline 'wrks'; did you mean "),
+    ({"stage": "aks"}, "this store has no stage 'aks'; did you mean 'ask'? One of: ask, read"),
+    ({"queue": "defualt"}, "no queue 'defualt'; did you mean 'default'?"),
+    ({"category": "x"}, "no category 'x'; did you mean 'default'?"),
+]
+
+
+@pytest.mark.parametrize(("chosen", "words"), WRONG, ids=[str(one) for one, _ in WRONG])
+def test_a_filter_that_cannot_be_meant_is_refused_with_what_there_is(app, works, chosen, words):
+    works.pipe.enqueue({"n": 1})
+    for ask in (app.dead.list, app.dead.groups, app.dead.counted, app.dead.preview):
+        with pytest.raises(CallerError) as refused:
+            ask(**chosen)
+        assert words in str(refused.value)
+    for act in (app.dead.redrive, partial(app.dead.discard, reason="x"), app.dead.letters):
+        with pytest.raises(CallerError):
+            list(act(**chosen))
+    assert list(app.dead.redrives()) == []
+
+
+def test_a_filter_that_finds_nothing_is_no_mistake(app, works):
+    """What the app has declared is known before the first item; an empty store knows nothing to compare with."""
+    for chosen in (
+        {"pipeline": works.pipe.name},
+        {"stage": "ask"},
+        {"kind": "billing"},
+        {"reason_failed": "crashed"},
+    ):
+        assert app.dead.list(**chosen) == []
 
 
 def test_one_dead_letter_is_shown_with_its_attempts(app, works):
@@ -175,16 +218,3 @@ def test_dead_letters_are_exported_with_their_attempts(app, works, tmp_path):
     assert [at["status"] for at in one["attempts"]] == ["success", "failed"]
     assert one["attempts"][1]["why"]["policy"].startswith("datasets-once")
     assert one["attempts"][1]["evidence"]["kind"] == "invalid_request"
-
-
-@pytest.mark.parametrize(
-    ("chosen", "words"),
-    [
-        ({"colour": "red"}, "dead letters have no filter 'colour'; one of: "),
-        ({"older_than": "soon"}, "older_than is 'soon'; write a duration"),
-        ({"newer_than": -5}, "newer_than is -5"),
-    ],
-)
-def test_filters_that_make_no_sense_are_named(app, works, chosen, words):
-    with pytest.raises(CallerError, match=words):
-        app.dead.list(**chosen)

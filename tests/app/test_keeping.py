@@ -76,7 +76,7 @@ def test_a_keeper_that_is_killed_is_replaced_soon_however_often(kept, monkeypatc
     assert kept._closing.waits_s == [0.05] * 3
 
 
-def test_where_none_can_be_started_it_is_tried_again_less_and_less_often(kept, monkeypatch):
+def test_where_none_can_be_started_it_is_tried_again_less_and_less_often(kept, monkeypatch, caplog):
     kept.start()
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/nowhere/python")
@@ -84,6 +84,7 @@ def test_where_none_can_be_started_it_is_tried_again_less_and_less_often(kept, m
         until(lambda: len(kept._closing.waits_s) >= 4, "tries that fail")
     until(lambda: is_up(kept, but=killed), "another keeper")
     assert kept._closing.waits_s[:4] == [0.05, 0.1, 0.2, 0.4]
+    assert caplog.text.count("no keeper can be started") == 1
 
 
 def test_one_that_is_killed_in_a_host_that_reaps_all_children_is_replaced(kept):

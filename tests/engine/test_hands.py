@@ -13,7 +13,7 @@ import pytest
 
 from perdure.engine import hands as hands_module
 from perdure.engine.context import Desk, Progress
-from perdure.engine.hands import Hands
+from perdure.engine.hands import Hand, Hands
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
 from perdure.engine.threads import Threads
@@ -222,6 +222,49 @@ def test_a_child_that_is_not_ready_in_time_gives_its_order_back_unless_that_goes
     assert len(troupe.hands) == 0
 
 
+def test_where_no_process_is_to_be_had_it_is_said_once_and_tried_again(monkeypatch, caplog):
+    monkeypatch.setattr(hands_module, "_AGAIN_S", 0.001)
+    monkeypatch.setattr(hands_module, "_AGAIN_S_MAX", 0.001)
+    troupe = Troupe()
+    tries = 0
+    start = Hand.start
+
+    async def counted():
+        nonlocal tries
+        tries += 1
+        if tries == 5:
+            monkeypatch.setattr(sys, "executable", python)
+        return await start()
+
+    python = sys.executable
+    monkeypatch.setattr(Hand, "start", counted)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    try:
+        assert isinstance(troupe.ran(plays.echo, "x"), Returned)
+    finally:
+        troupe.close()
+    assert tries == 5
+    assert caplog.text.count("no process can be started for a stage") == 1
+    assert "No such file" in caplog.text
+
+
+def test_where_no_process_is_to_be_had_for_long_the_order_is_given_back(monkeypatch, caplog):
+    """As with one that is not ready in time: it counts as nothing, unless that goes on and on."""
+    monkeypatch.setattr(hands_module, "_START_S_MAX", 0.0)
+    monkeypatch.setattr(hands_module, "_LATE_MAX", 2)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    troupe = Troupe()
+    try:
+        first, second, third = (troupe.ran(plays.echo) for _ in range(3))
+    finally:
+        troupe.close()
+    assert first == second == Interrupted("its process was not ready within 0 s")
+    assert isinstance(third, Raised)
+    assert third.evidence.kind is Kind.RESOURCE_EXHAUSTED
+    assert len(troupe.hands) == 0
+    assert caplog.text.count("no process can be started for a stage") == 1
+
+
 def test_only_so_many_children_start_at_once_and_each_has_its_own_time(monkeypatch):
     starting: set[object] = set()
     most = 0
@@ -386,7 +429,7 @@ def test_a_child_that_was_started_for_nobody_is_kept_for_the_next():
 
 PARENT = """
 import asyncio, json, sys
-from perdure.engine.hands import Hands
+from perdure.engine.hands import Hand, Hands
 from perdure.engine.run import Stopping, run
 from perdure.engine.threads import Threads
 from perdure.engine.stages import Stage

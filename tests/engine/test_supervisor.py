@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 
 import msgspec
 import pytest
@@ -39,12 +40,17 @@ class Watch:
         self.store = Unreliable(place.store)
         self.commands = dict.fromkeys(Role, SLEEP)
         self.spawned: list[subprocess.Popen[bytes]] = []
+        self.errors: dict[Role, OSError] = {}  # what the system says in place of a process
+        self.tries: Counter[Role] = Counter()
         self.supervisor = Supervisor(
             store=self.store, spawn=self._spawn, clock=self.clock,
             observers=Observers([self.notes]), name="host:1", ttl_s=TTL_S, grace_s=GRACE_S,
         )  # fmt: skip
 
     def _spawn(self, role: Role, worker: int) -> subprocess.Popen[bytes]:
+        self.tries[role] += 1
+        if role in self.errors:
+            raise self.errors[role]
         process = subprocess.Popen(
             self.commands[role], stdout=subprocess.PIPE, start_new_session=True
         )
@@ -99,6 +105,57 @@ def watch(place):
     watch = Watch(place)
     yield watch
     watch.close()
+
+
+# -- where the system has no process to give ------------------------------------------------
+
+
+def test_a_process_that_is_not_to_be_had_is_told_once_and_tried_again_after_growing_waits(watch):
+    watch.errors[Role.MAIN] = BlockingIOError(11, "Resource temporarily unavailable")
+    watch.pass_time(60, step=0.25)
+    tried = watch.tries[Role.MAIN]
+    assert 8 <= tried <= 14  # at once, after 0.4, 0.8 … 6.4 s, then every 10 s
+    assert watch.notes.of(EventName.WORKER_DELAYED) == [
+        {"role": "main", "reason": "Resource temporarily unavailable"}
+    ]
+    assert not watch.supervisor.done
+    rows = watch.place.reader.workers()
+    assert all(one.dead_at is not None for one in rows)  # no row waits for a beat that never comes
+    assert {watch.death(one.no) for one in rows} == {Death("stopped")}
+    del watch.errors[Role.MAIN]
+    watch.pass_time(11, step=0.25)
+    assert watch.main.process.pid == watch.spawned[0].pid
+    assert watch.notes.names().count(EventName.WORKER_DELAYED) == 1
+    os.kill(watch.main.process.pid, signal.SIGKILL)
+    watch.errors[Role.MAIN] = OSError(12, "Cannot allocate memory")
+    watch.until(lambda: watch.tries[Role.MAIN] > tried + 1, "another try")
+    assert watch.notes.of(EventName.WORKER_DELAYED)[-1]["reason"] == "Cannot allocate memory"
+
+
+def test_without_a_process_for_suspects_the_main_child_is_kept_and_beaten_for(watch):
+    judge, held = watch.place.hire(), watch.place.hire()
+    watch.once()
+    watch.place.put()
+    (claim,) = watch.place.take(held)
+    watch.place.settle(crash(claim, held), by=held)
+    watch.errors[Role.SUSPECTS] = OSError(12, "Cannot allocate memory")
+    for _ in range(60):
+        watch.place.store.beat([judge, held])
+        watch.pass_time(1)
+        assert watch.place.store.mark_dead(by=judge) == ()
+    assert [child.role for child in watch.supervisor.children] == [Role.MAIN]
+    assert [one["role"] for one in watch.notes.of(EventName.WORKER_DELAYED)] == ["suspects"]
+    del watch.errors[Role.SUSPECTS]
+    watch.pass_time(11)
+    assert {child.role for child in watch.supervisor.children} == {Role.MAIN, Role.SUSPECTS}
+
+
+def test_told_to_stop_it_ends_while_no_process_is_to_be_had(watch):
+    watch.errors[Role.MAIN] = BlockingIOError(11, "Resource temporarily unavailable")
+    watch.pass_time(3)
+    watch.supervisor.drain()
+    watch.once()
+    assert watch.supervisor.done
 
 
 # -- starting and beating ----------------------------------------------------------------

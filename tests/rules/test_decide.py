@@ -16,6 +16,7 @@ from perdure.model.decisions import (
     Retry,
     Succeed,
 )
+from perdure.model.errors import ConfigError
 from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
@@ -656,7 +657,7 @@ def test_handing_over_at_once_takes_the_hint_along():
     assert decision.hold == Hold(PauseScope.UPSTREAM, 30.0)
 
 
-@pytest.mark.parametrize("answer", [-1.0, float("nan"), float("inf"), 1e12, "soon", None])
+@pytest.mark.parametrize("answer", [-1.0, float("nan"), float("inf"), 1e12, "soon", None, True])
 def test_an_own_delay_that_makes_no_sense_is_replaced_and_told(answer):
     policy = Policy(
         "own", otherwise=Rule("retry"), backoff=Backoff("fixed", base_s=4.0),
@@ -665,6 +666,60 @@ def test_an_own_delay_that_makes_no_sense_is_replaced_and_told(answer):
     decision = decided(NETWORK, policy=policy)
     assert decision.delay_s == 4.0
     assert f"own_delay answered {answer!r}, so the policy's curve was used" in decision.why.text
+
+
+class Unspeakable(float):
+    """A number that can neither be compared nor shown."""
+
+    def __ge__(self, other):
+        raise RuntimeError("compared")
+
+    __le__ = __ge__
+
+    def __repr__(self) -> str:
+        raise RuntimeError("shown")
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (KeyError("tier"), "raised KeyError('tier')"),
+        (SystemExit(3), "raised SystemExit(3)"),
+        (ValueError("x" * 5_000), "raised ValueError('xxx"),
+        (None, "answered a Unspeakable"),
+    ],
+)
+def test_an_own_delay_that_raises_is_replaced_and_told_in_short(raised, told):
+    def own(failures, kind):
+        if raised is not None:
+            raise raised
+        return Unspeakable(3.0)
+
+    policy = Policy(
+        "own", otherwise=Rule("retry"), backoff=Backoff("fixed", base_s=4.0),
+        jitter=Jitter("none"), own_delay=own,
+    )  # fmt: skip
+    decision = decided(NETWORK, policy=policy)
+    assert decision.delay_s == 4.0
+    assert f"; own_delay {told}" in decision.why.text
+    assert decision.why.text.endswith("so the policy's curve was used")
+    assert len(decision.why.text) < 400
+
+
+def test_a_persons_interrupt_is_no_answer_of_an_own_delay():
+    def own(failures, kind):
+        raise KeyboardInterrupt
+
+    policy = Policy("own", otherwise=Rule("retry"), own_delay=own)
+    with pytest.raises(KeyboardInterrupt):
+        decided(NETWORK, policy=policy)
+
+
+@pytest.mark.parametrize("wrong", [{"own_delay": 3.0}, {"matches": ("network",)}])
+def test_a_policy_takes_only_functions_and_matches_of_ones_own(wrong):
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=name):
+        Policy("own", **wrong)
 
 
 def test_an_own_delay_that_makes_sense_is_heard():

@@ -54,8 +54,8 @@ def nothing_is_left(story: Story) -> None:
     [
         ("nosuch:app", ["no module 'nosuch'"]),
         ("work.nosuch:app", ["no module 'work.nosuch'"]),
-        ("work:nosuch", ("work:nosuch", "has no 'nosuch'")),
-        ("work:walk", ["Pipeline", "not a perdure.App"]),
+        ("work:nosuch", ("work", "no app or pipeline 'nosuch'", "it has the apps: app")),
+        ("work:walk:app", ["work:walk is no perdure.App"]),
         ("./work.py:app", ["names no module"]),
         (":app", ["names no module"]),
     ],

@@ -55,7 +55,7 @@ COMMANDS = {
     "list": ["jobs", "list", "--json"],
     "audit": ["audit"],
     "enqueue": ["enqueue", "shop:one", "1", "--json"],
-    "worker": ["worker", "shop:app", "--lease-ttl", "2"],
+    "worker": ["worker", "shop:app", "--lease-ttl", "2", "--store-wait", "0"],
 }
 SECRET = "hunter2-4f510916"  # the same in every process of a parallel run
 

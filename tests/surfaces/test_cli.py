@@ -334,14 +334,17 @@ def test_an_item_that_cannot_be_accepted_is_refused_in_one_line(shell, arguments
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("{module}:x", "has no pipeline 'x'; it has: p"),
+        (
+            "{module}:x",
+            "has no app or pipeline 'x'; it has the apps: app, nothing; the pipelines: p",
+        ),
         ("{module}:nothing:x", "has no pipeline 'x'; it has: none"),
         ("nowhere:p", "no module 'nowhere' here"),
         ("nowhere.at.all:p", "no module 'nowhere.at.all' here"),
-        ("{module}:not_an_app:p", "is int, not a perdure.App"),
-        ("{module}:missing:p", "has no 'missing'"),
-        ("p", "names no pipeline; write module:pipeline"),
-        (":p", "names no pipeline"),
+        ("{module}:not_an_app:p", ":not_an_app is no perdure.App; it has the apps: app, nothing"),
+        ("{module}:missing:p", ":missing is no perdure.App; it has the apps"),
+        ("p", "no module 'p' here; write module:variable"),
+        (":p", "names no module"),
         ("::p", "names no module"),
         (".x:p", "names no module"),
         ("work.py:p", "work.py"),
@@ -393,7 +396,8 @@ def test_jobs_are_listed_by_state_and_pipeline_and_page(shell, history):
 
     assert numbers("--state", "failed", "--state", "succeeded") == [2, 1]
     assert numbers("--pipeline", "p") == [4, 3, 2, 1]
-    assert numbers("--pipeline", "x") == []
+    unknown = shell("jobs", "list", "--pipeline", "x")
+    complains(unknown, 2, "this store has no pipeline 'x'; did you mean 'p'?")
     assert numbers("--limit", "2") == [4, 3]
     assert numbers("--limit", "2", "--before", "3") == [2, 1]
     assert shell("jobs", "list", "--limit", "2").lines[-1] == "more: --before 3"

@@ -708,7 +708,10 @@ def place(tmp_path, monkeypatch):
 
 
 REFUSED = [
-    (["refusing:none", "items.jsonl"], "no pipeline 'none'; it has: other, p"),
+    (
+        ["refusing:none", "items.jsonl"],
+        "no app or pipeline 'none'; it has the apps: alone, app; the pipelines: only, other, p",
+    ),
     (["refusing", "items.jsonl"], "names no pipeline, and the app has not just one"),
     (["refusing:app:none", "items.jsonl"], "no pipeline 'none'; it has: other, p"),
     (["refusing:p", "none.jsonl"], "none.jsonl: there is no such file"),

@@ -32,6 +32,7 @@ from perdure.rules.gate import GateSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.stores import opening, urls
+from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,6 +81,15 @@ class App:
         self._calls: Calls | None = None
         self._laid: set[str] = set()
         self._opening = threading.Lock()
+        tell_of_forks(self)
+
+    def begin_anew(self) -> None:
+        """In a process that was forked off: a thread of the parent's may have had the lock.
+
+        The ids begin anew as well: two children that counted on from the same one would make the same.
+        """
+        self._opening = threading.Lock()
+        self.ids = Ids(SystemClock(), random.SystemRandom())
 
     @overload
     def stage(self, call: F) -> F: ...

@@ -89,6 +89,7 @@ class Seat:
         self._one_at_a_time = threading.Lock()
         self._held: tuple[Store, int] | None = None
         self._replace_at = 0.0
+        self._pid = os.getpid()
 
     def no(self, store: Store, *, not_this: int | None = None) -> int:
         """The number of the row; a new one when it is old, or is the one that was refused."""
@@ -106,6 +107,8 @@ class Seat:
 
     def end(self) -> None:
         """Say that we have left, as well as we can: what we still held is settled at once then."""
+        if self._pid != os.getpid():
+            return  # a process that was forked off ends, too; the row is its parent's
         with self._one_at_a_time:
             if self._held is not None:
                 atexit.unregister(self.end)

@@ -5,13 +5,15 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from perdure.app.refs import Home, job_at
 from perdure.app.runs import Run
+from perdure.app.serving import check_found
 from perdure.engine.bulks import Bulks, BulkSettings
 from perdure.engine.door import decode
 from perdure.engine.eligible import Previewing, RedrivePreview, dead_letters
@@ -21,16 +23,20 @@ from perdure.engine.runs import find_run
 from perdure.engine.upstreams import rate_per_s
 from perdure.model.errors import CallerError, NotRetriable, RunUnfinished, UnknownName
 from perdure.model.filters import JobFilter
+from perdure.model.kinds import Kind
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkStatus, BulkView, Deed, LoggedRefusal
 from perdure.model.states import FailedReason, State
 from perdure.model.views import AttemptView, DeadGroup, JobView, Preview
 from perdure.rules.durations import duration_s
+from perdure.rules.form import nearest
 
 _PREVIEW_MAX = 100_000
-_NAMES = frozenset(
-    {"pipeline", "stage", "queue", "category", "owner", "kind", "code", "fingerprint", "text"}
-)
+_NAMES = ("pipeline", "stage", "queue", "category", "owner", "code", "fingerprint", "text")
+
+
+_FILTERS = (*_NAMES, "kind", "reason_failed", "run", "older_than", "newer_than", "discarded")
+E = TypeVar("E", bound=StrEnum)
 
 
 class Letterbox(Home, Protocol):
@@ -223,27 +229,28 @@ class DeadLetters:
         reader = self._app.opened.reader
         wanted: dict[str, Any] = {}
         for name, value in chosen.items():
+            if name not in _FILTERS:
+                raise CallerError(
+                    f"dead letters have no filter {name!r}; {nearest(name, _FILTERS)}"
+                )
             if value is None:
                 continue
-            if name in _NAMES:
-                wanted[name] = value
+            if name == "kind":
+                wanted["kind"] = _choice(name, Kind, value).value
+            elif name == "reason_failed":
+                wanted["reason"] = _choice(name, FailedReason, value)
+            elif name in _NAMES:
+                wanted[name] = _text(name, value)
             elif name == "run":
                 wanted["run"] = value if isinstance(value, int) else find_run(reader, value).no
-            elif name == "reason_failed":
-                wanted["reason"] = FailedReason(value)
             elif name == "discarded":
-                wanted["discarded"] = bool(value)
-            elif name in ("older_than", "newer_than"):
+                wanted["discarded"] = _flag(name, value)
+            else:
                 moment = reader.now() - timedelta(seconds=_age_s(name, value))
                 wanted["finished_until" if name == "older_than" else "finished_from"] = moment
-            else:
-                known = sorted(
-                    {*_NAMES, "run", "reason_failed", "older_than", "newer_than", "discarded"}
-                )
-                raise CallerError(
-                    f"dead letters have no filter {name!r}; one of: {', '.join(known)}"
-                )
-        return dead_letters(JobFilter(**wanted))
+        meant = dead_letters(JobFilter(**wanted))
+        check_found(reader, meant, lambda: self._app.catalogue)
+        return meant
 
 
 def redrive_settings(
@@ -279,6 +286,26 @@ def _attempt(one: AttemptView) -> dict[str, Any]:
         "why": decode(why),
         "evidence": None if evidence is None else decode(evidence),
     }
+
+
+def _choice(name: str, known: type[E], value: object) -> E:
+    try:
+        return known(str(value))
+    except ValueError:
+        words = tuple(one.value for one in known)
+        raise CallerError(f"{name} is {value!r}; {nearest(str(value), words)}") from None
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise CallerError(f"{name} is {value!r}; give a text")
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise CallerError(f"{name} is {value!r}; give true or false")
+    return value
 
 
 def _age_s(name: str, value: object) -> float:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
+from perdure.engine.supervisor import Restarts
 from perdure.model.errors import PerdureError
 
 _YOUNG_S = 10.0  # one that ends sooner, twice in a row, will not do better the third time
@@ -43,6 +44,8 @@ class Hired:
         self._started_at = 0.0
         self._too_soon = 0
         self._orders = 0
+        self._restarts = Restarts()  # of starts for which the system had no process to give
+        self._notes: list[str] = []  # of our own, beside what the worker says
 
     @property
     def running(self) -> bool:
@@ -53,7 +56,8 @@ class Hired:
         """See that there is one; raises when none will live."""
         process = self._process
         if process is None:
-            self._start()
+            if self._monotonic() >= self._restarts.next_at:
+                self._start()
         elif process.poll() is not None:
             young = self._monotonic() - self._started_at < _YOUNG_S
             self._too_soon = self._too_soon + 1 if young else 0
@@ -84,14 +88,15 @@ class Hired:
         self._let_go()
 
     def said(self) -> list[str]:
-        """What it has said since the last time, if that was put aside."""
+        """What it has said since the last time, if that was put aside; and what we have to say of it."""
+        notes, self._notes = self._notes, []
         if self._output is None:
-            return []
+            return notes
         # Not read(): the file's place is shared with the worker, which writes there.
         text = os.pread(self._output.fileno(), 1 << 20, self._read_to)
         whole = text[: text.rfind(b"\n") + 1]
         self._read_to += len(whole)
-        return whole.decode("utf-8", "replace").splitlines()
+        return notes + whole.decode("utf-8", "replace").splitlines()
 
     def forget(self) -> None:
         """Drop what it has said."""
@@ -101,23 +106,36 @@ class Hired:
 
     def _start(self) -> None:
         self._let_go()
+        self._process = None
+        try:
+            self._process = self._spawned()
+        except OSError as error:  # no process, memory or file is to be had now: look again later
+            self._restarts.after(0.0, self._monotonic(), well=False)
+            if self._restarts.quick == 1:
+                why = error.strerror or error
+                self._notes.append(f"no worker can be started, and it is tried again: {why}")
+            return
+        self._restarts = Restarts()
+        self._started_at = self._monotonic()
+
+    def _spawned(self) -> subprocess.Popen[bytes]:
         lifeline, ours = os.pipe()
         output = _STDERR if self._output is None else self._output
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
                 [*self._command, "--lifeline", str(lifeline)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 pass_fds=(lifeline,), start_new_session=True,
             )  # fmt: skip
-        except OSError as error:
+        except OSError:
             os.close(ours)
-            raise PerdureError(f"no worker can be started: {error.strerror or error}") from error
+            raise
         finally:
             os.close(lifeline)
         self._lifeline = ours
         with suppress(BrokenPipeError):  # it has ended, which the next look finds
             os.write(ours, self._knows)
-        self._started_at = self._monotonic()
+        return process
 
     def _let_go(self) -> None:
         if self._lifeline is not None:

@@ -1,5 +1,6 @@
 """The host's side of its keeper: starts the process, replaces one that ends too early, and lets it go."""
 
+import logging
 import os
 import secrets
 import select
@@ -15,6 +16,8 @@ import msgspec
 
 from perdure.config import Config
 from perdure.model.errors import ConfigError, StoreUnavailable
+
+log = logging.getLogger("perdure")
 
 CLOSED = b"closed\n"
 DONE = b"done\n"  # the keeper's last word; its exit status may be taken by a host that reaps all children
@@ -131,7 +134,7 @@ class Kept:
 
     def _watch(self) -> None:
         """Replace a keeper that ends before it is done, for as long as the worker is not closed."""
-        pause_s, begun_at = _AGAIN_S, time.monotonic()
+        pause_s, begun_at, delayed = _AGAIN_S, time.monotonic(), False
         process = self._process
         while process is not None:
             process.wait()
@@ -143,12 +146,17 @@ class Kept:
             with self._one_at_a_time:
                 if self._closing.is_set():
                     return
-                with suppress(
-                    OSError
-                ):  # no process, or no file, is to be had now; the old one stands for it
+                try:
                     successor = self._spawned()
+                except (
+                    OSError
+                ) as error:  # no process, or no file, is to be had now; the old one stands for it
+                    if not delayed:
+                        log.warning("no keeper can be started, and it is tried again: %s", error)
+                    delayed = True
+                else:
                     _let_go(process)
-                    process = successor
+                    process, delayed = successor, False
 
     def _is_done(self, process: subprocess.Popen[bytes]) -> bool:
         with self._one_at_a_time:

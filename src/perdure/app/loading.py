@@ -1,80 +1,119 @@
-"""Finding the App that a command names."""
+"""Finding the App, or the pipeline, that a command names: alike for every command.
+
+``module:variable`` names an App or a pipeline, ``module:app:name`` a pipeline by the name with which it was declared. A
+variable goes before a declared name: ``module:name`` is a declared one where no App or pipeline is called so.
+Without a variable it is the App that is called ``app``, or the only one that the module has.
+"""
 
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
 from perdure.app.app import App
 from perdure.app.pipelines import Pipeline
 from perdure.model.errors import AppNotFound, UnknownName
 
 
+class _Found(NamedTuple):
+    """What was named; ``reference`` leads another process to the same App."""
+
+    reference: str
+    app: App
+    pipe: Pipeline | None = None
+
+
 def load_app(reference: str) -> App:
-    """The App behind ``module:attribute``, looked up from the working directory."""
-    module_name, _, attribute = reference.partition(":")
-    attribute = attribute or "app"
-    if not all(part.isidentifier() for part in module_name.split(".")):
+    """The App that is named, or that of the pipeline that is; looked up from the working directory."""
+    return _found(reference).app
+
+
+def load_pipeline(target: str) -> tuple[str, App, Pipeline]:
+    """The pipeline that is named, or the only one of the App that is; its App, and a reference to that."""
+    reference, app, pipe = _found(target)
+    return reference, app, pipe or _only_one(target, app)
+
+
+def _found(target: str) -> _Found:
+    module_name, _, rest = target.partition(":")
+    variable, _, name = rest.partition(":")
+    module = _imported(module_name, target)
+    if not variable:
+        variable = _usual(module)
+    thing = getattr(module, variable, None)
+    if isinstance(thing, App):
+        pipe = thing.find(name) if name else None
+        return _Found(f"{module_name}:{variable}", thing, pipe)
+    if name:
+        raise AppNotFound(f"{module_name}:{variable} is no perdure.App; {_has(module)}")
+    if isinstance(thing, Pipeline) and isinstance(thing._app, App):
+        return _Found(_reference(module, thing._app, target), thing._app, thing)
+    return _declared(module, variable)
+
+
+def _imported(name: str, target: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
         raise AppNotFound(
-            f"{reference!r} names no module; write module:attribute, as in work:app, without .py"
+            f"{target!r} names no module; write module:variable, as in work:app, without .py"
         )
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as missing:
-        if not f"{module_name}.".startswith(f"{missing.name}."):
+        if not f"{name}.".startswith(f"{missing.name}."):
             raise  # a module that the app's module wants
         raise AppNotFound(
-            f"no module {module_name!r} here; write module:attribute, as in work:app, and run "
+            f"no module {name!r} here; write module:variable, as in work:app, and run "
             "the command where the module can be imported"
         ) from None
-    if not hasattr(module, attribute):
-        raise AppNotFound(f"{reference}: the module has no {attribute!r}; write module:attribute")
-    found = getattr(module, attribute)
-    if not isinstance(found, App):
-        raise AppNotFound(
-            f"{module_name}:{attribute} is {type(found).__name__}, not a perdure.App; "
-            "write module:attribute"
-        )
-    return found
 
 
-def load_pipeline(target: str) -> tuple[str, App, Pipeline]:
-    """The pipeline behind ``module:attribute:pipeline``, its App, and the reference that leads to that.
-
-    The attribute may be left out if it is ``app``, the pipeline if the App has only one.
-    """
-    module, _, rest = target.partition(":")
-    attribute, _, pipeline = rest.rpartition(":")
-    if attribute:
-        app = load_app(f"{module}:{attribute}")
-        return f"{module}:{attribute}", app, app.find(pipeline)
-    if pipeline:
-        usual = _usual_app(module)
-        if usual is not None and pipeline in usual.pipelines:
-            return f"{module}:app", usual, usual.find(pipeline)
-        try:
-            app = load_app(target)
-        except AppNotFound:
-            if usual is None:
-                raise
-            return f"{module}:app", usual, usual.find(pipeline)
-        return target, app, _only_one(target, app)
-    app = load_app(module)
-    return f"{module}:app", app, _only_one(target, app)
+def _usual(module: ModuleType) -> str:
+    apps = _apps(module)
+    if "app" in apps or len(apps) != 1:
+        return "app"
+    return next(iter(apps))
 
 
-def _usual_app(module: str) -> App | None:
-    try:
-        return load_app(module)
-    except AppNotFound:
-        return None
+def _declared(module: ModuleType, name: str) -> _Found:
+    """The one App of the module that has declared a pipeline of this name."""
+    apps = {variable: app for variable, app in _apps(module).items() if name in app.pipelines}
+    if len({id(app) for app in apps.values()}) > 1:
+        ways = ", ".join(f"{module.__name__}:{variable}:{name}" for variable in apps)
+        raise AppNotFound(f"more than one app has a pipeline {name!r}; write one of: {ways}")
+    for variable, app in apps.items():
+        return _Found(f"{module.__name__}:{variable}", app, app.find(name))
+    raise AppNotFound(f"{module.__name__} has no app or pipeline {name!r}; {_has(module)}")
+
+
+def _reference(module: ModuleType, app: App, target: str) -> str:
+    names = [f"{module.__name__}:{name}" for name, one in _apps(module).items() if one is app]
+    return names[0] if names else target
+
+
+def _apps(module: ModuleType) -> dict[str, App]:
+    """By variable, the one that is called ``app`` first."""
+    found = {name: one for name, one in vars(module).items() if isinstance(one, App)}
+    return dict(sorted(found.items(), key=lambda one: one[0] != "app"))
+
+
+def _has(module: ModuleType) -> str:
+    """What the module has to offer, in words."""
+    apps = _apps(module)
+    pipes = {name for name, one in vars(module).items() if isinstance(one, Pipeline)}
+    pipes |= {name for app in apps.values() for name in app.pipelines}
+    return (
+        f"it has the apps: {', '.join(sorted(apps)) or 'none'}; "
+        f"the pipelines: {', '.join(sorted(pipes)) or 'none'}"
+    )
 
 
 def _only_one(target: str, app: App) -> Pipeline:
     if len(app.pipelines) != 1:
         known = ", ".join(sorted(app.pipelines)) or "none"
         raise UnknownName(
-            f"{target!r} names no pipeline, and the app has not just one; write APP:PIPELINE; it has: {known}"
+            f"{target!r} names no pipeline, and the app has not just one; write module:app:name; it has: {known}"
         )
     return app.find(app.pipelines[0])

@@ -8,7 +8,9 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
+from types import FrameType
 
 from perdure.app.app import App, open_store
 from perdure.app.bulkwork import BulkWork
@@ -20,6 +22,7 @@ from perdure.engine.oom import OomCounter
 from perdure.engine.pump import Seat
 from perdure.engine.supervisor import Lanes, Spawn, Supervisor
 from perdure.engine.worker import Worker, WorkerSettings
+from perdure.model.errors import StoreUnavailable
 from perdure.model.jobs import Lane
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
@@ -27,6 +30,7 @@ from perdure.observers.log import log_event, write_logs
 from perdure.ports import Observer, Store
 
 _SUSPECT_IDLE_S = 20.0
+_AGAIN_S, _AGAIN_S_MAX = 0.1, 1.0  # between looks for a store that is away at the start
 _NEW_OBJECTS = 20_000  # between collections; thousands of jobs in flight are no garbage
 
 
@@ -98,12 +102,18 @@ def supervise(
 ) -> int:
     """Be a supervisor until told to stop; the exit status. ``lanes`` are those that its children serve."""
     write_logs(form=config.log_format, level=config.log_level)
-    store = open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+    told = Observers([log_event, *observers])
+    orders = _Orders()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, orders.heed)
+    store = _opened_in_time(url, config, told, orders)
+    if store is None:
+        return 0
     supervisor = Supervisor(
         store=store,
         spawn=spawn,
         clock=SystemClock(),
-        observers=Observers([log_event, *observers]),
+        observers=told,
         name=f"{socket.gethostname()}:{os.getpid()}",
         ttl_s=config.lease_ttl_s,
         grace_s=config.grace_s,
@@ -115,12 +125,61 @@ def supervise(
     signal.set_wakeup_fd(wake_write)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: supervisor.drain())
+    for _ in range(orders.given):
+        supervisor.drain()
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake us
     while not supervisor.done:
         supervisor.once()
         _rest(wake_read, min(0.25, config.lease_ttl_s / 20))  # so that beats are punctual
     store.close()
     return supervisor.exit_status or 0
+
+
+class _ToldToStop(Exception):
+    """A signal came, and nothing has begun that would have to be ended."""
+
+
+class _Orders:
+    """Signals until there is a supervisor: they end the wait for the store, and are kept for it after that."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.waiting = False
+
+    def heed(self, number: int, frame: FrameType | None) -> None:
+        """A signal has come."""
+        self.given += 1
+        if self.waiting:
+            raise _ToldToStop
+
+
+def _opened_in_time(
+    url: str, config: Config, observers: Observers, orders: _Orders
+) -> Store | None:
+    """The store; None when told to stop while it was away."""
+    try:
+        try:
+            orders.waiting = True
+            return _awaited(url, config, observers)
+        finally:
+            orders.waiting = False
+    except _ToldToStop:
+        return None
+
+
+def _awaited(url: str, config: Config, observers: Observers) -> Store:
+    """The store; one that is away is waited for: when a machine starts, ours may be up before the server's."""
+    give_up_at, pause_s = time.monotonic() + config.store_wait_s, _AGAIN_S
+    while True:
+        try:
+            return open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+        except StoreUnavailable as away:
+            if not away.may_pass or time.monotonic() + pause_s > give_up_at:
+                raise
+            wait = f"it is waited for up to {config.store_wait_s:g} s"
+            observers.store_is_away(StoreUnavailable(f"{away}; {wait}"))
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _AGAIN_S_MAX)
 
 
 def _numbers(store: Store, wanted: Sequence[Lane]) -> Lanes:

@@ -12,19 +12,21 @@ Always true:
   the signal or the exit status, and is counted and isolated as if it had been the whole worker. One
   that ends before its order has arrived there is replaced, and nobody is blamed.
 * Only so many hands start at once as there are processors, because each has a limited time for that. One that
-  is not ready in time has its order given back, which counts as nothing, unless that goes on and on.
+  is not ready in time has its order given back, which counts as nothing, unless that goes on and on. Where the system
+  has no process to give, that is said once, and tried again after growing pauses within the same time.
 
 If the worker dies, its end of each line closes: the hand reads that, whatever its stage does, and
 ends; where the kernel can be asked to (Linux), it kills the hand even if the interpreter is stuck.
 """
 
 import asyncio
+import logging
 import os
 import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from signal import SIGKILL, Signals
 
 from perdure.engine.context import Desk
@@ -63,7 +65,10 @@ _LATE_MAX = 3 * _STARTS_MAX  # in a row, for one function: then it is not the ma
 _LAST_WORDS_S = (
     0.1  # to read what a hand wrote before it ended, if a child of its own holds the line
 )
+_AGAIN_S, _AGAIN_S_MAX = 0.1, 5.0  # between tries where the system has no process to give
 _END_S_MAX = 0.8  # for a hand to leave by itself; the worker's own last second is longer
+
+log = logging.getLogger("perdure")
 
 Asking = Callable[[], Order | Awaitable[Order | None] | None]
 
@@ -92,11 +97,13 @@ class Hand:
     async def start(cls) -> "Hand":
         """A new process; it has not said anything yet."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        with ExitStack() as undo, theirs:
+            undo.callback(ours.close)
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "perdure.engine.stagehand", str(theirs.fileno()),
                 str(os.getpid()), stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
             )  # fmt: skip
+            undo.pop_all()
         return cls(process, *await asyncio.open_unix_connection(sock=ours))
 
     @property
@@ -155,6 +162,7 @@ class Hands:
         self._starts = asyncio.Semaphore(_STARTS_MAX)
         self._late: dict[tuple[str, str], int] = {}
         self._oom = OomCounter()
+        self._delayed = False  # whether no process could be had the last time, as was said
 
     def __len__(self) -> int:
         return len(self._all) + len(self._starting)
@@ -174,7 +182,9 @@ class Hands:
                     await start.enter_async_context(self._starts)
                     if self._idle:
                         continue  # one has come free meanwhile
-                    hand = await self._started()
+                    hand = await self._started_in_time()
+                    if hand is None:
+                        return self._too_late((find.module, find.qualname))
                 settled = False
                 try:
                     outcome = await self._performed(hand, find, order, desk, start)
@@ -207,6 +217,28 @@ class Hands:
             for ending in late:
                 endings[ending].kill()
             await asyncio.wait(endings)
+
+    async def _started_in_time(self) -> Hand | None:
+        """A new child, as soon as the system has a process to give; None if that takes too long."""
+        pause_s, give_up_at = _AGAIN_S, time.monotonic() + _START_S_MAX
+        while True:
+            try:
+                hand = await self._started()
+            except OSError as error:
+                self._say_delayed(error)
+            else:
+                self._delayed = False
+                return hand
+            if time.monotonic() + pause_s > give_up_at:
+                return None
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _AGAIN_S_MAX)
+
+    def _say_delayed(self, error: OSError) -> None:
+        if not self._delayed:
+            self._delayed = True
+            why = error.strerror or error
+            log.warning("no process can be started for a stage, and it is tried again: %s", why)
 
     async def _started(self) -> Hand:
         """A new child. If nobody waits for it any more, it is kept for the next order."""

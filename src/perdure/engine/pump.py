@@ -15,10 +15,9 @@ Always true:
 If the store declares this worker dead, `WorkerDead` leaves `once` and the process has to end.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from msgspec import Struct
@@ -46,8 +45,6 @@ from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Retur
 from perdure.model.states import TERMINAL
 from perdure.model.verdicts import Handback
 from perdure.ports import Store
-
-log = logging.getLogger("perdure")
 
 
 class Finished(Struct, frozen=True, gc=False):
@@ -168,21 +165,11 @@ class Pump:
             no, claim = one.claim.no, self._in_hand.get(one.claim.no)
             if claim is None or claim.token != one.claim.token or no in self._unsent:
                 continue  # a late word about a claim that was settled without it
-            self._unsent[no] = self._settled_somehow(one)
+            self._unsent[no] = self._settled(one)
             if one.usage is not None:
                 self._used[no] = one.usage
 
-    def _settled_somehow(self, one: Finished) -> Record:
-        """A policy may have code of its own in it; where that raises, it is judged without, and no job is lost."""
-        try:
-            return self._settled(one)
-        except BugError:
-            raise
-        except Exception:
-            log.exception("the policy's own code failed on job %s; judged without it", one.claim.id)
-            return self._settled(one, own_code=False)
-
-    def _settled(self, one: Finished, *, own_code: bool = True) -> Record:
+    def _settled(self, one: Finished) -> Record:
         claim = one.claim
         line = self._catalogue.line(claim.pipeline)
         stage = None if line is None else line.stage(claim.stage)
@@ -192,7 +179,6 @@ class Pump:
             claim, one.outcome, one.elapsed_s, self._seat.worker,
             carry_on=isinstance(one.outcome, Returned) and self._carries_on(line, claim),
             usage=one.usage, told=one.told, captures=one.captures,
-            policy=None if own_code else replace(stage.policy, own_delay=None, matches=()),
         )  # fmt: skip
         return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
 
@@ -267,7 +253,8 @@ class Pump:
 
     def _deliver(self, records: Sequence[Record], answers: Sequence[Settled]) -> None:
         by_job = {answer.no: answer for answer in answers}
-        for record in records:
+        # What was refused comes last: whatever is wrong with it, the others' receipts are delivered.
+        for record in sorted(records, key=lambda one: isinstance(by_job[one.no], Refused)):
             answer = by_job[record.no]
             if isinstance(answer, Refused) and self._refused(record, answer):
                 continue

@@ -11,7 +11,9 @@ started again under a new row; a child that has stopped is beaten for once more,
 until then, and then no longer; a child whose beat is refused is killed, as is one that stays
 stopped for a whole lease while it keeps the store from being written. A child that ended with a job
 in its hands was ended by its work; one that ended without may be unable to start, so the next one
-is started after a growing wait, unless it ended with the status that asks for another. One that was
+is started after a growing wait, unless it ended with the status that asks for another. Where the
+system has no process to give, that is told once and tried again after the same growing wait, while
+the other children are kept. One that was
 killed and not by us may have been too large: the kernel's counters know. Told to drain, it passes
 the order on and goes on beating until the children are gone; after the grace it kills them and says
 that it was our doing, so that no crash is counted.
@@ -105,6 +107,7 @@ class Supervisor:
     _restarts: dict[Role, Restarts] = field(
         default_factory=lambda: {role: Restarts() for role in Role}
     )
+    _delayed: set[Role] = field(default_factory=set)  # those that could not be started, as was told
     _unreported: list[Ended] = field(default_factory=list)
     _lease: Lease = field(init=False)
 
@@ -200,11 +203,28 @@ class Supervisor:
     def _start(self, role: Role) -> None:
         boot = secrets.token_hex(16)
         worker = self.store.add_worker(NewWorker(boot, self.name, role, self.ttl_s))
-        process = self.spawn(role, worker)
+        try:
+            process = self.spawn(role, worker)
+        except OSError as error:  # no process, memory or file is to be had now
+            self._delay(role, worker, error)
+            return
+        if role in self._delayed:
+            self._delayed.discard(role)
+            self._restarts[role] = Restarts()
         self.children.append(Child(role, worker, process, self.clock.monotonic()))
         self.observers.tell(
             EventName.WORKER_STARTED, worker=worker, role=role.value, pid=process.pid
         )
+
+    def _delay(self, role: Role, worker: int, error: OSError) -> None:
+        restarts, now = self._restarts[role], self.clock.monotonic()
+        restarts.after(0.0, now, well=False)
+        if role not in self._delayed:
+            self._delayed.add(role)
+            self.observers.tell(
+                EventName.WORKER_DELAYED, role=role.value, reason=error.strerror or str(error)
+            )
+        self.store.end_worker(worker, Death("stopped"))  # nobody has ever worked under it
 
     def _beat(self) -> None:
         heard = [child for child in self.children if child.turned or not child.stopped]

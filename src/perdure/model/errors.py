@@ -4,7 +4,7 @@
     ├── CallerError                 the call is wrong; calling again unchanged will not help
     │   ├── PayloadRefused          a value that cannot be stored faithfully
     │   ├── UnknownName             a pipeline, stage, job or setting that does not exist
-    │   ├── AppNotFound             ``module:attribute`` does not lead to an App
+    │   ├── AppNotFound             ``module:variable`` does not lead to an App
     │   ├── NotCancellable          the job is already finished
     │   ├── NotRetriable            the job has not failed, or cannot go on where it is asked to
     │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
@@ -145,6 +145,7 @@ class StoreUnavailable(StoreError):
 
     code = "store_unavailable"
     exit_code = 11
+    may_pass = False  # whether it may be well again by itself: the server starts, or is busy
 
 
 class StoreBusy(StoreUnavailable):
@@ -152,6 +153,7 @@ class StoreBusy(StoreUnavailable):
 
     code = "store_busy"
     exit_code = 12
+    may_pass = True
 
 
 class StoreFull(StoreError):

@@ -20,6 +20,7 @@ class EventName(StrEnum):
     JOB_DISCARDED = "job_discarded"
     RESULT_REFUSED = "result_refused"
     WORKER_STARTED = "worker_started"
+    WORKER_DELAYED = "worker_delayed"
     WORKER_LOST = "worker_lost"
     WORKER_STOPPED = "worker_stopped"
     WORKER_RECYCLED = "worker_recycled"

@@ -18,6 +18,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_ENQUEUED: logging.DEBUG,
     EventName.JOB_FAILED: logging.WARNING,
     EventName.RESULT_REFUSED: logging.WARNING,
+    EventName.WORKER_DELAYED: logging.WARNING,
     EventName.WORKER_LOST: logging.WARNING,
     EventName.WORKER_RECYCLED: logging.WARNING,
     EventName.SLOTS_LOST: logging.WARNING,

@@ -38,6 +38,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
+from perdure.rules.foreign import tried
 from perdure.rules.hints import server_verdict, wait_hint
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import (
@@ -124,7 +125,7 @@ def _said(evidence: Evidence, matches: tuple[Match, ...]) -> Found | None:
     if evidence.kind is not None:
         return evidence.kind, "stated by the stage"
     for number, one in enumerate(matches, start=1):
-        if one.fits(evidence):
+        if tried(one.fits, evidence):  # a class of the user's own may raise anything
             return one.kind, f"match {number} of the policy"
     return None
 

@@ -37,7 +37,9 @@ from perdure.model.limits import DELAY_S_MAX
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
 from perdure.rules.backoff import base_delay_s, jittered_s
+from perdure.rules.foreign import answer_of, shown, tried
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
+from perdure.rules.redact import safe_line
 from perdure.rules.retriable import rule_for
 from perdure.rules.words import asked, because, last, seconds, words
 
@@ -213,7 +215,9 @@ def _crashed(case: _Case) -> Answer:
         why = _why(case, f"retry at once: {tail}")
         return Retry(0.0, Counted.CRASHES, Kind.WORKER_LOST, why)
     delay = _delay(case, failures)
-    why = _why(case, f"retry in {seconds(delay.total_s)}: {tail}; counted as a failure", delay)
+    why = _why(
+        case, f"retry in {seconds(delay.total_s)}: {tail}; counted as a failure{delay.note}", delay
+    )
     return Retry(delay.total_s, Counted.CRASHES, Kind.WORKER_LOST, why)
 
 
@@ -316,10 +320,17 @@ def _delay(case: _Case, n: int) -> _Delay:
 
 
 def _own_delay_s(case: _Case, n: int) -> tuple[float | None, str]:
-    """A user's own curve is heard as long as it makes sense."""
+    """A user's own curve is heard as long as it makes sense; what it does wrong is told, and costs no job."""
     if case.policy.own_delay is None:
         return None, ""
-    answer: object = case.policy.own_delay(n, case.failure.kind)
-    if isinstance(answer, int | float) and 0 <= answer <= DELAY_S_MAX:
-        return float(answer), ""
-    return None, f"; own_delay answered {answer!r}, so the policy's curve was used"
+    answer: object = answer_of(case.policy.own_delay, n, case.failure.kind)
+    own_s = tried(_sensible_s, answer)
+    if own_s is not None:
+        return own_s, ""
+    did = "raised" if isinstance(answer, BaseException) else "answered"
+    return None, f"; own_delay {did} {safe_line(shown(answer))}, so the policy's curve was used"
+
+
+def _sensible_s(answer: object) -> float | None:
+    number = isinstance(answer, int | float) and not isinstance(answer, bool)
+    return float(answer) if number and 0 <= answer <= DELAY_S_MAX else None  # type: ignore[operator,arg-type]

@@ -3,7 +3,8 @@
 An exception's text, its attributes and its response are foreign code. A property may raise, a
 comparison may raise, a class may lie about itself. Nothing of it may end the walk, so every look at
 a foreign thing goes through `tried`; what cannot be read is not there. A look that never returns
-cannot be helped here; the stage's own time limit ends it.
+cannot be helped here; the stage's own time limit ends it. The code of a user's policy is foreign too:
+settling asks it here, and whoever settles a batch (pump, sweeps, callers) need not fear for the rest.
 """
 
 from collections.abc import Callable
@@ -21,6 +22,22 @@ def tried(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         return act(*args, **kwargs)
     except BaseException:  # a property may raise SystemExit, too, and that is not ours to obey
         return None
+
+
+def answer_of(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | BaseException:
+    """What a user's own function returns, or what it raises; a person's Ctrl-C goes on its way."""
+    try:
+        return act(*args, **kwargs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as raised:  # SystemExit, too: a policy's arithmetic may not end a worker
+        return raised
+
+
+def shown(value: Any, chars_max: int = 100) -> str:
+    """What a foreign value looks like, in short; its class where it will not be shown."""
+    text = tried(repr, value)
+    return f"a {type(value).__name__}" if text is None else text[:chars_max]
 
 
 def held(thing: Any, name: str) -> Any:

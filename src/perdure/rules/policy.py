@@ -165,6 +165,10 @@ class Policy:
         rules = {one_of("rules", Kind, kind): rule for kind, rule in self.rules.items()}
         for kind, rule in rules.items():
             made(f"rules.{kind.value}", rule, Rule)
+        for match in self.matches:
+            made("matches", match, Match)
+        if self.own_delay is not None and not callable(self.own_delay):
+            raise ConfigError(f"own_delay is {self.own_delay!r}; it must be a function")
         self._check_profile()
         object.__setattr__(self, "rules", MappingProxyType(rules))
         object.__setattr__(self, "retriable", _retriable(self.retriable))

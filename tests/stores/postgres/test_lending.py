@@ -93,25 +93,25 @@ def test_a_closed_connection_is_closed_for_good(postgres, database):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # pytest's own threads, and a fork
-def test_a_forked_process_is_refused_and_does_not_hurt_its_parents_connection(place):
+def test_a_forked_process_has_its_own_connections_and_does_not_hurt_its_parents(place):
     """Also not by closing what it was given: a goodbye from it would end the parent's session."""
     place.put()
     place.store.changed()
     before = pid_of(place.connection)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
+    with place.connection.lent() as lent:
+        child = os.fork()
+        if child == 0:
+            own = pid_of(place.connection)
             place.put()
-        except StoreUnavailable as error:
-            code = 0 if "fork" in str(error) else 2
-        place.close()
-        os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+            place.close()
+            os._exit(0 if own != before and place.connection._lender._left else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert lent.info.backend_pid == before
+        assert lent.execute("SELECT 1").fetchone() == (1,)
     assert pid_of(place.connection) == before
-    place.put()
-    assert place.reader.books().accepted == 2
+    place.put_many(2)  # the first has the id of the child's, and is the same
+    assert place.reader.books().accepted == 3
 
 
 # -- lines that die ------------------------------------------------------------------------------

@@ -23,6 +23,10 @@ from perdure.model.errors import (
 Named = tuple[type[StoreError], str]
 
 _AWAY: Named = (StoreUnavailable, "the same call may succeed later")
+_NOBODY: Named = (
+    StoreUnavailable,
+    "check that the server runs and that host and port in the URL are right",
+)
 _AGAIN: Named = (StoreBusy, "others were in the way; try again")
 _BAD: Named = (StoreError, "please report it")
 _RIGHTS: Named = (StoreDenied, "grant the role its rights: see docs/postgres.md")
@@ -99,7 +103,10 @@ def named(error: psycopg.Error, shown_url: str) -> StoreError:
     """The error of ours that this one is."""
     kind, advice = _looked_up(error)
     text = " ".join(str(error).partition("CONTEXT:")[0].split()) or type(error).__name__
-    return kind(f"store {shown_url}: {text[:500]}; {advice}")
+    found = kind(f"store {shown_url}: {text[:500]}; {advice}")
+    if isinstance(found, StoreUnavailable):
+        found.may_pass = found.may_pass or advice in (_AWAY[1], _NOBODY[1], _LIMIT[1])
+    return found
 
 
 def _looked_up(error: psycopg.Error) -> Named:
@@ -109,12 +116,7 @@ def _looked_up(error: psycopg.Error) -> Named:
     code = error.sqlstate or (_code_by_words(str(error)) if away else None)
     if code is not None:
         return BY_CODE.get(code) or BY_CLASS.get(code[:2], _BAD)
-    if away:
-        return (
-            StoreUnavailable,
-            "check that the server runs and that host and port in the URL are right",
-        )
-    return _BAD
+    return _NOBODY if away else _BAD
 
 
 def _code_by_words(text: str) -> str | None:

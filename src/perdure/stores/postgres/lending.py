@@ -7,7 +7,8 @@ before it is lent.
 
 Always true: what is lent is outside of any transaction and in the hands of one thread; there are never more
 than so many; nobody waits for an answer longer than the server may take. A process that was forked off
-touches none of them: they are its parent's.
+makes its own, and touches none of these: they are its parent's. Its copies of their sockets are let go of without a
+word, so that the server sees the end of the parent when that comes.
 """
 
 import math
@@ -25,6 +26,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.waiting import Ready
 
 from perdure.model.errors import StoreBusy, StoreUnavailable
+from perdure.stores.forking import tell_of_forks
 
 Cx = psycopg.Connection[tuple[Any, ...]]
 RV = TypeVar("RV")
@@ -97,37 +99,53 @@ class Lender:
         self._size_max = size_max
         self._slots = threading.BoundedSemaphore(size_max)
         self._idle: list[Cx] = []
+        self._lent: list[Cx] = []
+        self._left: list[Cx] = []  # our parent's
         self._guard = threading.Lock()
         self._closed = False
+        self._pid = os.getpid()
+        tell_of_forks(self)
+
+    def begin_anew(self) -> None:
+        """Begin without a connection; those of our parent are never closed here, which would end them there."""
+        for connection in (*self._idle, *self._lent):
+            let_go_of_socket(connection)
+        self._left += [*self._idle, *self._lent]
+        self._idle, self._lent = [], []
+        self._slots = threading.BoundedSemaphore(self._size_max)
+        self._guard = threading.Lock()
         self._pid = os.getpid()
 
     @contextmanager
     def lent(self) -> Iterator[Cx]:
         """A connection that is outside of any transaction, for the length of the block."""
-        if self._closed or self._pid != os.getpid():
-            raise StoreUnavailable(
-                "the connection to the store is closed, or was opened before a fork; a forked "
-                "process has to open its own"
-            )
-        if not self._slots.acquire(timeout=self._wait_s_max):
+        if self._closed:
+            raise StoreUnavailable("the connection to the store is closed; open it again")
+        pid, slots = self._pid, self._slots
+        if not slots.acquire(timeout=self._wait_s_max):
             raise StoreBusy(
                 f"all {self._size_max} connections to the store have been in use for "
                 f"{self._wait_s_max:g} s; use fewer threads at once, or raise PERDURE_CONNECTIONS"
             )
         try:
             connection = self._taken() or self._connect()
+            self._lent.append(connection)
             try:
                 yield connection
             finally:
-                self._put_back(connection)
+                if (
+                    pid == self._pid
+                ):  # else we are a child that was forked off in the middle of this
+                    self._lent.remove(connection)
+                    self._put_back(connection)
         finally:
-            self._slots.release()
+            if pid == self._pid:
+                slots.release()
 
     def close(self) -> None:
         """Close what is idle; what is lent is closed when it comes back."""
         self._closed = True
-        if self._pid == os.getpid():
-            self.drop_idle()
+        self.drop_idle()
 
     def drop_idle(self) -> None:
         """Close what is idle."""
@@ -148,8 +166,6 @@ class Lender:
             connection.close()
 
     def _put_back(self, connection: Cx) -> None:
-        if self._pid != os.getpid():
-            return
         if connection.closed:
             self.drop_idle()  # the line broke: whatever broke it has broken the others, too
         elif not _outside(connection):
@@ -160,6 +176,15 @@ class Lender:
                 self._idle.append(connection)
         if not keep:
             connection.close()
+
+
+def let_go_of_socket(connection: Cx) -> None:
+    """Close our copy of a socket that is our parent's, under the driver: nothing is said to the server."""
+    with suppress(psycopg.Error, OSError):
+        socket = connection.fileno()
+        nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(nowhere, socket, inheritable=False)  # the number stays taken: the driver knows it
+        os.close(nowhere)
 
 
 def _outside(connection: Cx) -> bool:

@@ -5,7 +5,6 @@ thread sends it after that is durable: the first at once, then one for all that 
 steady stream it sends a few in a second: whoever listens then looks at the store often enough anyway.
 """
 
-import os
 import threading
 import time
 from contextlib import suppress
@@ -13,8 +12,9 @@ from contextlib import suppress
 import psycopg
 
 from perdure.model.errors import PerdureError
+from perdure.stores.forking import tell_of_forks
 from perdure.stores.postgres.connection import Connection
-from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.lending import Cx, let_go_of_socket
 from perdure.stores.postgres.statements import SQL
 
 _APART_S = 0.05  # between two notifications
@@ -31,7 +31,14 @@ class Herald:
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
-        self._pid = os.getpid()
+        tell_of_forks(self)
+
+    def begin_anew(self) -> None:
+        """The thread is our parent's, and perhaps held the lock."""
+        ended, self._ended = self._ended, threading.Event()
+        if ended.is_set():
+            self._ended.set()
+        self._news, self._guard, self._thread = threading.Event(), threading.Lock(), None
 
     def tell(self) -> None:
         """There is news."""
@@ -45,8 +52,6 @@ class Herald:
 
     def close(self) -> None:
         """Send what is left and stop."""
-        if self._pid != os.getpid():
-            return  # forked off: the thread is our parent's, and perhaps held the lock
         with self._guard:
             self._ended.set()
             thread = self._thread
@@ -77,7 +82,15 @@ class Ear:
         self._connection = connection
         self._listening: Cx | None = None
         self._again_at_s = 0.0
-        self._pid = os.getpid()
+        self._left: list[Cx] = []  # our parent's
+        tell_of_forks(self)
+
+    def begin_anew(self) -> None:
+        """Our parent goes on listening; we would take its hints away."""
+        if self._listening is not None:
+            let_go_of_socket(self._listening)
+            self._left.append(self._listening)
+            self._listening = None
 
     def heard(self) -> bool:
         """Whether a hint has come since the last call; waits for nothing but a connection, now and then."""
@@ -101,7 +114,7 @@ class Ear:
 
     def close(self) -> None:
         """Stop listening."""
-        if self._listening is not None and self._pid == os.getpid():
+        if self._listening is not None:
             with suppress(psycopg.Error):
                 self._listening.close()
             self._listening = None

@@ -6,6 +6,10 @@ checkpoints are off on every connection; whoever finds more than 16 MB of log af
 checkpoints while it still holds the turnstile, so that no two connections ever write or
 checkpoint at the same instant (SQLite up to 3.51.2 can corrupt a database then).
 
+A process that was forked off may neither use nor keep what its parent has opened: SQLite takes the parent's locks for its
+own there, and would leave the file without any when the parent ends. So nobody is in the middle of anything here when
+a process forks; the child closes its copies, and opens its own when it first needs one.
+
 If we die: before COMMIT nothing has happened, after it everything has. The kernel frees our locks.
 """
 
@@ -16,7 +20,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from enum import Enum, auto
 from pathlib import Path
+from weakref import WeakSet
 
 from perdure.model.errors import (
     ConfigError,
@@ -37,6 +43,15 @@ WAL_BYTES_MAX = 16 * 1024 * 1024
 MEMORY = ":memory:"
 
 
+class _State(Enum):
+    OPEN = auto()
+    LEFT = auto()  # to our parent, and not yet opened here
+    STRANDED = (
+        auto()
+    )  # our parent was in the middle of something: it can be neither used nor closed
+    CLOSED = auto()
+
+
 class Connection:
     """A connection that any thread may use, one at a time.
 
@@ -54,20 +69,55 @@ class Connection:
         self._one_at_a_time = threading.Lock()
         self._wait_ms_max = round(wait_s_max * 1000)
         self._checkpoint_again_at = 0.0
+        self._wait_s_max = wait_s_max
+        self._looking = looking
         self._turnstile: Turnstile | None = None
-        with translated(path), ExitStack() as undo:
+        self._state = _State.OPEN
+        with translated(path):
             # Once and for all: a program may go to another folder, and its log stays where it is.
             self.path = path if path == MEMORY else str(Path(path).absolute())
+        with _REGISTER:
+            _ALL.add(self)
+        with translated(path), self._one_at_a_time:
+            self._open()
+
+    def _open(self) -> None:
+        with ExitStack() as undo:
             self.raw = sqlite3.connect(
-                self.path, timeout=wait_s_max, isolation_level=None, check_same_thread=False
+                self.path, timeout=self._wait_s_max, isolation_level=None, check_same_thread=False
             )
             undo.callback(self.raw.close)
-            if path != MEMORY and not looking:
+            if self.path != MEMORY and not self._looking:
                 warn_of_network(self.path)
-                self._turnstile = Turnstile(self.path, wait_s_max=wait_s_max)
+                self._turnstile = Turnstile(self.path, wait_s_max=self._wait_s_max)
                 undo.callback(self._turnstile.close)
             self._settings()
             undo.pop_all()
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """One thread at a time, on a connection of this process."""
+        with translated(self.path), self._one_at_a_time:
+            if self._state is _State.STRANDED:
+                raise StoreUnavailable(
+                    f"{self.path!r} was being written for long while this process was forked off, and "
+                    "cannot be opened again here; end this process, and fork when less goes on"
+                )
+            if self._state is _State.LEFT:
+                self._open()
+                self._state = _State.OPEN
+            yield
+
+    def begin_anew(self, *, idle: bool) -> None:
+        """In a process that was forked off; ``idle`` if nobody was in the middle of something here."""
+        self._one_at_a_time = threading.Lock()
+        if self.path == MEMORY or self._state is not _State.OPEN:
+            return  # what is in memory was copied
+        self._turnstile = None  # which has left the line by itself
+        self._state = _State.LEFT if idle else _State.STRANDED
+        if idle:
+            with suppress(sqlite3.Error):
+                self.raw.close()
 
     def _settings(self) -> None:
         (journal,) = self.raw.execute("PRAGMA journal_mode").fetchone()
@@ -86,8 +136,7 @@ class Connection:
     @contextmanager
     def written(self) -> Iterator[tuple[sqlite3.Connection, int]]:
         """A write transaction: the connection and the store's time in microseconds."""
-        turn = self._turnstile.held() if self._turnstile else nullcontext()
-        with translated(self.path), self._one_at_a_time, turn:
+        with self._ours(), self._turnstile.held() if self._turnstile else nullcontext():
             self.raw.execute("BEGIN IMMEDIATE")
             try:
                 yield self.raw, self.now()
@@ -100,8 +149,9 @@ class Connection:
     @contextmanager
     def rebuilt(self) -> Iterator[tuple[sqlite3.Connection, int]]:
         """As `written`, for a schema in the making: foreign keys are off and renames touch no others."""
-        self.raw.execute("PRAGMA foreign_keys = OFF")
-        self.raw.execute("PRAGMA legacy_alter_table = ON")
+        with self._ours():
+            self.raw.execute("PRAGMA foreign_keys = OFF")
+            self.raw.execute("PRAGMA legacy_alter_table = ON")
         try:
             with self.written() as opened:
                 yield opened
@@ -112,7 +162,7 @@ class Connection:
     @contextmanager
     def read(self) -> Iterator[tuple[sqlite3.Connection, int]]:
         """A consistent read: the connection and the store's time in microseconds."""
-        with translated(self.path), self._one_at_a_time:
+        with self._ours():
             self.raw.execute("BEGIN")
             try:
                 yield self.raw, self.now()
@@ -122,7 +172,7 @@ class Connection:
 
     def write_mark(self) -> int:
         """A number that moves when another connection has written."""
-        with translated(self.path), self._one_at_a_time:
+        with self._ours():
             (version,) = self.raw.execute("PRAGMA data_version").fetchone()
             return int(version)
 
@@ -133,7 +183,9 @@ class Connection:
     def close(self) -> None:
         """Disconnect."""
         with self._one_at_a_time:
-            self.raw.close()
+            if self._state is not _State.STRANDED:
+                self.raw.close()
+            self._state = _State.CLOSED
             if self._turnstile:
                 self._turnstile.close()
                 self._turnstile = None
@@ -150,6 +202,44 @@ class Connection:
                 if blocked:  # by a reader, who may stay long
                     self._checkpoint_again_at = time.monotonic() + 1.0
             self.raw.execute(f"PRAGMA busy_timeout = {self._wait_ms_max}")
+
+
+# -- forks ---------------------------------------------------------------------------------
+
+_FORK_S_MAX = 5.0  # for what is under way to end; a transaction takes milliseconds
+
+_ALL: "WeakSet[Connection]" = WeakSet()
+_REGISTER = threading.Lock()
+_held: list[Connection] = []
+
+
+def _before_fork() -> None:
+    """Wait until nobody is in the middle of anything: a copy of that could be neither used nor closed."""
+    _REGISTER.acquire()
+    give_up_at = time.monotonic() + _FORK_S_MAX
+    _held.extend(
+        one
+        for one in list(_ALL)
+        if one._one_at_a_time.acquire(timeout=max(0.0, give_up_at - time.monotonic()))
+    )
+
+
+def _go_on() -> None:
+    for one in _held:
+        one._one_at_a_time.release()
+    _held.clear()
+    _REGISTER.release()
+
+
+def _in_child() -> None:
+    idle = set(_held)
+    for one in list(_ALL):
+        one.begin_anew(idle=one in idle)
+    _held.clear()
+    _REGISTER.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_go_on, after_in_child=_in_child)
 
 
 @contextmanager

@@ -71,10 +71,7 @@ class Turnstile:
 
     def _take(self, lock: int, give_up_at: float) -> None:
         if self._closed:
-            raise StoreUnavailable(
-                f"the connection to {self._path!r} is closed, or was opened before a fork; a "
-                "forked process has to open its own"
-            )
+            raise StoreUnavailable(f"the connection to {self._path!r} is closed; open it again")
         pause_s = 0.0001
         while True:
             try:

@@ -107,7 +107,7 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
 @click.argument("job_id", metavar="JOB")
 @click.option("--from-stage", metavar="STAGE", help="Go on from this stage instead; needs --app.")
 @click.option("--from-start", is_flag=True, help="Begin with the first stage; needs --app.")
-@click.option("--app", metavar="APP", help="module:attribute of the app, which knows its stages.")
+@click.option("--app", metavar="APP", help="module:variable of the app, which knows its stages.")
 @said()
 @store_option
 @json_option

@@ -6,13 +6,13 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.app import load_app
+from perdure.app import load_pipeline
 from perdure.model.errors import CallerError
 from perdure.surfaces.cli.options import echo_json, json_option
 
 
 @click.command()
-@click.argument("target", metavar="APP:PIPELINE")
+@click.argument("target", metavar="PIPELINE")
 @click.argument("items", nargs=-1, metavar="[ITEM]...")
 @click.option("--from", "source", type=click.File("rb"), help="JSON lines; - is standard input.")
 @click.option("--owner", default="", help="Whose items these are.")
@@ -37,12 +37,10 @@ def enqueue(
 ) -> None:
     """Put items into a pipeline; each ITEM is JSON, or taken as plain text when it is not.
 
-    APP:PIPELINE is module:attribute:pipeline, or module:pipeline when the attribute is ``app``.
+    PIPELINE is module:variable, a pipeline or an app that has only one, or module:app:name with the name
+    that the pipeline was declared with.
     """
-    reference, _, pipeline = target.rpartition(":")
-    if not reference:
-        raise CallerError(f"{target!r} names no pipeline; write module:pipeline")
-    pipe = load_app(reference).find(pipeline)
+    _, _, pipe = load_pipeline(target)
     values = [_value(item) for item in items]
     if (key is not None or deadline_s is not None) and (source or len(values) != 1):
         raise CallerError("--key and --deadline go with exactly one item")

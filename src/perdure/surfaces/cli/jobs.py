@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.app import configured, open_store
 from perdure.app.refs import job_at
+from perdure.app.serving import check_found
 from perdure.model.filters import JobFilter
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
@@ -46,6 +47,7 @@ def list_jobs(
     """List jobs, newest first."""
     chosen = JobFilter(states=tuple(map(State, states)), pipeline=pipeline)
     with closing(open_store(configured(store=store).store, create=False)) as opened:
+        check_found(opened.reader, chosen)
         found = opened.reader.jobs(chosen, limit=limit, before=before)
     if as_json:
         echo_json([plain_job(job) for job in found])

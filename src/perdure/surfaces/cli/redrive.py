@@ -48,7 +48,7 @@ _ASKED_LATER = "whether their sources still exist is asked by the worker that dr
     help="The share that may fail again before its run is aborted.",
 )  # fmt: skip
 @click.option(
-    "--app", metavar="APP", help="module:attribute of the app; asks its source_exists now."
+    "--app", metavar="APP", help="module:variable of the app; asks its source_exists now."
 )
 @click.option("--all", "every", is_flag=True, help="All of them; needed where no filter is given.")
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")

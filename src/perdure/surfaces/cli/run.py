@@ -66,14 +66,15 @@ def _options(command: Command) -> Command:
 
 
 @click.command()
-@click.argument("target", metavar="APP:PIPELINE")
+@click.argument("target", metavar="PIPELINE")
 @click.argument("items", metavar="ITEMS")
 @_options
 def run(target: str, items: str, **chosen: Any) -> None:
     """Run a file of ITEMS through a pipeline: feed, work, watch, and write the results.
 
-    APP:PIPELINE is module:attribute:pipeline; the attribute may be left out if it is ``app``, the
-    pipeline if there is only one. ITEMS is a file of JSON lines or CSV, or - for standard input.
+    PIPELINE is module:variable, a pipeline or an app that has only one, or module:app:name with the
+    name that the pipeline was declared with. ITEMS is a file of JSON lines or CSV, or - for standard
+    input.
 
     The same command goes on with the same run: what was done is not done again. A worker is
     started for the time of the command; it serves the pipeline's queue, and others may help.

@@ -20,7 +20,7 @@ from perdure.app import (
     supervise,
     work,
 )
-from perdure.model.errors import AppNotFound, CallerError
+from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
 from perdure.surfaces.cli.options import Command
@@ -40,6 +40,12 @@ _OPTIONS = (
     click.option("--concurrency", type=int, help="Jobs in flight at once."),
     click.option("--lease-ttl", "lease_ttl_s", type=float, help="Seconds of silence = dead."),
     click.option("--grace", "grace_s", type=float, help="Seconds to finish at shutdown."),
+    click.option(
+        "--store-wait",
+        "store_wait_s",
+        type=float,
+        help="Seconds to wait at the start for a store that is away.",
+    ),
     click.option("--poll", "poll_s", type=float, help="Longest rest between looks, in seconds."),
     click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="Log lines."),
     click.option("--log-level", help="Least severe level that is written."),
@@ -63,7 +69,9 @@ def worker(
     lifeline: int | None,
     **tuning: object,
 ) -> None:
-    """Work on the jobs of APP (module:attribute) until told to stop.
+    """Work on the jobs of APP (module:variable, an app or one of its pipelines) until told to stop.
+
+    All pipelines of the app are served; --queue and --category serve some.
 
     The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
     the second gives everything back at once. Nothing is lost either way.
@@ -89,6 +97,9 @@ def worker(
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
                 command, pass_fds=(lifeline,), start_new_session=True
             )
+        except OSError:
+            os.close(ours)
+            raise
         finally:
             os.close(lifeline)
         _LIFELINES[ours] = process
@@ -173,7 +184,12 @@ def describe(app: str) -> None:
 def _described(app: str) -> Described:
     """The store and the queues of an app, without importing the app into the supervisor."""
     command = [sys.executable, "-m", "perdure.surfaces.cli", "describe", app]
-    asked = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 - as above
+    try:
+        asked = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 - as above
+    except OSError as error:
+        raise PerdureError(
+            f"no process can be started to read {app}: {error.strerror or error}"
+        ) from error
     if asked.returncode >= CallerError.exit_code:
         sys.exit(asked.returncode)  # it has said why
     if asked.returncode != 0 or not asked.stdout:

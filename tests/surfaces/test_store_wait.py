@@ -1,0 +1,134 @@
+"""A worker that starts before its store: it says so once and waits, or ends at once where waiting would not help."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from perdure.app.processes import _awaited
+from perdure.config import load
+from perdure.engine.observe import Observers
+from perdure.model.errors import StoreUnavailable
+from perdure.model.events import EventName
+from perdure.stores.postgres.errors import BY_CLASS, BY_CODE, named
+from tests.engine.kit import Notes, until
+from tests.servers.proxy import Proxy
+from tests.stories.kit import CLI
+from tests.surfaces.test_bad_stores import APP
+
+
+class Started:
+    """A worker that was started by an init system."""
+
+    def __init__(self, folder: Path, url: str, *options: str) -> None:
+        (folder / "shop.py").write_text(APP)
+        self._said = folder / "said.txt"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PERDURE_")}
+        with self._said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [*CLI, "worker", "shop:app", "--log-format", "json", "--grace", "1", *options],
+                cwd=folder, env={**environment, "PERDURE_STORE": url}, stderr=said,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def lines(self) -> list[str]:
+        return self._said.read_text().splitlines()
+
+    def events(self, name: str) -> list[dict[str, str]]:
+        told = [json.loads(one) for one in self.lines() if one.startswith("{")]
+        return [one for one in told if one["event"] == name]
+
+    def told(self, name: str) -> None:
+        until(lambda: bool(self.events(name)), f"{name} is told", within_s=60)
+
+    def ended(self) -> int:
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def start(tmp_path) -> Iterator[Callable[..., Started]]:
+    all_started = []
+
+    def start(url: str, *options: str) -> Started:
+        all_started.append(Started(tmp_path, url, *options))
+        return all_started[-1]
+
+    yield start
+    for one in all_started:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+@pytest.fixture
+def line(postgres, database) -> Iterator[Proxy]:
+    """A port at which nobody answers yet, and a server behind it."""
+    with Proxy(urlsplit(database).port or 5432) as proxy:
+        proxy.refuse()
+        yield proxy
+
+
+@pytest.mark.story
+def test_a_worker_waits_for_a_store_that_starts_after_it_and_says_so_once(start, line, database):
+    worker = start(line.url(database))
+    worker.told("store_away")
+    line.accept()
+    worker.told("store_back")
+    assert worker.events("worker_started")
+    (away,) = worker.events("store_away")
+    assert "waited for up to 60 s" in away["reason"]
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
+@pytest.mark.story
+def test_a_worker_that_is_told_to_stop_while_it_waits_ends_at_once_and_well(start, line, database):
+    worker = start(line.url(database), "--store-wait", "3600")
+    worker.told("store_away")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ended() == 0
+    assert len(worker.lines()) == 1
+
+
+@pytest.mark.story
+def test_a_database_that_is_not_there_is_not_waited_for(start, database):
+    worker = start(database.rpartition("/")[0] + "/nowhere", "--store-wait", "3600")
+    assert worker.ended() == 11
+    (line,) = worker.lines()
+    assert line.startswith("perdure: store postgresql://")
+    assert "createdb" in line
+
+
+@pytest.mark.parametrize(("wait_s", "told"), [("0.3", 1), ("0", 0)])
+def test_after_the_wait_the_error_is_that_of_one_that_did_not_wait(line, database, wait_s, told):
+    notes, config = Notes(), load({}, store_wait_s=wait_s)
+    with pytest.raises(StoreUnavailable, match=r"^store postgresql://.* refused.*are right$"):
+        _awaited(line.url(database), config, Observers([notes]))
+    assert notes.names() == [EventName.STORE_AWAY] * told
+
+
+def test_the_setting_has_its_default_and_its_bound():
+    assert load({}).store_wait_s == 60.0
+    assert load({"PERDURE_STORE_WAIT_S": "0"}).store_wait_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("code", "may_pass"),
+    [
+        ("08006", True), ("57P03", True), ("57P01", True), ("53300", True), ("53200", True),
+        ("3D000", False), ("28P01", False), ("28000", False), ("42P01", False), ("58030", False),
+        ("25006", False),
+    ],
+)  # fmt: skip
+def test_only_what_may_be_well_again_by_itself_is_waited_for(code, may_pass):
+    class Failed(psycopg.OperationalError):
+        sqlstate = code
+
+    assert code in BY_CODE or code[:2] in BY_CLASS
+    assert getattr(named(Failed("no"), "there"), "may_pass", False) is may_pass
