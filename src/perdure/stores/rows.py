@@ -134,12 +134,14 @@ _moment = lru_cache(maxsize=4096)(from_us)  # most claims of a batch share their
 
 def expired_out(row: Row) -> Expired:
     """A waiting job whose deadline has passed, from a row of `expired.sql`."""
-    no, id, token, lane, pipeline, stage, isolation, past, *counters = row
+    no, id, token, lane, pipeline, stage, isolation, run, past, *counters = row
     try:
         summed = past_of(past)
     except msgspec.DecodeError:
         summed = ZERO
-    return Expired(no, id, token, lane, pipeline, stage, Counters(*counters), summed, isolation)
+    return Expired(
+        no, id, token, lane, pipeline, stage, Counters(*counters), summed, isolation, run
+    )
 
 
 def lost_out(claim: Claim, row: Row, now: int) -> LostClaim:
