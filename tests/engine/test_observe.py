@@ -22,11 +22,12 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.states import State
+from perdure.observers.log import log_event
 from perdure.rules.decide import GateView
 from perdure.rules.policy import FAIL, RETRY, Policy
 from perdure.rules.vocabulary import CONVERTER
 from perdure.testing.nouns import replace
-from tests.engine.kit import Notes, claim_of, line_on
+from tests.engine.kit import DONE, Notes, Shop, claim_of, line_on, stage
 
 
 def record_for(place, outcome, **options):
@@ -201,3 +202,50 @@ def test_every_end_of_an_attempt_has_a_name(place):
     assert {record_for(place, outcome).state for outcome, _, _ in NAMES} == {
         State.QUEUED, State.CANCELLED,
     }  # fmt: skip
+
+
+@pytest.fixture
+def shop():
+    """A pump with one slot, on a pipeline of one stage that is tried twice."""
+    shop = Shop(stage("one", policy=replace(OWN, attempts_max=2)), concurrency=1)
+    yield shop
+    shop.close()
+
+
+def shown(shop, log) -> list[str]:
+    """What the log says at its usual level of all that was told since, in the words that count here."""
+    log.clear()
+    with log.at_level(logging.INFO, logger="perdure"):
+        for event in shop.notes.events:
+            log_event(event)
+    shop.notes.events.clear()
+    words = ("attempt", "failures", "attempts_max", "reason")
+    return [
+        " ".join([one.perdure_event, *(f"{name}={one.perdure[name]}" for name in words if name in one.perdure)])
+        for one in log.records
+    ]  # fmt: skip
+
+
+def ended(shop, outcome) -> None:
+    shop.clock.push(60)
+    shop.pump.once()
+    shop.finish_all(outcome)
+    shop.pump.once()
+
+
+def test_first_tries_retries_the_last_one_and_a_retry_that_succeeds_are_told_apart(shop, caplog):
+    shop.place.put()
+    ended(shop, DONE)
+    assert shown(shop, caplog) == []
+    shop.place.put()
+    ended(shop, BAD_GATEWAY)
+    assert shown(shop, caplog) == ["job_retried attempt=1 failures=1 attempts_max=2"]
+    ended(shop, DONE)
+    assert shown(shop, caplog) == ["job_claimed attempt=2", "job_succeeded attempt=2 failures=1"]
+    shop.place.put()
+    for _ in range(2):
+        ended(shop, BAD_GATEWAY)
+    assert shown(shop, caplog)[1:] == [
+        "job_claimed attempt=2",
+        "job_failed attempt=2 failures=2 attempts_max=2 reason=exhausted",
+    ]

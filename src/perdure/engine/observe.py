@@ -98,10 +98,10 @@ class Observers:
             reason=None if record.failed_reason is None else record.failed_reason.value,
             error_kind=record.error_kind,
             error_code=record.error_code,
-            error_message=record.error_message,
             upstream_status=_upstream_status(record),
             gate=_gate(record),
             delay_ms=None if record.delay_s is None else round(record.delay_s * 1000),
+            error_message=record.error_message,
         )
 
     def revived(self, revival: Revival, deed: Deed) -> None:
