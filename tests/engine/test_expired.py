@@ -32,6 +32,7 @@ def test_a_waiting_job_fails_at_its_deadline_and_not_before(either):
     assert either.reader.attempts(job.no) == []
     (told,) = notes.of(EventName.JOB_FAILED)
     assert (told["job_id"], told["status"], told["error_code"]) == (id, "failed", "timeout")
+    assert (told["pipeline"], told["reason"], told["error_kind"]) == ("p", "expired", "timeout")
     either.clean()
     assert sweeper.once() == 0
 

@@ -9,11 +9,25 @@ from perdure.engine.record import Ending
 from perdure.engine.walk import settle
 from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
-from perdure.model.jobs import Enqueued, Receipt, Refused, Stale
-from perdure.model.outcomes import Evidence, Interrupted, Raised, Returned, Withdrawn
+from perdure.model.jobs import Counters, Enqueued, Receipt, Refused, Stale
+from perdure.model.kinds import KINDS, Kind
+from perdure.model.outcomes import (
+    Death,
+    Evidence,
+    Interrupted,
+    Lost,
+    Raised,
+    Returned,
+    Unbegun,
+    Withdrawn,
+)
 from perdure.model.states import State
+from perdure.observers.log import log_event
+from perdure.rules.decide import GateView
+from perdure.rules.policy import FAIL, RETRY, Policy
+from perdure.rules.vocabulary import CONVERTER
 from perdure.testing.nouns import replace
-from tests.engine.kit import Notes, claim_of, line_on
+from tests.engine.kit import DONE, Notes, Shop, claim_of, line_on, stage
 
 
 def record_for(place, outcome, **options):
@@ -56,16 +70,85 @@ def test_a_settled_record_is_told_under_its_name(place, outcome, options, name):
     assert notes.names() == [name]
 
 
+# No code of this vocabulary is the name of a kind.
+OWN = Policy(
+    "own", attempts_max=3, rules={Kind.INPUT_INVALID: FAIL}, otherwise=RETRY, vocabulary=CONVERTER
+)
+BAD_GATEWAY = Raised(Evidence(("httpx.HTTPStatusError",), "secret text", status=502))
+
+
+def told_of(place, outcome, *, before: Counters | None = None, **options):
+    """The name and the fields that are told of an attempt that ended so under that policy, in a run."""
+    notes, line = Notes(), line_on(place)
+    claim = claim_of(counters=before, run=7)
+    ending = Ending(claim, outcome, 1.25, 7, policy=OWN, **options)
+    record = settle(ending, line, line.stages[0], chance=0.5)
+    Observers([notes]).settled(record, receipt_of(record))
+    (event,) = notes.events
+    assert "secret" not in str(event.fields)
+    return event
+
+
 def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
-    notes = Notes()
-    record = record_for(place, FAILED)
+    event = told_of(place, BAD_GATEWAY)
+    assert event.name is EventName.JOB_RETRIED
+    assert event.fields == {
+        "job_id": "job-00001", "pipeline": "p", "run_no": 7, "status": "queued", "stage": "one",
+        "attempt": 1, "failures": 1, "attempts_max": 3, "duration_ms": 1250.0, "reason": None,
+        "error_kind": "upstream_unavailable", "error_code": "GW_5XX",
+        "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
+        "delay_ms": 2000,
+    }  # fmt: skip
+
+
+def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
+    event = told_of(place, BAD_GATEWAY, before=Counters(starts=3, failures=2))
+    assert event.name is EventName.JOB_FAILED
+    assert event.fields == {
+        "job_id": "job-00001", "pipeline": "p", "run_no": 7, "status": "failed", "stage": "one",
+        "attempt": 3, "failures": 3, "attempts_max": 3, "duration_ms": 1250.0,
+        "reason": "exhausted", "error_kind": "upstream_unavailable", "error_code": "GW_5XX",
+        "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
+        "delay_ms": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "before", "reason"),
+    [
+        (Raised(Evidence(("builtins.MyOwn",), "x", kind=Kind.INPUT_INVALID)), {}, "fatal"),
+        (BAD_GATEWAY, {"failures": 2}, "exhausted"),
+        (Lost(Death("silent")), {"crashes": 2}, "crashed"),
+        (Unbegun(), {}, "expired"),
+    ],
+)
+def test_a_dead_letter_is_told_with_its_reason(place, outcome, before, reason):
+    event = told_of(place, outcome, before=Counters(starts=3, **before))
+    assert (event.name, event.fields["reason"]) == (EventName.JOB_FAILED, reason)
+
+
+def test_a_wait_behind_a_held_gate_is_told_with_the_gate_and_counts_no_failure(place):
+    class Held:
+        def ended(self, _ending, _verdict):
+            return GateView("held")
+
+        def heard(self, _claim, _decision):
+            pass
+
+    notes, line = Notes(), line_on(place)
+    ending = Ending(claim_of(), BAD_GATEWAY, 1.25, 7, policy=OWN)
+    record = settle(ending, line, line.stages[0], chance=0.5, gates=Held())
     Observers([notes]).settled(record, receipt_of(record))
     (fields,) = notes.of(EventName.JOB_RETRIED)
-    assert fields == {
-        "job_id": "job-00001", "status": "queued", "stage": "one", "attempt": 1,
-        "duration_ms": 1250.0, "error_code": "network", "delay_ms": 10_000,
-    }  # fmt: skip
-    assert "secret" not in str(fields)
+    assert (fields["gate"], fields["failures"], fields["upstream_status"]) == ("held", 0, 502)
+
+
+def test_a_success_has_no_error_and_says_which_try_it_was(place):
+    event = told_of(place, Returned("1"), before=Counters(starts=3, failures=2), carry_on=True)
+    fields = event.fields
+    assert (event.name, fields["attempt"], fields["pipeline"]) == (EventName.JOB_ADVANCED, 3, "p")
+    for name in ("error_kind", "error_code", "error_message", "upstream_status", "gate", "reason"):
+        assert fields[name] is None
 
 
 def test_a_cancelled_wait_has_no_attempt_to_tell_of(place):
@@ -87,8 +170,11 @@ def test_a_claim_is_told():
     notes = Notes()
     Observers([notes]).claimed(claim_of())
     assert notes.of(EventName.JOB_CLAIMED) == [
-        {"job_id": "job-00001", "stage": "one", "attempt": 1, "token": 1}
-    ]
+        {
+            "job_id": "job-00001", "pipeline": "p", "run_no": None, "stage": "one", "attempt": 1,
+            "token": 1,
+        }
+    ]  # fmt: skip
 
 
 def test_a_batch_is_told_by_its_new_jobs_alone():
@@ -116,3 +202,50 @@ def test_every_end_of_an_attempt_has_a_name(place):
     assert {record_for(place, outcome).state for outcome, _, _ in NAMES} == {
         State.QUEUED, State.CANCELLED,
     }  # fmt: skip
+
+
+@pytest.fixture
+def shop():
+    """A pump with one slot, on a pipeline of one stage that is tried twice."""
+    shop = Shop(stage("one", policy=replace(OWN, attempts_max=2)), concurrency=1)
+    yield shop
+    shop.close()
+
+
+def shown(shop, log) -> list[str]:
+    """What the log says at its usual level of all that was told since, in the words that count here."""
+    log.clear()
+    with log.at_level(logging.INFO, logger="perdure"):
+        for event in shop.notes.events:
+            log_event(event)
+    shop.notes.events.clear()
+    words = ("attempt", "failures", "attempts_max", "reason")
+    return [
+        " ".join([one.perdure_event, *(f"{name}={one.perdure[name]}" for name in words if name in one.perdure)])
+        for one in log.records
+    ]  # fmt: skip
+
+
+def ended(shop, outcome) -> None:
+    shop.clock.push(60)
+    shop.pump.once()
+    shop.finish_all(outcome)
+    shop.pump.once()
+
+
+def test_first_tries_retries_the_last_one_and_a_retry_that_succeeds_are_told_apart(shop, caplog):
+    shop.place.put()
+    ended(shop, DONE)
+    assert shown(shop, caplog) == []
+    shop.place.put()
+    ended(shop, BAD_GATEWAY)
+    assert shown(shop, caplog) == ["job_retried attempt=1 failures=1 attempts_max=2"]
+    ended(shop, DONE)
+    assert shown(shop, caplog) == ["job_claimed attempt=2", "job_succeeded attempt=2 failures=1"]
+    shop.place.put()
+    for _ in range(2):
+        ended(shop, BAD_GATEWAY)
+    assert shown(shop, caplog)[1:] == [
+        "job_claimed attempt=2",
+        "job_failed attempt=2 failures=2 attempts_max=2 reason=exhausted",
+    ]

@@ -104,6 +104,23 @@ def test_what_is_every_days_work_is_quieter_than_what_needs_a_look(lines, name, 
     assert line.split()[1:3] == [level, name.value]
 
 
+AGAIN = [EventName.JOB_CLAIMED, EventName.JOB_ADVANCED, EventName.JOB_SUCCEEDED]
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_second_try_and_its_success_are_told_at_the_usual_level_and_first_ones_are_not(
+    lines, name
+):
+    first, second = (Event(name, {"attempt": number}) for number in (1, 2))
+    (line,) = lines(TextFormatter(), first, second, level=logging.INFO)
+    assert line.split()[1:] == ["INFO", name.value, "attempt=2"]
+
+
+def test_another_try_does_not_make_a_dead_letter_quieter(lines):
+    (line,) = lines(TextFormatter(), Event(EventName.JOB_FAILED, {"attempt": 3}))
+    assert line.split()[1] == "WARNING"
+
+
 def test_what_is_below_the_level_is_not_written(lines):
     quiet, loud = Event(EventName.JOB_CLAIMED), Event(EventName.JOB_FAILED)
     assert len(lines(TextFormatter(), quiet, loud, level=logging.WARNING)) == 1

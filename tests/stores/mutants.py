@@ -257,4 +257,22 @@ MUTANTS = (
             "test_a_job_of_nobody_has_captures_of_nobody",
         ),
     ),
+    Mutant(
+        "a success by the short way leaves the code of an earlier failure",
+        reworded(
+            "record_done",
+            sqlite=("error_code = NULL, ", ""),
+            postgres=("error_code = NULL,", ""),
+        ),
+        ("test_a_success_by_the_short_way_is_one_by_the_long_way_whatever_stood_there_before",),
+    ),
+    Mutant(
+        "a claim that does not say when the row was changed",
+        reworded(
+            "claim",
+            sqlite=(", updated_at = :now", ""),
+            postgres=(", updated_at = clock.now", ""),
+        ),
+        ("test_every_move_is_told_by_the_moment_of_the_last_change",),
+    ),
 )

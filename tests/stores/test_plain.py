@@ -4,6 +4,7 @@ import pytest
 
 from perdure.model.jobs import Capture, Claim, Counters
 from perdure.stores.plain import is_plain
+from perdure.testing.contract.shortcuts import by_the_long_way
 from perdure.testing.nouns import replace
 from tests.stores.kit import MEMORY, Place, success
 
@@ -72,3 +73,9 @@ def test_a_success_clears_what_an_earlier_failure_left(place, claim, worker):
     place.settle(success(claim, worker), by=worker)
     job = place.reader.job(claim.id)
     assert (job.error_code, job.error_detail, job.fingerprint) == (None, None, None)
+
+
+def test_the_twin_that_the_contract_sends_the_long_way_goes_there(claim, worker):
+    record = success(claim, worker)
+    assert by_the_long_way(record) == record
+    assert not is_plain(by_the_long_way(record), worker)

@@ -263,7 +263,7 @@ def test_the_page_asks_of_every_view_that_it_names(books):
     listed = set(re.findall(r"^\| `(perdure_\w+)`", text, re.MULTILINE))
     asked = {name for one in statements() for name in NAMED.findall(one)}
     assert asked <= listed
-    assert listed - asked == {"perdure_run_jobs", "perdure_job_events"}
+    assert listed - asked == {"perdure_run_jobs"}
     for name in listed:
         assert books.rig.rows(f"SELECT count(*) FROM {name}")[0][0] > 0
 

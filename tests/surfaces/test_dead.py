@@ -109,6 +109,12 @@ def test_an_export_has_items_and_attempts(archive, tmp_path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [one["item"]["n"] for one in lines] == [7, 3]
     assert [one["status"] for one in lines[0]["attempts"]] == ["success", "failed"]
+    hashes = [one["config_hash"] for one in lines[0]["attempts"]]
+    assert len(set(hashes)) == 2
+    assert hashes == [one["config_hash"] for one in lines[1]["attempts"]]
+    shown = archive.json("jobs", "show", lines[0]["id"])
+    assert [one["config_hash"] for one in shown["attempts"]] == hashes
+    assert shown["updated_at"] == shown["finished_at"] == lines[0]["updated_at"]
     assert [path.name for path in tmp_path.iterdir()] == ["dead.jsonl"]
     assert archive("dead", "export").count("\n") == 3
     assert "cannot be written" in archive.error("dead", "export", "-o", str(tmp_path / "no" / "x"))

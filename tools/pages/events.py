@@ -8,7 +8,7 @@ from pathlib import Path
 from tools.pages.text import code, facts, sentences
 
 import perdure
-from perdure.model.events import EventName
+from perdure.model.events import Event, EventName
 from perdure.observers import log
 
 OBSERVER = "An observer takes an `Event`, which has a name and fields: `App(observers=[observer])`."
@@ -25,12 +25,19 @@ def events_page() -> list[str]:
     ]
     told = event_fields(Path(perdure.__file__).parent)
     for name, sentence in sentences("event", EventName).items():
-        level = logging.getLevelName(log._LEVELS.get(EventName(name), logging.INFO)).lower()
+        level = _level(Event(EventName(name)))
+        again = _level(Event(EventName(name), {"attempt": 2}))
+        if again != level:
+            level += f"; {again} for every attempt at a stage but the first"
         fields = "not told yet"
         if name in told:
             fields = ", ".join(code(field) for field in told[name]) or "none"
         lines += [f"## {name}", "", sentence, "", *facts({"level": level, "fields": fields})]
     return lines
+
+
+def _level(event: Event) -> str:
+    return logging.getLevelName(log.level_of(event)).lower()
 
 
 def event_fields(source: Path) -> dict[str, list[str]]:

@@ -3,6 +3,9 @@
 import logging
 from collections.abc import Iterable, Sequence
 
+import msgspec
+from msgspec import Struct
+
 from perdure.model.errors import StoreError
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import Claim, Enqueued, Receipt, Record, Refused, Settled
@@ -22,6 +25,22 @@ _NAMES: dict[Move, EventName] = {
     Move.FAIL: EventName.JOB_FAILED,
     Move.CANCEL: EventName.JOB_CANCELLED,
 }
+
+
+class _Met(Struct):
+    """What is read of the evidence of an attempt."""
+
+    status: int | None = None
+
+
+class _Judged(Struct):
+    """What is read of an explained decision."""
+
+    gate: str | None = None
+
+
+_read_evidence = msgspec.json.Decoder(_Met).decode
+_read_why = msgspec.json.Decoder(_Judged).decode
 
 
 class Observers:
@@ -68,12 +87,21 @@ class Observers:
         self.tell(
             _NAMES[record.move],
             job_id=record.id,
+            pipeline=record.pipeline,
+            run_no=record.run,
             status=answer.state.value,
             stage=attempt.stage if attempt else record.stage,
             attempt=attempt.number if attempt else None,
+            failures=_failures(record),
+            attempts_max=record.attempts_max,
             duration_ms=round(attempt.elapsed_s * 1000, 1) if attempt else None,
-            error_code=record.error_kind,
+            reason=None if record.failed_reason is None else record.failed_reason.value,
+            error_kind=record.error_kind,
+            error_code=record.error_code,
+            upstream_status=_upstream_status(record),
+            gate=_gate(record),
             delay_ms=None if record.delay_s is None else round(record.delay_s * 1000),
+            error_message=record.error_message,
         )
 
     def revived(self, revival: Revival, deed: Deed) -> None:
@@ -95,5 +123,28 @@ class Observers:
         """Tell that a job is in our hands."""
         self.tell(
             EventName.JOB_CLAIMED,
-            job_id=claim.id, stage=claim.stage, attempt=claim.counters.starts, token=claim.token,
+            job_id=claim.id, pipeline=claim.pipeline, run_no=claim.run, stage=claim.stage,
+            attempt=claim.counters.starts, token=claim.token,
         )  # fmt: skip
+
+
+def _failures(record: Record) -> int | None:
+    """How many failures are counted in the stage that was attempted, this one among them."""
+    attempt = record.attempt
+    if attempt is None or attempt.stage != record.stage:
+        return None
+    return record.counters.failures
+
+
+def _upstream_status(record: Record) -> int | None:
+    """The HTTP status that the upstream gave, where the attempt has met one."""
+    attempt = record.attempt
+    if attempt is None or attempt.evidence_json is None:
+        return None
+    return _read_evidence(attempt.evidence_json).status
+
+
+def _gate(record: Record) -> str | None:
+    """How the upstream's gate stood when a failure was judged."""
+    attempt = record.attempt
+    return None if attempt is None or attempt.kind is None else _read_why(attempt.why_json).gate

@@ -130,6 +130,8 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
         checkpoint_json=decision.value_json,
         reclaim=carry_on,
         attempt=attempt,
+        pipeline=claim.pipeline,
+        run=claim.run,
     )
 
 
@@ -153,6 +155,7 @@ def _again(
         counters=counters,
         isolation=_isolation(counters, claim.past, policy),
         delay_s=delay_s,
+        attempts_max=decision.attempts_max if isinstance(decision, Retry) else None,
         error_kind=None if kind is None else kind.value,
         error_code=None if kind is None else policy.vocabulary.code(kind),
         error_message=None if kind is None else policy.vocabulary.message(kind),
@@ -177,6 +180,7 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
         error_message=policy.vocabulary.message(decision.kind),
         error_detail=detail,
         fingerprint=fingerprint(decision.kind, claim.stage, detail),
+        attempts_max=decision.attempts_max,
     )
 
 
@@ -197,6 +201,7 @@ def _plain(
     fingerprint: str | None = None,
     result_json: str | None = None,
     label: str | None = None,
+    attempts_max: int | None = None,
 ) -> Record:
     """A job that stays where it is in its pipeline; made in one go, because every attempt makes one."""
     return Record(
@@ -220,6 +225,9 @@ def _plain(
         error_code=error_code,
         error_detail=error_detail,
         fingerprint=fingerprint,
+        pipeline=claim.pipeline,
+        run=claim.run,
+        attempts_max=attempts_max,
     )
 
 

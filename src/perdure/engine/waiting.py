@@ -18,7 +18,7 @@ def cancelled(job: JobView, words: str) -> Record:
         no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
         stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
         isolation=job.isolation, error_kind=job.error_kind, error_code=job.error_code,
-        error_message=words,
+        error_message=words, pipeline=job.pipeline, run=job.run,
     )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
         isolation=job.isolation, failed_reason=FailedReason.FATAL, error_kind=kind.value,
         error_code=(failed[-1].code if failed else None) or kind.value,
         error_message=KINDS[kind].sentence, error_detail=detail[:DETAIL_CHARS_MAX],
-        fingerprint=fingerprint(kind, job.stage, detail),
+        fingerprint=fingerprint(kind, job.stage, detail), pipeline=job.pipeline, run=job.run,
     )  # fmt: skip
 
 
@@ -51,5 +51,6 @@ def expired(job: Expired) -> Record:
         isolation=job.isolation, failed_reason=FailedReason.EXPIRED,
         error_kind=Kind.TIMEOUT.value, error_code=Kind.TIMEOUT.value,
         error_message=EXPIRED_WORDS, error_detail=EXPIRED_WORDS,
-        fingerprint=fingerprint(Kind.TIMEOUT, job.stage, EXPIRED_WORDS),
+        fingerprint=fingerprint(Kind.TIMEOUT, job.stage, EXPIRED_WORDS), pipeline=job.pipeline,
+        run=job.run,
     )  # fmt: skip

@@ -54,13 +54,17 @@ class Succeed:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Queue the job again, due after ``delay_s`` by the store's clock."""
+    """Queue the job again, due after ``delay_s`` by the store's clock.
+
+    ``attempts_max`` is how many failures of this kind the policy allows, here as in `Fail`; to be told.
+    """
 
     delay_s: float
     counted: Counted
     kind: Kind | None
     why: Why
     hold: Hold | None = None
+    attempts_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class Fail:
     kind: Kind
     why: Why
     hold: Hold | None = None
+    attempts_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,7 @@ class Expired:
     counters: Counters
     past: Counters
     isolation: int
+    run: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +265,7 @@ class Record(Struct, frozen=True, gc=False):
     Guarded by ``(no, token)``: if another hand has raised the token since, nothing is written.
     ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction. ``error_code`` is the
     public code of a failure; ``error_detail``, for operators, and ``fingerprint`` are those of one that ends the job.
+    ``pipeline``, ``run`` and ``attempts_max`` are for those who are told of it: no store writes them.
     """
 
     no: int
@@ -290,6 +292,9 @@ class Record(Struct, frozen=True, gc=False):
     error_detail: str | None = None
     fingerprint: str | None = None
     captures: tuple[Capture, ...] = ()
+    pipeline: str | None = None
+    run: int | None = None
+    attempts_max: int | None = None
 
 
 class Receipt(Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from perdure.model.states import AttemptStatus, FailedReason, State
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job as people see it."""
+    """A job as people see it. ``updated_at`` is when it made its last move."""
 
     no: int
     id: str
@@ -41,6 +41,7 @@ class JobView:
     claimed_at: datetime | None
     deadline_at: datetime | None
     finished_at: datetime | None
+    updated_at: datetime
     category: str = "default"
     run: int | None = None
     redrive_run: int | None = None
@@ -63,7 +64,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
-    """An attempt as people see it."""
+    """An attempt as people see it. ``config_hash`` tells whether its stage was set as that of another attempt."""
 
     job_no: int
     token: int
@@ -83,6 +84,7 @@ class AttemptView:
     policy: str
     why_json: str
     evidence_json: str | None
+    config_hash: str
     code: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0

@@ -31,10 +31,23 @@ _LEVELS: dict[EventName, int] = {
     EventName.GATE_ALERT: logging.ERROR,
 }
 
+# Of every day's work the first attempt is quiet; that another one began, or came through, is told beside what failed.
+LOUDER_AGAIN = frozenset(
+    {EventName.JOB_CLAIMED, EventName.JOB_ADVANCED, EventName.JOB_SUCCEEDED}
+)  # fmt: skip
+
+
+def level_of(event: Event) -> int:
+    """How loud an event is: by its name, and for some whether it is of a first attempt."""
+    attempt = event.fields.get("attempt")
+    if event.name in LOUDER_AGAIN and isinstance(attempt, int) and attempt > 1:
+        return logging.INFO
+    return _LEVELS.get(event.name, logging.INFO)
+
 
 def log_event(event: Event) -> None:
     """Write one event; the message says it all, because a host's formatters know nothing of our fields."""
-    level = _LEVELS.get(event.name, logging.INFO)
+    level = level_of(event)
     if log.isEnabledFor(level):
         fields = {name: value for name, value in event.fields.items() if value is not None}
         words = [event.name.value, *(f"{name}={value}" for name, value in fields.items())]

@@ -172,8 +172,7 @@ def _tried_again(case: _Case, action: RetryingAction) -> Answer:
 def _retrying(case: _Case) -> Answer:
     if case.hint_s is not None and not case.hints.counted:
         return _waiting(case, _hold(case))
-    failures = case.seen.failures + 1
-    attempts_max = case.rule.attempts_max or case.policy.attempts_max
+    failures, attempts_max = case.seen.failures + 1, _attempts_max(case)
     if failures >= attempts_max:
         return _exhausted(case, last(failures, attempts_max))
     delay = _delay(case, failures)
@@ -247,7 +246,9 @@ def _before_deadline(decision: Answer, standing: Standing, now: datetime) -> Ans
     text = f"fail: the deadline would pass before the next try; otherwise: {decision.why.text}"
     kind = decision.kind or Kind.TIMEOUT
     why = replace(decision.why, text=text)
-    return Fail(FailedReason.EXPIRED, decision.counted, kind, why, decision.hold)
+    return Fail(
+        FailedReason.EXPIRED, decision.counted, kind, why, decision.hold, decision.attempts_max
+    )
 
 
 # -- how an answer is put together -------------------------------------------------------
@@ -259,7 +260,7 @@ def _retry(
     heard = asked(case.hint_s)
     sentence = f"retry in {seconds(delay.total_s)}: {words(case.failure)}{heard}; {text}"
     why = _why(case, sentence + delay.note, delay)
-    return Retry(delay.total_s, counted, case.failure.kind, why, hold)
+    return Retry(delay.total_s, counted, case.failure.kind, why, hold, _attempts_max(case))
 
 
 def _exhausted(case: _Case, text: str) -> Answer:
@@ -282,7 +283,11 @@ def _fail(
     counted: Counted = Counted.FAILURES,
 ) -> Fail:
     why = _why(case, f"fail: {words(case.failure)}; {text}")
-    return Fail(reason, counted, case.failure.kind, why, hold)
+    return Fail(reason, counted, case.failure.kind, why, hold, _attempts_max(case))
+
+
+def _attempts_max(case: _Case) -> int:
+    return case.rule.attempts_max or case.policy.attempts_max
 
 
 def _hold(case: _Case) -> Hold | None:

@@ -1,4 +1,4 @@
-"""The usual record: a job that succeeded at its first attempt in its last stage. It changes few columns."""
+"""The usual record: a job that succeeded in its last stage with nothing counted before. It changes few columns."""
 
 from perdure.model.jobs import ZERO, Counters, Record
 from perdure.model.states import State

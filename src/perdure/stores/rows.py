@@ -134,12 +134,14 @@ _moment = lru_cache(maxsize=4096)(from_us)  # most claims of a batch share their
 
 def expired_out(row: Row) -> Expired:
     """A waiting job whose deadline has passed, from a row of `expired.sql`."""
-    no, id, token, lane, pipeline, stage, isolation, past, *counters = row
+    no, id, token, lane, pipeline, stage, isolation, run, past, *counters = row
     try:
         summed = past_of(past)
     except msgspec.DecodeError:
         summed = ZERO
-    return Expired(no, id, token, lane, pipeline, stage, Counters(*counters), summed, isolation)
+    return Expired(
+        no, id, token, lane, pipeline, stage, Counters(*counters), summed, isolation, run
+    )
 
 
 def lost_out(claim: Claim, row: Row, now: int) -> LostClaim:
@@ -176,7 +178,7 @@ def job_out(row: Row) -> JobView:
             deadline_at=maybe_us(row[34]), finished_at=maybe_us(row[35]),
             category=row[36], run=row[37], redrive_run=row[38], retries_manual=row[39],
             input_from=row[40], discarded_at=maybe_us(row[41]), error_code=row[42],
-            error_detail=row[43], fingerprint=row[44],
+            error_detail=row[43], fingerprint=row[44], updated_at=from_us(row[45]),
         )  # fmt: skip
     except (ValueError, OverflowError, msgspec.DecodeError) as error:
         raise StoreDamaged(
@@ -192,7 +194,7 @@ def attempt_out(row: Row) -> AttemptView:
         settled_at=from_us(row[8]), elapsed_s=row[9], due_at=maybe_us(row[10]), delay_s=row[11],
         counted=row[12], kind=row[13], message=row[14], policy=row[15], why_json=row[16],
         evidence_json=row[17], code=row[18], tokens_in=row[19], tokens_out=row[20],
-        cost_nusd=row[21],
+        cost_nusd=row[21], config_hash=row[22],
     )  # fmt: skip
 
 

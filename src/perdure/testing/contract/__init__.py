@@ -35,6 +35,7 @@ from perdure.testing.contract.running import Running
 from perdure.testing.contract.scheduling import Scheduling
 from perdure.testing.contract.settling import Settling
 from perdure.testing.contract.sharing import Sharing
+from perdure.testing.contract.shortcuts import Shortcuts
 from perdure.testing.contract.working import Working
 
 
@@ -44,6 +45,7 @@ class StoreContract(
     Claiming,
     Parting,
     Settling,
+    Shortcuts,
     Guarding,
     Working,
     Closing,

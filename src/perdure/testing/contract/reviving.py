@@ -185,8 +185,9 @@ class Reviving(OnAFreshStore):
         self.clock.push(3)
         answer = self.place.discard(job)
         assert answer == Receipt(job.no, job.id, job.token, State.FAILED, None)
+        now = self.clock.now()
         seen = self.place.see(job.id)
-        assert seen == replace(job, discarded_at=self.clock.now(), token=job.token + 1)
+        assert seen == replace(job, discarded_at=now, updated_at=now, token=job.token + 1)
         assert self.place.reader.books().failed == 1
         (deed,) = self.place.reader.deeds()
         assert (deed.verb, deed.subject, deed.by_whom) == ("discard job", job.id, DEED.by_whom)

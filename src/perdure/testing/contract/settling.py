@@ -147,6 +147,7 @@ class Settling(OnAFreshStore):
             evidence_json='{"names":["x"]}',
             why_json='{"text":"retry"}',
             elapsed_s=0.1 + 0.2,
+            config_hash="00c0ffee00c0ffee",
         )
         self.place.settle(replace(told, attempt=attempt), by=self.worker)
         (seen,) = self.place.reader.attempts(claim.no)
@@ -156,6 +157,7 @@ class Settling(OnAFreshStore):
         assert (seen.message, seen.policy) == ("reset ' \" \\ 🎉", "plain/1")
         assert (seen.why_json, seen.evidence_json) == ('{"text":"retry"}', '{"names":["x"]}')
         assert (seen.delay_s, seen.elapsed_s) == (5.0, 0.1 + 0.2)
+        assert seen.config_hash == "00c0ffee00c0ffee"
         assert (seen.claimed_at, seen.settled_at) == (claim.claimed_at, self.clock.now())
         assert seen.due_at == self.clock.now() + timedelta(seconds=5)
 

@@ -27,6 +27,7 @@ def take(tables: Tables, job: JobRow, worker: int, now: datetime) -> JobRow:
     taken = replace(
         job, state=State.PROCESSING, ready=None, worker=worker, token=job.token + 1,
         counters=replace(job.counters, starts=job.counters.starts + 1), claimed_at=now,
+        updated_at=now,
     )  # fmt: skip
     tables.put_job(taken)
     return taken

@@ -54,7 +54,7 @@ class AttemptRow:
             delay_s=self.delay_s, counted=told.counted, kind=told.kind, message=told.message,
             policy=told.policy, why_json=told.why_json, evidence_json=told.evidence_json,
             code=told.code, tokens_in=told.tokens_in, tokens_out=told.tokens_out,
-            cost_nusd=told.cost_nusd,
+            cost_nusd=told.cost_nusd, config_hash=told.config_hash,
         )  # fmt: skip
 
 
@@ -85,6 +85,7 @@ class JobRow:
     rank_at: datetime
     due_at: datetime
     deadline_at: datetime | None
+    updated_at: datetime
     ready: bool | None
     state: State = State.QUEUED
     token: int = 0
@@ -170,7 +171,7 @@ class JobRow:
             run=self.run, redrive_run=self.redrive_run, retries_manual=self.retries_manual,
             input_from=self.input_from, discarded_at=self.discarded_at,
             error_code=self.error_code, error_detail=self.error_detail,
-            fingerprint=self.fingerprint,
+            fingerprint=self.fingerprint, updated_at=self.updated_at,
         )  # fmt: skip
 
 

@@ -149,6 +149,7 @@ class ModelStore(Gatehouse, Workforce):
                 due_at=due_at or job.due_at,
                 claimed_at=now if record.reclaim else job.claimed_at,
                 finished_at=now if record.state in TERMINAL else None,
+                updated_at=now,
                 failed_reason=record.failed_reason,
                 error_kind=record.error_kind,
                 error_message=record.error_message,
