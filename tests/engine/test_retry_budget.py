@@ -37,4 +37,3 @@ def test_without_an_upstream_every_job_spends_all_its_attempts():
     calls, states = calls_in_a_storm(400, upstream=None)
     assert calls == 400 * 3
     assert set(states) == {State.FAILED}
-
