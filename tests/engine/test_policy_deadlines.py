@@ -110,6 +110,16 @@ def test_a_retried_job_has_the_whole_time_again(either):
         assert left(either, id) == 60
 
 
+def test_a_job_from_before_the_policy_had_a_deadline_has_it_in_its_next_life(either):
+    worker, before, today = either.hire(), line(either, None, None), line(either, 60.0, None)
+    by_hand, by_key = put(either, before).id, put(either, before, key="k").id
+    for claim in either.take(worker, 2):
+        either.settle(failure(claim, worker), by=worker)
+    retry(either.control, either.reader, Catalogue([today]), by_hand, deed=DEED)
+    enqueue(either.store, [made(either, today, key="k", if_failed="retry")])
+    assert [left(either, id) for id in (by_hand, by_key)] == [60, 60]
+
+
 def test_a_job_that_is_driven_again_has_the_whole_time_again(either):
     worker, on = either.hire(), line(either, 60.0, None)
     id = put(either, on).id
