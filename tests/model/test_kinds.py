@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.model.kinds import KINDS, Blame, FailureClass, Kind, PauseScope
+from perdure.model.kinds import GROUPS, KINDS, Blame, FailureClass, Kind, PauseScope
 
 
 def test_every_kind_has_facts():
@@ -42,3 +42,18 @@ def test_what_the_caller_has_to_mend_is_final():
 def test_what_holds_a_credential_is_about_a_credential():
     scoped = {kind for kind, facts in KINDS.items() if facts.scope is PauseScope.CREDENTIAL}
     assert scoped == {Kind.QUOTA_WINDOW, Kind.BILLING, Kind.AUTH}
+
+
+def test_no_kind_is_in_two_groups_and_no_group_has_the_name_of_a_kind():
+    grouped = [kind for kinds in GROUPS.values() for kind in kinds]
+    assert len(grouped) == len(set(grouped))
+    assert not set(GROUPS) & set(Kind)
+
+
+def test_the_transient_kinds_are_those_that_blame_the_upstream():
+    blamed = {kind for kind, facts in KINDS.items() if facts.blame is Blame.UPSTREAM}
+    assert GROUPS["transient"] == blamed
+    assert {KINDS[kind].failure_class for kind in GROUPS["request"] | GROUPS["account"]} == {
+        FailureClass.FINAL
+    }
+    assert {KINDS[kind].failure_class for kind in GROUPS["limits"]} == {FailureClass.RATE_LIMITED}

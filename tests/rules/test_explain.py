@@ -1,5 +1,6 @@
 """What `perdure policy explain` answers, without the command around it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.verdicts import Failure
+from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.explain import Question, explain, schedule
 from perdure.rules.matchers import Match
 from perdure.rules.policy import Policy, Rule
@@ -151,3 +153,19 @@ def test_what_decided_is_named_even_when_no_rule_for_the_kind_did():
     assert explain(preset("standard"), Question(refused)).rule == "heed_server"
     long, _ = asked("http:429", headers=(("retry-after", "90000"),))
     assert explain(preset("standard"), Question(long)).rule == "hint.s_max"
+
+
+def test_a_deadline_ends_the_schedule_where_the_next_try_would_come_too_late():
+    policy = Policy(
+        "p", attempts_max=9, deadline_s=60.0, rules={"network": "retry"},
+        backoff=Backoff("fixed", base_s=25.0), jitter=Jitter("none"),
+    )  # fmt: skip
+    failure = Failure(Kind.NETWORK, "test")
+    answers = [answer for _, answer in schedule(policy, Question(failure))]
+    assert [(one.action, one.failed_reason) for one in answers] == [
+        ("retry", None), ("retry", None), ("fail", "expired"),
+    ]  # fmt: skip
+    late = replace(policy, backoff=Backoff("fixed", base_s=3600.0, cap_s=None), deadline_s=1.0)
+    answer = explain(late, Question(failure))
+    assert (answer.action, answer.failed_reason) == ("fail", "expired")
+    assert "the deadline would pass before the next try" in answer.why

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -12,7 +13,7 @@ from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.form import policy_form, policy_from
 from perdure.rules.matchers import Match
-from perdure.rules.policy import Action, Hints, Policy, Rule
+from perdure.rules.policy import RETRY, WAIT, Action, Hints, Policy, Rule
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
@@ -55,7 +56,7 @@ matches = st.lists(
 own_words = Vocabulary("own", dict.fromkeys(Kind, "X"), {"X": Kind.UNKNOWN})
 policies = st.builds(
     Policy, name=st.sampled_from(["a", "my-policy"]), version=counts, attempts_max=counts,
-    waits_max=counts, wait_s_max=lengths, crashes_max=counts, deadline_s=st.none() | lengths,
+    waits_max=counts, wait_s_max=lengths, crashes_max=counts, deadline_s=st.none() | st.floats(0.001, 1e6),
     scope=st.sampled_from(["stage", "job"]), backoff=backoffs, jitter=jitters, hint=hints,
     rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=4), retriable=lists,
     otherwise=rules, matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words]),
@@ -106,6 +107,12 @@ WRONG = [
     ({"name": "p", "vocabulary": {"codes": {"timeout": "T"}}}, ["vocabulary", "no code for"]),
     ({"name": "p", "vocabulary": 3}, ["vocabulary", "3"]),
     ({"name": "p", "own_delay": 3}, ["'own_delay'"]),
+    ({"name": "p", "based_on": "standart"}, ["based_on", "'standart'", "standard"]),
+    ({"name": "p", "based_on": 3}, ["based_on", "3", "standard"]),
+    ({"based_on": "standard"}, ["policy", "'name'", "must be given"]),
+    ({"name": "p", "based_on": "standard", "atempts_max": 3}, ["'atempts_max'", "did you mean"]),
+    ({"name": "p", "based_on": "standard", "backoff": 5}, ["backoff", "5", "table"]),
+    ({"name": "p", "based_on": "standard", "backoff": {"base_s": -1}}, ["backoff.base_s", "-1"]),
 ]  # fmt: skip
 
 
@@ -114,6 +121,47 @@ def test_what_is_wrong_in_a_file_is_named(form, named):
     with pytest.raises(ConfigError) as caught:
         policy_from(form)
     assert all(word in str(caught.value) for word in named), str(caught.value)
+
+
+BASED = """
+name = "mine"
+based_on = "gateway-sync"
+profile = "background"
+inline_s_max = "none"
+exhausted = "fail"
+deadline_s = 900
+
+[backoff]
+cap_s = 60
+
+[rules]
+transient = "retry"
+limits = "wait"
+timeout = { action = "retry", attempts_max = 2 }
+"""
+
+
+def test_a_file_may_say_only_what_differs_from_another_policy():
+    base, mine = preset("gateway-sync"), policy_from(tomllib.loads(BASED))
+    assert (mine.label, mine.deadline_s, mine.inline_s_max) == ("mine/1", 900, None)
+    assert mine.backoff == replace(base.backoff, cap_s=60)
+    assert (mine.jitter, mine.hint, mine.vocabulary) == (base.jitter, base.hint, base.vocabulary)
+    assert mine.rules[Kind.AMBIGUOUS] == RETRY
+    assert mine.rules[Kind.TIMEOUT] == Rule("retry", attempts_max=2)
+    assert mine.rules[Kind.QUOTA_WINDOW] == WAIT
+    assert policy_from(tomllib.loads(tomli_w.dumps(policy_form(mine)))) == mine
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_file_that_changes_nothing_is_the_policy_below_it(name):
+    mine = policy_from({"name": name, "based_on": name, "version": preset(name).version})
+    assert mine == preset(name)
+
+
+def test_another_curve_does_not_keep_the_steps_of_the_one_below():
+    steps = next(one.policy for one in PRESETS.values() if one.policy.backoff.steps_s)
+    form = {"name": "p", "based_on": steps.name, "backoff": {"curve": "fixed", "base_s": 9}}
+    assert policy_from(form).backoff == replace(steps.backoff, curve="fixed", base_s=9, steps_s=())
 
 
 def test_code_cannot_be_written_down():

@@ -1,16 +1,23 @@
 """A policy is data that is checked where it is written."""
 
 import dataclasses
+from datetime import UTC, datetime
 
 import pytest
 
+from perdure.model.decisions import Fail, Retry
 from perdure.model.errors import ConfigError, UnknownName
-from perdure.model.kinds import Kind
+from perdure.model.kinds import GROUPS, Kind
+from perdure.model.outcomes import Raised
 from perdure.model.verdicts import Failure
+from perdure.rules.classify import classify
+from perdure.rules.decide import FLOWING, Standing, decide
+from perdure.rules.evidence import evidence_of
 from perdure.rules.policy import FAIL, RETRY, Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.presets import PRESETS, preset
-from perdure.rules.retriable import rule_for
+from perdure.rules.retriable import kinds_left, rule_for
 
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NAN = float("nan")
 WRONG = [
     (lambda: Policy("p", attempts_max=0), ["attempts_max", "0", "between 1 and 1000000"]),
@@ -39,9 +46,17 @@ WRONG = [
     (lambda: Policy("p", retriable=[True]), ["retriable", "True"]),
     (lambda: Policy("p", retriable=["all", ""]), ["retriable", "''"]),
     (lambda: Policy("p", crash_is_failure="no"), ["crash_is_failure", "'no'"]),
-    (lambda: Policy("p", rules={"timeout": "retry"}), ["rules.timeout", "'retry'"]),
+    (lambda: Policy("p", rules={"timeout": "repeat"}), ["rules.timeout", "'repeat'", "retry"]),
+    (lambda: Policy("p", rules={"timeout": 3}), ["rules.timeout", "3", "Rule"]),
+    (lambda: Policy("p", rules={3: RETRY}), ["rules", "3", "timeout", "transient"]),
+    (lambda: Policy("p", deadline_s=0), ["deadline_s", "0", "nothing would ever begin"]),
+    (lambda: Policy.based_on("standart", name="p"), ["based_on", "'standart'", "standard"]),
+    (lambda: Policy.based_on(None, name="p"), ["based_on", "None", "standard"]),
+    (lambda: Policy.based_on("standard", name="p", atempts=3), ["'atempts'", "attempts_max"]),
+    (lambda: Policy.based_on("standard", name="p", waits_max=-1), ["waits_max", "-1"]),
+    (lambda: Policy.based_on("standard", name="p", rules={"slow": "retry"}), ["rules", "'slow'"]),
     (lambda: Policy("p", scope="run"), ["scope", "'run'", "job, stage"]),
-    (lambda: Policy("p", rules={"slow": RETRY}), ["rules", "'slow'", "rate_limited"]),
+    (lambda: Policy("p", rules={"slow": RETRY}), ["rules", "'slow'", "rate_limited", "transient"]),
     (lambda: Rule("repeat"), ["rule.action", "'repeat'", "fail, hand_over, hold, retry, wait"]),
     (lambda: Rule("retry", attempts_max=0), ["rule.attempts_max", "0", "between 1 and"]),
     (lambda: Rule("retry", hint="later"), ["rule.hint", "'later'"]),
@@ -84,6 +99,59 @@ def test_a_list_is_asked_before_otherwise_and_after_the_rules():
 def test_a_list_without_numbers_goes_by_kind_even_when_a_status_is_known():
     policy = Policy("p", retriable=("upstream_error",))
     assert ruled(policy, "upstream_error", status=500) == (RETRY, "retriable")
+
+
+RESET = ConnectionResetError("reset by peer")
+
+
+def answer(policy, error):
+    verdict = classify(Raised(evidence_of(error)), now=NOW)
+    return decide(Standing(), verdict, policy, FLOWING, NOW, 0.5)
+
+
+def test_a_policy_of_ones_own_retries_what_the_one_below_it_retries():
+    forgetful = Policy("mine", rules={"network": "retry"})
+    assert isinstance(answer(forgetful, RESET), Fail)  # it is ambiguous, which has no rule
+    mine = Policy.based_on("standard", name="mine", rules={"network": "retry"})
+    assert isinstance(answer(mine, RESET), Retry)
+
+
+def test_a_policy_that_is_based_on_another_differs_in_what_is_given_alone():
+    standard = preset("standard")
+    mine = Policy.based_on("standard", name="mine", attempts_max=9, rules={"billing": "fail"})
+    assert (mine.label, mine.attempts_max) == ("mine/1", 9)
+    assert mine.rules == {**standard.rules, Kind.BILLING: FAIL}
+    changed = {"name", "attempts_max", "rules"}
+    for one in dataclasses.fields(Policy):
+        same = getattr(mine, one.name) == getattr(standard, one.name)
+        assert same is (one.name not in changed), one.name
+    assert Policy.based_on(mine, name="more", version=4).rules == mine.rules
+    assert Policy.based_on(mine, name="more", version=4).label == "more/4"
+
+
+def test_a_group_stands_for_each_of_its_kinds_that_has_no_rule_of_its_own():
+    twice = Rule("retry", attempts_max=2)
+    for rules in ({"timeout": FAIL, "transient": twice}, {"transient": twice, "timeout": FAIL}):
+        policy = Policy("p", rules=rules)
+        assert policy.rules == {
+            kind: FAIL if kind is Kind.TIMEOUT else twice for kind in GROUPS["transient"]
+        }
+
+
+def test_a_group_is_laid_over_the_rules_of_the_policy_below():
+    mine = Policy.based_on("standard", name="mine", rules={"output": "fail", "auth": "retry"})
+    assert mine.rules[Kind.INVALID_OUTPUT] == mine.rules[Kind.TRUNCATED_OUTPUT] == FAIL
+    assert mine.rules[Kind.AUTH] == RETRY
+    assert mine.rules[Kind.BILLING] == preset("standard").rules[Kind.BILLING]
+
+
+def test_the_kinds_that_nobody_speaks_about_are_known():
+    assert Kind.AMBIGUOUS in kinds_left(Policy("p", rules={"network": "retry"}))
+    assert kinds_left(Policy("p", rules=dict.fromkeys(Kind, FAIL))) == ()
+    assert kinds_left(Policy("p", retriable="all")) == ()
+    for kind in kinds_left(preset("standard")):
+        assert ruled(preset("standard"), kind)[1] == "otherwise"
+    assert Kind.WORKER_LOST not in kinds_left(Policy("p"))  # crashes have a limit, and no rule
 
 
 def test_a_policy_does_not_change_after_it_is_made():

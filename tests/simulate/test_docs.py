@@ -4,15 +4,85 @@ import pytest
 from tools import simulator
 
 from perdure.simulate import SCENARIOS
+from perdure.simulate.claims import fixed_lines, jitter_lines
 
 TEXT = simulator.PAGE.read_text(encoding="utf-8")
 STALE = "run `make docs-simulator`"
 
 
-def test_a_scenario_played_again_is_what_the_document_says():
-    row, lines = simulator.section("W1")
+@pytest.fixture(scope="module")
+def blip():
+    """W1 once more: its measures, and its lines."""
+    return simulator.section("W1")
+
+
+def test_a_scenario_played_again_is_what_the_document_says(blip):
+    row, lines = blip
     assert "\n".join(lines) in TEXT, STALE
     assert row.scenario.title in TEXT
+
+
+def test_the_claims_played_again_in_one_scenario_are_what_the_tables_say(blip):
+    row, _ = blip
+    for line in (*jitter_lines({"W1": row}), *fixed_lines({"W1": row})):
+        assert f"{line}\n" in TEXT, STALE
+
+
+# -- the two claims that are corrected in words (R45) ------------------------------------------
+
+
+def changes(title: str) -> dict[tuple[str, str], list[int]]:
+    """The numbers of a generated table, by scenario and what is compared."""
+    _, _, rest = TEXT.partition(f"## {title}\n")
+    rows = [
+        line.strip("| ").split(" | ") for line in rest.strip().split("\n\n")[0].splitlines()[2:]
+    ]
+    return {
+        (name, what): [int(cell.strip("± %").replace("−", "-").replace("+", "")) for cell in cells]
+        for name, what, *cells in rows
+    }
+
+
+def paragraph(begins: str) -> str:
+    (found,) = [one for one in TEXT.split("\n\n") if one.startswith(f'**"{begins}')]
+    return found.replace("\n", " ")
+
+
+def fewer(*numbers: int) -> str:
+    """As it is said: from the least to the most."""
+    return f"{min(-one for one in numbers)} to {max(-one for one in numbers)} %"
+
+
+def either_way(numbers: list[int]) -> str:
+    low, high = (f"{one:+d} %".replace("-", "−") for one in (min(numbers), max(numbers)))
+    return f"{low} to {high}"
+
+
+def test_what_is_said_of_jitter_is_what_its_table_says():
+    seen, said = changes("What jitter does"), paragraph("Jitter cuts 429s")
+    limited = {name: seen[name, "429s"] for name in ("W1", "W2a", "W2b", "W4")}
+    assert f"{fewer(*limited['W1'])} fewer after a blip" in said
+    assert f"{fewer(*limited['W4'])} under a plain limit" in said
+    assert f"{fewer(*limited['W2a'], *limited['W2b'])} after an outage" in said
+    assert f"{either_way(seen['W2a', 'wasted calls'])} in an outage of a minute" in said
+    assert f"{either_way(seen['W2b', 'wasted calls'])} in one of 45 minutes" in said
+    peaks = (*seen["W2a", "peak"], *seen["W2b", "peak"])
+    assert f"peak after an outage falls by {fewer(*peaks)}" in said
+
+
+def test_what_is_said_of_exponential_delays_is_what_their_table_says():
+    seen, said = changes("Exponential against fixed"), paragraph("Exponential backoff needs 30 %")
+    plain = {name: seen[name, "fixed 5 s"] for name in ("W1", "W2a", "W2b", "W4")}
+    assert f"{-plain['W2a'][0]} % fewer in an outage of a minute" in said
+    assert f"{-plain['W2b'][0]} % fewer in one of 45 minutes" in said
+    assert f"{plain['W4'][0]} % more under a plain limit" in said
+    assert f"{plain['W1'][0]} % more after a blip" in said
+    jittered = [one for cells in plain.values() for one in cells[1:]]
+    assert f"With jitter it is {fewer(*jittered)} fewer" in said
+
+
+def test_a_number_that_the_tables_do_not_have_would_be_noticed():
+    assert f"{fewer(-61, -64)} fewer after a blip" not in paragraph("Jitter cuts 429s")
 
 
 def test_the_line_about_fairness_is_what_the_document_says():

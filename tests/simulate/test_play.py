@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.rules.decide import FLOWING
+from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.simulate.keeping import Keeping
 from perdure.simulate.play import Play
@@ -64,6 +65,14 @@ def test_without_gates_an_outage_takes_every_job():
 def test_a_longer_deadline_of_attempts_survives_without_gates_at_a_price():
     patient = preset("datasets")
     assert played(down(2.0), gate=None, policy=patient).wasted > 300
+
+
+def test_a_policy_s_total_time_ends_jobs_that_wait_behind_a_gate():
+    outage = down(60.0, jobs=100)
+    assert played(outage).given_up == 0
+    hasty = Policy.based_on("standard", name="hasty", deadline_s=30.0)
+    books = played(outage, policy=hasty)
+    assert (books.given_up, books.done) == (100, 0)
 
 
 def test_the_gate_survives_workers_that_are_killed():

@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from perdure.model.kinds import Kind
 from perdure.rules.presets import PRESETS
 from perdure.surfaces.cli.root import cli
 
@@ -34,9 +35,64 @@ def test_the_list_names_every_preset():
 def test_what_is_shown_can_be_saved_checked_and_used(name, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(run("show", name).output)
-    assert run("check", str(file)).output.endswith("is valid\n")
+    assert "is valid\n" in run("check", str(file)).output
     by_name = explained(name, "--error", "http:503")
     assert explained(str(file), "--error", "http:503") == by_name
+
+
+BASED = """
+name = "mine"
+based_on = "standard"
+deadline_s = 3600
+
+[rules]
+transient = { action = "retry", attempts_max = 2 }
+"""
+
+
+def test_a_file_that_is_based_on_a_preset_is_shown_whole_and_can_be_saved_again(tmp_path):
+    short, whole = tmp_path / "short.toml", tmp_path / "whole.toml"
+    short.write_text(BASED)
+    shown = run("show", str(short)).output
+    whole.write_text(shown)
+    assert "based_on" not in shown
+    assert run("show", str(whole)).output == shown
+    for spec in ("kind:ambiguous", "http:429", "kind:invalid_output"):
+        assert explained(str(short), "--error", spec) == explained(str(whole), "--error", spec)
+    assert explained(str(short), "--error", "kind:ambiguous")["attempts_max"] == 2
+
+
+def test_the_kinds_that_fall_to_otherwise_are_listed(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\n[rules]\nnetwork = "retry"\nlimits = "wait"\n')
+    done = run("check", str(file))
+    assert done.exit_code == 0
+    line = done.output.splitlines()[1]
+    assert line.startswith("  no rule for these kinds; otherwise = fail: billing, overloaded, ")
+    kinds = line.rpartition(": ")[2].split(", ")
+    answer = json.loads(run("check", str(file), "--json").output)
+    assert answer == {
+        "name": "mine", "version": 1, "otherwise": {"action": "fail", "kinds": kinds},
+    }  # fmt: skip
+    assert set(Kind) - set(kinds) == {"network", "rate_limited", "quota_window", "worker_lost"}
+    assert all(
+        explained(str(file), "--error", f"kind:{one}")["rule"] == "otherwise" for one in kinds
+    )
+
+
+def test_a_policy_that_answers_every_kind_leaves_nothing_to_otherwise(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\nretriable = "all"\n')
+    assert run("check", str(file)).output.endswith("is valid\n")
+    assert json.loads(run("check", str(file), "--json").output)["otherwise"]["kinds"] == []
+
+
+def test_an_unknown_base_names_the_choices(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\nbased_on = "standart"\n')
+    told = str(run("check", str(file)).exception)
+    assert told.startswith("based_on is 'standart'; give a Policy or one of: ")
+    assert all(name in told for name in PRESETS)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -1,10 +1,10 @@
 """Failure kinds and policy presets: what may go wrong, and what is done about it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tools.pages.text import Missing, facts, number, prose, seconds, table, yes
 
-from perdure.model.kinds import KINDS, Kind
+from perdure.model.kinds import GROUPS, KINDS, Kind
 from perdure.model.verdicts import Failure
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.policy import Action, Policy, Rule
@@ -21,7 +21,12 @@ def kinds_page() -> list[str]:
         "What is done about it is said by the stage's policy; see [presets](presets.md).",
         "A stage names a kind itself with `StageError(kind, message)`.",
         "",
+        "The rules of a policy may name a group. It stands for those of its kinds that have no rule of their own beside it:",
+        "",
     ]
+    lines += table(("group", "its kinds"), [(f"`{name}`", _links(GROUPS[name])) for name in GROUPS])
+    left = [kind for kind in Kind if not any(kind in kinds for kinds in GROUPS.values())]
+    lines += [f"In no group: {_links(left)}.", ""]
     for kind in Kind:
         known = KINDS[kind]
         lines += [f"## {kind.value}", "", known.sentence, ""]
@@ -36,13 +41,18 @@ def kinds_page() -> list[str]:
     return lines
 
 
+def _links(kinds: Collection[Kind]) -> str:
+    return ", ".join(f"[{kind.value}](#{kind.value})" for kind in Kind if kind in kinds)
+
+
 def presets_page() -> list[str]:
     lines = [
         "# Policy presets",
         "",
         'Policies with a name, as in `@app.stage(policy="standard")`.',
         "A policy of your own is a `perdure.Policy`, or a TOML or JSON file with the same fields:",
-        "`perdure policy show standard > mine.toml` is a good start, `perdure policy check` reads it.",
+        '`based_on = "standard"` and what differs is a good start, `perdure policy check` reads it;',
+        "see [policies of your own](../howto-policies.md).",
         "`perdure policy explain` says what a policy would do about a failure, and why.",
         "What a preset implements is said by ids; [rules](../rules.md) has each in a line.",
         "",

@@ -4,7 +4,13 @@ from perdure.app.app import App, configured, open_store, schema_of, shown_url
 from perdure.app.fitting import check_times
 from perdure.app.loading import load_app, load_pipeline
 from perdure.app.pipelines import Pipeline
-from perdure.app.policies import explained, policy_at, policy_page, policy_pages
+from perdure.app.policies import (
+    explained,
+    falling_otherwise,
+    policy_at,
+    policy_page,
+    policy_pages,
+)
 from perdure.app.processes import supervise, work
 from perdure.app.refs import Called, JobRef
 from perdure.app.serving import check_served, served
@@ -18,6 +24,7 @@ __all__ = [
     "check_times",
     "configured",
     "explained",
+    "falling_otherwise",
     "load_app",
     "load_pipeline",
     "open_store",

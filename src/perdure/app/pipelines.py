@@ -16,7 +16,7 @@ from perdure.engine.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.runs import Runs
-from perdure.engine.stages import Line
+from perdure.engine.stages import Line, shortest_s
 from perdure.model.errors import PayloadRefused, StoreBusy
 from perdure.model.jobs import Enqueued, NewJob
 from perdure.model.operations import Deed
@@ -82,7 +82,8 @@ class Pipeline:
 
         The same ``key`` gives the same job, as it was enqueued first: the new item and options are
         not looked at. With ``if_failed="retry"`` one that has failed is given a new life. ``tokens`` is how
-        many its calls are thought to take, where an upstream has a limit on them.
+        many its calls are thought to take, where an upstream has a limit on them. ``deadline_s`` is the total
+        time of each life of the job; without it, the smallest that the policies of its stages allow.
         ``within`` is a connection of your own to the store's database (psycopg, sqlite3, or SQLAlchemy on
         one of these): the job is then part of its transaction, and is there when that commits. Call
         `App.ready` once before the first such transaction.
@@ -194,7 +195,8 @@ class Pipeline:
         cancelled or this process dies: a worker goes on with it, or it is cancelled.
         """
         terms = terms_of(policy, wait_s, on_lost)
-        job = partial(self._new_job, item, owner=owner, key=key)
+        policies = (terms.policy, *(stage.policy for stage in self._line.stages))
+        job = partial(self._new_job, item, owner=owner, key=key, deadline_s=shortest_s(policies))
         app = self._app
         return called(await app.calls.call(lambda: app.opened, self._line, job, terms), app)
 
@@ -224,11 +226,14 @@ class Pipeline:
         run = feed_whole(runs, feeder, seal=seal)
         return Run(app, run, feeder.fed)
 
-    def _new_job(self, item: Any, *, owner: str, key: str | None) -> NewJob:
+    def _new_job(
+        self, item: Any, *, owner: str, key: str | None, deadline_s: float | None
+    ) -> NewJob:
         self._app.ready()
         return new_job(
             self._app.ids, self._line, item,
-            owner=owner, key=key, fair=self._app.is_fair(self._line.queue),
+            owner=owner, key=key, deadline_s=deadline_s,
+            fair=self._app.is_fair(self._line.queue),
         )  # fmt: skip
 
     def _ready(self, within: object) -> None:

@@ -15,6 +15,7 @@ from perdure.rules.explain import Question, explain, schedule
 from perdure.rules.form import nearest, policy_form, policy_from
 from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
+from perdure.rules.retriable import kinds_left
 from perdure.rules.spec import Asked, failure_of
 
 
@@ -64,6 +65,11 @@ def policy_at(name: str) -> Policy:
     if path.suffix not in (".toml", ".json") and not path.exists():
         raise UnknownName(f"no policy {name!r}; {nearest(name, PRESETS)}; or a .toml or .json file")
     return policy_from(_read(path))
+
+
+def falling_otherwise(policy: Policy) -> tuple[str, list[str]]:
+    """What ``otherwise`` does in a policy, and the kinds that it is left to answer."""
+    return policy.otherwise.action.value, [kind.value for kind in kinds_left(policy)]
 
 
 def explained(

@@ -36,7 +36,10 @@ def new_job(
     tokens: int | None = None,
     fair: bool = False,
 ) -> NewJob:
-    """A job for the first stage of a pipeline, checked at the door."""
+    """A job for the first stage of a pipeline, checked at the door.
+
+    Without a ``deadline_s`` of its own it has the one of its pipeline's policies.
+    """
     for what, value, kind in (
         ("owner", owner, str), ("key", key, str | None), ("priority", priority, int),
         ("run_at", run_at, datetime | None), ("deadline_s", deadline_s, int | float | None),
@@ -74,11 +77,19 @@ def new_job(
         key=key,
         priority=priority,
         run_at=None if run_at is None else run_at.astimezone(UTC),
-        deadline_s=deadline_s,
+        deadline_s=_total_s(ids, line, run_at) if deadline_s is None else deadline_s,
         if_failed=IfFailed(if_failed),
         tokens=tokens,
         fair=fair,
     )
+
+
+def _total_s(ids: Ids, line: Line, run_at: datetime | None) -> float | None:
+    """The policies' total time; that of a job for later begins when it may begin."""
+    total_s = line.deadline_s
+    if total_s is None or run_at is None:
+        return total_s
+    return total_s + max(0.0, (run_at - ids.now()).total_seconds())
 
 
 def admitted(item: Any, first: Stage) -> str:

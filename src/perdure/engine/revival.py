@@ -56,6 +56,7 @@ class Revivals:
             no=job.no, id=job.id, token=job.token, stage=stage, lane=self._lane(job, line, stage),
             input_from=input_from, forgotten=forgotten,
             redrive_run=None if self.child is None else self.child.no,
+            deadline_s=None if line is None else line.deadline_s,
         )  # fmt: skip
 
     def _place(self, job: JobView, line: Line | None) -> tuple[str, str | None, tuple[str, ...]]:

@@ -84,7 +84,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A pipeline laid out on its lanes, as a worker runs it."""
+    """A pipeline laid out on its lanes, as a worker runs it.
+
+    ``deadline_s`` is the total time of a job that brings none of its own: the smallest of the stages' policies.
+    """
 
     name: str
     queue: str
@@ -93,6 +96,7 @@ class Line:
     lane_nos: dict[str, int] = field(default_factory=dict)
     _beside: dict[int, dict[str, int]] = field(default_factory=dict, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
+    deadline_s: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for what, name in (
@@ -111,6 +115,7 @@ class Line:
                     f"pipeline {self.name!r} has the stage {name!r} twice; name them apart"
                 )
         object.__setattr__(self, "_places", {name: place for place, name in enumerate(names)})
+        object.__setattr__(self, "deadline_s", shortest_s(one.policy for one in self.stages))
 
     def lanes(self, run: int | None = None) -> list[Lane]:
         """The lanes that the pipeline needs, for its jobs outside of runs or for those of one."""
@@ -144,6 +149,11 @@ class Line:
         """The stage that follows, or None after the last."""
         place = self._places[name] + 1
         return self.stages[place] if place < len(self.stages) else None
+
+
+def shortest_s(policies: Iterable[Policy]) -> float | None:
+    """The smallest total time that policies allow a job, or None."""
+    return min((one.deadline_s for one in policies if one.deadline_s is not None), default=None)
 
 
 def _every(lane: Lane) -> bool:

@@ -52,7 +52,8 @@ class Revival:
 
     Guarded by ``(no, token)``. It goes on at ``stage`` with the checkpoint of ``input_from`` (None:
     with the payload); the checkpoints of the stages in ``forgotten`` are dropped. With
-    ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is.
+    ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is. A job with a deadline has as
+    long as in its first life; one without has ``deadline_s``, its policies' total time, from now on.
     """
 
     no: int
@@ -63,6 +64,7 @@ class Revival:
     input_from: str | None
     forgotten: tuple[str, ...] = ()
     redrive_run: int | None = None
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """explain: what a policy would do about a failure, with the whole range that chance can give."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from perdure.model.decisions import (
@@ -22,7 +22,8 @@ from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.policy import Policy
 from perdure.rules.retriable import rule_for
 
-_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # no deadline is asked about
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # a deadline is counted from it
+_LOOKED_BACK_MAX = 1_000  # attempts; by then a deadline has passed, or there is no telling
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class Answer:
 def explain(policy: Policy, question: Question) -> Answer:
     """What the policy would do."""
     failure = question.failure
-    least, middle, most = (_decided(policy, question, chance) for chance in (0.0, 0.5, 1.0))
+    until = _deadline_at(policy, question)
+    least, middle, most = (_decided(policy, question, chance, until) for chance in (0.0, 0.5, 1.0))
     rule, _ = rule_for(policy, failure)
     return Answer(
         policy=policy.name,
@@ -113,7 +115,20 @@ def schedule(policy: Policy, question: Question) -> list[tuple[int, Answer]]:
     return answers
 
 
-def _decided(policy: Policy, question: Question, chance: float) -> Retry | Fail | HandOver:
+def _deadline_at(policy: Policy, question: Question) -> datetime | None:
+    """When the job would expire: earlier attempts took no time, and failed like this one."""
+    if policy.deadline_s is None:
+        return None
+    left_s = policy.deadline_s
+    for attempt in range(1, min(question.attempt, _LOOKED_BACK_MAX)):
+        before = _decided(policy, replace(question, attempt=attempt), 0.5)
+        left_s -= before.delay_s if isinstance(before, Retry) else 0.0
+    return _ANY_TIME + timedelta(seconds=left_s)
+
+
+def _decided(
+    policy: Policy, question: Question, chance: float, deadline_at: datetime | None = None
+) -> Retry | Fail | HandOver:
     counters = Counters(
         starts=question.attempt,
         failures=question.attempt - 1,
@@ -121,7 +136,12 @@ def _decided(policy: Policy, question: Question, chance: float) -> Retry | Fail 
         crashes=max(0, question.crashes - 1),
     )
     decision: Decision = decide(
-        Standing(counters), question.failure, policy, FLOWING, _ANY_TIME, chance
+        Standing(counters, deadline_at=deadline_at),
+        question.failure,
+        policy,
+        FLOWING,
+        _ANY_TIME,
+        chance,
     )
     if isinstance(decision, Succeed | Cancel | Release):  # pragma: no cover
         raise BugError("a failure was answered as if it were none")

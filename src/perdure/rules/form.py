@@ -1,7 +1,8 @@
 """Policies as plain data: what stands in a TOML or JSON file, both ways, without loss.
 
 A field that is left out has its default. ``"none"`` says that there is none where the default is a
-number (a backoff without a cap). Refusals name the field, the value and what is allowed.
+number (a backoff without a cap), and takes a deadline or an ``inline_s_max`` from the policy that this one is
+``based_on``. Refusals name the field, the value and what is allowed.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.checked import one_of
 from perdure.rules.matchers import Match
-from perdure.rules.policy import Hints, Policy, Rule
+from perdure.rules.policy import Action, Hints, Policy, Rule, named
 from perdure.rules.vocabulary import VOCABULARIES, Vocabulary
 
 T = TypeVar("T")
@@ -25,22 +26,15 @@ NONE = "none"
 
 
 def policy_from(form: Form) -> Policy:
-    """The policy that plain data describes."""
-    return _built(
-        Policy,
-        form,
-        "policy",
-        {
-            "backoff": lambda value: _built(Backoff, value, "backoff", _BACKOFF),
-            "jitter": lambda value: _built(Jitter, value, "jitter"),
-            "hint": lambda value: _built(Hints, value, "hint", _HINTS),
-            "rules": _rules,
-            "otherwise": lambda value: _rule(value, "otherwise"),
-            "retriable": lambda value: tuple(value) if isinstance(value, list) else value,
-            "matches": _matches,
-            "vocabulary": _vocabulary,
-        },
-    )
+    """The policy that plain data describes, alone or by what differs from the one that it is ``based_on``."""
+    table = dict(_table(form, "policy"))
+    if "based_on" not in table:
+        return Policy(**_values(Policy, table, "policy", _READERS))
+    other = named(table.pop("based_on"))
+    for name in ("backoff", "jitter", "hint"):
+        if name in table:
+            table[name] = _over(getattr(other, name), _table(table[name], name))
+    return Policy.based_on(other, **_values(Policy, table, "policy", _READERS))
 
 
 def policy_form(policy: Policy) -> dict[str, Any]:
@@ -58,8 +52,14 @@ def policy_form(policy: Policy) -> dict[str, Any]:
 def _built(
     cls: type[T], form: object, where: str, readers: Mapping[str, Callable[[Any], Any]] = {}
 ) -> T:
+    return cls(**_values(cls, form, where, readers))
+
+
+def _values(
+    cls: type, form: object, where: str, readers: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
     table = _table(form, where)
-    known = {one.name: one for one in fields(cls) if one.name != "own_delay"}  # type: ignore[arg-type]
+    known = {one.name: one for one in fields(cls) if one.name != "own_delay"}
     values: dict[str, Any] = {}
     for name, value in table.items():
         if name not in known:
@@ -68,25 +68,30 @@ def _built(
     for name, one in known.items():
         if name not in values and one.default is MISSING and one.default_factory is MISSING:
             raise ConfigError(f"{where} lacks the field {name!r}; it must be given")
-    return cls(**values)
+    return values
 
 
-def _rules(form: object) -> dict[Kind, Rule]:
-    table = _table(form, "rules")
-    return {
-        one_of("rules", Kind, name): _rule(value, f"rules.{name}") for name, value in table.items()
-    }
+def _over(part: Backoff | Jitter | Hints, form: Form) -> Form:
+    """What a table says, and for the rest what the other policy's says; steps belong to their own curve."""
+    merged = {**_form(part), **form}
+    if form.get("curve", "schedule") != "schedule" and "steps_s" not in form:
+        merged.pop("steps_s", None)
+    return merged
+
+
+def _rules(form: object) -> dict[str, Rule]:
+    return {name: _rule(value, f"rules.{name}") for name, value in _table(form, "rules").items()}
 
 
 def _rule(form: object, where: str) -> Rule:
-    if isinstance(form, str):
-        return Rule(form)  # type: ignore[arg-type]
     readers: dict[str, Callable[[Any], Any]] = {
         "backoff": lambda value: _built(Backoff, value, f"{where}.backoff", _BACKOFF),
         "jitter": lambda value: _built(Jitter, value, f"{where}.jitter"),
         "hint": lambda value: _built(Hints, value, f"{where}.hint", _HINTS),
     }
     try:
+        if isinstance(form, str):
+            return Rule(one_of("rule.action", Action, form))
         return _built(Rule, form, where, readers)
     except ConfigError as wrong:
         if str(wrong).startswith(where):
@@ -129,11 +134,27 @@ def _hint_kinds(value: object) -> frozenset[Kind]:
     return frozenset(one_of("hint.kinds", Kind, kind) for kind in value)
 
 
+def _or_none(value: object) -> object:
+    return None if value == NONE else value
+
+
 _BACKOFF: dict[str, Callable[[Any], Any]] = {
-    "cap_s": lambda value: None if value == NONE else value,
+    "cap_s": _or_none,
     "steps_s": lambda value: tuple(value) if isinstance(value, list) else value,
 }
 _HINTS: dict[str, Callable[[Any], Any]] = {"kinds": _hint_kinds}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "backoff": lambda value: _built(Backoff, value, "backoff", _BACKOFF),
+    "jitter": lambda value: _built(Jitter, value, "jitter"),
+    "hint": lambda value: _built(Hints, value, "hint", _HINTS),
+    "deadline_s": _or_none,
+    "inline_s_max": _or_none,
+    "rules": _rules,
+    "otherwise": lambda value: _rule(value, "otherwise"),
+    "retriable": lambda value: tuple(value) if isinstance(value, list) else value,
+    "matches": _matches,
+    "vocabulary": _vocabulary,
+}
 
 
 def nearest(word: str, known: Mapping[str, object] | tuple[str, ...]) -> str:

@@ -1,13 +1,13 @@
 """Policy is data: a frozen, versioned value that says what to do about each failure kind."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from perdure.model.errors import ConfigError
-from perdure.model.kinds import Kind
+from perdure.model.kinds import GROUPS, Kind
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.checked import flag, made, number, one_of, text, whole
@@ -103,6 +103,7 @@ WAIT = Rule(Action.WAIT)
 FAIL = Rule(Action.FAIL)
 HAND_OVER = Rule(Action.HAND_OVER)
 
+Rules = Mapping[Kind, Rule | str] | Mapping[str, Rule | str]  # by kind or group of kinds
 Retriable = Literal["all", "none"] | tuple[int | str, ...] | None
 OwnDelay = Callable[[int, Kind], float]
 
@@ -114,7 +115,11 @@ class Policy:
     Three things have limits of their own: failures (``attempts_max``), waits that the upstream
     ordered (``waits_max``, ``wait_s_max`` in all) and crashes of the worker (``crashes_max``).
 
-    A kind with a rule follows its rule. Any other follows ``retriable``, if that is given: ``all``,
+    ``deadline_s`` is the total time of a job that brings none of its own, waits and holds included: the
+    smallest of its pipeline's policies, fixed when it is enqueued, from the start again for each new life.
+
+    A kind with a rule follows its rule; ``rules`` may also name a group of kinds (``transient``), which stands
+    for those of its kinds that are not named beside it. Any other follows ``retriable``, if that is given: ``all``,
     ``none``, or a list of HTTP statuses, exception names and kinds. What is left follows
     ``otherwise``. ``matches`` come before the built-in table that names kinds. ``own_delay`` is a
     function of your own, (failures, kind) → seconds; it exists in Python only.
@@ -157,20 +162,21 @@ class Policy:
         for name in ("deadline_s", "inline_s_max"):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), 0.0, DELAY_S_MAX)
+        if self.deadline_s == 0:
+            raise ConfigError(
+                "deadline_s is 0, so nothing would ever begin; give more, or leave it out"
+            )
         for name, names in (("profile", Profile), ("scope", Scope), ("exhausted", Action)):
             object.__setattr__(self, name, one_of(name, names, getattr(self, name)))
         if self.exhausted not in (Action.FAIL, Action.HAND_OVER):
             raise ConfigError(f"exhausted is {self.exhausted.value!r}; one of: fail, hand_over")
         _parts("", self.backoff, self.jitter, self.hint)
-        rules = {one_of("rules", Kind, kind): rule for kind, rule in self.rules.items()}
-        for kind, rule in rules.items():
-            made(f"rules.{kind.value}", rule, Rule)
+        object.__setattr__(self, "rules", MappingProxyType(_by_kind(self.rules)))
         for match in self.matches:
             made("matches", match, Match)
         if self.own_delay is not None and not callable(self.own_delay):
             raise ConfigError(f"own_delay is {self.own_delay!r}; it must be a function")
         self._check_profile()
-        object.__setattr__(self, "rules", MappingProxyType(rules))
         object.__setattr__(self, "retriable", _retriable(self.retriable))
 
     def _check_profile(self) -> None:
@@ -182,10 +188,69 @@ class Policy:
                 "'background'"
             )
 
+    @classmethod
+    def based_on(
+        cls, other: "str | Policy", *, name: str, rules: Rules | None = None, **changes: Any
+    ) -> "Policy":
+        """A preset, or another policy, with some fields changed and ``rules`` laid over its own.
+
+        A group in ``rules`` is laid over every rule of its kinds. The version is 1 unless another is given.
+        """
+        known = {one.name for one in fields(cls)}
+        for field_name in changes:
+            if field_name not in known:
+                raise ConfigError(
+                    f"policy has no field {field_name!r}; one of: {', '.join(sorted(known))}"
+                )
+        found = named(other)
+        changes = {"version": 1, **changes}
+        return replace(found, name=name, rules={**found.rules, **_by_kind(rules or {})}, **changes)
+
     @property
     def label(self) -> str:
         """Name and version, as stored with every attempt."""
         return f"{self.name}/{self.version}"
+
+
+NAMED: dict[
+    str, Policy
+] = {}  # the presets, which are made of this file's classes and put here by theirs
+
+
+def named(policy: object) -> Policy:
+    """The policy that another one is based on: a preset's name, or a policy."""
+    if isinstance(policy, str) and policy in NAMED:
+        return NAMED[policy]
+    if not isinstance(policy, Policy):
+        raise ConfigError(
+            f"based_on is {policy!r}; give a Policy or one of: {', '.join(sorted(NAMED))}"
+        )
+    return policy
+
+
+def _by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
+    """The rule of each kind; a kind's own goes before its group's, wherever it stands."""
+    own: dict[Kind, Rule] = {}
+    grouped: dict[Kind, Rule] = {}
+    for name, value in rules.items():
+        if name in GROUPS:
+            grouped |= dict.fromkeys(sorted(GROUPS[name]), _rule(name, value))
+        elif name in tuple(Kind):
+            own[Kind(name)] = _rule(name, value)
+        else:
+            raise ConfigError(
+                f"rules names {name!r}, which is no kind of failure; one of: {', '.join(sorted(Kind))}; "
+                f"or a group of kinds: {', '.join(GROUPS)}"
+            )
+    return grouped | own
+
+
+def _rule(name: str, value: object) -> Rule:
+    if isinstance(value, str):
+        return Rule(one_of(f"rules.{name}", Action, value))
+    made(f"rules.{name}", value, Rule)
+    assert isinstance(value, Rule)
+    return value
 
 
 def _retriable(value: object) -> Retriable:

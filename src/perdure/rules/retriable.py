@@ -17,6 +17,13 @@ def rule_for(policy: Policy, failure: Failure) -> tuple[Rule, str]:
     return (RETRY if listed(policy, failure) else FAIL), "retriable"
 
 
+def kinds_left(policy: Policy) -> tuple[Kind, ...]:
+    """The kinds that no rule and no list of the policy speaks about, and ``otherwise`` answers."""
+    if policy.retriable is not None:
+        return ()
+    return tuple(kind for kind in Kind if kind not in policy.rules and kind is not Kind.WORKER_LOST)
+
+
 def listed(policy: Policy, failure: Failure) -> bool:
     """Whether the policy's list names the failure.
 

@@ -5,7 +5,7 @@ before the rank that was claimed last. It is computed once, at arrival, and kept
 Otherwise the rank is the order of arrival.
 """
 
-from heapq import heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
 
 from perdure.model.jobs import ZERO, Counters
 
@@ -57,6 +57,15 @@ class Line:
             job = heappop(due)[2]
             heappush(self._ready, (job.rank, job.no, job))
         return len(self._ready)
+
+    def expired(self, arrived_s: float) -> list[Job]:
+        """Take out the jobs that arrived by then."""
+        gone = [entry[2] for entry in (*self._ready, *self._due) if entry[2].arrived_s <= arrived_s]
+        if gone:
+            for entries in (self._ready, self._due):
+                entries[:] = [entry for entry in entries if entry[2].arrived_s > arrived_s]
+                heapify(entries)
+        return gone
 
     def next_due_s(self) -> float | None:
         """When the next delayed job is ready."""

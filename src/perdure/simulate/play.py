@@ -200,6 +200,9 @@ class Play:
 
     def _turn(self, worker: _Worker) -> None:
         now_s, line, keeping = self._now_s, self._line, self._keeping
+        if self._policy.deadline_s is not None:
+            for job in line.expired(now_s - self._policy.deadline_s):
+                self._given_up(job)
         ready = line.ready(now_s)
         free = self._scene.fleet.concurrency - len(worker.claims)
         if keeping is None:
@@ -283,7 +286,9 @@ class Play:
             if kind is not Kind.WORKER_LOST or claim.ticket.probes is not None:
                 keeping.landed(claim.worker.no, landed, self._now_s)
             view = keeping.view(claim.ticket)
-        standing = Standing(job.counters)
+        total_s = self._policy.deadline_s
+        deadline_at = None if total_s is None else at(job.arrived_s + total_s)
+        standing = Standing(job.counters, deadline_at=deadline_at)
         decision = decide(standing, verdict, self._policy, view, now, self._chance())
         if isinstance(verdict, Failure) and verdict.hint_s:
             job.told_s = self._now_s + verdict.hint_s
@@ -308,7 +313,10 @@ class Play:
                 job.counters = job.counters.raised(counted, waited_s=waited_s)
                 self._line.put(job, self._now_s + delay_s)
             case Fail() | HandOver() | Cancel():
-                self.books.given_up += 1
-                self._left[job.owner] -= 1
+                self._given_up(job)
             case Release():  # pragma: no cover - no outcome here gives an attempt back
                 self._line.put(job, self._now_s)
+
+    def _given_up(self, job: Job) -> None:
+        self.books.given_up += 1
+        self._left[job.owner] -= 1

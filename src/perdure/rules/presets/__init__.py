@@ -1,7 +1,7 @@
 """Named policies: one of our own, and each of the five designs to the letter."""
 
 from perdure.model.errors import UnknownName
-from perdure.rules.policy import Policy
+from perdure.rules.policy import NAMED, Policy
 from perdure.rules.presets.converter import CONVERTER
 from perdure.rules.presets.datasets import DATASETS, DATASETS_LLM, DATASETS_ONCE
 from perdure.rules.presets.gateway import GATEWAY_COSTLY, GATEWAY_SYNC, GATEWAY_WORKER
@@ -17,6 +17,8 @@ PRESETS: dict[str, Preset] = {
         GATEWAY_WORKER, GATEWAY_COSTLY, GATEWAY_SYNC,
     )
 }  # fmt: skip
+
+NAMED.update({name: one.policy for name, one in PRESETS.items()})
 
 
 def preset(name: str) -> Policy:

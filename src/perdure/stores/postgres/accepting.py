@@ -97,7 +97,7 @@ def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueue
     by_id = {row[0]: row for row in answer}
     found = [by_id[id] for id in asked if id in by_id]
     first = {row[1]: row for row in reversed(found) if _is_dead(row, asked[row[0]])}
-    again = [_revival(row) for row in found if first.get(row[1]) is row]
+    again = [_revival(row, asked[row[0]]) for row in found if first.get(row[1]) is row]
     revived = _revived(cx, again, now) if again else set()
     return {
         row[0]: Enqueued(
@@ -117,9 +117,9 @@ def _is_dead(row: Row, job: NewJob) -> bool:
     return bool(row[0] != row[2] and row[3] == State.FAILED and job.if_failed is IfFailed.RETRY)
 
 
-def _revival(row: Row) -> Revival:
+def _revival(row: Row, job: NewJob) -> Revival:
     _, no, id, _, token, stage, lane, input_from = row
-    return Revival(no, id, token, stage, lane, input_from)
+    return Revival(no, id, token, stage, lane, input_from, deadline_s=job.deadline_s)
 
 
 def _now(cx: Cx, now: int | None) -> int:

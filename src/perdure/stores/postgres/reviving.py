@@ -19,6 +19,7 @@ from typing import NamedTuple
 from perdure.model.errors import CallerError
 from perdure.model.operations import Revival
 from perdure.model.runs import FINISHED, RunStatus
+from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.ranking import ranks_anew
@@ -150,6 +151,7 @@ def _begin(
             "no": one.no, "token": one.token, "stage": one.stage, "lane": one.lane,
             "input_from": one.input_from, "redrive_run": one.redrive_run,
             "rank_at": ranks.get(one.no),
+            "deadline_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
         }
         for one in apart.values()
     ]  # fmt: skip

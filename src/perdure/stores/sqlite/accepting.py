@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from perdure.model.jobs import Claim, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
@@ -127,7 +128,8 @@ def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     first: dict[int, tuple[int, Revival]] = {}
     for place, (job, (no, id, state, *parts)) in enumerate(zip(jobs, rows, strict=True)):
         if state == State.FAILED and job.if_failed is IfFailed.RETRY:
-            first.setdefault(no, (place, Revival(no, id, *parts)))
+            revival = replace(Revival(no, id, *parts), deadline_s=job.deadline_s)
+            first.setdefault(no, (place, revival))
     revived = _revived(cx, first.values(), now) if first else set()
     return [
         Enqueued(row[1], int(row[0]), False, place in revived) for place, row in enumerate(rows)

@@ -7,6 +7,7 @@ from perdure.model.errors import CallerError
 from perdure.model.jobs import Conflict
 from perdure.model.operations import Revival
 from perdure.stores.counting import Tally
+from perdure.stores.moments import seconds_us
 from perdure.stores.rows import AGEING_US, Row, encoded
 from perdure.stores.sqlite.settling import add_tally
 from perdure.stores.sqlite.statements import SQL
@@ -35,6 +36,7 @@ class Revivals:
                 "no": one.no, "token": one.token, "lane": one.lane, "stage": one.stage,
                 "input_from": one.input_from, "redrive_run": one.redrive_run, "now": self._now,
                 "ageing_us": AGEING_US, "rank_at": rank_at,
+                "deadline_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
             },
         )  # fmt: skip
         self._cx.execute(SQL.redrive_add, (one.no,))

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from perdure.app import explained, policy_at, policy_page, policy_pages
+from perdure.app import explained, falling_otherwise, policy_at, policy_page, policy_pages
 from perdure.surfaces.cli.options import echo_json, json_option
 
 
@@ -43,10 +43,21 @@ def show(name: str, as_json: bool) -> None:
 
 @policy.command()
 @click.argument("file")
-def check(file: str) -> None:
-    """Check a policy file; names the field, the value and what is allowed."""
+@json_option
+def check(file: str, as_json: bool) -> None:
+    """Check a policy file; names the field, the value and what is allowed.
+
+    Lists the failure kinds that no rule speaks about, which the policy answers otherwise.
+    """
     found = policy_at(file)
+    action, kinds = falling_otherwise(found)
+    if as_json:
+        otherwise = {"action": action, "kinds": kinds}
+        echo_json({"name": found.name, "version": found.version, "otherwise": otherwise})
+        return
     click.echo(f"{file}: policy {found.name}, version {found.version}, is valid")
+    if kinds:
+        click.echo(f"  no rule for these kinds; otherwise = {action}: {', '.join(kinds)}")
 
 
 @policy.command()

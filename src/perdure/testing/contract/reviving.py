@@ -77,6 +77,17 @@ class Reviving(OnAFreshStore):
             self.place.revive(self.place.see(id))
             assert self.place.see(id).deadline_at == self.clock.now() + timedelta(seconds=100)
 
+    def test_a_job_without_a_deadline_has_the_one_that_its_new_life_brings(self) -> None:
+        for given_s in (None, 60.5):
+            job = self.place.dead_letter(self.worker)
+            self.place.revive(job, deadline_s=given_s)
+            wanted = given_s and self.clock.now() + timedelta(seconds=given_s)
+            assert self.place.see(job.id).deadline_at == wanted
+            self.place.take(self.worker, 9)
+        kept = self.place.dead_letter(self.worker, deadline_s=100)
+        self.place.revive(kept, deadline_s=60.5)
+        assert self.place.see(kept.id).deadline_at == self.clock.now() + timedelta(seconds=100)
+
     def test_a_suspect_begins_its_new_life_among_the_others(self) -> None:
         claim = self.one_claim()
         self.place.settle(crash(claim, self.worker), by=self.worker)

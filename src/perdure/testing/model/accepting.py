@@ -75,7 +75,7 @@ def _found(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> Enqueued
     revived = (
         before.state is State.FAILED
         and job.if_failed is IfFailed.RETRY
-        and revive(tables, _as_it_stands(before), now, lines)
+        and revive(tables, _as_it_stands(before, job.deadline_s), now, lines)
     )
     return Enqueued(before.id, before.no, created=False, revived=revived)
 
@@ -99,8 +99,17 @@ def _by_key(tables: Tables, job: NewJob) -> JobRow | None:
     )
 
 
-def _as_it_stands(job: JobRow) -> Revival:
-    return Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)
+def _as_it_stands(job: JobRow, deadline_s: float | None) -> Revival:
+    where = (job.stage, job.lane, job.input_from)
+    return Revival(job.no, job.id, job.token, *where, deadline_s=deadline_s)
+
+
+def _deadline_anew(
+    job: JobRow, deadline_s: float | None, began_at: datetime, now: datetime
+) -> datetime | None:
+    if job.deadline_at is not None:
+        return now + (job.deadline_at - began_at)
+    return None if deadline_s is None else now + length(deadline_s)
 
 
 def may_live(tables: Tables, one: Revival) -> bool:
@@ -128,7 +137,7 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
             retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
             input_from=one.input_from, redrive_run=redrive_run,
             order_at=now, rank_at=rank_at, due_at=now, updated_at=now,
-            deadline_at=None if job.deadline_at is None else now + (job.deadline_at - began_at),
+            deadline_at=_deadline_anew(job, one.deadline_s, began_at, now),
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
             error_message=None, error_code=None, error_detail=None, fingerprint=None,
             counters=ZERO, past=ZERO,

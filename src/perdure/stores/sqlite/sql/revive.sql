@@ -1,4 +1,5 @@
--- A new life for a failed job, ordered as if it were new (a fair one has its rank) and with as long until its deadline as at first.
+-- A new life for a failed job, ordered as if it were new (a fair one has its rank) and with as long until its deadline as at first;
+-- one that had none has what is given.
 -- Guarded by (no, token); only a failed job has a failed_reason.
 UPDATE perdure_jobs SET
     state = 'queued', ready = 1, token = token + 1, life = life + 1,
@@ -8,7 +9,9 @@ UPDATE perdure_jobs SET
     finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
     error_message = NULL, error_code = NULL, error_detail = NULL, fingerprint = NULL,
     past = NULL, hard_at = NULL,
-    deadline_at = :now + deadline_at - CASE WHEN life = 1 THEN enqueued_at ELSE order_at END,
+    deadline_at = :now + coalesce(
+        deadline_at - CASE WHEN life = 1 THEN enqueued_at ELSE order_at END, :deadline_us
+    ),
     starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
     waited_s = 0
 WHERE no = :no AND token = :token AND failed_reason IS NOT NULL

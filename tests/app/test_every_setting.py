@@ -1,0 +1,227 @@
+"""No setting without an effect: for each there is something that goes otherwise when only it is changed.
+
+A look is given the configuration as it is loaded from the environment, and says what came of it. Where a setting is a
+length of time, time is pushed.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure import App
+from perdure.app import app as app_module, upkeep as upkeep_module
+from perdure.app.bulkwork import BulkWork
+from perdure.app.upkeep import gatekeeper_of, upkeep_of
+from perdure.app.working import Working
+from perdure.config import SETTINGS, Config, load
+from perdure.engine.guest import Guest
+from perdure.model.errors import StoreBusy
+from perdure.model.jobs import Claim, ClaimOrder
+from perdure.model.workers import NewWorker, Role
+from perdure.observers.log import log, write_logs
+from perdure.stores.opening import open_store
+from perdure.testing import VirtualClock
+from perdure.testing.contract.kit import DEED, target
+from perdure.testing.contract.records import failure, success
+
+
+class Ground:
+    """Where a look is taken: a folder, an app with one stage, a worker's row, and time that is pushed."""
+
+    def __init__(self, folder: Path, monkeypatch, capsys, database: Callable[[], str]) -> None:
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+        self.database = database
+        self.config: Config = load()
+        self.clock = VirtualClock()
+
+    def declare(self, url: str) -> App:
+        app = App(url)
+
+        @app.stage(timeout_s=60.0)
+        def one(item, context):
+            context.capture("taken")
+            return item
+
+        self.pipe = app.pipeline("p", one)
+        return app
+
+    @contextmanager
+    def opened(self) -> Iterator[App]:
+        app = self.declare(f"sqlite:///{self.folder / 'work.db'}")
+        app._opened = open_store(app.url, self.clock, create=True, wait_s_max=10.0, injected=True)
+        app.ready()
+        self.store, self.reader = app.opened.store, app.opened.reader
+        self.worker = self.store.add_worker(NewWorker("boot", "here", Role.MAIN, 1e6))
+        self.order = ClaimOrder(self.worker, 9, app.catalogue.lane_nos())
+        with closing(app):
+            yield app
+
+    def claimed(self) -> Claim:
+        self.pipe.enqueue(1)
+        (claim,) = self.store.turn([], self.order, by=self.worker).claims
+        return claim
+
+
+# -- looks ---------------------------------------------------------------------------------------
+
+
+def where_jobs_are(ground: Ground) -> object:
+    with closing(ground.declare(ground.config.store)):
+        ground.pipe.enqueue(1)
+    return sorted(path.name for path in ground.folder.iterdir())
+
+
+def while_one_connection_is_lent(ground: Ground) -> object:
+    opened = app_module.open_store(ground.database(), wait_s_max=0.5)
+    with closing(opened), opened.store._connection.lent():
+        try:
+            return len(opened.reader.jobs(limit=1))
+        except StoreBusy:
+            return "busy"
+
+
+def claimed_at_once(ground: Ground) -> object:
+    with guest_of(ground) as guest:
+        ground.pipe.enqueue_many(range(5))
+        return len(ground.store.turn([], guest._pump._order(), by=ground.worker).claims)
+
+
+@contextmanager
+def guest_of(ground: Ground) -> Iterator[Guest]:
+    """A worker inside this process, as `app.working` makes it, before its first turn."""
+    with ground.opened() as app:
+        bulks = BulkWork(app, app.catalogue, ground.worker)
+        working = Working(app, ground.config)
+        yield working._guest(app.opened, app.catalogue, ground.worker, bulks)
+
+
+def longest_rest_s(ground: Ground) -> object:
+    with guest_of(ground) as guest:
+        guest._step()
+        return guest._step() <= 0.1
+
+
+class Rung:
+    """A bell that is rung at once, and remembers how long was meant to be rested."""
+
+    rest_s = 0.0
+
+    def rest(self, wait_s: float, ear: int | None) -> bool:
+        self.rest_s = wait_s
+        return True
+
+
+def looks_for_hints_s(ground: Ground) -> object:
+    with guest_of(ground) as guest:
+        bell = Rung()
+        guest._loop._rest(bell, 60.0)
+        return bell.rest_s
+
+
+def swept(ground: Ground, app: App, *, for_s: float) -> object:
+    """The states of all jobs, after upkeep for so long."""
+    ground.monkeypatch.setattr(upkeep_module, "SystemClock", lambda: ground.clock)
+    gates = gatekeeper_of(app, app.opened, app.catalogue, ground.worker)
+    upkeep = upkeep_of(app, app.opened, app.catalogue, ground.worker, ground.config, gates=gates)
+    for _ in range(10):
+        upkeep.once()
+        ground.clock.push(for_s / 10)
+    return [job.state.value for job in ground.reader.jobs(limit=10)]
+
+
+def while_an_attempt_hangs(ground: Ground) -> object:
+    with ground.opened() as app:
+        ground.claimed()
+        return swept(ground, app, for_s=200.0)
+
+
+def after_a_success(ground: Ground) -> object:
+    with ground.opened() as app:
+        ground.store.turn([success(ground.claimed(), ground.worker)], None, by=ground.worker)
+        return swept(ground, app, for_s=3600.0)
+
+
+def after_a_cancel(ground: Ground) -> object:
+    with ground.opened() as app:
+        ground.pipe.enqueue(1).cancel()
+        return swept(ground, app, for_s=3600.0)
+
+
+def after_a_discard(ground: Ground) -> object:
+    with ground.opened() as app:
+        ground.store.turn([failure(ground.claimed(), ground.worker)], None, by=ground.worker)
+        (job,) = ground.reader.jobs(limit=1)
+        app.opened.control.discard([target(job)], DEED)
+        return swept(ground, app, for_s=3600.0)
+
+
+def raw_output_expires(ground: Ground) -> object:
+    with ground.opened():
+        (capture,) = ground.pipe.call_blocking(1).job.captures()
+        return capture.expires_at is not None
+
+
+def what_is_logged(ground: Ground) -> object:
+    before = list(log.handlers), log.level, log.propagate
+    try:
+        write_logs(form=ground.config.log_format, level=ground.config.log_level)
+        logging.getLogger("perdure").info("a word")
+        text = ground.capsys.readouterr().err
+        return text.count("a word"), text.startswith("{")
+    finally:
+        log.handlers[:], log.level, log.propagate = before
+
+
+WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
+    "store": ("sqlite:///one.db", "sqlite:///two.db", where_jobs_are),
+    "connections": ("1", "2", while_one_connection_is_lent),
+    "concurrency": ("2", "3", claimed_at_once),
+    "lease_ttl_s": ("15", "9000", while_an_attempt_hangs),
+    "grace_s": ("0", "9000", while_an_attempt_hangs),
+    "poll_s": ("0.05", "0.5", longest_rest_s),
+    "tick_s": ("0.01", "0.02", looks_for_hints_s),
+    "overrun_s": ("60", "9000", while_an_attempt_hangs),
+    "retain_succeeded_s": ("60", "forever", after_a_success),
+    "retain_cancelled_s": ("60", "forever", after_a_cancel),
+    "retain_discarded_s": ("60", "forever", after_a_discard),
+    "capture_kept_s": ("60", "forever", raw_output_expires),
+    "log_format": ("text", "json", what_is_logged),
+    "log_level": ("INFO", "ERROR", what_is_logged),
+}
+
+
+@pytest.mark.parametrize("name", [one.name for one in SETTINGS])
+def test_every_setting_changes_an_outcome(name, tmp_path, monkeypatch, capsys, request):
+    one, other, look = WALK[name]
+    seen = []
+    for place, value in enumerate((one, other)):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv(f"PERDURE_{name.upper()}", value)
+        database = lambda: request.getfixturevalue("database")  # noqa: E731
+        seen.append(look(Ground(folder, monkeypatch, capsys, database)))
+    assert seen[0] != seen[1]
+
+
+def test_no_row_is_left_over():
+    assert list(WALK) == [one.name for one in SETTINGS]
+
+
+@pytest.mark.parametrize("name", ["store", "concurrency", "retain_succeeded_s"])
+def test_a_look_that_does_not_depend_on_the_setting_would_be_noticed(
+    name, tmp_path, monkeypatch, capsys
+):
+    """The twin: the same value twice gives the same outcome, so what differs above is the setting's doing."""
+    value, _, look = WALK[name]
+    seen = []
+    for place in "ab":
+        folder = tmp_path / place
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv(f"PERDURE_{name.upper()}", value)
+        seen.append(look(Ground(folder, monkeypatch, capsys, str)))
+    assert seen[0] == seen[1]

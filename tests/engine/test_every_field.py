@@ -1,0 +1,278 @@
+"""No knob without an effect: every field of a policy and of a gate has an input for which it changes an outcome.
+
+A row is a field, two values and a look. What is compared is what the store would write about an ended attempt, or
+what the rules of the gate answer; a field without a row fails, and so does one that nobody reads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from perdure.engine.enqueue import new_job
+from perdure.engine.ids import Ids
+from perdure.engine.record import Ending
+from perdure.engine.stages import Line, Stage
+from perdure.engine.walk import settle
+from perdure.model.errors import ConfigError
+from perdure.model.jobs import ZERO, Counters
+from perdure.model.kinds import Kind
+from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised, Snoozed
+from perdure.rules.backoff import Backoff, Jitter
+from perdure.rules.gate import Gate, GateSettings
+from perdure.rules.hold import hint, trip
+from perdure.rules.matchers import Match
+from perdure.rules.pace import PaceSettings, admits, started
+from perdure.rules.policy import Hints, Policy, Rule
+from perdure.rules.probe import lease, probed
+from perdure.rules.vocabulary import VOCABULARIES
+from perdure.rules.window import WindowSettings
+from perdure.testing import VirtualClock
+from tests.engine.kit import claim_of, echo
+from tests.rules.gate_kit import MIDDLE, at, probing, recovered, tripped, window_of
+
+Look = Callable[[Any], object]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Two values of a field, and a look at which they differ."""
+
+    one: Any
+    other: Any
+    look: Look
+
+
+STILL = Jitter("none")
+PLAIN = Policy(
+    "plain", backoff=Backoff("fixed", base_s=10.0), jitter=STILL,
+    rules={"network": "retry", "rate_limited": "wait", "auth": "fail"},
+)  # fmt: skip
+SYNC = replace(PLAIN, name="sync", profile="sync")
+
+
+def raised(kind: str | None, **seen: Any) -> Raised:
+    return Raised(Evidence(("SomeError",), "no", kind=None if kind is None else Kind(kind), **seen))
+
+
+NETWORK, LIMITED, OTHER = raised("network"), raised("rate_limited"), raised("timeout")
+USELESS = raised(None, status=503, headers=(("x-should-retry", "false"),))
+LOST = Lost(Death("exited", signal="SIGKILL"))
+
+
+def written(
+    policy: Policy, outcome: Outcome, *, chance: float = 0.25, deadline_s: float | None = None,
+    past: Counters = ZERO, **counters: Any,
+) -> tuple[object, ...]:  # fmt: skip
+    """What the store is told about an attempt that ended so under the policy."""
+    claim = claim_of(counters=Counters(starts=1, **counters), past=past, deadline_s=deadline_s)
+    stage = Stage("one", echo, PLAIN, 60.0)
+    line = Line("p", "q", "c", (stage,), {"one": 1})
+    ending = Ending(claim, outcome, 0.5, 1, policy=policy)
+    record = settle(ending, line, stage, chance=chance)
+    assert record.attempt is not None
+    told = record.attempt
+    return (record.state, record.delay_s, record.failed_reason, record.error_code, told.policy)
+
+
+def after(outcome: Outcome, **more: Any) -> Look:
+    return lambda policy: written(policy, outcome, **more)
+
+
+def may_be_a_stages(policy: Policy) -> bool:
+    try:
+        Stage("one", echo, policy, 60.0)
+    except ConfigError:
+        return False
+    return True
+
+
+def enqueued_and_failed(policy: Policy) -> object:
+    """A job that brings no deadline fails once, under a policy that would wait for an hour."""
+    hourly = replace(policy, backoff=Backoff("fixed", base_s=3600.0, cap_s=None))
+    line = Line("p", "q", "c", (Stage("one", echo, hourly, 60.0),), {"one": 1})
+    job = new_job(Ids(VirtualClock(), Random(1)), line, 1)
+    return written(hourly, NETWORK, deadline_s=job.deadline_s)
+
+
+def of_policy(policy: Policy, name: str) -> Callable[[Any], Policy]:
+    return lambda value: replace(policy, **{name: value})
+
+
+POLICY: dict[str, tuple[Policy, Row]] = {
+    "name": (PLAIN, Row("a", "b", after(NETWORK))),
+    "version": (PLAIN, Row(1, 2, after(NETWORK))),
+    "profile": (PLAIN, Row("background", "sync", may_be_a_stages)),
+    "scope": (PLAIN, Row("stage", "job", after(NETWORK, past=Counters(failures=2)))),
+    "attempts_max": (PLAIN, Row(1, 2, after(NETWORK))),
+    "waits_max": (PLAIN, Row(0, 1, after(LIMITED))),
+    "wait_s_max": (PLAIN, Row(9.0, 10.0, after(LIMITED))),
+    "crashes_max": (PLAIN, Row(1, 2, after(LOST))),
+    "snoozes_max": (PLAIN, Row(0, 1, after(Snoozed(5.0, "later")))),
+    "crash_is_failure": (PLAIN, Row(False, True, after(LOST))),
+    "deadline_s": (PLAIN, Row(None, 60.0, enqueued_and_failed)),
+    "inline_s_max": (SYNC, Row(None, 5.0, after(NETWORK))),
+    "exhausted": (SYNC, Row("fail", "hand_over", after(NETWORK, failures=2))),
+    "heed_server": (replace(PLAIN, otherwise=Rule("retry")), Row(False, True, after(USELESS))),
+    "backoff": (PLAIN, Row(Backoff("fixed", base_s=1.0), Backoff("fixed"), after(NETWORK))),
+    "jitter": (PLAIN, Row(STILL, Jitter("full"), after(NETWORK))),
+    "hint": (PLAIN, Row(Hints("ignore"), Hints("exact"), after(raised("rate_limited", wait_s=3)))),
+    "rules": (PLAIN, Row({}, {"network": "retry"}, after(NETWORK))),
+    "retriable": (PLAIN, Row(None, "all", after(OTHER))),
+    "otherwise": (PLAIN, Row(Rule("fail"), Rule("retry"), after(OTHER))),
+    "matches": (PLAIN, Row((), (Match("auth", status=503),), after(raised(None, status=503)))),
+    "vocabulary": (
+        PLAIN, Row(VOCABULARIES["kinds"], VOCABULARIES["gateway"], after(raised("auth"))),
+    ),
+    "own_delay": (PLAIN, Row(None, lambda failures, kind: 77.0, after(NETWORK))),
+}  # fmt: skip
+
+
+def in_rule(look: Look, kind: str = "network") -> Look:
+    return lambda rule: look(replace(PLAIN, rules={kind: rule}))
+
+
+RULE: dict[str, Row] = {
+    "action": Row("retry", "fail", in_rule(after(NETWORK))),
+    "attempts_max": Row(None, 1, in_rule(after(NETWORK))),
+    "backoff": Row(None, Backoff("fixed", base_s=1.0), in_rule(after(NETWORK))),
+    "jitter": Row(None, Jitter("full"), in_rule(after(NETWORK))),
+    "hint": Row(
+        None, Hints("ignore"), in_rule(after(raised("rate_limited", wait_s=30)), "rate_limited")
+    ),
+}
+
+
+def in_hint(look: Look) -> Look:
+    return lambda hints: look(replace(PLAIN, hint=hints, rules={"rate_limited": "retry"}))
+
+
+SLOW_DOWN = raised("rate_limited", wait_s=30)
+HINTS: dict[str, Row] = {
+    "mode": Row("floor", "ignore", in_hint(after(SLOW_DOWN))),
+    "counted": Row(True, False, in_hint(after(SLOW_DOWN, failures=2))),
+    "s_max": Row(29.0, 30.0, in_hint(after(SLOW_DOWN))),
+    "kinds": Row(frozenset(), frozenset({Kind.RATE_LIMITED}), in_hint(after(SLOW_DOWN))),
+}
+
+third = lambda backoff: written(  # noqa: E731
+    replace(PLAIN, backoff=backoff, attempts_max=9), NETWORK, failures=2
+)
+BACKOFF: dict[str, Row] = {
+    "curve": Row("exponential", "linear", third),
+    "base_s": Row(1.0, 2.0, third),
+    "factor": Row(2.0, 3.0, third),
+    "cap_s": Row(None, 5.0, third),
+}
+
+JITTER: dict[str, Row] = {
+    "spread": Row("none", "full", lambda one: written(replace(PLAIN, jitter=one), NETWORK)),
+    "ratio": Row(0.1, 0.2, lambda one: written(replace(PLAIN, jitter=one), NETWORK)),
+    "add_s_max": Row(
+        0.0, 9.0, lambda one: written(replace(PLAIN, jitter=replace(one, spread="additive")), NETWORK)
+    ),
+}  # fmt: skip
+
+
+FLOWING = Gate("model")
+
+
+def trips(settings: GateSettings) -> object:
+    """Eight calls out of ten have failed."""
+    return trip(FLOWING, settings, window_of([True] * 8 + [False] * 2), at(0), MIDDLE).move
+
+
+def first_gap(settings: GateSettings) -> object:
+    return trip(FLOWING, settings, window_of([True] * 20), at(0), 0.25).gate.held_until
+
+
+def probe_passes(settings: GateSettings) -> object:
+    gate, now = probing(settings=settings)
+    return probed(
+        gate, settings, kind=None, generation=gate.generation, now=now, chance=MIDDLE
+    ).move
+
+
+def leased_until(settings: GateSettings) -> object:
+    gate = tripped(settings=settings)
+    return lease(gate, settings, gate.held_until).gate.lease_until
+
+
+def relapsed(settings: GateSettings) -> object:
+    gate = recovered(gap=7, t=0)
+    window = window_of([True] * 20, generation=gate.generation)
+    return trip(gate, settings, window, at(60), MIDDLE).gate.held_until
+
+
+def asked_for_an_hour(settings: GateSettings) -> object:
+    step = hint(
+        FLOWING, settings,
+        kind=Kind.RATE_LIMITED, generation=0, until=at(3600), now=at(0),
+    )  # fmt: skip
+    return step.gate.until_person, step.gate.held_until
+
+
+def calls_at_once(settings: GateSettings) -> object:
+    """How many may start after a hold."""
+    return admits(started(settings.pace, at(0)), settings.pace, at(0))
+
+
+GATE: dict[str, Row] = {
+    "window": Row(WindowSettings(), WindowSettings(fail_share=0.9), trips),
+    "gaps": Row(GateSettings().gaps, Backoff("fixed", base_s=30.0), first_gap),
+    "jitter": Row(STILL, Jitter("full"), first_gap),
+    "flow_after": Row(1, 2, probe_passes),
+    "lease_s": Row(100.0, 200.0, leased_until),
+    "relapse_s": Row(30.0, 120.0, relapsed),
+    "hint_s_max": Row(60.0, 7200.0, asked_for_an_hour),
+    "pace": Row(PaceSettings(), PaceSettings(start_calls=5), calls_at_once),
+}
+
+
+def outcomes(row: Row, make: Callable[[Any], Any]) -> tuple[object, object]:
+    return row.look(make(row.one)), row.look(make(row.other))
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Policy)])
+def test_every_field_of_a_policy_changes_an_outcome(name):
+    policy, row = POLICY[name]
+    one, other = outcomes(row, of_policy(policy, name))
+    assert one != other
+
+
+PARTS: dict[type, tuple[Any, dict[str, Row]]] = {
+    Rule: (Rule("retry"), RULE),
+    Hints: (Hints(), HINTS),
+    Backoff: (Backoff(), BACKOFF),
+    Jitter: (Jitter(), JITTER),
+    GateSettings: (GateSettings(), GATE),
+}
+FIELDS = [(cls, one.name) for cls in PARTS for one in fields(cls) if one.name != "steps_s"]
+
+
+@pytest.mark.parametrize(("cls", "name"), FIELDS)
+def test_every_field_of_a_part_changes_an_outcome(cls, name):
+    plain, rows = PARTS[cls]
+    one, other = outcomes(rows[name], lambda value: replace(plain, **{name: value}))
+    assert one != other
+
+
+def test_the_steps_of_a_schedule_change_an_outcome():
+    """They go with one curve alone, so they are changed together with it."""
+    one, other = (third(Backoff("schedule", steps_s=(1.0, 2.0, last))) for last in (3.0, 4.0))
+    assert one != other
+
+
+def test_a_field_that_nobody_reads_would_be_noticed():
+    """The twin: two values, one outcome."""
+    deaf = Row(1.0, 2.0, lambda settings: written(PLAIN, NETWORK))
+    one, other = outcomes(deaf, lambda value: replace(PLAIN, wait_s_max=value))
+    assert one == other
+
+
+def test_no_row_is_left_over():
+    assert set(POLICY) == {one.name for one in fields(Policy)}
+    for cls, (_, rows) in PARTS.items():
+        assert set(rows) == {one.name for one in fields(cls)} - {"steps_s"}

@@ -1,0 +1,100 @@
+"""The numbers of a preset change with a new version and a decision record, or not at all (R115).
+
+A row stays for ever: what a version was is what attempts in old databases were judged by. To change a preset, raise its
+version, write the record, and add a row; the failure says the digest.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+
+from perdure.rules.backoff import Backoff
+from perdure.rules.form import policy_form
+from perdure.rules.policy import Policy
+from perdure.rules.presets import PRESETS, preset
+from tests.house.tree import ROOT
+
+RECORDS = ROOT / "docs" / "decisions"
+
+# What counts as a number: all that decides whether and when something is tried again. Words that people read (names,
+# vocabularies) and matches, which say what a failure is, are not among it.
+NUMBERS = (
+    "profile", "scope", "attempts_max", "waits_max", "wait_s_max", "crashes_max", "snoozes_max",
+    "crash_is_failure", "deadline_s", "inline_s_max", "exhausted", "heed_server", "backoff",
+    "jitter", "hint", "rules", "retriable", "otherwise",
+)  # fmt: skip
+
+# label: (digest of the numbers, the record that introduced them)
+KNOWN: dict[str, tuple[str, str]] = {
+    "standard/1": ("bdb77ae49a867d3a", "0018"),
+    "reports/1": ("3aaf740823b17858", "0018"),
+    "converter/1": ("80829d42bfbf0963", "0018"),
+    "datasets/1": ("329f59f5ae3019f7", "0018"),
+    "datasets-llm/1": ("f4fd55b0ae98a6b7", "0018"),
+    "datasets-once/1": ("5d8cc28afadbc280", "0018"),
+    "verifier/1": ("3ec8f295629e6661", "0018"),
+    "gateway-worker/1": ("88d600b8f0cac614", "0018"),
+    "gateway-costly/1": ("bb81820f6118e45f", "0018"),
+    "gateway-sync/1": ("b7be2b938a270d82", "0018"),
+}
+
+
+def digest(policy: Policy) -> str:
+    form = policy_form(policy)
+    text = json.dumps({name: form.get(name) for name in NUMBERS}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def complaint(policy: Policy) -> str | None:
+    """What is wrong with the numbers of a preset, if anything is."""
+    known = KNOWN.get(policy.label)
+    if known is None:
+        return (
+            f"{policy.label} has no row here; write its decision record, and add {digest(policy)}"
+        )
+    if known[0] != digest(policy):
+        return f"the numbers of {policy.label} have changed; give it a new version and a record"
+    return None
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_numbers_of_a_preset_are_those_of_its_version(name):
+    assert complaint(preset(name)) is None
+
+
+@pytest.mark.parametrize("label", KNOWN)
+def test_each_version_of_a_preset_is_named_by_its_record(label):
+    (record,) = RECORDS.glob(f"{KNOWN[label][1]}-*.md")
+    assert f"`{label}`" in record.read_text(encoding="utf-8")
+
+
+def test_no_version_of_a_preset_is_left_out():
+    """They count from 1, and the latest is the one that is shipped."""
+    for name in PRESETS:
+        versions = sorted(
+            int(label.rpartition("/")[2]) for label in KNOWN if label.startswith(f"{name}/")
+        )
+        assert versions == list(range(1, preset(name).version + 1))
+
+
+def test_the_documents_say_so():
+    readme = (RECORDS / "README.md").read_text(encoding="utf-8")
+    assert "The numbers of a preset need a record" in readme
+    assert "A number in a policy" not in readme
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert "a new policy version and a decision record" in guide
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"attempts_max": 6},
+        {"backoff": Backoff(base_s=3.0)},
+        {"rules": {}},
+        {"version": 2},
+    ],
+)
+def test_a_changed_number_would_be_noticed(changed):
+    assert complaint(replace(preset("standard"), **changed)) is not None

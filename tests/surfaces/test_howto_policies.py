@@ -1,0 +1,61 @@
+"""docs/howto-policies.md says what is so: its examples are one policy, its output is what is printed, its numbers hold."""
+
+import tomllib
+
+from click.testing import CliRunner
+
+from perdure import Policy
+from perdure.model.kinds import GROUPS, Kind
+from perdure.rules.backoff import Backoff, base_delay_s
+from perdure.rules.form import policy_from
+from perdure.rules.presets import preset
+from perdure.surfaces.cli.root import cli
+from tests.house.markdown import fences
+from tests.house.tree import ROOT
+
+PAGE = (ROOT / "docs" / "howto-policies.md").read_text(encoding="utf-8")
+WORDS = " ".join(PAGE.split())
+
+
+def block(language: str) -> str:
+    return "\n".join(next(one.lines for one in fences(PAGE) if one.language == language))
+
+
+def test_both_examples_are_the_same_policy():
+    known: dict[str, Policy] = {}
+    exec(block("python"), known)
+    patient = known["patient"]
+    assert patient == policy_from(tomllib.loads(block("toml")))
+    assert patient.rules[Kind.AMBIGUOUS].attempts_max == 9
+    assert patient.rules[Kind.TIMEOUT].action == "fail"
+    assert patient.rules[Kind.RATE_LIMITED] == preset("standard").rules[Kind.RATE_LIMITED]
+
+
+def test_what_a_check_prints_is_what_the_page_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\n[rules]\nnetwork = "retry"\nlimits = "wait"\n'
+    )
+    printed = CliRunner().invoke(cli, ["policy", "check", "mine.toml"]).output
+    shown = block("").splitlines()
+    assert shown[0] == "$ perdure policy check mine.toml"
+    assert printed.startswith("\n".join(shown[1:]).removesuffix("…"))
+
+
+def test_the_groups_are_those_of_the_table():
+    assert (
+        f"are {', '.join(f'`{one}`' for one in list(GROUPS)[:-1])} and `{list(GROUPS)[-1]}`"
+        in WORDS
+    )
+
+
+def test_a_cap_is_recommended_for_the_reason_that_is_given():
+    """C5."""
+    assert "**Set `backoff.cap_s` in every policy**" in WORDS
+    open_ended = [base_delay_s(Backoff(cap_s=None), n) for n in range(1, 20)]
+    assert next(n for n, one in enumerate(open_ended, 1) if one > 3_600) == 12
+    assert next(n for n, one in enumerate(open_ended, 1) if one > 86_400) == 17
+    assert (
+        "more than an hour after the 12th failure, and for more than a day after the 17th" in WORDS
+    )
+    assert f"it is {Backoff().cap_s:.0f} s unless you say otherwise" in WORDS
