@@ -165,6 +165,7 @@ class Policy:
         rules = {one_of("rules", Kind, kind): rule for kind, rule in self.rules.items()}
         for kind, rule in rules.items():
             made(f"rules.{kind.value}", rule, Rule)
+        made("vocabulary", self.vocabulary, Vocabulary)
         self._check_profile()
         object.__setattr__(self, "rules", MappingProxyType(rules))
         object.__setattr__(self, "retriable", _retriable(self.retriable))

@@ -4,6 +4,7 @@ from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import FAIL, RETRY, Policy, Scope
 from perdure.rules.presets.preset import TO_THE_LETTER, Preset
+from perdure.rules.vocabulary import REPORTS as WORDS
 
 REPORTS = Preset(
     Policy(
@@ -25,6 +26,7 @@ REPORTS = Preset(
         ),
         otherwise=FAIL,
         matches=TO_THE_LETTER,
+        vocabulary=WORDS,
     ),
     reason=(
         "Four tries in all, with waits of 30, 120 and 480 seconds that outlast most incidents of a "
