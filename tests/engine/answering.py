@@ -48,7 +48,7 @@ class Gateway:
 
     def place(self, whose: str, stage: str) -> Place:
         if whose not in self.places:
-            self.places[whose] = Place(MEMORY, stages=(stage,))
+            self.places[whose] = Place(MEMORY, stages=tuple(dict.fromkeys(("one", stage))))
         return self.places[whose]
 
 

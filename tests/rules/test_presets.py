@@ -19,6 +19,9 @@ def asked(policy, kind, attempt=1, *, hint_s=None, waits=1, crashes=1, status=No
 SEQUENCES = [
     ("reports", "timeout", [(24, 36), (96, 144), (384, 576)], "exhausted"),
     ("reports", "rate_limited", [(24, 36), (96, 144), (384, 576)], "exhausted"),
+    ("reports", "network", [(24, 36), (96, 144), (384, 576)], "exhausted"),
+    ("reports", "ambiguous", [(24, 36), (96, 144), (384, 576)], "exhausted"),
+    ("reports", "storage_transient", [(24, 36), (96, 144), (384, 576)], "exhausted"),
     ("converter", "upstream_error", [(5, 10), (10, 15)], "exhausted"),
     ("converter", "unknown", [(5, 10), (10, 15)], "exhausted"),
     ("converter", "storage_transient", [(5, 10), (10, 15)], "exhausted"),
