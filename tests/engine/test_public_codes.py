@@ -1,21 +1,31 @@
 """What users may read about a failure: named by the stage in so many words, else by the vocabulary, by stage and status."""
 
 import json
+import shlex
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from perdure import App, OutputInvalid, StageError, Vocabulary
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.limits import PUBLIC_CODE_CHARS_MAX, PUBLIC_MESSAGE_CHARS_MAX
 from perdure.rules.evidence import evidence_of
+from perdure.rules.form import policy_from
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
+from perdure.surfaces.cli.root import cli
 from perdure.testing import Answer
 from tests.app.working_off import worked_off
 from tests.engine import answering
 from tests.engine.answering import Gateway, asking, called, worked
+from tests.house.markdown import fences
+
+ROOT = Path(__file__).parents[2]
 
 REPORTS = preset("reports")
 ONCE = Policy("once", attempts_max=1)
@@ -124,7 +134,7 @@ def test_nothing_of_an_exception_s_text_becomes_public_unless_it_was_named(gatew
 
 
 def test_a_named_message_is_made_one_safe_line_and_cut():
-    said = "first\n\tsecond  in /home/ann/key.pem " + "and so on " * 40
+    said = "first\n\tsecond  in /srv/keys/ann.pem " + "and so on " * 40
     error = StageError("network", "reset", public_message=said)
     message = evidence_of(error).public_message
     assert message.startswith("first second in [path]")
@@ -150,3 +160,22 @@ def test_what_is_no_code_is_refused_by_name(code):
 def test_what_is_no_message_is_refused_by_name(message):
     with pytest.raises(ConfigError, match="public_message is"):
         StageError("network", "no", public_message=message)
+
+
+def test_the_how_to_does_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = fences((ROOT / "docs" / "howto-codes.md").read_text(encoding="utf-8"))
+    declared, in_toml, typed, raised = ("\n".join(one.lines) for one in blocks)
+    names: dict[str, Any] = {"StageError": StageError}
+    exec(declared, names)
+    assert policy_from(tomllib.loads(in_toml)) == names["policy"]
+    names["app"].close()
+    with pytest.raises(StageError) as caught:
+        exec(raised, names)
+    seen = evidence_of(caught.value)
+    assert (seen.public_code, seen.public_message) == (
+        "empty_transcript", "The transcript is empty.",
+    )  # fmt: skip
+    command, *shown = typed.splitlines()
+    answer = CliRunner().invoke(cli, shlex.split(command)[2:])
+    assert answer.output.splitlines()[:2] == shown[:2]

@@ -33,7 +33,7 @@ REPORTS = Preset(
         "provider, each spread by a fifth. Timeouts, connectivity, 429 and 5xx, passing faults of "
         "storage and the death of a worker are retriable; output that does not parse or does not "
         "fit the schema, broken input and every other 4xx are fatal at once. A crash counts as a "
-        "failure too."
+        "failure too. Its public codes tell the stages read, ask, validate, write and save apart."
     ),
     implements=("R14", "R15", "R16", "R17", "R18", "R19", "R20", "R35", "R36", "C10", "C17"),
 )  # fmt: skip
