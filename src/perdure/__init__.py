@@ -32,6 +32,7 @@ from perdure.rules.gate import GateSettings, basic_gate
 from perdure.rules.matchers import Match
 from perdure.rules.pace import PaceSettings
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
+from perdure.rules.vocabulary import Vocabulary
 from perdure.rules.window import WindowSettings
 
 __version__ = "0.1.0"
@@ -87,6 +88,7 @@ __all__ = [
     "StageError",
     "StoreError",
     "Succeeded",
+    "Vocabulary",
     "WindowSettings",
     "basic_gate",
 ]

@@ -1,7 +1,7 @@
 """Mistakes of real systems that had rules much like ours, and a test of each that we do not share it.
 
-Half of one is shared by choice: a server's own word on retrying goes above what its status lets us guess. The test
-(gateway 2) shows what bounds it.
+Half of one is shared by choice: a server's own word on retrying goes above what its status lets us guess, though
+never above a code that is known. The tests (gateway 2) show what bounds it.
 
 =========== ============================================================ ==================================
 system      the mistake                                                  shown by
@@ -69,7 +69,7 @@ from perdure.rules.evidence import evidence_of
 from perdure.rules.explain import Answer, Question, explain
 from perdure.rules.policy import FAIL, RETRY
 from perdure.rules.presets import PRESETS, preset
-from perdure.rules.vocabulary import CONVERTER
+from perdure.rules.vocabulary import CONVERTER, GATEWAY
 from perdure.testing import Answer as Said, Upstream
 from perdure.testing.contract.kit import TTL_S
 from perdure.testing.contract.records import retry, success
@@ -171,8 +171,11 @@ def asked(upstream: Upstream, method: str = "POST") -> str:
     return text
 
 
-def meaning(error: BaseException) -> Failure:
-    verdict = classify(Raised(evidence_of(error)), now=NOW)
+def meaning(error: BaseException, policy: str = "standard") -> Failure:
+    judge = preset(policy)
+    verdict = classify(
+        Raised(evidence_of(error)), now=NOW, matches=judge.matches, vocabulary=judge.vocabulary
+    )
     assert isinstance(verdict, Failure)
     return verdict
 
@@ -531,6 +534,21 @@ def test_gateway_2_a_server_that_says_retry_is_bounded_and_named_and_beaten_by_t
     assert (stated.kind, advice("gateway-worker", stated).action) == (Kind.INVALID_REQUEST, "fail")
 
 
+@pytest.mark.parametrize("policy", ["gateway-worker", "gateway-costly", "gateway-sync"])
+@pytest.mark.parametrize(
+    ("code", "kind"), [(code, kind) for code, kind in GATEWAY.kinds.items()], ids=GATEWAY.kinds
+)
+def test_gateway_2_a_server_that_says_retry_does_not_overrule_a_code_that_is_known(
+    policy, code, kind
+):
+    plain, flagged = (
+        meaning(Refusal(500, {"error": {"code": code, **more}}), policy)
+        for more in ({}, {"retryable": True})
+    )
+    assert (plain.kind, flagged.kind, flagged.server_says) == (kind, kind, True)
+    assert advice(policy, flagged) == advice(policy, plain)
+
+
 def test_gateway_3_a_decision_is_made_once_keeps_its_hint_and_is_told_once():
     shop = Shop(stage("one", policy=preset("gateway-worker")))
     id = shop.place.put().id
@@ -546,6 +564,14 @@ def test_gateway_3_a_decision_is_made_once_keeps_its_hint_and_is_told_once():
     assert (job.state, attempt.status) == (State.FAILED, "failed")
     assert '"hint_s":7' in attempt.why_json
     shop.close()
+
+
+@pytest.mark.parametrize("code", GATEWAY.kinds)
+def test_gateway_3_do_not_retry_is_heeded_with_every_code(code):
+    for policy in ("gateway-worker", "gateway-costly", "gateway-sync"):
+        failed = meaning(Refusal(503, {"error": {"code": code, "retryable": False}}), policy)
+        told = advice(policy, failed)
+        assert (told.action, told.failed_reason, told.code) == ("fail", "fatal", code)
 
 
 @pytest.mark.parametrize("policy", PRESETS)

@@ -6,6 +6,7 @@ import errno
 import http.client
 import itertools
 import json
+import queue
 import socket
 import sqlite3
 import ssl
@@ -383,6 +384,22 @@ def too_deep() -> None:
     too_deep()
 
 
+def full_queue():
+    full = queue.Queue(1)
+    full.put(1)
+    full.put_nowait(2)
+
+
+def full_async_queue():
+    full = asyncio.Queue(1)
+    full.put_nowait(1)
+    full.put_nowait(2)
+
+
+def broken_encoding():
+    b"\xff\xfe\xfa".decode()
+
+
 def missing_file() -> None:
     open("/nowhere/at/all")  # noqa: PTH123, SIM115
 
@@ -523,6 +540,9 @@ PYTHON = [
     (missing_file, "not_found", "builtins.FileNotFoundError"),
     (thrown(PermissionError(errno.EACCES, "no")), "config_missing", "builtins.PermissionError"),
     (broken_constraint, "invalid_request", "sqlite code SQLITE_CONSTRAINT_UNIQUE"),
+    (full_queue, "resource_exhausted", "queue.Full"),
+    (full_async_queue, "resource_exhausted", "asyncio.QueueFull"),
+    (broken_encoding, "invalid_output", "builtins.UnicodeDecodeError"),
     (thrown(AssertionError()), "internal", "builtins.AssertionError"),
     (missing_attribute, "internal", "builtins.AttributeError"),
     (missing_module, "internal", "builtins.ImportError"),

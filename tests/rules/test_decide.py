@@ -595,6 +595,12 @@ def test_the_servers_word_that_it_is_useless_ends_it():
     assert isinstance(decided(refused, policy=stubborn), Retry)
 
 
+@pytest.mark.parametrize("gate", [GateView("held"), GateView("probing", probe=True)])
+def test_the_servers_word_that_it_is_useless_ends_it_behind_a_gate_too(gate):
+    refused = Failure(Kind.NETWORK, "test", server_says=False)
+    assert decided(refused, gate=gate).reason is FailedReason.FATAL
+
+
 def test_the_servers_word_that_it_may_help_changes_nothing_here():
     assert isinstance(decided(Failure(Kind.NETWORK, "test", server_says=True)), Retry)
 

@@ -114,9 +114,10 @@ def test_a_long_schedule_is_cut():
 
 
 LETTER = [
-    ("reports", "http:409", "fail", "invalid_request"),
-    ("reports", "exception:openai.ConflictError", "fail", "invalid_request"),
-    ("reports", "http:501", "retry", "upstream_error"),
+    ("reports", "http:409", "fail", "llm_provider_409"),
+    ("reports", "exception:openai.ConflictError", "fail", "llm_call_failed"),
+    ("reports", "http:501", "retry", "llm_provider_5xx"),
+    ("reports", "code:llm_provider_422", "fail", "llm_provider_422"),
     ("converter", "http:409", "fail", "GW_4XX"),
     ("converter", "http:501", "retry", "GW_5XX"),
     ("converter", "s3:SlowDown", "retry", "IO_ERROR"),

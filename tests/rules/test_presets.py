@@ -1,5 +1,7 @@
 """Each document's numbers, tables and codes, to the letter."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from perdure.model.kinds import Kind
@@ -7,6 +9,7 @@ from perdure.model.verdicts import Failure
 from perdure.rules.explain import Question, explain
 from perdure.rules.form import policy_form, policy_from
 from perdure.rules.presets import PRESETS, preset
+from perdure.rules.spec import Asked, failure_of
 from perdure.rules.vocabulary import CLASSES, CONVERTER, GATEWAY
 
 
@@ -19,6 +22,9 @@ def asked(policy, kind, attempt=1, *, hint_s=None, waits=1, crashes=1, status=No
 SEQUENCES = [
     ("reports", "timeout", [(24, 36), (96, 144), (384, 576)], "exhausted"),
     ("reports", "rate_limited", [(24, 36), (96, 144), (384, 576)], "exhausted"),
+    ("reports", "network", [(24, 36), (96, 144), (384, 576)], "exhausted"),
+    ("reports", "ambiguous", [(24, 36), (96, 144), (384, 576)], "exhausted"),
+    ("reports", "storage_transient", [(24, 36), (96, 144), (384, 576)], "exhausted"),
     ("converter", "upstream_error", [(5, 10), (10, 15)], "exhausted"),
     ("converter", "unknown", [(5, 10), (10, 15)], "exhausted"),
     ("converter", "storage_transient", [(5, 10), (10, 15)], "exhausted"),
@@ -199,6 +205,22 @@ def test_datasets_llm_goes_by_its_list_of_statuses(status, action):
 def test_a_list_may_name_exceptions():
     failure = Failure(Kind.UNKNOWN, "test", names=("Mint.TransportError", "builtins.Exception"))
     assert explain(preset("datasets-llm"), Question(failure)).action == "retry"
+
+
+# [002]'s list of what passes: rate limits, network, a pool without room, bad data, memory
+PASSING = [
+    "http:429", "exception:socket.gaierror", "exception:ConnectionResetError",
+    "exception:asyncio.IncompleteReadError", "exception:queue.Full", "exception:asyncio.QueueFull",
+    "exception:json.JSONDecodeError", "exception:UnicodeDecodeError", "exception:MemoryError",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["datasets", "standard"])
+@pytest.mark.parametrize("spec", PASSING)
+def test_what_sample_pipelines_call_transient_has_a_kind_and_is_tried_again(policy, spec):
+    failure, _ = failure_of(Asked(spec), preset(policy), datetime(2026, 3, 1, tzinfo=UTC))
+    assert failure.kind is not Kind.UNKNOWN
+    assert explain(preset(policy), Question(failure)).action == "retry"
 
 
 @pytest.mark.parametrize("name", PRESETS)

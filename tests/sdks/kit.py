@@ -17,6 +17,8 @@ from perdure.model.outcomes import Evidence, Raised
 from perdure.model.verdicts import Failure
 from perdure.rules.classify import classify
 from perdure.rules.evidence import evidence_of
+from perdure.rules.explain import Question, schedule
+from perdure.rules.presets import preset
 from perdure.testing import Answer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -69,6 +71,15 @@ def seen(call: Callable[[], Any]) -> tuple[Evidence, Failure]:
     verdict = classify(Raised(evidence), now=NOW)
     assert isinstance(verdict, Failure)
     return evidence, verdict
+
+
+def waits_in_reports(call: Callable[[], Any]) -> list[tuple[float, float]]:
+    """The least and the most wait after each attempt of a report job, if each of them failed like this call."""
+    rows = schedule(preset("reports"), Question(seen(call)[1]))
+    return [(one.delay_s.min, one.delay_s.max) for _, one in rows if one.delay_s is not None]
+
+
+RETRIED_IN_REPORTS = [(24.0, 36.0), (96.0, 144.0), (384.0, 576.0)]
 
 
 def check(case: Case, call: Callable[[], Any]) -> Evidence:

@@ -5,7 +5,17 @@ import json
 import pytest
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, cases, check, load, seen
+from tests.sdks.kit import (
+    PATIENT_S,
+    RETRIED_IN_REPORTS,
+    TIMEOUT_S,
+    Case,
+    cases,
+    check,
+    load,
+    seen,
+    waits_in_reports,
+)
 from tests.sdks.wires import aws_event
 
 boto3 = load("boto3")
@@ -86,6 +96,25 @@ def test_a_copy_that_failed_half_way_comes_with_200(upstream, s3, code, kind):
     upstream.script(xml(200, code))
     _, verdict = seen(lambda: s3.copy_object(Bucket="b", Key="k", CopySource="b/j"))
     assert (verdict.kind, verdict.rule) == (kind, f"s3 code {code}")
+
+
+PASSING = [
+    xml(500, "InternalError"), xml(503, "ServiceUnavailable"), xml(400, "RequestTimeout"), xml(503, "SlowDown"),
+    CLOSED, RESET, Answer(502, ""),
+]  # fmt: skip
+LASTING = [xml(404, "NoSuchKey"), xml(403, "AccessDenied"), xml(400, "EntityTooLarge")]
+
+
+@pytest.mark.parametrize("answer", PASSING)
+def test_a_report_job_tries_a_passing_fault_of_s3_again(upstream, s3, answer):
+    upstream.script(answer)
+    assert waits_in_reports(lambda: s3.get_object(Bucket="b", Key="k")) == RETRIED_IN_REPORTS
+
+
+@pytest.mark.parametrize("answer", LASTING)
+def test_a_report_job_does_not_try_again_what_s3_refuses_for_good(upstream, s3, answer):
+    upstream.script(answer)
+    assert waits_in_reports(lambda: s3.get_object(Bucket="b", Key="k")) == []
 
 
 def test_a_body_that_is_cut_off_is_ambiguous(upstream, s3):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.sdks.kit import load, seen
+from tests.sdks.kit import RETRIED_IN_REPORTS, load, seen, waits_in_reports
 from tests.sdks.wires import postgres_talk, serving
 
 psycopg = load("psycopg")
@@ -40,6 +40,22 @@ def test_a_statement_refused_with_a_state_means(state, kind):
     assert (verdict.kind, verdict.rule) == (kind, f"sqlstate {state}"), evidence
     assert evidence.names[-3:] == ("psycopg.Error", "builtins.Exception", "builtins.BaseException")
     assert "c4n4ry" not in str(evidence)
+
+
+# [000]'s list of what passes: 08, 53, 40001, 40P01, 57P01 to 57P03
+PASSING = ("08000", "08006", "53100", "53200", "53300", "40001", "40P01", "57P01", "57P02", "57P03")
+
+
+@pytest.mark.parametrize("state", [*PASSING, "23505", "42P01"])
+def test_a_report_job_tries_a_passing_fault_of_its_database_again(state):
+    with serving(postgres_talk(state, "no")) as port:
+        waits_s = waits_in_reports(lambda: query(port))
+    assert waits_s == (RETRIED_IN_REPORTS if state in PASSING else [])
+
+
+def test_a_report_job_waits_for_a_database_that_is_not_there(closed_port):
+    port = int(closed_port.rpartition(":")[2].strip("/"))
+    assert waits_in_reports(lambda: query(port)) == RETRIED_IN_REPORTS
 
 
 @pytest.mark.parametrize(("state", "kind"), REFUSED.items())

@@ -43,6 +43,7 @@ MODULES = {
     "tomllib": ["tomllib"],
     "asyncio": ["asyncio"],
     "concurrent": ["concurrent.futures", "concurrent.futures.process"],
+    "queue": ["queue"],
     "subprocess": ["subprocess"],
     "zipfile": ["zipfile"],
     "gzip": ["gzip"],

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, load, seen
+from tests.sdks.kit import PATIENT_S, RETRIED_IN_REPORTS, TIMEOUT_S, load, seen, waits_in_reports
 
 httpx2 = load("httpx2")
 httpx = load("httpx")
@@ -97,6 +97,13 @@ def test_a_fault_means_the_same_to_every_client(upstream, get, answer, kind, tim
 def test_a_refused_connection_was_never_sent(closed_port, get):
     evidence, verdict = seen(lambda: get(closed_port, PATIENT_S))
     assert verdict.kind == "network", (verdict, evidence)
+
+
+def test_a_report_job_tries_again_what_was_never_sent_or_cut_off(upstream, closed_port):
+    assert waits_in_reports(lambda: by_httpx(closed_port, PATIENT_S)) == RETRIED_IN_REPORTS
+    for answer in (CLOSED, RESET, Answer(200, "half", after=After.CUT)):
+        upstream.script(answer)
+        assert waits_in_reports(lambda: by_httpx(upstream.url, PATIENT_S)) == RETRIED_IN_REPORTS
 
 
 @every_client

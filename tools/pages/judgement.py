@@ -11,6 +11,7 @@ from perdure.rules.policy import Action, Policy, Rule
 from perdure.rules.presets import PRESETS
 from perdure.rules.presets.preset import Preset
 from perdure.rules.retriable import rule_for
+from perdure.rules.vocabulary import Vocabulary
 
 
 def kinds_page() -> list[str]:
@@ -19,7 +20,8 @@ def kinds_page() -> list[str]:
         "",
         "What went wrong and whose fault it is.",
         "What is done about it is said by the stage's policy; see [presets](presets.md).",
-        "A stage names a kind itself with `StageError(kind, message)`.",
+        "A stage names a kind itself with `StageError(kind, message)`,",
+        "and what users read about it [if need be](../howto-codes.md).",
         "",
         "The rules of a policy may name a group. It stands for those of its kinds that have no rule of their own beside it:",
         "",
@@ -94,7 +96,12 @@ def _numbers(policy: Policy) -> list[tuple[str, str]]:
         ("profile", policy.profile.value),
         ("scope", f"limits count per {policy.scope.value}"),
         ("crash_is_failure", yes(policy.crash_is_failure)),
+        ("vocabulary", _vocabulary(policy.vocabulary)),
     ]
+
+
+def _vocabulary(words: Vocabulary) -> str:
+    return f"{words.name}, spoken by the upstream too" if words.wire else words.name
 
 
 def _hint(policy: Policy) -> str:

@@ -45,9 +45,11 @@ from perdure.model.runs import NANO
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
 from perdure.rules.fingerprint import fingerprint
 from perdure.rules.policy import Policy, Scope
+from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Usage()
+_NO_EVIDENCE = Evidence()
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
@@ -145,6 +147,7 @@ def _again(
     kind: Kind | None,
 ) -> Record:
     claim, policy = ending.claim, ending.policy or stage.policy
+    code, message = _public(ending, stage, kind)
     counters = _raised(claim.counters, counted, policy, delay_s)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
     return _plain(
@@ -157,8 +160,8 @@ def _again(
         delay_s=delay_s,
         attempts_max=decision.attempts_max if isinstance(decision, Retry) else None,
         error_kind=None if kind is None else kind.value,
-        error_code=None if kind is None else policy.vocabulary.code(kind),
-        error_message=None if kind is None else policy.vocabulary.message(kind),
+        error_code=code,
+        error_message=message,
     )
 
 
@@ -167,6 +170,7 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
     attempt = _attempt(
         ending, decision, stage, AttemptStatus.FAILED, decision.counted, decision.kind
     )
+    code, message = _public(ending, stage, decision.kind)
     detail = _detail(ending, decision)
     return _plain(
         claim,
@@ -176,8 +180,8 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
         counters=_raised(claim.counters, decision.counted, policy, 0.0),
         failed_reason=decision.reason,
         error_kind=decision.kind.value,
-        error_code=policy.vocabulary.code(decision.kind),
-        error_message=policy.vocabulary.message(decision.kind),
+        error_code=code,
+        error_message=message,
         error_detail=detail,
         fingerprint=fingerprint(decision.kind, claim.stage, detail),
         attempts_max=decision.attempts_max,
@@ -256,11 +260,30 @@ def _attempt(
         why_json=_why_json(decision.why, ending.usage),
         evidence_json=None if seen is None else _encode(seen).decode(),
         config_hash=stage.config_hash,
-        code=None if kind is None else policy.vocabulary.code(kind),
+        code=_public(ending, stage, kind)[0],
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cost_nusd=round(usage.cost_usd * NANO),
     )
+
+
+def vocabulary_of(ending: Ending, stage: Stage) -> Vocabulary:
+    """Whose words count: the stage's, where it has words of its own, else those of the policy that judges.
+
+    So a call speaks, and understands its upstream, as a worker would.
+    """
+    own = stage.policy.vocabulary
+    return own if ending.policy is None or own is not KIND_NAMES else ending.policy.vocabulary
+
+
+def _public(ending: Ending, stage: Stage, kind: Kind | None) -> tuple[str | None, str | None]:
+    """What users may read, code and message: what the stage has named, else the vocabulary's."""
+    if kind is None:
+        return None, None
+    seen, words = _seen(ending.outcome), vocabulary_of(ending, stage)
+    told = seen if isinstance(seen, Evidence) else _NO_EVIDENCE
+    code = told.public_code or words.code(kind, stage=ending.claim.stage, status=told.status)
+    return code, told.public_message or words.message(kind)
 
 
 def _detail(ending: Ending, decision: Fail) -> str:

@@ -33,10 +33,14 @@
 A message names the thing, the value and what to do. ``code`` and ``exit_code`` are stable.
 """
 
+import re
 from functools import partial
 from typing import Any, ClassVar
 
 from perdure.model.kinds import Kind
+from perdure.model.limits import PUBLIC_CODE_CHARS_MAX
+
+PUBLIC_CODE = re.compile(r"[A-Za-z][\w.:-]*", re.ASCII)
 
 
 class PerdureError(Exception):
@@ -203,12 +207,22 @@ class WorkerDead(StoreError):
 class StageError(PerdureError):
     """A stage names the kind of its own failure: ``raise StageError("invalid_output", "no total")``.
 
-    ``wait_s`` is a wait hint, as a server would give it.
+    ``wait_s`` is a wait hint, as a server would give it. ``message`` is for operators. What users may
+    read is ``public_code`` (one word, 64 characters at most) and ``public_message`` (made one line, cut
+    at 280 characters); without them the policy's vocabulary names both.
     """
 
     code = "stage_error"
 
-    def __init__(self, kind: str, message: str, *, wait_s: float | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        wait_s: float | None = None,
+        public_code: str | None = None,
+        public_message: str | None = None,
+    ) -> None:
         try:
             self.kind = Kind(kind)
         except ValueError:
@@ -217,7 +231,27 @@ class StageError(PerdureError):
         if self.kind is Kind.WORKER_LOST:
             raise ConfigError("a stage cannot say of itself that its worker is lost")
         self.wait_s = wait_s
+        self.public_code = _public_code(public_code)
+        self.public_message = _public_message(public_message)
         super().__init__(message)
+
+
+def _public_code(code: object) -> str | None:
+    if code is None:
+        return None
+    is_word = isinstance(code, str) and PUBLIC_CODE.fullmatch(code)
+    if not isinstance(code, str) or not is_word or len(code) > PUBLIC_CODE_CHARS_MAX:
+        raise ConfigError(
+            f"public_code is {code!r}; it must be one word of letters, digits and _ . : - that begins "
+            f"with a letter, {PUBLIC_CODE_CHARS_MAX} characters at most"
+        )
+    return code
+
+
+def _public_message(message: object) -> str | None:
+    if message is not None and not (isinstance(message, str) and message.strip()):
+        raise ConfigError(f"public_message is {message!r}; it must be a line of text")
+    return message
 
 
 class OutputError(StageError):
@@ -231,14 +265,29 @@ class OutputError(StageError):
     stated: ClassVar[Kind] = Kind.INVALID_OUTPUT
     words: ClassVar[str] = "the model's output cannot be used"
 
-    def __init__(self, path: str, rule: str, *, raw: str | bytes = "") -> None:
+    def __init__(
+        self,
+        path: str,
+        rule: str,
+        *,
+        raw: str | bytes = "",
+        public_code: str | None = None,
+        public_message: str | None = None,
+    ) -> None:
         self.path = path
         self.rule = rule
         self.raw = raw
-        super().__init__(self.stated, f"{self.words}: {path}: {rule}")
+        super().__init__(
+            self.stated, f"{self.words}: {path}: {rule}",
+            public_code=public_code, public_message=public_message,
+        )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), raw=self.raw), (self.path, self.rule)
+        again = partial(
+            type(self), raw=self.raw,
+            public_code=self.public_code, public_message=self.public_message,
+        )  # fmt: skip
+        return again, (self.path, self.rule)
 
 
 class OutputInvalid(OutputError):

@@ -14,7 +14,8 @@ class Evidence:
     exception, the most specific first, among them S3 codes and, as ``finish:…``, the reason why
     a model stopped. ``facts`` are the few body fields that judgement reads (wait hints, quota
     names, the server's own verdict). ``kind`` and ``wait_s`` are set when the stage said itself what
-    went wrong. ``usage`` counts tokens that were paid for all the same.
+    went wrong; ``public_code`` and ``public_message`` when it said what users may read about it.
+    ``usage`` counts tokens that were paid for all the same.
     """
 
     names: tuple[str, ...] = ()
@@ -29,6 +30,8 @@ class Evidence:
     wait_s: float | None = None
     causes: tuple[tuple[str, ...], ...] = ()
     usage: tuple[tuple[str, int], ...] = ()
+    public_code: str | None = None
+    public_message: str | None = None
 
     def header(self, name: str) -> str | None:
         """The value of a header, by its lower-case name."""

@@ -3,7 +3,8 @@
 Evidence is read in order of how much it can be trusted; the first that knows an answer wins:
 
 1. what the stage said itself;
-2. the user's own matches;
+2. the user's own matches, and the upstream's own codes where the policy's vocabulary is the one that the
+   upstream speaks; a match that looks at the status alone comes after such a code;
 3. conditions where a code alone would mislead (`traps` in the families);
 4. machine codes;
 5. vendors' classes, by name;
@@ -56,6 +57,7 @@ from perdure.rules.matchers.postgres import sqlstate
 from perdure.rules.matchers.python import system_error
 from perdure.rules.matchers.text import status_in_words, words
 from perdure.rules.redact import safe_line
+from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
 
 def _told_status(evidence: Evidence) -> Found | None:
@@ -80,11 +82,17 @@ MATCHERS: tuple[Callable[[Evidence], Found | None], ...] = (
 )
 
 
-def classify(outcome: Outcome, *, now: datetime, matches: tuple[Match, ...] = ()) -> Verdict:
+def classify(
+    outcome: Outcome,
+    *,
+    now: datetime,
+    matches: tuple[Match, ...] = (),
+    vocabulary: Vocabulary = KIND_NAMES,
+) -> Verdict:
     """What the outcome means; ``now`` is compared with moments that a server names."""
     match outcome:
         case Raised():
-            return judge(outcome.evidence, now=now, matches=matches)
+            return judge(outcome.evidence, now=now, matches=matches, vocabulary=vocabulary)
         case Returned(value_json, label):
             return Success(value_json, label)
         case TimedOut(timeout_s):
@@ -104,10 +112,16 @@ def classify(outcome: Outcome, *, now: datetime, matches: tuple[Match, ...] = ()
             assert_never(outcome)
 
 
-def judge(evidence: Evidence, *, now: datetime, matches: tuple[Match, ...] = ()) -> Failure:
+def judge(
+    evidence: Evidence,
+    *,
+    now: datetime,
+    matches: tuple[Match, ...] = (),
+    vocabulary: Vocabulary = KIND_NAMES,
+) -> Failure:
     """The kind of a raised failure, what it was known by, and what the server asks for."""
     says = server_verdict(evidence) if evidence.headers or evidence.facts else None
-    kind, rule = _said(evidence, matches) or _found(evidence, says)
+    kind, rule = _said(evidence, matches, vocabulary) or _found(evidence, says)
     hint = wait_hint(evidence, now)
     return Failure(
         kind=kind,
@@ -120,14 +134,17 @@ def judge(evidence: Evidence, *, now: datetime, matches: tuple[Match, ...] = ())
     )
 
 
-def _said(evidence: Evidence, matches: tuple[Match, ...]) -> Found | None:
-    """What the stage or the user said; nothing overrules it."""
+def _said(evidence: Evidence, matches: tuple[Match, ...], vocabulary: Vocabulary) -> Found | None:
+    """What the stage, the user or the upstream's own code said; nothing overrules it."""
     if evidence.kind is not None:
         return evidence.kind, "stated by the stage"
+    spoken = vocabulary.spoken(evidence.codes)
     for number, one in enumerate(matches, start=1):
+        if spoken and one.is_by_status_alone:
+            continue
         if tried(one.fits, evidence):  # a class of the user's own may raise anything
             return one.kind, f"match {number} of the policy"
-    return None
+    return None if spoken is None else (spoken[0], f"{vocabulary.name} code {spoken[1]}")
 
 
 def _found(evidence: Evidence, says: bool | None) -> Found:

@@ -6,9 +6,9 @@ never a time: the store adds it to its own clock. ``now`` is only compared with 
 In which order a failure is judged:
 
 1. a crash of the worker has its own counter, limit and isolation;
-2. while the upstream's gate is held, a failure that blames the upstream is a wait, and a probe's
+2. the server's own word that trying again is useless ends it, unless the policy asks for all;
+3. while the upstream's gate is held, a failure that blames the upstream is a wait, and a probe's
    failure is the probe's;
-3. the server's own word that trying again is useless ends it, unless the policy asks for all;
 4. the kind's rule may say fail;
 5. a hint longer than the policy accepts ends it and holds the upstream until a person looks;
    otherwise the kind's rule says retry, wait, hold or hand over;
@@ -140,11 +140,11 @@ def _failed(case: _Case) -> Answer:
     kind, policy = case.failure.kind, case.policy
     if kind is Kind.WORKER_LOST:
         return _crashed(case)
-    if case.gate.state != "flowing" and KINDS[kind].blame is Blame.UPSTREAM:
-        return _behind_gate(case)
     if case.failure.server_says is False and policy.heed_server:
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
+    if case.gate.state != "flowing" and KINDS[kind].blame is Blame.UPSTREAM:
+        return _behind_gate(case)
     if case.rule.action is Action.FAIL:
         return _fail(case, FailedReason.FATAL, "this kind is not retried")
     if case.hint_s is not None and case.hint_s > case.hints.s_max:

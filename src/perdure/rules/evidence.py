@@ -19,7 +19,14 @@ from typing import Any
 
 from perdure.model.errors import AnswerError, OutputError, PerdureError, StageError
 from perdure.model.kinds import Kind
-from perdure.model.limits import CAUSES_MAX, HEADER_CHARS_MAX, HEADERS_MAX, NAMES_MAX
+from perdure.model.limits import (
+    CAUSES_MAX,
+    HEADER_CHARS_MAX,
+    HEADERS_MAX,
+    NAMES_MAX,
+    PUBLIC_CODE_CHARS_MAX,
+    PUBLIC_MESSAGE_CHARS_MAX,
+)
 from perdure.model.outcomes import Evidence
 from perdure.rules.answers import finish_codes, usage_of
 from perdure.rules.bodies import NOTHING, Body, codes_of, parsed, read_body
@@ -96,6 +103,8 @@ def _raised(error: BaseException) -> Evidence:
         wait_s=_wait_s(held(error, "wait_s")) if is_own else None,
         causes=tuple(_names(link) for link, _ in links),
         usage=answer.usage,
+        public_code=_public_code(held(error, "public_code")) if is_own else None,
+        public_message=_public_message(held(error, "public_message")) if is_own else None,
     )
 
 
@@ -327,6 +336,16 @@ def _place(error: BaseException) -> tuple[tuple[str, str], ...]:
 
 def _kind(stated: object) -> Kind | None:
     return stated if isinstance(stated, Kind) else None
+
+
+def _public_code(stated: object) -> str | None:
+    code = text_of(stated, PUBLIC_CODE_CHARS_MAX + 1)
+    return code if code is not None and len(code) <= PUBLIC_CODE_CHARS_MAX else None
+
+
+def _public_message(stated: object) -> str | None:
+    line = text_of(stated, _TEXT_CHARS_MAX)
+    return None if line is None else safe_line(line, PUBLIC_MESSAGE_CHARS_MAX) or None
 
 
 def _wait_s(stated: object) -> float | None:

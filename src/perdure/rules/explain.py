@@ -89,7 +89,7 @@ def explain(policy: Policy, question: Question) -> Answer:
         profile=policy.profile.value,
         kind=failure.kind.value,
         class_=KINDS[failure.kind].failure_class.value,
-        code=question.code or policy.vocabulary.code(failure.kind),
+        code=question.code or policy.vocabulary.code(failure.kind, status=failure.status),
         attempt=question.attempt,
         attempts_max=rule.attempts_max or policy.attempts_max,
         action=_action(middle),

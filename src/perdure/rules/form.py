@@ -110,14 +110,22 @@ def _vocabulary(form: object) -> Vocabulary:
         if form not in VOCABULARIES:
             raise ConfigError(f"vocabulary is {form!r}; {nearest(form, VOCABULARIES)}")
         return VOCABULARIES[form]
-    table = _table(form, "vocabulary")
-    codes = _table(table.get("codes", {}), "vocabulary.codes")
-    kinds = _table(table.get("kinds", {}), "vocabulary.kinds")
-    return Vocabulary(
-        name=str(table.get("name", "own")),
-        codes={one_of("vocabulary.codes", Kind, kind): code for kind, code in codes.items()},
-        kinds={code: one_of("vocabulary.kinds", Kind, kind) for code, kind in kinds.items()},
-    )
+    table = {"name": "own", **_table(form, "vocabulary")}
+    tables = ("codes", "kinds", "internal", "stages", "statuses")
+    return _built(Vocabulary, table, "vocabulary", {name: _inner(name) for name in tables})
+
+
+def _inner(name: str) -> Callable[[Any], Form]:
+    """What reads a table inside a vocabulary; the tables of stages have tables inside."""
+
+    def read(form: object) -> Form:
+        where = f"vocabulary.{name}"
+        table = _table(form, where)
+        if name == "stages":
+            return {stage: _table(one, f"{where}.{stage}") for stage, one in table.items()}
+        return table
+
+    return read
 
 
 def _table(form: object, where: str) -> Form:
@@ -185,7 +193,7 @@ def _plain(value: Any) -> Any:
             return value.value
         case Vocabulary():
             known = VOCABULARIES.get(value.name) == value
-            return value.name if known else _vocabulary_form(value)
+            return value.name if known else _form(value)
         case Mapping():
             return {str(_plain(key)): _plain(one) for key, one in value.items()}
         case frozenset():
@@ -198,7 +206,3 @@ def _plain(value: Any) -> Any:
             return _form(value)
         case _:
             return value
-
-
-def _vocabulary_form(value: Vocabulary) -> dict[str, Any]:
-    return {"name": value.name, "codes": _plain(value.codes), "kinds": _plain(value.kinds)}

@@ -176,6 +176,7 @@ class Policy:
             made("matches", match, Match)
         if self.own_delay is not None and not callable(self.own_delay):
             raise ConfigError(f"own_delay is {self.own_delay!r}; it must be a function")
+        made("vocabulary", self.vocabulary, Vocabulary)
         self._check_profile()
         object.__setattr__(self, "retriable", _retriable(self.retriable))
 

@@ -51,11 +51,11 @@ def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
         case "kind":
             return Evidence(kind=_kind(word))
         case "code":
-            known = policy.vocabulary.kinds
-            public = policy.vocabulary.internal.get(word, word)
-            if public not in known:
+            kind = policy.vocabulary.kind_of(word)
+            if kind is None:
+                known = policy.vocabulary.kinds
                 raise UnknownName(f"no code {word!r} in this policy; {nearest(word, known)}")
-            return Evidence(kind=known[public])
+            return Evidence(kind=kind)
         case "exception":
             found = evidence_for_name(word)
             listed = policy.retriable if isinstance(policy.retriable, tuple) else ()
@@ -118,7 +118,7 @@ def _told(status: int | None, in_body: int | None) -> int | None:
 
 
 def _judged(outcome: Raised | Lost, policy: Policy, now: datetime) -> Failure:
-    verdict = classify(outcome, now=now, matches=policy.matches)
+    verdict = classify(outcome, now=now, matches=policy.matches, vocabulary=policy.vocabulary)
     if not isinstance(verdict, Failure):  # pragma: no cover
         raise CallerError("that is no failure")
     return verdict

@@ -1,46 +1,165 @@
-"""Vocabularies: the public words for our failure kinds. What a user reads comes from here alone."""
+"""Vocabularies: the public words for our failure kinds. What a user reads comes from here, unless a
+stage has named its own code and message in so many words.
+
+A vocabulary may also be what an upstream speaks, its *wire vocabulary*: then a code in the upstream's
+answer is looked up here, and decides before the HTTP status. The names of our own kinds never come over
+a wire: many a provider says ``internal`` or ``timeout``, and means something else by it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
-from perdure.model.errors import ConfigError
+from perdure.model.errors import PUBLIC_CODE, ConfigError
 from perdure.model.kinds import KINDS, Kind
+from perdure.model.limits import NAME_CHARS_MAX, PUBLIC_CODE_CHARS_MAX
+from perdure.rules.bodies import code_of
+from perdure.rules.checked import flag, made, one_of, text
+
+STATUS = "{status}"
+_NAMES = frozenset(Kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A public code for every kind, and the one kind that each public code stands for."""
+    """A public code for every kind, and the one kind that each public code stands for.
+
+    ``codes`` has a code for every kind; left out, the names of the kinds are the public codes. Two
+    finer tables are asked before it: ``stages`` (stage → kind → code), then ``statuses`` (kind → code),
+    which speaks where the failure has an HTTP status of 400 or more. In both, ``{status}`` in a code becomes
+    that status: ``llm_provider_{status}``. ``internal`` gives other names for public codes.
+    With ``wire=True`` the upstream itself speaks this vocabulary.
+    """
 
     name: str
-    codes: Mapping[Kind, str]
-    kinds: Mapping[str, Kind]
+    codes: Mapping[Kind, str] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
     internal: Mapping[str, str] = field(default_factory=dict)
+    stages: Mapping[str, Mapping[Kind, str]] = field(default_factory=dict)
+    statuses: Mapping[Kind, str] = field(default_factory=dict)
+    wire: bool = False
 
     def __post_init__(self) -> None:
+        text("vocabulary.name", self.name, NAME_CHARS_MAX)
+        flag("vocabulary.wire", self.wire)
+        for name in ("kinds", "internal", "stages"):
+            made(f"vocabulary.{name}", getattr(self, name), Mapping)
+        plain = not self.codes
+        codes = {kind: kind.value for kind in Kind} if plain else _coded("codes", self.codes)
+        own = {kind.value: kind for kind in Kind} if plain else {}
+        kinds = own | {
+            code: one_of(f"vocabulary.kinds.{code}", Kind, kind)
+            for code, kind in self.kinds.items()
+        }
+        stages = {
+            stage: MappingProxyType(_coded(f"stages.{stage}", table))
+            for stage, table in self.stages.items()
+        }
+        for name, table in (
+            ("codes", codes), ("kinds", kinds), ("internal", dict(self.internal)),
+            ("stages", stages), ("statuses", _coded("statuses", self.statuses)),
+        ):  # fmt: skip
+            object.__setattr__(self, name, MappingProxyType(table))
+        self._check_codes()
+        self._check_wire()
+
+    def _check_codes(self) -> None:
         missing = sorted(set(Kind) - set(self.codes))
         if missing:
             raise ConfigError(f"vocabulary {self.name!r} has no code for: {', '.join(missing)}")
-        unknown = sorted(set(self.codes.values()) - set(self.kinds))
+        for kind, code in self.codes.items():
+            if STATUS in code:
+                raise ConfigError(
+                    f"vocabulary.codes.{kind.value} is {code!r}, and not every failure has a status; "
+                    "write it into vocabulary.statuses"
+                )
+        finer = [
+            code for table in (*self.stages.values(), self.statuses) for code in table.values()
+        ]
+        plain = {code for code in (*self.codes.values(), *finer) if STATUS not in code}
+        unknown = sorted((plain | set(self.internal.values())) - set(self.kinds))
         if unknown:
             raise ConfigError(
                 f"vocabulary {self.name!r} names no kind for the codes: {', '.join(unknown)}"
             )
-        for name in ("codes", "kinds", "internal"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
-    def code(self, kind: Kind) -> str:
-        """The public code of a kind."""
+    def _check_wire(self) -> None:
+        if not self.wire:
+            return
+        spoken = [code for code in (*self.kinds, *self.internal) if code not in _NAMES]
+        if not spoken:
+            raise ConfigError(
+                f"vocabulary.wire is true, but {self.name!r} has only the names of our own kinds, which "
+                "are never read from an answer; give the upstream's codes in vocabulary.kinds"
+            )
+        for code in spoken:
+            if code_of(code) != code:
+                raise ConfigError(
+                    f"vocabulary.kinds has {code!r}, which cannot come over a wire; a code is one word of "
+                    "letters, digits and _ . : - that begins with a letter"
+                )
+
+    def code(self, kind: Kind, *, stage: str | None = None, status: int | None = None) -> str:
+        """The public code of a kind, at a stage, of an answer with a status."""
+        at_stage = self.stages.get(stage, {}).get(kind) if stage is not None else None
+        has_status = status is not None and 400 <= status <= 599
+        if at_stage is not None and (has_status or STATUS not in at_stage):
+            return at_stage.replace(STATUS, str(status))
+        if has_status and kind in self.statuses:
+            return self.statuses[kind].replace(STATUS, str(status))
         return self.codes[kind]
 
     def message(self, kind: Kind) -> str:
         """The public message of a kind: one line, with nothing of the exception in it."""
         return KINDS[kind].sentence
 
+    def kind_of(self, code: str) -> Kind | None:
+        """The kind that a public code stands for."""
+        known = self.kinds.get(self.internal.get(code, code))
+        if known is not None:
+            return known
+        for table in (*self.stages.values(), self.statuses):
+            for kind, template in table.items():
+                if _is_filled(template, code):
+                    return kind
+        return None
 
-KIND_NAMES = Vocabulary(
-    "kinds", {kind: kind.value for kind in Kind}, {kind.value: kind for kind in Kind}
-)
+    def spoken(self, codes: tuple[str, ...]) -> tuple[Kind, str] | None:
+        """What an upstream's answer means by its codes, where the upstream speaks this vocabulary."""
+        if not self.wire:
+            return None
+        for code in codes:
+            kind = None if code in _NAMES else self.kind_of(code)
+            if kind is not None:
+                return kind, code
+        return None
+
+
+def _coded(field: str, codes: Mapping[Any, Any]) -> dict[Kind, str]:
+    made(f"vocabulary.{field}", codes, Mapping)
+    table: dict[Kind, str] = {}
+    for name, code in codes.items():
+        kind = one_of(f"vocabulary.{field}", Kind, name)
+        filled = code.replace(STATUS, "000") if isinstance(code, str) else ""
+        if len(filled) > PUBLIC_CODE_CHARS_MAX or not PUBLIC_CODE.fullmatch(filled):
+            raise ConfigError(
+                f"vocabulary.{field}.{kind.value} is {code!r}; a public code is one word of letters, "
+                f"digits and _ . : - that begins with a letter, {PUBLIC_CODE_CHARS_MAX} characters at most"
+            )
+        table[kind] = code
+    return table
+
+
+def _is_filled(template: str, code: str) -> bool:
+    """Whether a code is a template with a status in it."""
+    before, found, after = template.partition(STATUS)
+    status = code[len(before) : len(code) - len(after)]
+    is_status = len(status) == 3 and status.isascii() and status.isdigit()
+    return bool(found) and is_status and code == f"{before}{status}{after}"
+
+
+KIND_NAMES = Vocabulary("kinds")
 
 CLASSES = Vocabulary(
     "classes",
@@ -50,6 +169,59 @@ CLASSES = Vocabulary(
         "retryable": Kind.UPSTREAM_ERROR,
         "rate_limited": Kind.RATE_LIMITED,
     },
+)
+
+# [000]: the codes of its report jobs, for a pipeline whose stages are called read, ask, validate, write
+# and save. What one kind cannot tell (an empty transcript, JSON that does not parse) the stage names itself.
+_S3_FAULTS = (
+    Kind.RATE_LIMITED, Kind.UPSTREAM_ERROR, Kind.UPSTREAM_UNAVAILABLE, Kind.OVERLOADED, Kind.NETWORK,
+    Kind.TIMEOUT, Kind.AMBIGUOUS, Kind.STORAGE_TRANSIENT, Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.AUTH,
+    Kind.CONFIG_MISSING, Kind.BILLING,
+)  # fmt: skip
+_REFUSED = (
+    Kind.BILLING, Kind.CONTENT_REFUSED, Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.AUTH, Kind.NOT_FOUND,
+)  # fmt: skip
+
+REPORTS = Vocabulary(
+    "reports",
+    dict.fromkeys(Kind, "processing_failed")
+    | dict.fromkeys(_REFUSED, "llm_call_failed")
+    | {
+        Kind.RATE_LIMITED: "llm_rate_limited",
+        Kind.QUOTA_WINDOW: "llm_rate_limited",
+        Kind.OVERLOADED: "llm_provider_5xx",
+        Kind.UPSTREAM_ERROR: "llm_provider_5xx",
+        Kind.UPSTREAM_UNAVAILABLE: "llm_provider_5xx",
+        Kind.NETWORK: "llm_network_error",
+        Kind.AMBIGUOUS: "llm_network_error",
+        Kind.TIMEOUT: "llm_timeout",
+        Kind.INVALID_OUTPUT: "llm_output_invalid_json",
+        Kind.TRUNCATED_OUTPUT: "llm_output_invalid_json",
+        Kind.CONFIG_MISSING: "llm_call_failed",
+    },
+    {
+        "llm_timeout": Kind.TIMEOUT,
+        "llm_network_error": Kind.NETWORK,
+        "llm_rate_limited": Kind.RATE_LIMITED,
+        "llm_provider_5xx": Kind.UPSTREAM_ERROR,
+        "llm_call_failed": Kind.INVALID_REQUEST,
+        "llm_output_invalid_json": Kind.INVALID_OUTPUT,
+        "schema_validation_failed": Kind.INVALID_OUTPUT,
+        "file_context_not_found": Kind.NOT_FOUND,
+        "empty_original_transcript": Kind.INPUT_INVALID,
+        "s3_read_failed": Kind.STORAGE_TRANSIENT,
+        "s3_write_failed": Kind.STORAGE_TRANSIENT,
+        "db_update_failed": Kind.STORAGE_TRANSIENT,
+        "processing_failed": Kind.INTERNAL,
+    },
+    stages={
+        "read": dict.fromkeys(_S3_FAULTS, "s3_read_failed")
+        | {Kind.NOT_FOUND: "file_context_not_found"},
+        "validate": {Kind.INVALID_OUTPUT: "schema_validation_failed"},
+        "write": dict.fromkeys((*_S3_FAULTS, Kind.NOT_FOUND), "s3_write_failed"),
+        "save": dict.fromkeys((*_S3_FAULTS, Kind.NOT_FOUND), "db_update_failed"),
+    },
+    statuses=dict.fromkeys(_REFUSED, "llm_provider_{status}"),
 )
 
 # [001]: ten public codes. NOT_READY, EXPIRED, FORBIDDEN, NOT_PDF and TOO_LARGE answer requests; the
@@ -104,7 +276,7 @@ CONVERTER = Vocabulary(
     },
 )
 
-# [004]: nine codes. What only a person can mend (credentials, credit) is CONFIG_MISSING: fail at once
+# [004]: nine codes, which its gateway also sends. What only a person can mend (credentials, credit) is CONFIG_MISSING: fail at once
 # and say so.
 GATEWAY = Vocabulary(
     "gateway",
@@ -145,8 +317,9 @@ GATEWAY = Vocabulary(
         "INTERNAL_ERROR": Kind.INTERNAL,
         "UNKNOWN": Kind.UNKNOWN,
     },
+    wire=True,
 )
 
 VOCABULARIES: dict[str, Vocabulary] = {
-    one.name: one for one in (KIND_NAMES, CLASSES, CONVERTER, GATEWAY)
+    one.name: one for one in (KIND_NAMES, CLASSES, REPORTS, CONVERTER, GATEWAY)
 }

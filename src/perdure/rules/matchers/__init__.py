@@ -40,6 +40,11 @@ class Match:
                 "sqlstate or text"
             )
 
+    @property
+    def is_by_status_alone(self) -> bool:
+        """Whether it looks at nothing but the HTTP status."""
+        return not any((self.code, self.name, self.sqlstate, self.text))
+
     def fits(self, evidence: Evidence) -> bool:
         """Whether every field that is given matches."""
         return (

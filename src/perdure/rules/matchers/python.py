@@ -39,6 +39,8 @@ CLASSES: dict[str, Kind] = {
     "asyncio.CancelledError": Kind.CANCELLED,
     "concurrent.CancelledError": Kind.CANCELLED,
     "concurrent.BrokenExecutor": Kind.RESOURCE_EXHAUSTED,
+    "queue.Full": Kind.RESOURCE_EXHAUSTED,  # a pool of our own has no room
+    "asyncio.QueueFull": Kind.RESOURCE_EXHAUSTED,
     "builtins.MemoryError": Kind.RESOURCE_EXHAUSTED,
     "torch.OutOfMemoryError": Kind.RESOURCE_EXHAUSTED,
     "builtins.ConnectionRefusedError": Kind.NETWORK,
@@ -49,6 +51,7 @@ CLASSES: dict[str, Kind] = {
     "asyncio.IncompleteReadError": Kind.AMBIGUOUS,
     "builtins.FileNotFoundError": Kind.NOT_FOUND,
     "builtins.PermissionError": Kind.CONFIG_MISSING,
+    "builtins.UnicodeDecodeError": Kind.INVALID_OUTPUT,  # as JSON that does not parse
     "zipfile.BadZipFile": Kind.INPUT_INVALID,
     "gzip.BadGzipFile": Kind.INPUT_INVALID,
     "pypdf.PyPdfError": Kind.INPUT_INVALID,

@@ -34,7 +34,7 @@ GATEWAY_WORKER = Preset(
         "Three tries, 1 s doubling, spread by a fifth. A rate limit's own wait is a lower bound. "
         "An answer that breaks the schema is a matter of chance and load, so it backs off and is "
         "never repeated back to back. Errors that may be our own defect get one repeat; missing "
-        "configuration and invalid requests none."
+        "configuration and invalid requests none. The gateway's own code decides, whatever the status."
     ),
     implements=("R31", "R32", "R33", "R34", "R49", "R50", "R51", "D10"),
 )

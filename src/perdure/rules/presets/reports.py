@@ -4,6 +4,7 @@ from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import FAIL, RETRY, Policy, Scope
 from perdure.rules.presets.preset import TO_THE_LETTER, Preset
+from perdure.rules.vocabulary import REPORTS as WORDS
 
 REPORTS = Preset(
     Policy(
@@ -25,13 +26,14 @@ REPORTS = Preset(
         ),
         otherwise=FAIL,
         matches=TO_THE_LETTER,
+        vocabulary=WORDS,
     ),
     reason=(
         "Four tries in all, with waits of 30, 120 and 480 seconds that outlast most incidents of a "
         "provider, each spread by a fifth. Timeouts, connectivity, 429 and 5xx, passing faults of "
         "storage and the death of a worker are retriable; output that does not parse or does not "
         "fit the schema, broken input and every other 4xx are fatal at once. A crash counts as a "
-        "failure too."
+        "failure too. Its public codes tell the stages read, ask, validate, write and save apart."
     ),
     implements=("R14", "R15", "R16", "R17", "R18", "R19", "R20", "R35", "R36", "C10", "C17"),
 )  # fmt: skip

@@ -1,0 +1,181 @@
+"""What users may read about a failure: named by the stage in so many words, else by the vocabulary, by stage and status."""
+
+import json
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from perdure import App, OutputInvalid, StageError, Vocabulary
+from perdure.model.errors import ConfigError
+from perdure.model.kinds import KINDS, Kind
+from perdure.model.limits import PUBLIC_CODE_CHARS_MAX, PUBLIC_MESSAGE_CHARS_MAX
+from perdure.rules.evidence import evidence_of
+from perdure.rules.form import policy_from
+from perdure.rules.policy import Policy
+from perdure.rules.presets import preset
+from perdure.surfaces.cli.root import cli
+from perdure.testing import Answer
+from tests.app.working_off import worked_off
+from tests.engine import answering
+from tests.engine.answering import Gateway, asking, called, worked
+from tests.house.markdown import fences
+
+ROOT = Path(__file__).parents[2]
+
+REPORTS = preset("reports")
+ONCE = Policy("once", attempts_max=1)
+WORDS = Vocabulary(
+    "own",
+    kinds={"refused": Kind.INVALID_REQUEST, "read_failed": Kind.STORAGE_TRANSIENT},
+    stages={"read": {Kind.UPSTREAM_UNAVAILABLE: "read_failed"}},
+    statuses={Kind.INVALID_REQUEST: "llm_provider_{status}"},
+)
+OWN = Policy("own", vocabulary=WORDS)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    with answering.gateway() as running:
+        yield running
+
+
+def failing(error: Exception):
+    def fail(item):
+        raise error
+
+    return fail
+
+
+def test_a_code_may_hold_the_status_that_came(gateway):
+    gateway.script(Answer(422, {"error": "no"}))
+    for found in (
+        worked(gateway, OWN, asking(gateway)),
+        worked(gateway, REPORTS, asking(gateway)),
+        called(gateway, preset("gateway-sync"), asking(gateway), own=OWN),
+    ):
+        assert (found.code, found.codes, found.reason) == (
+            "llm_provider_422",
+            ("llm_provider_422",),
+            "fatal",
+        )
+        assert found.message == KINDS[Kind.INVALID_REQUEST].sentence
+
+
+@pytest.mark.parametrize(
+    ("stage", "code"), [("read", "s3_read_failed"), ("write", "s3_write_failed")]
+)
+def test_the_same_fault_has_another_code_at_another_stage(gateway, stage, code):
+    gateway.script(Answer(503, "<Error><Code>SlowDown</Code></Error>"))
+    found = worked(gateway, REPORTS, asking(gateway), name=stage)
+    assert (found.calls, found.code, set(found.codes)) == (4, code, {code})
+
+
+def test_a_user_s_vocabulary_may_tell_stages_apart(gateway):
+    gateway.script(Answer(503, "busy"))
+    assert worked(gateway, OWN, asking(gateway), name="read").code == "read_failed"
+    assert worked(gateway, OWN, asking(gateway), name="write").code == "upstream_unavailable"
+
+
+def test_a_stage_may_name_its_own_code_and_message(gateway):
+    gateway.script()
+    error = StageError(
+        "input_invalid", "row 17 of /srv/in.csv is empty",
+        public_code="empty_original_transcript", public_message="The transcript is empty.",
+    )  # fmt: skip
+    for found in (
+        worked(gateway, REPORTS, failing(error)),
+        called(gateway, preset("gateway-sync"), failing(error)),
+    ):
+        assert (found.code, found.codes[0]) == ("empty_original_transcript",) * 2
+        assert found.message == "The transcript is empty."
+
+
+def test_a_check_of_output_may_name_its_own_code(gateway):
+    gateway.script()
+    error = OutputInvalid("$", "not JSON", raw="{", public_code="llm_output_invalid_json")
+    found = worked(gateway, ONCE, failing(error))
+    assert (found.code, found.message) == (
+        "llm_output_invalid_json", KINDS[Kind.INVALID_OUTPUT].sentence,
+    )  # fmt: skip
+
+
+def test_a_code_that_a_stage_has_named_stays_readable_while_the_job_waits(tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'work.db'}")
+    error = StageError("network", "reset", public_code="s3_read_failed", public_message="Later.")
+    app.pipeline("p", app.stage(failing(error))).enqueue(1)
+    worked_off(app)
+    (job,) = app.opened.reader.jobs()
+    (attempt,) = app.opened.reader.attempts(job.no)
+    assert (job.state, job.error_code, job.error_message) == ("queued", "s3_read_failed", "Later.")
+    assert (job.error_kind, attempt.kind, attempt.code) == ("network", "network", "s3_read_failed")
+    seen = json.loads(attempt.evidence_json)
+    assert (seen["public_code"], seen["public_message"]) == ("s3_read_failed", "Later.")
+    app.close()
+
+
+def test_nothing_of_an_exception_s_text_becomes_public_unless_it_was_named(gateway):
+    gateway.script()
+    found = worked(gateway, ONCE, failing(StageError("invalid_request", "secret of /srv/x")))
+    assert (found.code, found.message) == (
+        "invalid_request", KINDS[Kind.INVALID_REQUEST].sentence,
+    )  # fmt: skip
+
+    class Loud(Exception):
+        public_code = "loud"
+        public_message = "the key is sk-123"
+
+    found = worked(gateway, ONCE, failing(Loud("no")))
+    assert (found.code, found.message) == ("unknown", KINDS[Kind.UNKNOWN].sentence)
+
+
+def test_a_named_message_is_made_one_safe_line_and_cut():
+    said = "first\n\tsecond  in /srv/keys/ann.pem " + "and so on " * 40
+    error = StageError("network", "reset", public_message=said)
+    message = evidence_of(error).public_message
+    assert message.startswith("first second in [path]")
+    assert PUBLIC_MESSAGE_CHARS_MAX - 10 < len(message) <= PUBLIC_MESSAGE_CHARS_MAX == 280
+    short = "y" * PUBLIC_MESSAGE_CHARS_MAX
+    assert evidence_of(StageError("network", "no", public_message=short)).public_message == short
+
+
+def test_a_named_code_has_64_characters_at_most():
+    longest = "x" * PUBLIC_CODE_CHARS_MAX
+    assert evidence_of(StageError("network", "no", public_code=longest)).public_code == longest
+    with pytest.raises(ConfigError, match="64 characters at most"):
+        StageError("network", "no", public_code=longest + "x")
+
+
+@pytest.mark.parametrize("code", ["", "two words", "1st", "a\nb", "ключ", 7])
+def test_what_is_no_code_is_refused_by_name(code):
+    with pytest.raises(ConfigError, match=r"public_code is .*letters, digits"):
+        StageError("network", "no", public_code=code)
+
+
+@pytest.mark.parametrize("message", ["", " \n", 7])
+def test_what_is_no_message_is_refused_by_name(message):
+    with pytest.raises(ConfigError, match="public_message is"):
+        StageError("network", "no", public_message=message)
+
+
+def test_the_how_to_does_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = fences((ROOT / "docs" / "howto-codes.md").read_text(encoding="utf-8"))
+    declared, in_toml, typed, raised = ("\n".join(one.lines) for one in blocks)
+    names: dict[str, Any] = {"StageError": StageError}
+    exec(declared, names)
+    assert policy_from(tomllib.loads(in_toml)) == names["policy"]
+    names["app"].close()
+    with pytest.raises(StageError) as caught:
+        exec(raised, names)
+    seen = evidence_of(caught.value)
+    assert (seen.public_code, seen.public_message) == (
+        "empty_transcript", "The transcript is empty.",
+    )  # fmt: skip
+    command, *shown = typed.splitlines()
+    answer = CliRunner().invoke(cli, shlex.split(command)[2:])
+    assert answer.output.splitlines()[:2] == shown[:2]

@@ -1,0 +1,248 @@
+"""An upstream's own error codes, from a real server through a real client: what a worker and a call make of them.
+
+The table is [004]'s, cell by cell: code by profile, how many calls, which waits, and how it ends.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perdure import App, JobFailed, Policy, Vocabulary
+from perdure.model.kinds import Kind
+from perdure.rules.form import policy_from
+from perdure.rules.policy import FAIL, RETRY, Hints, Rule
+from perdure.rules.presets import preset
+from perdure.rules.vocabulary import GATEWAY
+from perdure.testing import HANGING, Answer
+from tests.app.working_off import worked_off
+from tests.engine import answering
+from tests.engine.answering import Gateway, Told, asking, called, worked
+from tests.engine.kit import PLAIN
+
+WORKER, COSTLY, SYNC = (preset(f"gateway-{name}") for name in ("worker", "costly", "sync"))
+FIRST, SECOND, SOON = (0.8, 1.2), (1.6, 2.4), (0.3, 0.8)  # of waits: the least and the most
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    with answering.gateway() as running:
+        yield running
+
+
+def body(code: str, **more: Any) -> dict[str, Any]:
+    """The error object of [004]."""
+    return {"error": {"id": "req-1", "code": code, "message": "no", "provider": "acme", **more}}
+
+
+def told(gateway: Gateway, policy: Policy, *answers: Answer) -> Told:
+    gateway.script(*answers)
+    send = called if policy.profile == "sync" else worked
+    return send(gateway, policy, asking(gateway))
+
+
+# code and profile: calls, the bounds of each wait, the end
+MATRIX = {
+    ("RATE_LIMITED", "worker"): (3, [FIRST, SECOND], "exhausted"),
+    ("RATE_LIMITED", "costly"): (2, [FIRST], "exhausted"),
+    ("RATE_LIMITED", "sync"): (1, [], "handed over"),
+    ("INVALID_UPSTREAM_RESPONSE", "worker"): (3, [FIRST, SECOND], "exhausted"),
+    ("INVALID_UPSTREAM_RESPONSE", "costly"): (2, [FIRST], "exhausted"),
+    ("INVALID_UPSTREAM_RESPONSE", "sync"): (2, [SOON], "handed over"),
+    ("TIMEOUT", "worker"): (3, [FIRST, SECOND], "exhausted"),
+    ("TIMEOUT", "costly"): (2, [FIRST], "exhausted"),
+    ("TIMEOUT", "sync"): (2, [SOON], "handed over"),
+    ("UPSTREAM_UNAVAILABLE", "worker"): (3, [FIRST, SECOND], "exhausted"),
+    ("UPSTREAM_UNAVAILABLE", "costly"): (2, [FIRST], "exhausted"),
+    ("UPSTREAM_UNAVAILABLE", "sync"): (2, [SOON], "handed over"),
+    ("UPSTREAM_ERROR", "worker"): (3, [FIRST, SECOND], "exhausted"),
+    ("UPSTREAM_ERROR", "costly"): (2, [FIRST], "exhausted"),
+    ("UPSTREAM_ERROR", "sync"): (2, [SOON], "handed over"),
+    ("CONFIG_MISSING", "worker"): (1, [], "fatal"),
+    ("CONFIG_MISSING", "costly"): (1, [], "fatal"),
+    ("CONFIG_MISSING", "sync"): (1, [], "fatal"),
+    ("INVALID_REQUEST", "worker"): (1, [], "fatal"),
+    ("INVALID_REQUEST", "costly"): (1, [], "fatal"),
+    ("INVALID_REQUEST", "sync"): (1, [], "fatal"),
+    ("INTERNAL_ERROR", "worker"): (2, [FIRST], "exhausted"),
+    ("INTERNAL_ERROR", "costly"): (2, [FIRST], "exhausted"),
+    ("INTERNAL_ERROR", "sync"): (1, [], "fatal"),
+    ("UNKNOWN", "worker"): (2, [FIRST], "exhausted"),
+    ("UNKNOWN", "costly"): (2, [FIRST], "exhausted"),
+    ("UNKNOWN", "sync"): (1, [], "fatal"),
+}
+# Whatever the status says: an error of the server's, of the caller's, one that the document excepts, or none.
+STATUSES = (500, 400, 501, 200)
+
+
+def check(found: Told, code: str, cell: tuple[int, list[tuple[float, float]], str]) -> None:
+    calls, bounds, end = cell
+    assert (found.calls, len(found.waits_s)) == (calls, len(bounds)), found
+    for wait_s, (least, most) in zip(found.waits_s, bounds, strict=True):
+        assert least <= wait_s <= most
+    if end == "handed over":
+        assert (found.state, found.reason) == ("handed_over", None), found
+    else:
+        assert (found.state, found.reason) == ("failed", end), found
+    assert (found.code, set(found.codes)) == (code, {code})
+
+
+def test_the_matrix_has_every_code_and_every_profile():
+    assert {code for code, _ in MATRIX} == set(GATEWAY.kinds)
+    assert len(MATRIX) == 27
+
+
+@pytest.mark.parametrize(("code", "profile"), MATRIX)
+def test_a_gateway_s_code_decides_whatever_the_status(gateway, code, profile):
+    for status in STATUSES:
+        found = told(gateway, preset(f"gateway-{profile}"), Answer(status, body(code)))
+        check(found, code, MATRIX[code, profile])
+
+
+@pytest.mark.parametrize(("code", "profile"), MATRIX)
+def test_a_server_that_says_retry_never_overrules_a_known_code(gateway, code, profile):
+    said = Answer(500, body(code, retryable=True))
+    check(told(gateway, preset(f"gateway-{profile}"), said), code, MATRIX[code, profile])
+
+
+@pytest.mark.parametrize(("code", "profile"), MATRIX)
+def test_a_server_that_says_do_not_retry_stops_whatever_the_code(gateway, code, profile):
+    said = Answer(503, body(code, retryable=False))
+    check(told(gateway, preset(f"gateway-{profile}"), said), code, (1, [], "fatal"))
+
+
+def test_a_policy_that_does_not_heed_the_server_goes_by_the_code_alone(gateway):
+    deaf = replace(WORKER, heed_server=False, rules=dict(WORKER.rules))
+    found = told(gateway, deaf, Answer(503, body("UPSTREAM_ERROR", retryable=False)))
+    check(found, "UPSTREAM_ERROR", MATRIX["UPSTREAM_ERROR", "worker"])
+
+
+@pytest.mark.parametrize("status", [429, 503, 200])
+def test_the_wait_of_a_rate_limit_is_a_floor_in_the_worker_whatever_the_status(gateway, status):
+    said = Answer(status, body("RATE_LIMITED", retryAfterMs=7_000))
+    found = told(gateway, WORKER, said)
+    assert (found.calls, found.waits_s, found.code) == (3, (7.0, 7.0), "RATE_LIMITED")
+    short = told(gateway, WORKER, Answer(status, body("RATE_LIMITED", retryAfterMs=1)))
+    check(short, "RATE_LIMITED", MATRIX["RATE_LIMITED", "worker"])
+
+
+@pytest.mark.parametrize("status", [429, 503, 200])
+def test_the_wait_of_a_rate_limit_is_when_a_call_s_job_is_due(gateway, status):
+    found = told(gateway, SYNC, Answer(status, body("RATE_LIMITED", retryAfterMs=7_000)))
+    assert (found.calls, found.state, found.due_in_s) == (1, "handed_over", 7.0)
+
+
+def test_an_error_object_without_an_envelope_is_read_too(gateway):
+    bare = Answer(500, body("CONFIG_MISSING", retryable=False)["error"])
+    check(told(gateway, WORKER, bare), "CONFIG_MISSING", (1, [], "fatal"))
+
+
+# -- whose codes they are ------------------------------------------------------------------
+
+
+def test_the_name_of_one_of_our_kinds_is_never_read_from_an_answer(gateway):
+    for policy in (WORKER, OWN[0]):
+        plain = told(gateway, policy, Answer(503, body("e1")))
+        assert told(gateway, policy, Answer(503, body("internal"))).codes == plain.codes
+    assert [
+        kind for kind in Kind if GATEWAY.spoken((kind.value,)) or ACME.spoken((kind.value,))
+    ] == []
+
+
+def test_a_policy_whose_vocabulary_no_upstream_speaks_reads_none_of_its_codes(gateway):
+    mute = replace(GATEWAY, wire=False)
+    policy = replace(WORKER, vocabulary=mute, rules=dict(WORKER.rules))
+    assert told(gateway, policy, Answer(500, body("CONFIG_MISSING"))).code == "UPSTREAM_ERROR"
+    assert told(gateway, PLAIN, Answer(500, body("CONFIG_MISSING"))).code == "upstream_error"
+
+
+ACME = Vocabulary("acme", kinds={"E_BUSY": Kind.OVERLOADED, "E_KEY": Kind.AUTH}, wire=True)
+IN_TOML = {
+    "name": "own",
+    "attempts_max": 2,
+    "rules": {"overloaded": "retry"},
+    "vocabulary": {
+        "name": "acme",
+        "kinds": {"E_BUSY": "overloaded", "E_KEY": "auth"},
+        "wire": True,
+    },
+}
+OWN = [
+    Policy("own", attempts_max=2, rules={Kind.OVERLOADED: RETRY}, vocabulary=ACME),
+    policy_from(IN_TOML),
+]
+
+
+@pytest.mark.parametrize("own", OWN, ids=["python", "toml"])
+def test_a_user_s_own_wire_vocabulary_is_read_in_worker_and_call_alike(gateway, own):
+    busy, key = Answer(400, body("E_BUSY")), Answer(500, body("E_KEY"))
+    found = told(gateway, own, busy)
+    assert (found.calls, found.code, found.reason) == (2, "overloaded", "exhausted")
+    found = told(gateway, own, key)
+    assert (found.calls, found.code, found.reason) == (1, "auth", "fatal")
+    for answer, calls, state, code in (
+        (busy, 2, "handed_over", "overloaded"),
+        (key, 1, "failed", "auth"),
+    ):
+        gateway.script(answer)
+        found = called(gateway, SYNC, asking(gateway), own=own)
+        assert (found.calls, found.state, found.code) == (calls, state, code)
+
+
+def test_a_user_s_match_that_names_more_than_the_status_goes_before_the_wire(gateway):
+    match = {"kind": "timeout", "code": "CONFIG_MISSING", "status": 500}
+    form = {
+        "name": "own", "rules": {"timeout": "retry"}, "matches": [match], "vocabulary": "gateway"
+    }  # fmt: skip
+    assert told(gateway, policy_from(form), Answer(500, body("CONFIG_MISSING"))).code == "TIMEOUT"
+    match.pop("code")
+    found = told(gateway, policy_from(form), Answer(500, body("CONFIG_MISSING")))
+    assert found.code == "CONFIG_MISSING"
+
+
+def test_an_app_s_worker_and_its_call_agree_about_a_code(gateway, tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'work.db'}")
+    gateway.script(Answer(500, body("CONFIG_MISSING")))
+    pipe = app.pipeline("p", app.stage(policy="gateway-worker")(asking(gateway)))
+    pipe.enqueue(1)
+    worked_off(app)
+    with pytest.raises(JobFailed):
+        pipe.call_blocking(2, wait_s=30.0)
+    codes = [one.error_code for one in app.opened.reader.jobs()]
+    assert (codes, len(gateway.upstream.requests)) == (["CONFIG_MISSING"] * 2, 2)
+    app.close()
+
+
+# -- [001]'s gateway -----------------------------------------------------------------------
+
+CONVERTER = preset("converter")
+WAITS = [(5.0, 10.0), (10.0, 15.0)]
+
+
+def test_the_converter_calls_a_gateway_that_answers_400_once(gateway):
+    check(told(gateway, CONVERTER, Answer(400, {"error": "no"})), "GW_4XX", (1, [], "fatal"))
+
+
+def test_the_converter_spaces_its_retries_of_a_502(gateway):
+    check(told(gateway, CONVERTER, Answer(502, "bad")), "GW_5XX", (3, WAITS, "exhausted"))
+
+
+def test_the_converter_spaces_its_retries_of_a_gateway_that_does_not_answer(gateway):
+    gateway.script(HANGING)
+    found = worked(gateway, CONVERTER, asking(gateway, read_s=0.05))
+    check(found, "GW_TIMEOUT", (3, WAITS, "exhausted"))
+
+
+def test_the_converter_does_not_take_a_gateway_s_words_for_its_own(gateway):
+    found = told(gateway, CONVERTER, Answer(502, body("NOT_PDF")))
+    check(found, "GW_5XX", (3, WAITS, "exhausted"))
+
+
+def test_a_rule_of_a_policy_hears_the_wait_of_the_kind_that_a_code_names(gateway):
+    hints = Hints(kinds=frozenset({Kind.OVERLOADED}))
+    policy = replace(
+        OWN[0], rules={Kind.OVERLOADED: Rule("retry", hint=hints)}, otherwise=FAIL
+    )  # fmt: skip
+    found = told(gateway, policy, Answer(500, body("E_BUSY", retryAfterMs=9_000)))
+    assert found.waits_s == (9.0,)
