@@ -150,7 +150,6 @@ def test_a_process_stopped_while_it_keeps_the_store_from_being_written_is_killed
     story.enqueue("walk", [{"work": {}}])
     waited_s = time.monotonic() - stopped_at
     print(f"FIGURE enqueue beside a stopped writer: {waited_s:.2f} s")
-    assert waited_s < LEASE_S + 4
     assert process(child.pid) is None
     assert story.all_ended(within_s=60) == {"succeeded": 4_001}
     story.assert_audit_is_clean()
