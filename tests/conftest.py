@@ -85,6 +85,26 @@ def database(postgres: "Server") -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def template(postgres: "Server") -> Iterator[str]:
+    """A database with the schema in it; a copy is had in half the time that it takes to make one."""
+    from perdure.engine.clock import SystemClock
+    from perdure.stores.opening import open_store
+
+    url = postgres.create_database()
+    open_store(url, SystemClock(), create=True, wait_s_max=10.0).close()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def furnished(postgres: "Server", template: str) -> Iterator[str]:
+    """The URL of a fresh database that has the schema and no rows."""
+    url = postgres.create_database(template=template)
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture(scope="session")
 def bouncer(postgres: "Server", missing: Callable[[str], NoReturn]) -> "Iterator[Bouncer]":
     """A real PgBouncer in transaction mode before it: `bouncer.url(database)`."""
     from tests.servers import pgbouncer, programs

@@ -16,7 +16,7 @@ def url(request, tmp_path) -> str:
     """A store of either kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'work.db'}"
-    return request.getfixturevalue("database")
+    return request.getfixturevalue("furnished")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def shops(request, tmp_path) -> Iterator[dict[str, Shop]]:
     class Made(dict[str, Shop]):
         def __missing__(self, store: str) -> Shop:
             sqlite = f"sqlite:///{tmp_path / 'work.db'}"
-            url = sqlite if store == "sqlite" else request.getfixturevalue("database")
+            url = sqlite if store == "sqlite" else request.getfixturevalue("furnished")
             made[store] = self[store] = Shop(url)
             return made[store]
 

@@ -29,7 +29,7 @@ def shop():
 def anywhere(request, tmp_path):
     """Places on one store of each kind, as many as are asked for, all on one clock."""
     sqlite = request.param == "sqlite"
-    url = f"sqlite:///{file_in(tmp_path)}" if sqlite else request.getfixturevalue("database")
+    url = f"sqlite:///{file_in(tmp_path)}" if sqlite else request.getfixturevalue("furnished")
     clock, places = VirtualClock(), []
 
     def opened():

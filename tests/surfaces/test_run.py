@@ -82,7 +82,7 @@ alone.pipeline("only", alone.stage(first))
 @pytest.fixture
 def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
     on_postgres = getattr(request, "param", "sqlite") == "postgres"
-    url = request.getfixturevalue("database") if on_postgres else None
+    url = request.getfixturevalue("furnished") if on_postgres else None
     with played(tmp_path, url) as one:
         (one.folder / "batch.py").write_text(APP)
         one.settings |= {"PERDURE_GRACE_S": "10", "PERDURE_LEASE_TTL_S": "2"}
