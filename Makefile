@@ -3,8 +3,8 @@
 STAMP := .venv/.ready-$(shell pwd | cksum | cut -d' ' -f1)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# Stories start processes of their own: two workers, however many cores there are.
-PARALLEL := -n 2 --dist worksteal
+# Stories start processes of their own and mostly wait for them: four at once keep two cores busy.
+PARALLEL := -n 4 --dist worksteal
 
 # Where it is forbidden to keep compiled modules, every process would compile all of ours anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -106,9 +106,17 @@ def stagehands(worker: WorkerProcess) -> list[int]:
 @pytest.mark.parametrize(
     ("poison", "death"),
     [
-        ({"exit": 3}, {"why": "exited", "exit_status": 3, "signal": None} | APART),
+        pytest.param(
+            {"exit": 3},
+            {"why": "exited", "exit_status": 3, "signal": None} | APART,
+            marks=pytest.mark.long,
+        ),
         ({"segfault": True}, {"why": "exited", "exit_status": None, "signal": "SIGSEGV"} | APART),
-        ({"killed": True}, {"why": "exited", "exit_status": None, "signal": "SIGKILL"} | APART),
+        pytest.param(
+            {"killed": True},
+            {"why": "exited", "exit_status": None, "signal": "SIGKILL"} | APART,
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_poison_in_a_process_of_its_own_fails_alone_and_costs_no_worker(told, poison, death):

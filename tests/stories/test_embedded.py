@@ -85,7 +85,7 @@ def test_a_job_whose_host_is_killed_is_found_at_once_whatever_the_lease(story):
     story.assert_audit_is_clean()
 
 
-@on_both
+@on_both_long
 def test_a_host_stopped_beyond_its_lease_is_refused_and_begins_anew(story):
     first = host(story, "a", lease_s=LEASE_S)
     [job] = story.enqueue("walk", [{"work": {"until": "go"}}])
@@ -154,7 +154,7 @@ def test_closing_lets_stages_finish_and_ends_the_row_and_the_keeper(story):
     story.assert_audit_is_clean()
 
 
-@on_both
+@on_both_long
 def test_closing_gives_back_what_does_not_finish_within_the_grace_and_counts_nothing(story):
     one = host(story, "a", grace_s=0.3)
     jobs = story.enqueue("walk", [{"work": {"until": "never"}}] * 3)
