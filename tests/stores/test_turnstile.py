@@ -148,7 +148,7 @@ def test_a_holder_that_dies_lets_go(tmp_path, start):
     holder = start(HOLDER, place.path)
     said(holder, "held")
     holder.kill()
-    holder.wait(10)
+    holder.wait(30)
     place.put()
     place.close()
 

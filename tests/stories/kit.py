@@ -193,7 +193,7 @@ class Story:
         for worker in self.workers:
             with suppress(ProcessLookupError):
                 worker.popen.kill()
-            worker.popen.wait(10)
+            worker.popen.wait(30)
         until("no process of the story is left", self._all_ended, within_s=20)
         for worker in self.workers:
             lines = worker.log.read_text(errors="replace").splitlines()

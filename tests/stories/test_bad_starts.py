@@ -44,7 +44,7 @@ def nothing_is_left(story: Story) -> None:
     until(
         "no process of the story is left",
         lambda: not [one for one in processes() if story.is_ours(one.pid)],
-        within_s=10,
+        within_s=30,
     )
 
 

@@ -160,7 +160,7 @@ def test_a_killed_worker_takes_its_stages_processes_with_it(told):
     stuck = int(file.read_text())
     assert stuck in stagehands(worker)
     os.kill(worker.child("main").pid, signal.SIGKILL)
-    until("the stage's process has ended", lambda: process(stuck) is None, within_s=10)
+    until("the stage's process has ended", lambda: process(stuck) is None, within_s=30)
     until("the crash is counted", lambda: told.job(job)["crashes"] == 1, within_s=20)
 
 

@@ -292,7 +292,7 @@ def test_a_lender_gives_to_whoever_waited_when_a_connection_comes_back(database)
         thread.start()
         assert not lent.wait(0.1)
         first = cx.info.backend_pid
-    assert lent.wait(10)
-    thread.join(10)
+    assert lent.wait(30)
+    thread.join(30)
     assert seen == [first]
     lender.close()
