@@ -45,7 +45,7 @@ from tests.stores.kit import MEMORY, connected
 
 _LOOKS = 8  # comparisons of the tables with the history during the chaos
 _PEOPLE_LOOK_US = 10_000_000  # between two looks for gates that wait for a person
-_WORK_ROUNDS = 12  # after which every gate must flow: probes in a row, and one that is lost
+_WORK_ROUNDS = 60  # after which every gate must flow: probes in a row, lost ones, and calls that fail by chance
 _SLICES_S = 30.0
 _THE_END = Deed("the end", "the chaos is over")
 
