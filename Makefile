@@ -3,8 +3,11 @@
 STAMP := .venv/.ready-$(shell pwd | cksum | cut -d' ' -f1)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# Stories start processes of their own: two workers, however many cores there are.
-PARALLEL := -n 2 --dist worksteal
+# Stories start processes of their own and mostly wait for them: four at once keep two cores busy.
+PARALLEL := -n 4 --dist worksteal
+
+# Where it is forbidden to keep compiled modules, every process would compile all of ours anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup parts parts-long demo test test-long mutation bench bench-long lint docs docs-simulator pins clean
@@ -27,7 +30,7 @@ demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream
 	@$(BIN)/perdure demo
 
 test: lint parts ## lint, types, and every test but the long ones
-	$(PYTEST) $(PARALLEL) -m "not long"
+	$(PYTEST) $(PARALLEL) -m "not long" --durations 20
 
 # The stores must pass on every PostgreSQL that they promise to run on: 18 in `make test`, 16 and 15 here.
 test-long: $(STAMP) parts-long ## the tests that take over 30 seconds each, and the stores on other PostgreSQLs

@@ -9,14 +9,15 @@ import pytest
 from perdure import App
 from perdure.model.events import Event
 from tests.app.callers import Caller, Shop
+from tests.stores.kit import file_in, furnished
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path) -> str:
     """A store of either kind."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'work.db'}"
-    return request.getfixturevalue("database")
+        return f"sqlite:///{furnished(file_in(tmp_path))}"
+    return request.getfixturevalue("furnished")
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def shops(request, tmp_path) -> Iterator[dict[str, Shop]]:
 
     class Made(dict[str, Shop]):
         def __missing__(self, store: str) -> Shop:
-            sqlite = f"sqlite:///{tmp_path / 'work.db'}"
-            url = sqlite if store == "sqlite" else request.getfixturevalue("database")
+            sqlite = f"sqlite:///{furnished(file_in(tmp_path))}"
+            url = sqlite if store == "sqlite" else request.getfixturevalue("furnished")
             made[store] = self[store] = Shop(url)
             return made[store]
 

@@ -98,7 +98,7 @@ def test_a_job_that_is_handed_over_wakes_the_workers(app, url):
     ear = open_store(url)
     until(lambda: not ear.store.changed(), "nothing is new")
     assert pipe.call_blocking(1).handed_over
-    until(ear.store.changed, "the hint has come", within_s=5)
+    until(ear.store.changed, "the hint has come", within_s=30)
     ear.close()
 
 

@@ -319,3 +319,6 @@ def test_a_source_that_fails_in_a_way_of_its_own_keeps_nobody_waiting():
 
     with pytest.raises(CallerError, match="the items could not be read to their end"):
         list(lively(source()))
+    for one in threading.enumerate():  # its last word is this test's, not the next one's
+        if one.name == "perdure-items":
+            one.join(30)

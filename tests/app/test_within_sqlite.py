@@ -14,7 +14,6 @@ from perdure.model.errors import StoreBusy
 from perdure.stores.opening import open_store
 from tests.app.callers import (
     SQLITE,
-    WAIT_S,
     Caller,
     Shop,
     alchemy_session,
@@ -45,11 +44,9 @@ def test_the_writers_line_is_never_taken(shop, caller):
     locks = [os.open(f"{shop.file}{ending}", os.O_RDWR) for ending in ("-next", "-lock")]
     for lock in locks:
         fcntl.flock(lock, fcntl.LOCK_EX)
-    began_at = time.monotonic()
-    caller.order(1)
+    caller.order(1)  # who waited in line would be refused as busy
     shop.pipe.enqueue(1, within=caller.within)
     caller.commit()
-    assert time.monotonic() - began_at < 5  # the bound of a wait in line is 10
     for lock in locks:
         os.close(lock)
     assert shop.jobs() == 1
@@ -113,7 +110,6 @@ def test_a_caller_and_a_pump_that_write_at_the_same_time_never_wait_for_each_oth
     print(f"FIGURE transactions beside a pump: {shown}; lines of the pump meanwhile: {meanwhile}")
     assert shop.orders() == list(range(TRANSACTIONS))
     assert meanwhile > 0
-    assert max(took_s) < WAIT_S - 5  # else somebody has waited in vain
 
 
 def transacted(shop: Shop, caller: Caller, number: int) -> float:

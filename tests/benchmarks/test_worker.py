@@ -16,6 +16,14 @@ from tests.engine.kit import until
 
 SCHEMES = ("sqlite", "postgresql")
 EACH = [(scheme, name) for scheme in SCHEMES for name in CONTENDERS[scheme]]
+# A worker of each kind starts several processes: one of each store in every run, the others in the long one.
+SOME = [
+    pytest.param(
+        *one,
+        marks=() if one in (("sqlite", "huey"), ("postgresql", "perdure")) else pytest.mark.long,
+    )
+    for one in EACH
+]
 TINY = Sizes(
     rounds=1, jobs=20, jobs_slow=5, retries=20, retries_pgqueuer=10, retries_slow=3, samples=2,
     in_flight=10,
@@ -27,18 +35,18 @@ def places(postgres, tmp_path) -> Places:
     return Places(postgres, tmp_path)
 
 
-@pytest.mark.parametrize(("scheme", "name"), EACH)
+@pytest.mark.parametrize(("scheme", "name"), SOME)
 def test_every_contender_drains_jobs_that_fail_once(places, scheme, name):
     assert measures.retries(places, scheme, name, TINY) > 0
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_our_worker_is_timed_and_weighed(places, scheme):
     assert len(measures.pick_up(places, scheme, "perdure", TINY)) == TINY.samples
     assert measures.memory(places, scheme, "perdure", TINY) > 10
 
 
-@pytest.mark.parametrize(("scheme", "name"), EACH)
+@pytest.mark.parametrize(("scheme", "name"), SOME)
 def test_nobody_begins_while_the_jobs_are_enqueued(places, scheme, name):
     """Every process of the crew, and those below: a look finds them all at rest, and then all at work."""
     with _at_work(places, scheme, name, count=2) as (contender, workers):

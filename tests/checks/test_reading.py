@@ -4,7 +4,6 @@ import contextlib
 import enum
 import json
 import sys
-import time
 
 import pytest
 
@@ -209,12 +208,11 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.timeout(100)  # each takes a second at most; unbounded, some took minutes
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda one: repr(one)[:20])
 def test_no_text_keeps_us_for_long(text):
-    begun = time.process_time()
     with contextlib.suppress(OutputInvalid):
         read_json(text, finish_reason="stop")
-    assert time.process_time() - begun < 20  # some of them took minutes, unbounded
 
 
 CUT = [

@@ -76,8 +76,8 @@ def test_a_grip_holds_all_still_and_lets_all_go(hire):
     with crew:
         (child,) = descendants(hand.pid)
         with Grip(hand):
-            until("both are stopped", lambda: both(hand, child) == {"T"}, within_s=5)
-        until("both go on", lambda: both(hand, child) <= {"S", "R"}, within_s=5)
+            until("both are stopped", lambda: both(hand, child) == {"T"}, within_s=30)
+        until("both go on", lambda: both(hand, child) <= {"S", "R"}, within_s=30)
         assert not hand.killed
 
 
@@ -89,7 +89,7 @@ def test_a_strike_leaves_nobody(hire, mark):
     crew, hand = hire("deaf")
     with crew:
         strike(hand)
-        until("all are gone", lambda: not marked(mark), within_s=5)
+        until("all are gone", lambda: not marked(mark), within_s=30)
         assert hand.killed
         assert hand.process.returncode == -signal.SIGKILL
 
@@ -101,7 +101,7 @@ def test_leaving_the_crew_ends_the_willing_and_the_unwilling(hire, mark, monkeyp
     assert len(marked(mark)) == 2
     with crew:
         pass
-    until("all are gone", lambda: not marked(mark), within_s=5)
+    until("all are gone", lambda: not marked(mark), within_s=30)
     assert hand.process.returncode == (0 if manner == "meek" else -signal.SIGKILL)
 
 
@@ -109,7 +109,7 @@ def test_leaving_the_crew_by_an_exception_ends_everybody(hire, mark):
     crew, _ = hire("meek")
     with pytest.raises(ZeroDivisionError), crew:
         _ = 1 / 0
-    until("all are gone", lambda: not marked(mark), within_s=5)
+    until("all are gone", lambda: not marked(mark), within_s=30)
 
 
 def test_a_leashed_command_is_not_started_for_a_parent_that_has_ended(tmp_path, mark):

@@ -48,7 +48,7 @@ def broken_off(folder):
 
 
 def test_a_screen_that_breaks_leaves_no_process_and_all_it_showed_adds_up(broken_off, folder):
-    until("no process is left", lambda: not marked(str(folder)), within_s=10)
+    until("no process is left", lambda: not marked(str(folder)), within_s=30)
     for shot in broken_off:
         books, look = shot.look.books, shot.look
         assert 0 <= look.retrying <= books.queued

@@ -6,7 +6,7 @@ from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
 from perdure.testing.contract import kit
 from tests.engine.kit import Shop
-from tests.stores.kit import MEMORY, Place, file_in
+from tests.stores.kit import MEMORY, Place, file_in, furnished
 
 
 @pytest.fixture
@@ -29,7 +29,11 @@ def shop():
 def anywhere(request, tmp_path):
     """Places on one store of each kind, as many as are asked for, all on one clock."""
     sqlite = request.param == "sqlite"
-    url = f"sqlite:///{file_in(tmp_path)}" if sqlite else request.getfixturevalue("database")
+    url = (
+        f"sqlite:///{furnished(file_in(tmp_path))}"
+        if sqlite
+        else request.getfixturevalue("furnished")
+    )
     clock, places = VirtualClock(), []
 
     def opened():

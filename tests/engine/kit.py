@@ -161,7 +161,7 @@ class Shop:
         self.place.close()
 
 
-def until(condition: Callable[[], bool], what: str, *, within_s: float = 20.0) -> None:
+def until(condition: Callable[[], bool], what: str, *, within_s: float = 60.0) -> None:
     """Wait for a named condition, with a deadline."""
     give_up_at = time.monotonic() + within_s
     while not condition():

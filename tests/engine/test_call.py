@@ -123,7 +123,7 @@ def counter(request):
     rig: Rig = (
         SqliteRig()
         if request.param == "sqlite"
-        else PostgresRig(request.getfixturevalue("database"))
+        else PostgresRig(request.getfixturevalue("furnished"))
     )
     clock = VirtualClock()
     counter = Counter(rig, Place(rig.open(clock), clock))

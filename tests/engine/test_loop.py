@@ -70,7 +70,7 @@ def turning():
     yield start
     for made in started:
         made.loop.stop()
-        made.ended.wait(1)
+        made.ended.wait(20)
 
 
 def test_a_step_that_has_more_to_do_is_called_again_at_once(turning):
@@ -142,7 +142,7 @@ def test_looking_for_a_change_in_a_store_that_fails_does_not_end_the_loop(turnin
     turns = turning(hint=failing)
     assert looked.wait(20)
     turns.loop.wake()
-    until(lambda: turns.count == 2, "the second turn", within_s=2)
+    until(lambda: turns.count == 2, "the second turn", within_s=20)
     assert not turns.ended.is_set()
 
 
@@ -176,7 +176,7 @@ def test_a_loop_with_an_ear_looks_only_when_that_has_something(turning):
     until(lambda: turns.count == 2, "the turn after the word")
     assert looks == [b"!"]  # with ticks of a millisecond there would be many
     turns.loop.stop()
-    assert turns.ended.wait(5)
+    assert turns.ended.wait(20)
     ear.close()
     mouth.close()
 
@@ -204,6 +204,6 @@ def test_an_ear_that_speaks_without_news_keeps_nobody_from_resting(turning):
         until(lambda rests=rests: turns.count == rests + 1, "the turn after the rest")
     assert len(looks) <= 4
     turns.loop.stop()
-    assert turns.ended.wait(5)
+    assert turns.ended.wait(20)
     ear.close()
     mouth.close()

@@ -16,7 +16,7 @@ from tests.engine.kit import Notes, line_on, stage
 def anywhere(request, tmp_path):
     """A place on either store."""
     url = (
-        request.getfixturevalue("database")
+        request.getfixturevalue("furnished")
         if request.param == "postgres"
         else f"sqlite:///{tmp_path / 'work.db'}"
     )

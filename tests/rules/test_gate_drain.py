@@ -33,7 +33,7 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_queue_drains_with_little_waste_and_nobody_early(scene, seed):
     given, jobs, drain_max = SCENES[scene]

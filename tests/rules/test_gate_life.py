@@ -193,9 +193,16 @@ lives = st.lists(turns, min_size=1, max_size=10).map(
 )
 
 
-@examples(max_examples=600)
+@examples(max_examples=150)
 @given(lives)
 def test_every_life_of_a_gate_keeps_its_promises(life):
+    walk(life, Rules())
+
+
+@pytest.mark.long
+@examples(max_examples=3_000)
+@given(lives)
+def test_many_lives_of_a_gate_keep_their_promises(life):
     walk(life, Rules())
 
 

@@ -1,6 +1,6 @@
 """Text that is safe to keep: bounded, on one line, without secrets and server paths, in linear time."""
 
-import time
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -140,15 +140,19 @@ NASTY = [
 ]  # fmt: skip
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", NASTY)
 def test_a_text_made_to_be_slow_is_not(text):
     """200,000 characters: what is quadratic would take minutes."""
-    start = time.process_time()
     redacted((text * 200_000)[:200_000])
-    assert time.process_time() - start < 5
 
 
 def test_fifty_megabytes_cost_no_more_than_their_head():
-    start = time.process_time()
-    assert len(safe_line("password=x " * 5_000_000)) == MESSAGE_CHARS_MAX
-    assert time.process_time() - start < 1
+    text = "password=x " * 5_000_000
+    tracemalloc.start()
+    try:
+        assert len(safe_line(text)) == MESSAGE_CHARS_MAX
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 2_000_000  # whoever reads it all makes a second one of it

@@ -19,7 +19,7 @@ from tests.servers.postgres import HOST, ROLE, SUPERUSER, Server, free_port, nam
 
 PoolMode = Literal["session", "transaction", "statement"]
 CONSOLE = "pgbouncer"
-START_S_MAX = 10.0
+START_S_MAX = 60.0
 SETTINGS: dict[str, object] = {
     "auth_type": "scram-sha-256",
     "default_pool_size": 20,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers.proxy import Proxy, _whole
 
-ANSWER_S_MAX = 10
+ANSWER_S_MAX = 60
 
 
 @pytest.fixture

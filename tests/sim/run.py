@@ -18,10 +18,8 @@ from perdure.model.workers import Role
 from perdure.rules.gate import Gate
 from perdure.rules.hold import release
 from perdure.stores.moments import to_us
-from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
-from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
 from tests.sim.callers import CALL_POLICY, CALL_WAIT_S_MAX
 from tests.sim.checker import Checker
@@ -43,10 +41,11 @@ from tests.sim.strand import Strand
 from tests.sim.swarm import Setting, as_drawn, setup_of
 from tests.sim.tables import check_tables
 from tests.sim.world import World
+from tests.stores.kit import MEMORY, connected
 
 _LOOKS = 8  # comparisons of the tables with the history during the chaos
 _PEOPLE_LOOK_US = 10_000_000  # between two looks for gates that wait for a person
-_WORK_ROUNDS = 12  # after which every gate must flow: probes in a row, and one that is lost
+_WORK_ROUNDS = 60  # after which every gate must flow: probes in a row, lost ones, and calls that fail by chance
 _SLICES_S = 30.0
 _THE_END = Deed("the end", "the chaos is over")
 
@@ -74,8 +73,7 @@ class Simulation:
         self.world = World(seed)
         self.setup = setting(setup_of(self.world.rng))
         self.kernel = Kernel(self.world)
-        self.connection = Connection(":memory:", self.world.clock)
-        SqliteSchema(self.connection, "sqlite:///:memory:").upgrade()
+        self.connection = connected(MEMORY, self.world.clock)
         self.store = SqliteStore(self.connection)
         self.reader = SqliteReader(self.connection)
         self.control = SqliteControl(self.connection)

@@ -1,6 +1,5 @@
 """Bugs put back on purpose are found, by name, within a few seeds that the real code passes."""
 
-import time
 from functools import cache
 
 import pytest
@@ -13,8 +12,7 @@ from tests.sim.run import Outcome, run_seed
 from tests.sim.runbugs import BOOKS
 from tests.sim.swarm import Setting
 
-SEEDS = range(1, 61)  # some ten seconds; most are found in the first three
-TOOK_S_MAX = 10.0  # of our own time: others may be busy here as well
+SEEDS = range(1, 61)  # most are found in the first three
 
 
 def first_broken(setting: Setting) -> Outcome | None:
@@ -46,14 +44,11 @@ _EVERY = [*THE_FOUR, *OTHERS, *ASKED, *UPKEEP, *OPERATORS, *STORES, *GATES, *BOO
 def test_a_bug_that_is_put_back_is_found_by_name(mutant: Mutant, monkeypatch):
     with monkeypatch.context() as patch:
         mutant.plant(patch)
-        started = time.process_time()
         broken = first_broken(mutant.setting)
-        took_s = time.process_time() - started
     assert broken is not None, f"not found in {len(SEEDS)} seeds"
     assert broken.violation is not None
-    print(f"{mutant.name}: {broken.violation}; seed {broken.seed}, {took_s:.1f} s")
+    print(f"{mutant.name}: {broken.violation}; seed {broken.seed}")
     assert broken.violation.invariant in mutant.caught_by
-    assert took_s < TOOK_S_MAX
     for seed in range(SEEDS.start, broken.seed + 1):
         right = unmutated(seed, mutant.setting)
         assert right.violation is None, told(right)

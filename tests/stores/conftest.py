@@ -29,9 +29,9 @@ def worker(place) -> int:
 
 
 @pytest.fixture(scope="module")
-def postgres_url(postgres):
+def postgres_url(postgres, template):
     """The URL of a database that the tests of a module share, one after the other."""
-    url = postgres.create_database()
+    url = postgres.create_database(template=template)
     yield url
     postgres.drop_database(url)
 

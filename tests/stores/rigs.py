@@ -9,9 +9,8 @@ import psycopg
 
 from perdure.stores.opening import Opened, open_store
 from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.testing import SharedStoreContract, StoreContract, VirtualClock
-from tests.stores.kit import MEMORY, file_in, opened_on
+from tests.stores.kit import MEMORY, connected, file_in, furnished, opened_on
 
 _TABLES = """
 SELECT tablename FROM pg_tables
@@ -46,8 +45,7 @@ class SqliteRig:
         self._connection: Connection | None = None
 
     def open(self, clock: VirtualClock) -> Opened:
-        self._connection = Connection(MEMORY, clock)
-        SqliteSchema(self._connection, "sqlite:///:memory:").upgrade()
+        self._connection = connected(MEMORY, clock)
         return opened_on(self._connection)
 
     def damage(self, *statements: str) -> None:
@@ -109,7 +107,7 @@ class SqliteFile(SharedStoreContract):
         return self.open_again(clock)
 
     def open_again(self, clock: VirtualClock) -> Opened:
-        url = f"sqlite:///{file_in(Path(self.folder.name))}"
+        url = f"sqlite:///{furnished(file_in(Path(self.folder.name)))}"
         return open_store(url, clock, create=True, wait_s_max=10.0)
 
     def teardown_method(self) -> None:

@@ -110,7 +110,7 @@ class Nursery:
 @contextmanager
 def _tracing(child: int, log: Path, inject: list[str]) -> Iterator[None]:
     """Put a tracer on a child that has stopped itself, let it go on, and see the tracer end."""
-    until("the child has stopped itself", lambda: _is_stopped(child), within_s=10)
+    until("the child has stopped itself", lambda: _is_stopped(child), within_s=30)
     program = strace()
     assert program is not None
     words = ["-p", str(child), "-o", str(log), "-e", f"trace={','.join(CALLS)}", *inject]
@@ -121,7 +121,7 @@ def _tracing(child: int, log: Path, inject: list[str]) -> Iterator[None]:
             assert "attached" in said, said
             os.kill(child, signal.SIGCONT)
             yield
-            tracer.wait(10)
+            tracer.wait(30)
         except BaseException:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)

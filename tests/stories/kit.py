@@ -4,7 +4,7 @@ Every process carries a mark in its environment, so that whatever a story leaves
 of a killed supervisor included, is found by that mark and ended by its id.
 """
 
-import json
+import importlib
 import os
 import secrets
 import shutil
@@ -20,6 +20,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from perdure import App
+from perdure.engine.clock import SystemClock
+from perdure.stores.opening import open_store
 from tests.stories.ledger import Ledger
 from tests.stories.looking import Looking, Row, looking_at
 
@@ -190,7 +193,7 @@ class Story:
         for worker in self.workers:
             with suppress(ProcessLookupError):
                 worker.popen.kill()
-            worker.popen.wait(10)
+            worker.popen.wait(30)
         until("no process of the story is left", self._all_ended, within_s=20)
         for worker in self.workers:
             lines = worker.log.read_text(errors="replace").splitlines()
@@ -217,14 +220,28 @@ class Story:
     def enqueue(
         self, pipeline: str, items: Sequence[Any], *, module: str = "work", owner: str = ""
     ) -> list[str]:
-        """Enqueue through the command; the ids in order."""
-        lines = self.folder / f"items-{secrets.token_hex(4)}.jsonl"
-        lines.write_text("".join(json.dumps(item) + "\n" for item in items))
-        done = self.perdure(
-            "enqueue", f"{module}:{pipeline}", "--owner", owner, "--from", str(lines), "--json"
-        )
-        assert done.returncode == 0, done.stderr
-        return [one["id"] for one in json.loads(done.stdout)]
+        """Enqueue as any client of the store does; the ids in order."""
+        with self._loaded(module) as app:
+            return [one.id for one in app.find(pipeline).enqueue_many(items, owner=owner)]
+
+    @contextmanager
+    def _loaded(self, module: str) -> Iterator[App]:
+        """The story's app in this process, which has it for that long: a process for each would cost more."""
+        known = set(sys.modules)
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("PERDURE_")]:
+                patch.delenv(name)
+            for name, text in {"PERDURE_STORE": self.url, **self.settings}.items():
+                patch.setenv(name, text)
+            patch.syspath_prepend(self.folder)
+            app = importlib.import_module(module).app
+            try:
+                yield app
+            finally:
+                app.close()
+                for name in set(sys.modules) - known:
+                    if str(self.folder) in (getattr(sys.modules[name], "__file__", None) or ""):
+                        del sys.modules[name]
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """Look at the tables; changes nothing."""
@@ -290,10 +307,13 @@ class Story:
         )
 
     def assert_audit_is_clean(self) -> None:
-        """The real command finds nothing."""
-        done = self.perdure("audit")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stdout.endswith("clean\n")
+        """What the command would ask finds nothing."""
+        opened = open_store(self.url, SystemClock(), create=False, wait_s_max=10.0)
+        try:
+            assert opened.reader.audit() == []
+            assert opened.reader.books().balanced
+        finally:
+            opened.close()
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Nemesis:
 
     def _kill_supervisor(self, worker: WorkerProcess) -> None:
         worker.kill(signal.SIGKILL)
-        worker.popen.wait(10)
+        worker.popen.wait(30)
 
     def _kill_children(self, children: list[Seen], what: str) -> None:
         for child in children:

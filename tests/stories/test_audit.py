@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from perdure.stores.sqlite.reader import AUDIT
+from perdure.surfaces.cli.root import cli
 from tests.stories.kit import Story, played
 
 pytestmark = pytest.mark.story
@@ -228,8 +230,8 @@ def test_the_audit_names_the_check_and_the_job_when(sound, tmp_path, name):
     copy = copied(sound, tmp_path)
     no, id = sound.rows("SELECT no, id FROM perdure_jobs ORDER BY no LIMIT 1 OFFSET 3")[0]
     plant(copy, damage.sql, no)
-    done = sound.perdure("audit", "--store", f"sqlite:///{copy}")
-    assert done.returncode == 1, done.stdout
+    done = CliRunner().invoke(cli, ["audit", "--store", f"sqlite:///{copy}"])
+    assert done.exit_code == 1, done.output
     beginning = f"{damage.check}: {damage.subject.format(id=id, no=no)}"
     assert [line for line in done.stdout.splitlines() if line.startswith(beginning)], done.stdout
 

@@ -106,9 +106,17 @@ def stagehands(worker: WorkerProcess) -> list[int]:
 @pytest.mark.parametrize(
     ("poison", "death"),
     [
-        ({"exit": 3}, {"why": "exited", "exit_status": 3, "signal": None} | APART),
+        pytest.param(
+            {"exit": 3},
+            {"why": "exited", "exit_status": 3, "signal": None} | APART,
+            marks=pytest.mark.long,
+        ),
         ({"segfault": True}, {"why": "exited", "exit_status": None, "signal": "SIGSEGV"} | APART),
-        ({"killed": True}, {"why": "exited", "exit_status": None, "signal": "SIGKILL"} | APART),
+        pytest.param(
+            {"killed": True},
+            {"why": "exited", "exit_status": None, "signal": "SIGKILL"} | APART,
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_poison_in_a_process_of_its_own_fails_alone_and_costs_no_worker(told, poison, death):
@@ -152,7 +160,7 @@ def test_a_killed_worker_takes_its_stages_processes_with_it(told):
     stuck = int(file.read_text())
     assert stuck in stagehands(worker)
     os.kill(worker.child("main").pid, signal.SIGKILL)
-    until("the stage's process has ended", lambda: process(stuck) is None, within_s=10)
+    until("the stage's process has ended", lambda: process(stuck) is None, within_s=30)
     until("the crash is counted", lambda: told.job(job)["crashes"] == 1, within_s=20)
 
 

@@ -132,7 +132,7 @@ def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path
         bell.ring()
     order = threading.Thread(target=worker.drain, daemon=True)
     order.start()
-    order.join(10)
+    order.join(30)
     assert not order.is_alive()
     assert worker._orders == 1
     assert bell.rest(0.0)

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.simulate import OutageCase
 from perdure.simulate.scene import Fleet
-from tests.stories.kit import on_both
+from tests.stories.kit import on_both, on_both_long
 from tests.stories.outage import shut, simulated, spent, spent_while_held, strays, suffered
 
 pytestmark = pytest.mark.story
@@ -53,7 +53,7 @@ def test_a_failure_that_is_counted_while_the_gate_is_held_is_seen():
     assert len(spent(held_us, [(9_000_000, 11_500_000)])) == 1  # of before, and it ought to know
 
 
-@on_both
+@on_both_long
 def test_a_short_outage_costs_what_the_simulator_says(story):
     assert_as_simulated(story, SHORT)
 

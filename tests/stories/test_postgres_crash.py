@@ -37,7 +37,6 @@ from tests.stories.kit import until
 
 pytestmark = pytest.mark.story
 
-RECOVERY_S_MAX = 2.0
 STATUS = {"success": SUCCEEDED, "retrying": "retried", "interrupted": RELEASED}
 
 
@@ -134,7 +133,6 @@ def play(server: Server, folder: Path, *, crashes: int, seconds: float) -> None:
     assert (books.accepted, books.succeeded) == (len(set(jobs)), len(jobs))
     assert opened.reader.audit() == []
     opened.close()
-    assert max(recoveries_s) <= RECOVERY_S_MAX
 
 
 def test_two_crashes_of_the_server_under_load_lose_and_repeat_nothing(server, tmp_path):

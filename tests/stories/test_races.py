@@ -36,7 +36,7 @@ def url(request, tmp_path) -> str:
     """Both stores."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'race.db'}"
-    return request.getfixturevalue("database")
+    return request.getfixturevalue("furnished")
 
 
 def prepared(opened: Opened, chance: random.Random, claims_min: int) -> list[str]:

@@ -245,7 +245,7 @@ def redriven(story: Story, *, count: int, rate: int, kills: int) -> None:
     print(f"FIGURE stopped after {stopped.done} of {count}")
     if stopped.status is BulkStatus.STOPPED and stopped.done < count:
         time_s = time.monotonic()
-        until("a while", lambda: time.monotonic() - time_s > 1.0, within_s=5)
+        until("a while", lambda: time.monotonic() - time_s > 1.0, within_s=30)
         assert redrive.show().done == stopped.done
         redrive.resume()
     over = redrive.wait(wait_s=300)

@@ -15,7 +15,7 @@ def archive(request, tmp_path_factory):
             yield office
         return
     postgres = request.getfixturevalue("postgres")
-    url = postgres.create_database()
+    url = postgres.create_database(template=request.getfixturevalue("template"))
     with office_at(url, folder) as office:
         office.feed()
         yield office

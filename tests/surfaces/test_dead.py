@@ -179,7 +179,7 @@ def test_a_preview_changes_nothing_and_says_what_it_did_not_ask(archive):
 def test_a_redrive_is_watched_to_its_end_and_its_parent_is_judged_anew(store, tmp_path, request):
     url = f"sqlite:///{tmp_path / 'work.db'}"
     if store == "postgres":
-        url = request.getfixturevalue("database")
+        url = request.getfixturevalue("furnished")
     with office_at(url, tmp_path) as office:
         office.feed()
         check_redrive(office)

@@ -60,7 +60,7 @@ class Place:
     def nothing_left(self) -> None:
         """No process (one that was just killed may take a moment), no file here or beside us."""
         assert [*self.temporary.iterdir(), *self.elsewhere.iterdir()] == []
-        until("no process is left", lambda: not marked(self.mark), within_s=10)
+        until("no process is left", lambda: not marked(self.mark), within_s=30)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_tour_in_which_faults_do_not_strike_fails_and_names_them(place):
     said = [line for line in done.stdout.splitlines() if line.startswith("NOT AS PROMISED")]
     assert [line.split(": ")[2].split()[0] for line in said] == left_out
     assert "20 in = 18 succeeded + 2 failed; nothing unaccounted" in done.stdout
-    until("no process is left", lambda: not marked(place.mark), within_s=10)
+    until("no process is left", lambda: not marked(place.mark), within_s=30)
     assert {"demo.db", "worker-A.log", "worker-B.log"} <= {one.name for one in kept.iterdir()}
     again = place.demo("--keep", str(kept))
     assert (again.returncode, "is not empty" in again.stderr) == (2, True)

@@ -82,7 +82,7 @@ alone.pipeline("only", alone.stage(first))
 @pytest.fixture
 def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
     on_postgres = getattr(request, "param", "sqlite") == "postgres"
-    url = request.getfixturevalue("database") if on_postgres else None
+    url = request.getfixturevalue("furnished") if on_postgres else None
     with played(tmp_path, url) as one:
         (one.folder / "batch.py").write_text(APP)
         one.settings |= {"PERDURE_GRACE_S": "10", "PERDURE_LEASE_TTL_S": "2"}
@@ -128,7 +128,7 @@ def begun(story: Story, *words: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(30)
 
 
 def said(story: Story) -> str:
@@ -270,7 +270,7 @@ def test_an_interrupted_run_writes_what_there_is_and_goes_on_without_repeating(s
     there = {one["result"]["twice"] // 2 for one in lines_in(story, "out.jsonl")}
     assert there == {0, 1, 2, 3, 4, ends}
     assert stays not in there
-    until("nothing runs any more", lambda: is_quiet(story), within_s=10)
+    until("nothing runs any more", lambda: is_quiet(story), within_s=30)
     story.open_gate("go")
     done = run(story, *options)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -296,7 +296,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(story):
         process.send_signal(signal.SIGINT)
         until("it is told", lambda: "stopping" in said(story), within_s=30)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(8) == 130, said(story)
+        assert process.wait(25) == 130, said(story)
     until("the worker has gone too", lambda: is_quiet(story), within_s=30)
     words = said(story).partition("left at once; nothing is lost. Go on with: perdure ")[2].split()
     assert words[:5] == ["run", "batch:p", "items.jsonl", "-o", "out.jsonl"]
@@ -365,7 +365,7 @@ def test_a_command_that_is_left_at_once_still_gives_its_summary_as_json(story):
         until("they wait", lambda: len(waiting(story)) == 3, within_s=60)
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(8) == 130, said(story)
+        assert process.wait(25) == 130, said(story)
     until("the worker has gone too", lambda: is_quiet(story), within_s=30)
     summary = json.loads(said(story).partition("left at once")[0])
     assert (summary["status"], summary["run_status"]) == ("interrupted", "running")
@@ -386,7 +386,7 @@ def test_a_killed_command_takes_its_worker_with_it(story):
     with begun(story) as process:
         until("it waits", lambda: waiting(story), within_s=60)
         process.kill()
-        process.wait(10)
+        process.wait(30)
         until("the worker has gone too", lambda: is_quiet(story), within_s=30)
     story.open_gate("go")
     assert run(story).returncode == 0
@@ -545,7 +545,7 @@ def test_a_source_that_gives_nothing_more_does_not_keep_a_run_from_being_interru
         out, err = process.stdout.read(), process.stderr.read()
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
     assert "run mine: interrupted" in out
     assert "--name mine < the same items" in err
     assert "Fatal" not in err
@@ -616,7 +616,7 @@ def test_a_run_goes_on_after_its_pipeline_has_moved_to_another_queue(story):
         until("two wait", lambda: len(waiting(story)) == 2, within_s=60)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130, said(story)
-    until("nothing runs any more", lambda: is_quiet(story), within_s=10)
+    until("nothing runs any more", lambda: is_quiet(story), within_s=30)
     moved = APP.replace(
         'app.pipeline("p", first, second)',
         'app.pipeline("p", first, second, queue="q", category="c")',

@@ -23,23 +23,6 @@ def open_place():
         one.close()
 
 
-@pytest.fixture(scope="session")
-def template(postgres):
-    """A database with the schema in it; a copy is had sooner than made."""
-    url = postgres.create_database()
-    Place(url).close()
-    yield url
-    postgres.drop_database(url)
-
-
-@pytest.fixture
-def furnished(postgres, template):
-    """The URL of a fresh database that has the schema and no rows."""
-    url = postgres.create_database(template=template)
-    yield url
-    postgres.drop_database(url)
-
-
 @pytest.fixture
 def place(furnished, open_place) -> Place:
     """A store whose time is the server's."""

@@ -1,7 +1,6 @@
 """Hints that there is work: soon, seldom, and never worth an error or a wait."""
 
 import threading
-import time
 
 import psycopg
 import pytest
@@ -13,7 +12,7 @@ from tests.servers.postgres import Server
 from tests.stores.kit import DEED
 from tests.stores.postgres.kit import Place, at_once, sessions, terminate, until
 
-HINT_S_MAX = 1.0
+HINT_S_MAX = 30.0  # nobody polls here: it comes as a hint or not at all
 
 
 @pytest.fixture
@@ -151,16 +150,16 @@ def test_a_listener_that_is_killed_notices_counts_it_as_a_change_and_listens_aga
     until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
 
 
-def test_a_listener_does_not_try_again_in_a_hurry(place, ears, proxy, open_place):
+def test_a_listener_does_not_try_again_in_a_hurry(place, ears, proxy, open_place, monkeypatch):
+    monkeypatch.setattr(listening, "_AGAIN_S", 3600.0)  # however slow the machine is
     far = open_place(proxy.url(place.url), series=3)
     far.store.changed()
     proxy.refuse()
     proxy.reset()
     until(far.store.changed, "the broken line is noticed")
-    began = time.monotonic()
+    proxy.heal()  # and again is not yet: who tried would say that it may have missed one
     for _ in range(100):
-        assert not far.store.changed()  # 5 seconds have not passed since it began to listen
-    assert time.monotonic() - began < 1.0
+        assert not far.store.changed()
 
 
 def test_a_listener_that_cannot_be_had_costs_nothing_but_hints(eager, place, proxy, open_place):
@@ -192,16 +191,14 @@ def test_a_server_without_a_connection_to_spare_costs_nothing_but_hints():
 
 
 def test_an_enqueue_does_not_wait_for_a_notification(place, proxy, open_place):
-    """The notification is stuck; enqueues go on."""
+    """The notification is stuck until we let it go; enqueues go on before."""
     far = open_place(proxy.url(place.url), series=3)
     far.put()
     trap = proxy.hold(b"pg_notify")
     far.put()
-    assert trap.sprung.wait(10)
-    began = time.monotonic()
+    assert trap.sprung.wait(30)
     for _ in range(10):
         far.put()
-    assert time.monotonic() - began < HINT_S_MAX
     trap.released.set()
 
 
@@ -209,7 +206,7 @@ def test_a_notification_that_fails_hurts_nobody(place, proxy, open_place, ears):
     far = open_place(proxy.url(place.url), series=3)
     trap = proxy.lose_reply(b"pg_notify")
     far.put()
-    assert trap.sprung.wait(10)
+    assert trap.sprung.wait(30)
     until(ears.store.changed, "the hint, whose sender never knew")
     far.put()
     until(ears.store.changed, "the next hint", within_s=HINT_S_MAX)
