@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import App, JobFailed, Policy, Vocabulary
 from perdure.model.kinds import Kind
+from perdure.model.outcomes import Evidence
+from perdure.rules.classify import judge
 from perdure.rules.form import policy_from
 from perdure.rules.policy import FAIL, RETRY, Hints, Rule
 from perdure.rules.presets import preset
@@ -136,6 +139,17 @@ def test_the_wait_of_a_rate_limit_is_when_a_call_s_job_is_due(gateway, status):
 def test_an_error_object_without_an_envelope_is_read_too(gateway):
     bare = Answer(500, body("CONFIG_MISSING", retryable=False)["error"])
     check(told(gateway, WORKER, bare), "CONFIG_MISSING", (1, [], "fatal"))
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_what_is_stored_of_an_answer_can_be_judged_again_by_its_code(gateway, status):
+    told(gateway, PLAIN, Answer(status, body("CONFIG_MISSING", retryable=True)))
+    place = gateway.place("worker at one", "one")
+    job = max(place.reader.jobs(), key=lambda one: one.no)
+    for attempt in place.reader.attempts(job.no):
+        evidence = msgspec.json.decode(attempt.evidence_json, type=Evidence)
+        again = judge(evidence, now=attempt.settled_at, vocabulary=GATEWAY)
+        assert (again.kind, again.rule) == (Kind.CONFIG_MISSING, "gateway code CONFIG_MISSING")
 
 
 # -- whose codes they are ------------------------------------------------------------------

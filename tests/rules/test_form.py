@@ -54,12 +54,16 @@ matches = st.lists(
     max_size=3,
 ).map(tuple)
 own_words = Vocabulary("own", dict.fromkeys(Kind, "X"), {"X": Kind.UNKNOWN})
+fine_words = Vocabulary(
+    "fine", kinds={"E1": Kind.AUTH}, internal={"E2": "E1"}, stages={"a": {Kind.AUTH: "E1"}},
+    statuses={Kind.AUTH: "auth_{status}"}, wire=True,
+)  # fmt: skip
 policies = st.builds(
     Policy, name=st.sampled_from(["a", "my-policy"]), version=counts, attempts_max=counts,
     waits_max=counts, wait_s_max=lengths, crashes_max=counts, deadline_s=st.none() | st.floats(0.001, 1e6),
     scope=st.sampled_from(["stage", "job"]), backoff=backoffs, jitter=jitters, hint=hints,
     rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=4), retriable=lists,
-    otherwise=rules, matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words]),
+    otherwise=rules, matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words, fine_words]),
     crash_is_failure=st.booleans(), heed_server=st.booleans(),
 )  # fmt: skip
 
