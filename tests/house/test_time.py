@@ -23,7 +23,7 @@ CLOCKS = {
     )
     for unit in ("", "_ns")
 }
-_MAY_MEASURE = re.compile(r"\btime\b")
+_MAY_MEASURE = re.compile(r"\btime\.[a-z_]+\(|^from time import", re.MULTILINE)
 
 
 class Spans:
