@@ -10,6 +10,7 @@ import pytest
 
 from perdure import App, CallerError, PayloadRefused, StageError
 from perdure.app.items import lively
+from perdure.engine import runs as runs_module
 from perdure.engine.feeding import NothingNow
 from perdure.model.errors import NotChangeable, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Retention
@@ -155,6 +156,36 @@ def test_a_run_can_be_sealed_by_another_hand(app, works):
         works.pipe.run(items(3), name="batch", seal=False)
         app.run("batch").seal()
         assert run.wait(wait_s=30).counts.succeeded == 3
+
+
+def test_who_waits_for_a_run_that_nobody_feeds_is_told(app, works, monkeypatch):
+    """It had no items left to work on, was not sealed, and was waited for for ever."""
+    monkeypatch.setattr(runs_module, "FEEDER_SILENT_S", 0.0)
+    said = r"run 'batch' is not sealed and fed by nobody since .* seal batch"
+    run = works.pipe.run(items(2), name="batch", seal=False)
+    with pytest.raises(RunUnfinished, match=r"is running after 0.05 s: 0 of 2 items"):
+        run.wait(wait_s=0.05)  # somebody may work on them
+    with app.working(concurrency=2), pytest.raises(RunUnfinished, match=said):
+        run.wait()
+    with pytest.raises(RunUnfinished, match=said):
+        asyncio.run(run.wait_async())
+    for order in ("items", "ended"):
+        results = run.results(order=order)
+        assert {next(results).ok for _ in range(2)} == {True}
+        with pytest.raises(RunUnfinished, match=said):
+            next(results)
+    app.run("batch").seal()
+    assert run.wait(wait_s=30).counts.succeeded == 2
+
+
+def test_calls_of_stages_that_name_an_upstream_are_counted_apart(app):
+    app.upstream("api")
+    plain = app.stage(name="plain")(lambda item: item)
+    call = app.stage(name="call", upstream="api")(lambda item: item)
+    pipe = app.pipeline("calling", plain, call)
+    with app.working(concurrency=4):
+        counts = pipe.run(items(5)).wait(wait_s=30).counts
+    assert (counts.attempts, counts.calls) == (10, 5)
 
 
 LINES = '\ufeff{"n":1}\n\n{"n":2}\r\n{"n":3}'

@@ -1,5 +1,7 @@
 """Feeding a run: streamed, bounded, resumable, and told when nothing moves."""
 
+import threading
+import time
 from random import Random
 
 import pytest
@@ -17,10 +19,11 @@ from perdure.engine.feeding import (
 )
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.runs import OpenRun, Runs
-from perdure.model.errors import CallerError, PayloadRefused, StoreUnavailable
+from perdure.engine.runs import OpenRun, Runs, is_stranded, unfed_at, unfed_words
+from perdure.model.errors import CallerError, PayloadRefused, StoreFull, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.jobs import ClaimOrder
+from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.runs import RunStatus
 from tests.engine.kit import Notes, line_on
 from tests.stores.kit import DEED, success
@@ -38,8 +41,9 @@ def line(place):
     return line_on(place)
 
 
-def runs_of(place) -> Runs:
-    return Runs(place.store, place.control, place.reader, Observers())
+def runs_of(place, *, store=None, notes=None) -> Runs:
+    observers = Observers([notes] if notes else [])
+    return Runs(store or place.store, place.control, place.reader, observers)
 
 
 def opened(place, line) -> OpenRun:
@@ -54,13 +58,14 @@ def run(place, line):
     return opened(place, line).run
 
 
-def feeder(place, line, run, items, *, store=None, notes=None, monotonic=None, **terms) -> Feeder:
+def feeder(
+    place, line, run, items, *, store=None, notes=None, monotonic=None, seal=False, **terms
+) -> Feeder:
     lanes = place.store.run_lanes()
     lane = next(no for no, one in lanes.items() if (one.run, one.stage) == (run.no, "one"))
     return Feeder(
-        store or place.store, place.reader, line, OpenRun(run, lane, was_sealed=False), items,
-        ids=Ids(place.clock, _chance), terms=Terms(**terms),
-        observers=Observers([notes] if notes else []),
+        runs_of(place, store=store, notes=notes), line, OpenRun(run, lane, was_sealed=False), items,
+        ids=Ids(place.clock, _chance), terms=Terms(**terms), seal=seal, by="me",
         monotonic=monotonic or place.clock.monotonic,
     )  # fmt: skip
 
@@ -292,13 +297,12 @@ def test_a_default_key_has_the_position_and_the_content():
     assert len({default_key(3, "1"), default_key(4, "1"), default_key(3, "2")}) == 3
 
 
-def fed_whole(place, line, items, **options):
-    begun = opened(place, line)
+def fed_whole(place, line, items, *, seal=True):
     one = Feeder(
-        place.store, place.reader, line, begun, items, ids=Ids(place.clock, _chance), terms=Terms(),
-        observers=Observers(), monotonic=place.clock.monotonic,
+        runs_of(place), line, opened(place, line), items, ids=Ids(place.clock, _chance), by="me",
+        terms=Terms(), seal=seal, monotonic=place.clock.monotonic,
     )  # fmt: skip
-    return feed_whole(runs_of(place), one, **options)
+    return feed_whole(one)
 
 
 def test_a_run_is_sealed_when_all_of_its_items_are_in(place, line):
@@ -320,3 +324,119 @@ def test_a_run_that_was_over_is_so_still_when_nothing_new_has_come(place, line, 
     with pytest.raises(PayloadRefused):
         fed_whole(place, line, [1, float("nan")])
     assert place.reader.run(run.id).status is RunStatus.RUNNING
+
+
+# -- signs of life, and the seal -------------------------------------------------------------
+
+
+def test_a_run_that_is_aborted_after_its_last_item_is_sealed_all_the_same(place, line):
+    begun = opened(place, line)
+    one = feeder(place, line, begun.run, range(10), seal=True)
+    assert one.once()  # a whole chunk: nobody knows yet that it was the last
+    runs_of(place).abort(begun.run, "aborted: enough")
+    feed(one)
+    assert (one.fed.whole, one.fed.created) == (True, 10)
+    aborted = place.reader.run(begun.run.id)
+    assert (aborted.status, aborted.sealed_at is not None) == (RunStatus.ABORTED, True)
+
+
+def test_a_run_whose_items_have_all_ended_is_over_when_it_is_resumed(place, line):
+    begun, worker = opened(place, line), place.hire()
+    one = feeder(place, line, begun.run, range(10), seal=True)
+    one.once()
+    worked_off(place, worker, 10)
+    runs_of(place).abort(begun.run, "aborted: enough")
+    feed(one)
+    assert runs_of(place).resume(one.run, DEED).status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_store_that_is_away_at_the_seal_is_waited_for(place, line, after, monkeypatch):
+    begun, right, times = opened(place, line), place.control.seal_run, [1, 2]
+
+    def seal_run(no):
+        sealed = right(no) if after or not times else None
+        if times:
+            times.pop()
+            raise StoreUnavailable("the line broke")
+        return sealed
+
+    monkeypatch.setattr(place.control, "seal_run", seal_run)
+    rests = []
+    feed(feeder(place, line, begun.run, range(3), seal=True), rest=rests.append)
+    assert len(rests) == 2
+    assert place.reader.run(begun.run.id).sealed_at is not None
+
+
+def test_whoever_feeds_leaves_a_sign_now_and_then_also_while_it_waits(place, line, run):
+    one = feeder(place, line, run, range(100), backlog_max=10)
+    began_at = place.clock.now()
+    signs = []
+    for _ in range(4):
+        one.once()
+        signs.append((place.reader.run(run.id).fed_at - began_at).total_seconds())
+        place.clock.push(3)
+    assert signs == [0, 0, 6, 6]
+    seen = place.reader.run(run.id)
+    assert (seen.fed_by, seen.feeding_at) == ("me", began_at)
+    assert unfed_at(seen, place.clock.now()) is None
+    place.clock.push(FEEDER_SILENT_S)  # it has died
+    assert unfed_at(seen, place.clock.now()) == seen.fed_at
+
+
+def test_a_source_that_is_slow_is_a_sign_of_life_too(place, line, run, monkeypatch):
+    """Signs are left beside the feeding, on a thread of their own."""
+    monkeypatch.setattr(feeding, "FEEDER_SIGN_S", 0.001)
+    signs, enough = [], threading.Event()
+
+    def note_feeding(no, by, *, ended=False):
+        signs.append(ended)
+        if len(signs) == 4:
+            enough.set()
+
+    def source():
+        yield 1
+        assert enough.wait(30)
+        yield 2
+
+    monkeypatch.setattr(place.control, "note_feeding", note_feeding)
+    feed_whole(feeder(place, line, run, source(), monotonic=time.monotonic))
+    assert signs.count(True) == 1
+    assert signs[-1]
+
+
+def test_a_feeder_that_is_interrupted_says_at_once_that_it_feeds_no_more(place, line, run):
+    def source():
+        yield 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        feed_whole(feeder(place, line, run, source(), seal=True))
+    seen = place.reader.run(run.id)
+    assert (seen.fed_by, seen.feeding_at, seen.sealed_at) == ("me", None, None)
+    assert unfed_at(seen, place.clock.now()) == place.clock.now()
+    assert unfed_words(seen, place.clock.now()).endswith("are in: perdure runs seal batch")
+    assert not is_stranded(seen, place.clock.now())  # its item is open, and there is hope
+    worked_off(place, place.hire(), 1)
+    place.clock.push(FEEDER_SILENT_S)
+    assert is_stranded(place.reader.run(run.id), place.clock.now())
+
+
+def test_a_sign_that_cannot_be_left_keeps_nobody_from_feeding(place, line, run, monkeypatch):
+    def note_feeding(no, by, *, ended=False):
+        raise StoreFull("no space is left")
+
+    monkeypatch.setattr(place.control, "note_feeding", note_feeding)
+    assert feed_whole(feeder(place, line, run, range(3), seal=True)).sealed_at is not None
+
+
+def test_a_run_that_was_never_fed_says_so_after_a_while(place, run):
+    assert unfed_at(run, place.clock.now()) is None
+    place.clock.push(FEEDER_SILENT_S)
+    assert unfed_at(run, place.clock.now()) == run.created_at
+
+
+def test_a_run_that_is_over_or_sealed_needs_nobody(place, line, run):
+    place.clock.push(FEEDER_SILENT_S)
+    assert unfed_at(runs_of(place).cancel(run, DEED), place.clock.now()) is None
+    assert unfed_at(place.control.seal_run(run.no), place.clock.now()) is None

@@ -120,8 +120,8 @@ def test_only_lanes_of_the_named_queues_and_categories_are_served(queues, catego
 
 
 def test_a_run_of_a_pipeline_that_has_moved_goes_on_in_its_own_lanes():
-    moved = line("a", "fast", "x", 1)
-    catalogue = Catalogue([moved]).only(queues=["fast", "old"])
+    catalogue = Catalogue([line("a", "fast", "x", 1)]).only(queues=["fast", "old"])
+    moved = catalogue.line("a")
     begun = {
         11: Lane("old", "x", "a", "one", run=7), 12: Lane("old", "x", "a", "two", run=7),
     }  # fmt: skip
@@ -132,6 +132,27 @@ def test_a_run_of_a_pipeline_that_has_moved_goes_on_in_its_own_lanes():
     assert {moved.lane_beside(no, "two") for no in (9, 10, 11, 12)} == {10}
     assert moved.lane_beside(1, "two") == 2
     assert set(catalogue.lane_nos()) == {1, 2, 9, 10, 11, 12}
+
+
+@pytest.mark.parametrize("queue", ["fast", "slow"], ids=["served", "not served"])
+def test_lanes_of_a_run_that_is_over_are_forgotten(queue):
+    catalogue = Catalogue([line("a", "fast", "x", 1)]).only(queues=[queue])
+    known = catalogue.line("a")
+    catalogue.learn({
+        9: Lane("fast", "x", "a", "one", run=7), 10: Lane("fast", "x", "a", "two", run=7),
+        11: Lane("fast", "x", "a", "gone", run=7), 12: Lane("old", "x", "a", "one", run=7),
+    })  # fmt: skip
+    assert {known.lane_beside(no, "two") for no in (9, 10, 11, 12)} == {10}
+    catalogue.learn({})
+    assert {known.lane_beside(no, "two") for no in (9, 10, 11, 12)} == {2}
+
+
+def test_what_one_worker_knows_of_runs_is_not_left_to_the_next_one():
+    shared = line("a", "fast", "x", 1)
+    first = Catalogue([shared])
+    first.learn({9: Lane("fast", "x", "a", "one", run=7), 10: Lane("fast", "x", "a", "two", run=7)})
+    assert Catalogue([shared]).line("a").lane_beside(9, "two") == 2
+    assert first.line("a").lane_beside(9, "two") == 10
 
 
 def test_a_lane_without_a_number_is_not_served_yet():

@@ -28,6 +28,7 @@ from tests.sim.world import World
 
 _AWAY = (StoreUnavailable, StoreFull)
 _DEED = Deed("feeder", "more items")
+_MEDDLING = {"pause": 0.1, "cancel": 0.02}  # of each step; it is aborted by its budget
 
 
 class Feeding:
@@ -41,6 +42,7 @@ class Feeding:
         self._setup = setup
         self._kernel = kernel
         self._connect = connect
+        self._checker = checker
         self._feed = feed
         self._observers = Observers([checker.told])
         line = catalogue.line(feed.pipeline)
@@ -108,18 +110,19 @@ class Feeding:
             self._line, self._ids, name=feed.name, owner=feed.owner, options=options, deed=_DEED
         )
         feeder = Feeder(
-            sides.store, sides.reader, self._line, opened, self._items, ids=self._ids,
+            runs, self._line, opened, self._items, ids=self._ids, by=process.name,
             terms=Terms(
                 owner=feed.owner, key="key" if feed.keyed else None, backlog_max=feed.backlog_max
             ),
-            observers=self._observers, monotonic=self._clock.monotonic,
+            monotonic=self._clock.monotonic,
         )  # fmt: skip
         while not feeder.over:
             self._vanish(process, strand)
             self._step(feeder, strand)
-        if feeder.fed.whole:
-            self._vanish(process, strand)
-            self._seal(runs, opened.run)
+            self._meddle(process, opened.run)
+        self._checker.runs.fed_to_the_end(opened.run.no, feeder.fed, len(self._items))
+        feeder.leave()
+        self._world.seen["runs sealed"] += feeder.fed.whole
         return feeder.fed.whole
 
     def _step(self, feeder: Feeder, strand: Strand) -> None:
@@ -131,9 +134,26 @@ class Feeding:
         if not went_on:
             strand.sleep(self._world.rng.uniform(0.05, 1.0))
 
-    def _seal(self, runs: Runs, run: RunView) -> None:
-        runs.seal(run)
-        self._world.seen["runs sealed"] += 1
+    def _meddle(self, process: Process, run: RunView) -> None:
+        """Now and then somebody pauses or cancels the run between two steps, or in the middle of the next one."""
+        for verb, chance in _MEDDLING.items():
+            on = self._world.chaos and f"run_{verb}" in self._setup.strikes
+            if on and self._world.rng.random() < chance:
+                self._strike(f"{process.name} {verb}", verb, run)
+
+    def _strike(self, name: str, verb: str, run: RunView) -> None:
+        strand: Strand
+        strand = self._world.strand(
+            name, lambda: self._struck(self._connect(strand, None), verb, run)
+        )
+
+    def _struck(self, sides: Connected, verb: str, run: RunView) -> None:
+        runs = Runs(sides.store, sides.control, sides.reader, self._observers)
+        try:
+            getattr(runs, verb)(run, _DEED)
+        except (*_AWAY, NotChangeable):
+            return
+        self._world.struck[f"run_{verb}"] += 1
 
     def _vanish(self, process: Process, strand: Strand) -> None:
         chance = self._setup.chances.get("feeder_lost", 0.0)

@@ -21,6 +21,19 @@ def only_runs(setup: Setup) -> Setup:
     )  # fmt: skip
 
 
+def runs_aborted_while_fed(setup: Setup) -> Setup:
+    """Short runs, fed one item at a time as they are worked off, that are aborted at any of their items."""
+    terms = {"check_every": 1, "sample_min": 1, "kinds": {}, "cost_max_usd": None}
+    return replace(
+        only_runs(setup), acts={"fatal": 0.3},
+        feeds=tuple(
+            Feed(f"run{n}", "short", 2 + n, terms | {"failure_budget": 0.4}, backlog_max=1)
+            for n in range(3)
+        ),
+        batches=setup.batches | {"feed": 1},
+    )  # fmt: skip
+
+
 def runs_and_cancels(setup: Setup) -> Setup:
     """The same, and people take jobs away that workers have in their hands."""
     return replace(

@@ -157,13 +157,14 @@ INVARIANTS = {
         ("Deeds._revive_one", "Deeds._conflict"),
     ),
     "E13": Invariant(
-        "a run ends when all of its items are in and over, not before, is called by its share of success, and "
-        "runs again with any of them",
+        "a run ends when all of its items are in and over, not before, is called by its share of success, runs "
+        "again with any of them, and says who feeds it",
         ("Runs._change_run", "Runs._runs", "Runs.seen", "tables.check_runs"),
     ),
     "E14": Invariant(
-        "a run is sealed when all of its items are in, not before",
-        ("Runs._seal_run",),
+        "a run is sealed when all of its items are in, not before; and by a feeder that has fed the last of them, "
+        "whatever its status is",
+        ("Runs._seal_run", "Runs.fed_to_the_end"),
     ),
     "E15": Invariant(
         "a job of a run stands in the lanes of that run, and whoever works knows those of all that are not over",

@@ -170,6 +170,8 @@ class RunAccount:
     spent: Counter[str] = field(default_factory=Counter)
     fed: set[str] = field(default_factory=set)  # the payloads that ever came in
     overspent_looks: int = 0  # since the faults are over
+    fed_by: str | None = None
+    is_fed: bool = False
 
     def ends(self, jobs: dict[int, JobAccount]) -> list[tuple[State, str]]:
         """What its jobs are, and of what kind their failures were."""
@@ -191,7 +193,7 @@ class RunAccount:
         return Counter(kind for state, kind in self.ends(jobs) if state is State.FAILED)
 
 
-SPENT = ("attempts", "retries", "tokens_in", "tokens_out", "cost_nusd")
+SPENT = ("attempts", "retries", "tokens_in", "tokens_out", "cost_nusd", "calls")
 
 
 @dataclass(slots=True)

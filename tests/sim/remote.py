@@ -25,7 +25,7 @@ WRITES = frozenset({
     "add_bulk", "discard", "drop_schedule", "pause", "prune", "put_schedule", "resume", "revive",
     "prune_captures", "prune_workers", "step_bulk", "take_duty", "tick",
     "change_gate", "change_slices", "look_at_gates", "probe",
-    "add_run", "change_bulk", "change_run", "note_check", "seal_run",
+    "add_run", "change_bulk", "change_run", "note_check", "note_feeding", "seal_run",
 })  # fmt: skip
 _GIVING_WORK = ("enqueue", "tick", "revive", "resume", "change_run")
 READS = frozenset({

@@ -159,6 +159,11 @@ def short_chunks_are_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Feeder, "_take", take)
 
 
+def stopped_at_the_end_is_stopped_before_it(patch: pytest.MonkeyPatch) -> None:
+    """A run that is aborted after its last item is left unsealed; nobody asks whether there are more."""
+    patch.setattr(Feeder, "_stop_if_more", Feeder._stop)
+
+
 def advances_leave_the_run(patch: pytest.MonkeyPatch) -> None:
     """The next stage is always that outside of runs."""
     patch.setattr(Line, "lane_beside", lambda line, lane, stage: line.lane_nos[stage])
@@ -210,6 +215,10 @@ RUNS = (
     Mutant(
         "a run is sealed before its last chunk", ("E14",), short_chunks_are_the_end,
         harvests.only_runs,
+    ),
+    Mutant(
+        "a run that is aborted after its last item is not sealed", ("E14",),
+        stopped_at_the_end_is_stopped_before_it, harvests.runs_aborted_while_fed,
     ),
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from perdure.engine.feeding import Fed
 from perdure.model.jobs import Lane, Record
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.operations import Deed, LaneScope
@@ -116,6 +117,7 @@ class Runs:
             run.spent.update({
                 "attempts": 1, "retries": int(again), "tokens_in": attempt.tokens_in,
                 "tokens_out": attempt.tokens_out, "cost_nusd": attempt.cost_nusd,
+                "calls": int(attempt.called),
             })  # fmt: skip
 
     def _check_usage(self, job: JobAccount, record: Record) -> None:
@@ -186,10 +188,25 @@ class Runs:
         if run.name in self.expected and not self.expected[run.name] <= run.fed:
             missing = len(self.expected[run.name] - run.fed)
             self._checker.broken("E14", f"run {run.name} is sealed, {missing} items are not in")
-        run.sealed = True
+        run.sealed, run.is_fed = True, False
         self._moved()
         assert answer is not None
         self.seen(answer)
+
+    def fed_to_the_end(self, no: int, fed: Fed, items: int) -> None:
+        """A feeder has ended: one that fed its last item has sealed the run, but for one that was cancelled."""
+        run = self._ledger.runs[no]
+        if fed.items == items and not fed.whole and run.status is not RunStatus.CANCELLED:
+            self._checker.broken(
+                "E14", f"all {items} items of {names([run])} are in, it is not sealed"
+            )
+
+    def _note_feeding(self, _: None, no: int, by: str, *, ended: bool = False) -> None:
+        run = self._ledger.runs[no]
+        if not ended:
+            run.fed_by, run.is_fed = by, True
+        elif run.fed_by == by:
+            run.is_fed = False
 
     def _note_check(self, _: None, no: int, checked: int) -> None:
         look = self._looks.get((self._checker.speaker, no), Look())
@@ -274,6 +291,10 @@ class Runs:
         shown = (view.status, view.sealed_at is not None, view.ended_at is not None, view.checked)
         if shown != (run.status, run.sealed, run.ended, run.checked):
             self._checker.broken("E13", f"run {run.no} is {shown}, the history says {run}")
+        if (view.fed_by, view.feeding_at is not None) != (run.fed_by, run.is_fed):
+            self._checker.broken(
+                "E13", f"run {run.no} is fed by {view.fed_by}, the history says {run}"
+            )
         self._looks[self._checker.speaker, run.no] = look = self.look(run)
         overspent = look.over and look.due and not self._is_through(run)
         if self.quiet and run.status is RunStatus.RUNNING and overspent:

@@ -60,7 +60,8 @@ class RunScene(Scene):
         shown = RunView(
             no, run.id, "", "p", run.name, run.status, None, run.settings_json, now, now,
             now if run.ended else None, self.counts(no), now if run.sealed else None, "",
-            run.checked, run.kinds(self.checker.ledger.jobs),
+            run.checked, run.kinds(self.checker.ledger.jobs), run.fed_by,
+            now if run.is_fed else None,
         )  # fmt: skip
         return replace(shown, **changes)
 
@@ -98,9 +99,10 @@ class RunScene(Scene):
 
     def seal(self, no: int = 1) -> None:
         run = self.checker.ledger.runs[no]
-        run.sealed, before = True, run.sealed
+        before, run.sealed = (run.sealed, run.is_fed), True
+        run.is_fed = False
         view = self.view(no)
-        run.sealed = before
+        run.sealed, run.is_fed = before
         self.show("seal_run", view, no)
 
     def change(self, seen: RunStatus, status: RunStatus, *, no: int = 1, done: bool = True) -> None:

@@ -73,12 +73,12 @@ class Place:
         feeder = self.feeder(opened, items)
         while not feeder.over:
             feeder.once()
-        return self.runs.seal(opened.run)
+        return feeder.run
 
     def feeder(self, opened: OpenRun, items: int) -> Feeder:
         return Feeder(
-            self.store, self.reader, self.line, opened, range(items), ids=self.ids, terms=Terms(),
-            observers=NOBODY, monotonic=self.clock.monotonic,
+            self.runs, self.line, opened, range(items), ids=self.ids, terms=Terms(), by="feeder",
+            monotonic=self.clock.monotonic,
         )  # fmt: skip
 
     def work(self, outcome: Outcome, *, usage: Usage | None = None, jobs: int = 100) -> int:

@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.engine.bulks import BulkSettings
+from perdure.engine.feeding import Fed
 from perdure.engine.runs import settings_in
 from perdure.model.jobs import Conflict, Stale
 from perdure.model.operations import (
@@ -23,9 +24,12 @@ from tests.sim.scenes import DEED, DONE
 
 def a_run_to_its_end(scene: RunScene) -> None:
     """Fed, looked at, failed in part, sealed, ended; a dead letter lives again, and so does the run."""
+    scene.show("note_feeding", None, 1, "ann")
     scene.done("a")
     dead = scene.dead("b")
     scene.done("c")
+    scene.look()
+    scene.show("note_feeding", None, 1, "ben", ended=True)
     scene.look()
     scene.show("note_check", None, 1, 3)
     scene.change(RUNNING, COMPLETED, done=False)
@@ -143,6 +147,22 @@ def a_live_run_is_not_told(scene: RunScene) -> None:
 def sealed_before_all_is_in(scene: RunScene) -> None:
     scene.checker.runs.expected["run1"] = {'{"n":1}'}
     scene.seal()
+
+
+def aborted_after_its_last_item_and_not_sealed(scene: RunScene) -> None:
+    scene.put("a")
+    scene.checker.runs.fed_to_the_end(1, Fed(items=1, created=1, whole=False), 1)
+
+
+def fed_by_somebody_else(scene: RunScene) -> None:
+    scene.show("note_feeding", None, 1, "ann")
+    scene.look(fed_by="ben")
+
+
+def fed_by_one_that_has_ended(scene: RunScene) -> None:
+    scene.show("note_feeding", None, 1, "ann")
+    scene.show("note_feeding", None, 1, "ann", ended=True)
+    scene.look(feeding_at=scene.world.clock.now())
 
 
 def an_item_outside_of_its_run(scene: RunScene) -> None:
@@ -340,7 +360,10 @@ WRONG = [
     ("E13", over_and_a_job_lives),
     ("E13", a_live_run_is_not_told),
     ("E13", called_completed_though_all_failed),
+    ("E13", fed_by_somebody_else),
+    ("E13", fed_by_one_that_has_ended),
     ("E14", sealed_before_all_is_in),
+    ("E14", aborted_after_its_last_item_and_not_sealed),
     ("E15", an_item_outside_of_its_run),
     ("E15", advanced_out_of_its_run),
     ("E15", driven_again_in_the_lanes_of_before),

@@ -147,6 +147,15 @@ class Batching(Acting):
                 "note check", lambda side: side.control.note_check(side.no("run", name), checked)
             )
 
+    def act_note_feeding(self, chance: Random) -> None:
+        if self.runs:
+            name, by = chance.choice(self.runs), chance.choice("ab")
+            ended = chance.random() < 0.3
+            self.sides.each(
+                "note feeding",
+                lambda side: side.control.note_feeding(side.no("run", name), by, ended=ended),
+            )
+
     def act_report(self, chance: Random) -> None:
         """All that is told of a run and of its items."""
         if not self.runs:

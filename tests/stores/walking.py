@@ -182,6 +182,7 @@ class Walking(Acting):
     def _said(self, chance: Random) -> dict[str, Any]:
         """What an attempt tells beside how it ended: what it used up, how it failed, what it put aside."""
         told: dict[str, Any] = {"elapsed_s": chance.choice([0.25, 0.5, 2.0])}
+        told["called"] = chance.random() < 0.5
         if chance.random() < 0.4:
             told |= {"tokens_in": chance.randint(0, 9), "tokens_out": 2, "cost_nusd": 10**9 + 1}
         names = [self.new_name() for _ in range(chance.choice([0, 0, 0, 1, 2]))]

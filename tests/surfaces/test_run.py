@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,7 +26,8 @@ from perdure.app.gating import hold
 from perdure.app.running import LeftAtOnce, Order, Outcome, carry_out
 from perdure.app.runs import Run
 from perdure.app.watching import Allowance, Held, Pace, Snapshot, Watch
-from perdure.engine.feeding import Fed
+from perdure.engine import runs as runs_module
+from perdure.engine.feeding import Fed, NothingNow
 from perdure.model.errors import PerdureError
 from perdure.model.runs import RunCounts
 from perdure.surfaces.cli.root import cli
@@ -796,6 +798,48 @@ def test_an_order_to_stop_leaves_the_run_open_and_a_second_one_leaves_at_once(ap
     assert not list(tmp_path.glob("*.part"))
 
 
+def stopped_and_resumed(app: App, shown: threading.Event) -> Iterator[Any]:
+    """Items of a run that is aborted after the first ones and resumed when its feeder has seen that."""
+    yield from range(3)
+    assert shown.wait(30)
+    run = app.run("a")
+    run._verbs.abort(run.show(), "aborted: enough")
+    yield NothingNow()
+    run.resume()
+    yield 4
+
+
+def test_a_run_that_goes_on_after_its_feeder_has_stopped_is_shown_as_unfed(app, monkeypatch):
+    shown, fed = threading.Event(), threading.Event()
+    shots: list[Snapshot] = []
+
+    def show(shot: Snapshot) -> None:
+        shots.append(shot)
+        shown.set()
+        assert fed.wait(30)  # the run is not looked at meanwhile
+
+    def source() -> Iterator[Any]:
+        for item in stopped_and_resumed(app, shown):
+            if item == 4:
+                fed.set()
+            yield item
+
+    def asked() -> int:
+        return int(bool(shots) and shots[-1].note.startswith("the run is not sealed and fed by"))
+
+    with app.working(concurrency=2):
+        outcome = carry_out(app, app.find("p"), Order(source(), "a"), show, asked)
+        assert (outcome.interrupted, outcome.fed.whole) == (True, False)
+        assert "perdure runs seal a" in progress_line(shots[-1])
+        shots.clear()
+        shown.clear()
+        fed.clear()
+        monkeypatch.setattr(runs_module, "FEEDER_SILENT_S", 0.0)
+        outcome = carry_out(app, app.find("p"), Order(source(), "a"), show, lambda: 0)
+    assert "is not sealed and fed by nobody" in str(outcome.error)
+    assert outcome.run.counts.succeeded == 3
+
+
 def test_feeding_waits_while_the_backlog_is_full(app):
     shots = []
 
@@ -911,12 +955,12 @@ def test_pace_cost_and_time_left_follow_from_the_counters(app):
     seconds = iter([0.0, 0.0, 30.0])
     run = app.find("p").run([1], name="a").show()
     watch = Watch(app.opened, run.id, monotonic=lambda: next(seconds))
-    early = replace(run, counts=RunCounts(total=100, succeeded=10, attempts=20))
+    early = replace(run, counts=RunCounts(total=100, succeeded=10, attempts=30, calls=20))
     watch.look(early, Fed(100), feeding=True)
     late = replace(
         run,
         counts=RunCounts(
-            total=100, succeeded=35, failed=5, attempts=80, tokens_in=900, tokens_out=100,
+            total=100, succeeded=35, failed=5, attempts=120, calls=80, tokens_in=900, tokens_out=100,
             cost_nusd=2_000_000_000,
         ),
         kinds={"timeout": 4, "invalid_request": 1},

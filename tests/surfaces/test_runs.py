@@ -1,6 +1,7 @@
 """perdure runs: looked at by id, number or name, reported, fetched, paused, resumed, cancelled and sealed."""
 
 import json
+import os
 import sqlite3
 
 import pytest
@@ -165,13 +166,34 @@ def test_a_run_is_cancelled_by_who_is_sure(waiting):
 
 
 def test_an_unsealed_run_ends_when_it_is_sealed(waiting):
-    assert "not sealed: more items may follow" in waiting("runs", "show", "april")
+    said = waiting("runs", "show", "april")
+    assert "\n  not sealed and fed by nobody since 20" in said
+    assert "--name april), or say that all of its items are in: perdure runs seal april\n" in said
+    told = waiting.json("runs", "show", "april")
+    assert (told["unfed_at"], told["feeding_at"]) == (told["fed_at"], None)
+    assert told["fed_by"].endswith(f":{os.getpid()}")
+    assert " running, unfed " in waiting("runs", "list")
     done = waiting.run("runs", "results", "april")
     assert (done.stdout, done.stderr) == ("", "0 values; 5 items are still open\n")
     assert waiting("runs", "seal", "april") == "april: sealed, running\n"
     with waiting.app.working(poll_s=0.05):
         until(lambda: status(waiting) is RunStatus.PARTIAL_SUCCESS, "it is over")
     assert waiting("runs", "seal", "april") == "april: sealed, partial_success\n"
+    assert waiting.json("runs", "show", "april")["unfed_at"] is None
+
+
+def test_a_run_says_who_feeds_it(waiting):
+    run = waiting.app.run("april").show()
+    waiting.app.opened.control.note_feeding(run.no, "here:7")
+    said = waiting("runs", "show", "april")
+    assert "\n  not sealed: more items may follow, fed by here:7 since 20" in said
+
+
+def test_a_run_that_has_nothing_left_to_do_is_over_when_it_is_resumed(waiting):
+    nothing = waiting.pipe.run([], name="may", seal=False)
+    nothing.pause()
+    nothing.seal()
+    assert waiting("runs", "resume", "may") == "may: completed; 0 items are open\n"
 
 
 # -- audit of a run --------------------------------------------------------------------------

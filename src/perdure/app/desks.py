@@ -18,7 +18,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.report import Report
 from perdure.engine.results import has_stopped
 from perdure.engine.revival import Restart
-from perdure.engine.runs import find_run
+from perdure.engine.runs import find_run, unfed_at, unfed_words
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError
 from perdure.model.operations import Deed
@@ -48,6 +48,8 @@ __all__ = [
     "retry",
     "run_at",
     "tables_of",
+    "unfed_at",
+    "unfed_words",
     "workers_alive",
 ]
 

@@ -219,11 +219,8 @@ class Pipeline:
         begun = runs.open(
             self._line, app.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
         )
-        feeder = Feeder(
-            opened.store, opened.reader, self._line, begun, items,
-            ids=app.ids, terms=terms, observers=app.observers,
-        )  # fmt: skip
-        run = feed_whole(runs, feeder, seal=seal)
+        feeder = Feeder(runs, self._line, begun, items, ids=app.ids, terms=terms, seal=seal)
+        run = feed_whole(feeder)
         return Run(app, run, feeder.fed)
 
     def _new_job(

@@ -31,9 +31,9 @@ from perdure.app.watching import Snapshot, Watch
 from perdure.app.writing import AWAY_S_MAX, Writer
 from perdure.engine.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Key, Terms, feed_whole
 from perdure.engine.results import has_stopped
-from perdure.engine.runs import OpenRun, Runs, find_run
+from perdure.engine.runs import OpenRun, Runs, find_run, is_stranded, unfed_words
 from perdure.engine.threads import Pool
-from perdure.model.errors import PerdureError, RunAborted, StoreUnavailable
+from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.jobs import Lane
 from perdure.model.operations import Deed
 from perdure.model.runs import CLOSED, FINISHED, RunStatus, RunView
@@ -196,6 +196,7 @@ class _Batch:
                 self.run = self._watch.run()
                 if self._is_over(self.run, feeding):
                     return
+                self._check_fed(self.run, feeding)
                 self._see_to_work(self.run)
                 self._shown(feeding)
                 away_at = None
@@ -212,6 +213,12 @@ class _Batch:
             late = (self.opened.reader.now() - run.changed_at).total_seconds() > _CANCEL_S_MAX
             return run.ended_at is not None or late
         return has_stopped(run) and (feeding.done() or run.status in CLOSED)
+
+    def _check_fed(self, run: RunView, feeding: "Future[Fed]") -> None:
+        """It was aborted while we fed it, and resumed by somebody when we had stopped: nobody brings the rest."""
+        now = self.opened.reader.now() if feeding.done() else None
+        if now is not None and is_stranded(run, now):
+            raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")
 
     def _see_to_work(self, run: RunView) -> None:
         order = self.order
@@ -238,6 +245,9 @@ class _Batch:
         note = ""
         if self.order.worker is None and not self._watch.anybody_works:
             note = "no worker is alive; start one with: perdure worker APP"
+        elif feeding.done() and self.run.sealed_at is None:
+            unfed = unfed_words(self.run, self.opened.reader.now())
+            note = f"the run is {unfed}" if unfed else ""
         is_stopping = self._stopping.is_set()
         self._shot = self._watch.look(
             self.run, self._fed_now(), feeding=not feeding.done() and not is_stopping,
@@ -316,11 +326,10 @@ class _Batch:
             backlog_max=order.backlog_max, bad=order.bad,
         )  # fmt: skip
         self._feeder = Feeder(
-            self.opened.store, self.opened.reader, self._line, self._begun, self._items(),
-            ids=app.ids, terms=terms, observers=app.observers,
-        )  # fmt: skip
+            self._runs, self._line, self._begun, self._items(), ids=app.ids, terms=terms
+        )
         try:
-            feed_whole(self._runs, self._feeder, rest=self._rest)
+            feed_whole(self._feeder, rest=self._rest)
         except _Stopped:
             return replace(self._feeder.fed, whole=False)
         return self._feeder.fed

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,7 +16,7 @@ from perdure.engine.door import decode
 from perdure.engine.feeding import Fed
 from perdure.engine.report import Report, report_of
 from perdure.engine.results import as_ended, ended_so_far, in_order
-from perdure.engine.runs import Runs, settings_of
+from perdure.engine.runs import Runs, is_stranded, settings_of, unfed_words
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView
@@ -105,10 +106,12 @@ class Run:
         """The run when it is over. Raises `RunAborted` with the reason, or `RunUnfinished` after ``wait_s``.
 
         A worker has to work on it; a paused run is waited for, and a cancelled one until none of its items is open.
+        One that is not sealed, has no open items and was fed by nobody for 30 s would never end: `RunUnfinished` says so.
         """
         give_up_at = None if wait_s is None else time.monotonic() + wait_s
         rest = _Rest(give_up_at)
         while _goes_on(run := self.show()):
+            self._check_fed(run)
             try:
                 rest()
             except TimeoutError:
@@ -119,6 +122,7 @@ class Run:
         """As `wait`, without blocking the event loop; it can be cancelled."""
         give_up_at = None if wait_s is None else time.monotonic() + wait_s
         while _goes_on(run := await asyncio.to_thread(self.show)):
+            await asyncio.to_thread(self._check_fed, run)
             if give_up_at is not None and time.monotonic() >= give_up_at:
                 break
             await asyncio.sleep(_PAUSE_ASYNC_S)
@@ -134,7 +138,8 @@ class Run:
         """Stream the results: in the order of the items, or as they end; waits until the run has stopped.
 
         Without ``failed``, only values. Without ``wait``, what has ended by now, in the order of the items. What is
-        open when a run is aborted or cancelled is left out.
+        open when a run is aborted or cancelled is left out. As `wait`, it raises `RunUnfinished` for a run that would
+        never end, after what there is of it.
         """
         ways = {"items": in_order, "ended": as_ended}
         if order not in ways:
@@ -142,7 +147,7 @@ class Run:
         redriven = settings_of(self._run).redrive
         reader, rest = self._app.opened.reader, _Rest(None)
         items = (
-            ways[order](reader, self._run, redriven=redriven, rest=rest)
+            ways[order](reader, self._run, redriven=redriven, rest=partial(self._rested, rest))
             if wait
             else ended_so_far(reader, self._run, redriven=redriven)
         )
@@ -205,6 +210,18 @@ class Run:
     def report(self) -> Report:
         """How it went: retries, errors, stages, waste; walks over all its attempts."""
         return report_of(self._app.opened.reader, self.show())
+
+    def _rested(self, rest: "_Rest") -> None:
+        self._check_fed(self.show())
+        rest()
+
+    def _check_fed(self, run: RunView) -> None:
+        """Say so of a run that nothing more will happen to, instead of waiting for ever."""
+        if run.sealed_at is not None or run.counts.open:
+            return
+        now = self._app.opened.reader.now()
+        if is_stranded(run, now):
+            raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")
 
     @property
     def _verbs(self) -> Runs:

@@ -55,7 +55,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast it goes, over the last minute."""
+    """How fast it goes, over the last minute; requests are calls of stages that name an upstream."""
 
     items_per_s: float = 0.0
     requests_per_min: float = 0.0
@@ -172,7 +172,7 @@ class Watch:
         tokens = counts.tokens_in + counts.tokens_out - before.tokens_in - before.tokens_out
         return Pace(
             max(0, ended) / past_s,
-            (counts.attempts - before.attempts) * 60 / past_s,
+            (counts.calls - before.calls) * 60 / past_s,
             tokens * 60 / past_s,
         )
 

@@ -4,26 +4,39 @@ Only one chunk is in memory. Before each chunk we look at the run: while more of
 wait for workers; when it has been aborted or cancelled, we stop, and what was not fed is fed by the next call.
 A key names an item within its run, so feeding the same items again finds them instead of making them twice;
 without a key of its own, an item is known by its position and a hash of its content.
+
+Always true: a feeder that has reached the end of its items seals the run, whatever its status is by then: an aborted
+run goes on when it is resumed, and could not end unsealed. That the items are through is only known by asking for one
+more, so an aborted run's source is asked once more; an item that comes is left to whoever feeds the same items again.
+A cancelled run needs no seal. While we feed, we leave signs of life on the run; if we die, the last one gets old.
 """
 
 import hashlib
 import math
+import os
+import socket
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
-from perdure.engine.observe import Observers
 from perdure.engine.runs import OpenRun, Runs
 from perdure.engine.stages import Line
-from perdure.model.errors import CallerError, PayloadRefused, StoreUnavailable, UnknownName
+from perdure.model.errors import (
+    CallerError,
+    PayloadRefused,
+    StoreError,
+    StoreUnavailable,
+    UnknownName,
+)
 from perdure.model.events import EventName
 from perdure.model.jobs import NewJob
-from perdure.model.limits import ENQUEUE_BYTES_MAX, KEY_CHARS_MAX
+from perdure.model.limits import ENQUEUE_BYTES_MAX, FEEDER_SIGN_S, KEY_CHARS_MAX
 from perdure.model.runs import RunStatus, RunView
-from perdure.ports import Reader, Store
 
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
 _CHUNK = 1_000
@@ -32,7 +45,6 @@ _PAUSE_S = 0.05
 _PAUSE_S_MAX = 1.0
 _SAY_EVERY_S = 30.0
 _AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
-_STOPPED = frozenset({RunStatus.ABORTED, RunStatus.CANCELLED})
 
 Key = str | Callable[[Any], object]
 Bad = Callable[[int, PayloadRefused], None]
@@ -85,75 +97,123 @@ class Terms:
 
 
 class Feeder:
-    """Feeds one run; ``once`` takes one chunk of its items."""
+    """Feeds one run; ``once`` takes one chunk of its items, and seals it after the last if ``seal`` says so."""
 
     def __init__(
         self,
-        store: Store,
-        reader: Reader,
+        runs: Runs,
         line: Line,
         opened: OpenRun,
         items: Iterable[Any],
         *,
         ids: Ids,
         terms: Terms,
-        observers: Observers,
+        seal: bool = True,
+        by: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
-        self._reader = reader
+        self._runs = runs
         self._line = line
-        self.opened = opened
-        self._run = opened.run
+        self._opened = opened
+        self.run = opened.run  # as it was when we began, or when we sealed it
         self._items = iter(items)
         self._position = 0
         self._first_no = math.inf  # of the jobs that this call has made
         self._ids = ids
         self._terms = terms
-        self._observers = observers
+        self._seal = seal
+        self._by = by or f"{socket.gethostname()}:{os.getpid()}"
         self._monotonic = monotonic
         self._held_at: float | None = None
+        self._signed_at = -math.inf
+        self._signing = threading.Lock()  # no sign after the end
         self._unsent: list[NewJob] = []  # of a chunk that may not have arrived
         self._taking = False  # still so after a chunk, when its source has failed
         self._exhausted = False
-        self._stopped = False
         self.fed = Fed()
-
-    @property
-    def over(self) -> bool:
-        """Whether there is nothing more to be done: all items are in, or the run was stopped."""
-        return self._stopped or (self._exhausted and not self._unsent)
+        self.over = False  # nothing more is to be done: all items are in, or the run was stopped
 
     def once(self) -> bool:
-        """Feed a chunk, if the run may have more; whether it did, or is through.
+        """Feed a chunk, if the run may have more, or seal it after the last; whether it did.
 
-        After `StoreUnavailable` the same chunk is sent again: its ids and keys find what had arrived.
+        After `StoreUnavailable` the same is done again: the ids and keys of a chunk find what had arrived.
         """
+        self.sign()
+        if not self._all_in:
+            return self._feed_chunk()
+        self._end()
+        return True
+
+    def sign(self) -> None:
+        """Leave a sign of life on the run, if the last one is old; a store that is away hears of us later."""
+        if self._monotonic() - self._signed_at < FEEDER_SIGN_S:
+            return
+        with self._signing, suppress(StoreError):
+            if not self.over:
+                self._runs.control.note_feeding(self.run.no, self._by)
+                self._signed_at = self._monotonic()
+
+    def leave(self) -> None:
+        """Say that we feed no more. A run that had all of its items before, and got none now, has them all still."""
+        with self._signing:
+            was_over, self.over = self.over, True
+            if (
+                self._opened.was_sealed
+                and not self.fed.created
+                and not (was_over and self.fed.whole)
+            ):
+                self.run = self._runs.seal(self.run)
+            elif self.run.sealed_at is None:
+                with suppress(StoreError):
+                    self._runs.control.note_feeding(self.run.no, self._by, ended=True)
+
+    @property
+    def _all_in(self) -> bool:
+        return self._exhausted and not self._unsent
+
+    def _end(self) -> None:
+        with self._signing:
+            if self._seal:
+                self.run = self._runs.seal(self.run)
+            self.over = True
+
+    def _feed_chunk(self) -> bool:
+        """Whether there was something to do: a chunk, what is left of the last one, or an end."""
         run = self._now()
-        if run.status in _STOPPED:
-            self.fed, self._stopped = replace(self.fed, whole=False), True
-            return True
-        if not self._unsent:
-            room = self._room(run)
-            if room <= 0:
-                self._say_waiting(run)
-                return False
+        if run.status is RunStatus.CANCELLED:
+            self._stop()
+        elif self._unsent:
+            self._send()
+            self._check_source()
+        elif run.status is RunStatus.ABORTED:
+            self._stop_if_more()
+        elif (room := self._room(run)) > 0:
             try:
                 self._exhausted = not self._take(min(room, _CHUNK))
             finally:  # what its source gave before it failed is in all the same
                 self._send()
         else:
-            self._send()
-            self._check_source()
+            self._say_waiting(run)
+            return False
         self._held_at = None
         return True
+
+    def _stop(self) -> None:
+        self.fed, self.over = replace(self.fed, whole=False), True
+
+    def _stop_if_more(self) -> None:
+        """Stop, unless the last item was fed just before."""
+        for _ in self._items:
+            self._stop()
+            return
+        self._exhausted = True
 
     def _check_source(self) -> None:
         """A source that failed while the store was away may seem to have ended by now; it has not."""
         if self._taking:
             raise CallerError(
                 f"the source of the items failed after {self.fed.items} of them; what it gave is in run "
-                f"{self._run.name!r}, and feeding it anew goes on there"
+                f"{self.run.name!r}, and feeding it anew goes on there"
             )
 
     def _take(self, count: int) -> bool:
@@ -183,9 +243,9 @@ class Feeder:
         return self._job(position, item)
 
     def _send(self) -> None:
-        done = enqueue(self._store, self._unsent)
+        done = enqueue(self._runs.store, self._unsent)
         self._unsent.clear()
-        self._observers.enqueued(self._line.name, done)
+        self._runs.observers.enqueued(self._line.name, done)
         created = [one.no for one in done if one.created]
         self._first_no = min([self._first_no, *created])
         repeated = sum(not one.created and one.no >= self._first_no for one in done)
@@ -206,7 +266,7 @@ class Feeder:
             self.fed = replace(self.fed, skipped=self.fed.skipped + 1)
             return None
         key = job.key or default_key(position, job.payload_json)
-        return replace(job, run=self._run.no, lane=self.opened.lane, key=key)
+        return replace(job, run=self.run.no, lane=self._opened.lane, key=key)
 
     def _made(self, item: Any) -> NewJob:
         if isinstance(item, Unreadable):
@@ -223,9 +283,9 @@ class Feeder:
         return _CHUNK if backlog_max is None else backlog_max - run.counts.open
 
     def _now(self) -> RunView:
-        found = self._reader.runs(no=self._run.no)
+        found = self._runs.reader.runs(no=self.run.no)
         if not found:
-            raise UnknownName(f"run {self._run.name!r} is no longer in the store")
+            raise UnknownName(f"run {self.run.name!r} is no longer in the store")
         return found[0]
 
     def _say_waiting(self, run: RunView) -> None:
@@ -235,7 +295,7 @@ class Feeder:
             self._held_at = now
         elif now - self._held_at >= _SAY_EVERY_S:
             self._held_at = now
-            self._observers.tell(
+            self._runs.observers.tell(
                 EventName.RUN_FEED_WAITING,
                 run_id=run.id, run=run.name, pipeline=run.pipeline, open=run.counts.open,
                 backlog_max=self._terms.backlog_max, status=run.status.value,
@@ -248,7 +308,7 @@ def feed(
     rest: Callable[[float], object] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Fed:
-    """Feed until the items are through or the run is stopped; a store that is away is waited for, for a while."""
+    """Feed until the items are in and the run is sealed, or it is stopped; a store that is away is waited for, for a while."""
     pause_s, away_at = _PAUSE_S, math.inf
     while not feeder.over:
         try:
@@ -267,20 +327,30 @@ def feed(
     return feeder.fed
 
 
-def feed_whole(
-    runs: Runs, feeder: Feeder, *, seal: bool = True, rest: Callable[[float], object] = time.sleep
-) -> RunView:
-    """Feed a run, and seal it when all of its items are in; the run afterwards.
-
-    One that had all of them before, and got none now, has them all still.
-    """
-    opened, whole = feeder.opened, False
+def feed_whole(feeder: Feeder, *, rest: Callable[[float], object] = time.sleep) -> RunView:
+    """Feed a run, leaving signs of life meanwhile, however slow its source is; the run afterwards."""
     try:
-        whole = feed(feeder, rest=rest).whole
+        with _signs(feeder):
+            feed(feeder, rest=rest)
     finally:
-        if not whole and opened.was_sealed and not feeder.fed.created:
-            runs.seal(opened.run)
-    return runs.seal(opened.run) if whole and seal else opened.run
+        feeder.leave()
+    return feeder.run
+
+
+@contextmanager
+def _signs(feeder: Feeder) -> Iterator[None]:
+    over = threading.Event()
+
+    def sign() -> None:
+        while not over.wait(FEEDER_SIGN_S):
+            feeder.sign()
+
+    with suppress(RuntimeError):  # no thread is to be had: what we feed is sign enough
+        threading.Thread(target=sign, name="perdure-feeding", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def default_key(position: int, payload_json: str) -> str:

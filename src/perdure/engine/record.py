@@ -264,6 +264,7 @@ def _attempt(
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cost_nusd=round(usage.cost_usd * NANO),
+        called=stage.upstream is not None,
     )
 
 

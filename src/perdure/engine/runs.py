@@ -11,12 +11,14 @@ status, one acts and the other is told that the run has moved on.
 What may happen at once: several processes may feed one run (the same key gives the same item), any worker
 may find that its budget is overspent or that it is over, and people may pause it meanwhile.
 
-If we die while items are fed, the run stays unsealed; who feeds the same items again under the same
-name goes on, and what was fed is known by its key. If the one that would have ended it dies, the next one looks.
+If we die while items are fed, the run stays unsealed and says since when nobody feeds it; who feeds the same items
+again under the same name goes on, and what was fed is known by its key. If the one that would have ended it dies, the next one looks.
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -27,6 +29,7 @@ from perdure.engine.stages import Line, check_name
 from perdure.model.errors import CallerError, NotChangeable, RunAborted, UnknownName
 from perdure.model.events import EventName
 from perdure.model.kinds import Kind
+from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed
 from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.ports import Control, Reader, Store
@@ -126,6 +129,40 @@ def over_budget(run: RunView, settings: RunSettings, *, due: bool = True) -> str
     return overspent(budget, tally_of(run)) if due and budget is not None else None
 
 
+def unfed_at(run: RunView, now: datetime) -> datetime | None:
+    """Since when nobody feeds a run that cannot end so: it is not sealed; None for all others.
+
+    One that says that it has ended is believed at once, one that died is known by the age of its last sign. A re-drive is
+    fed by its operation.
+    """
+    over = run.ended_at is not None or run.status is RunStatus.CANCELLED
+    if run.sealed_at is not None or over or settings_of(run).redrive:
+        return None
+    last_at = run.fed_at or run.created_at
+    left = run.fed_at is not None and run.feeding_at is None
+    silent = now - last_at >= timedelta(seconds=FEEDER_SILENT_S)
+    return last_at if left or silent else None
+
+
+def is_stranded(run: RunView, now: datetime) -> bool:
+    """Whether all that is in a run has ended, and nobody has fed it for a while: waiting for its end is in vain."""
+    at = unfed_at(run, now)
+    if at is None or run.counts.open:
+        return False
+    return now - max(at, run.changed_at) >= timedelta(seconds=FEEDER_SILENT_S)
+
+
+def unfed_words(run: RunView, now: datetime) -> str:
+    """That nobody feeds a run, since when, and what to do about it; nothing for one that can end."""
+    at, name = unfed_at(run, now), shlex.quote(run.name)
+    if at is None:
+        return ""
+    return (
+        f"not sealed and fed by nobody since {at:%Y-%m-%d %H:%M:%S} UTC, so it cannot end; feed it again "
+        f"(perdure run ... --name {name}), or say that all of its items are in: perdure runs seal {name}"
+    )
+
+
 def final_status(run: RunView) -> RunStatus:
     """What to call a run that is over."""
     return run_status(tally_of(run), settings_of(run).thresholds)
@@ -211,7 +248,10 @@ class Runs:
                 f"run {run.name!r} would be {why}; raise the budget, or drive its dead letters again first"
             )
         seen = {RunStatus.PAUSED, RunStatus.ABORTED}
-        return self._change(run, seen, RunStatus.RUNNING, deed, settings_json=settings_in(settings))
+        kept = settings_in(settings)
+        return self.settle(
+            self._change(run, seen, RunStatus.RUNNING, deed, settings_json=kept)
+        )  # where nothing is left to be done, it is over at once
 
     def finish_cancel(self, run: RunView) -> RunView | None:
         """Say that none of a cancelled run's jobs is open any more."""

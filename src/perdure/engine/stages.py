@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perdure.engine.typed import Shape
@@ -127,14 +127,9 @@ class Line:
             self.queue, self.category, self.name, stage.name, run=run, upstream=stage.upstream
         )
 
-    def lay(self, run_lanes: Mapping[str, int], old: Iterable[int] = ()) -> None:
-        """Remember that these lanes, by stage, are those of one run; ``old`` ones lead into them."""
-        for no in (*old, *run_lanes.values()):
-            self._beside[no] = dict(run_lanes)
-
-    def forget(self, lane: int) -> None:
-        """The run whose lane this was is over."""
-        self._beside.pop(lane, None)
+    def lay(self, beside: dict[int, dict[str, int]]) -> None:
+        """Know the lanes of runs, each with those of its run by stage, and no others."""
+        object.__setattr__(self, "_beside", beside)  # at once, for whoever reads it meanwhile
 
     def lane_beside(self, lane: int, stage: str) -> int:
         """The lane of a stage in the run whose lane this one is; outside of runs, if it is none's."""
@@ -168,7 +163,8 @@ class Catalogue:
     """
 
     def __init__(self, lines: Iterable[Line], *, serves: Callable[[Lane], bool] = _every) -> None:
-        self._lines = {line.name: line for line in lines}
+        # Lines of our own: what one worker of a process knows of runs is not what another one does.
+        self._lines = {line.name: replace(line, _beside={}) for line in lines}
         self._serves = serves
         self._runs: dict[int, tuple[Line, Stage, int]] = {}  # lane: whose it is, and of which run
 
@@ -195,7 +191,7 @@ class Catalogue:
         """
         by_run: dict[tuple[str, int], dict[str, int]] = {}
         old: dict[tuple[str, int], list[int]] = {}  # of a run that began in another queue
-        before, self._runs = self._runs, {}
+        served: dict[int, tuple[Line, Stage, int]] = {}
         for no, lane in found.items():
             line = self._lines.get(lane.pipeline)
             if line is None or lane.run is None:
@@ -208,12 +204,13 @@ class Catalogue:
                 old.setdefault((line.name, lane.run), []).append(no)
             stage = line.stage(lane.stage)
             if stage is not None and self._serves(lane):
-                self._runs[no] = (line, stage, lane.run)
+                served[no] = (line, stage, lane.run)
+        beside: dict[str, dict[int, dict[str, int]]] = {name: {} for name in self._lines}
         for (name, run), lanes in by_run.items():
-            self._lines[name].lay(lanes, old.get((name, run), ()))
-        for no, (line, _, _) in before.items():
-            if no not in found:
-                line.forget(no)
+            beside[name].update(dict.fromkeys((*old.get((name, run), ()), *lanes.values()), lanes))
+        for name, line in self._lines.items():
+            line.lay(beside[name])
+        self._runs = served
         return [
             lane
             for (name, run), lanes in by_run.items()

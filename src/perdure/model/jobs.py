@@ -223,7 +223,10 @@ class ClaimOrder:
 
 
 class Attempt(Struct, frozen=True, gc=False):
-    """The row that an ended attempt leaves behind; written once, never changed."""
+    """The row that an ended attempt leaves behind; written once, never changed.
+
+    ``called`` says that its stage names an upstream; it is counted in the job's runs, and not kept with the row.
+    """
 
     stage: str
     number: int
@@ -243,6 +246,7 @@ class Attempt(Struct, frozen=True, gc=False):
     tokens_in: int = 0
     tokens_out: int = 0
     cost_nusd: int = 0
+    called: bool = False
 
 
 class Capture(Struct, frozen=True, gc=False):

@@ -45,7 +45,7 @@ class NewRun:
 class RunCounts:
     """A run's jobs, by what has become of them; kept as they move, never counted over the jobs.
 
-    ``attempts``, ``retries``, tokens and cost are of all lives. A job that is given a new life leaves ``failed``.
+    ``attempts``, ``retries``, tokens, cost and ``calls`` (attempts of stages that name an upstream) are of all lives. A job that is given a new life leaves ``failed``.
     """
 
     total: int = 0
@@ -57,6 +57,7 @@ class RunCounts:
     tokens_in: int = 0
     tokens_out: int = 0
     cost_nusd: int = 0
+    calls: int = 0
 
     @property
     def open(self) -> int:
@@ -81,6 +82,9 @@ class RunView:
     It is *sealed* when all of its items are in. ``kinds`` are its failed jobs by failure kind, ``checked`` the
     count of processed ones at which its budget was last looked at, ``why`` the reason of its status. It is
     over when ``ended_at`` is set; a cancelled one is, when none of its jobs is open any more.
+
+    ``fed_by`` feeds it or did so last, ``feeding_at`` is since when it is fed (None: whoever fed it has ended), and ``fed_at``
+    the last sign of that. One that died leaves an old sign.
     """
 
     no: int
@@ -99,6 +103,9 @@ class RunView:
     why: str = ""
     checked: int = 0
     kinds: Mapping[str, int] = field(default_factory=dict)
+    fed_by: str | None = None
+    feeding_at: datetime | None = None
+    fed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,14 @@ class Control(Protocol):
         """Write down at how many processed jobs a run's budget was looked at; never fewer than before."""
         ...
 
+    def note_feeding(self, no: int, by: str, *, ended: bool = False) -> None:
+        """Write down that somebody feeds a run now, or has just ended doing so; a sign of life, no lock.
+
+        Several may feed one run: the last sign says by whom, and ``feeding_at`` since when any has, without a break
+        of `FEEDER_SILENT_S`. The end of one that did not give the last sign changes nothing. A sealed run is fed by nobody.
+        """
+        ...
+
     def put_schedule(self, schedule: NewSchedule) -> None:
         """Make a schedule; one of that name and rule keeps its next moment."""
         ...

@@ -6,8 +6,8 @@ from perdure.model.decisions import Counted
 from perdure.model.jobs import Record
 from perdure.model.states import State
 
-# total, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd
-_COUNTS = 9
+# total, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd, calls
+_COUNTS = 10
 _PLACE = {State.SUCCEEDED: 1, State.FAILED: 2, State.CANCELLED: 3}
 
 
@@ -36,6 +36,7 @@ class Tally:
                 counts[6] += attempt.tokens_in
                 counts[7] += attempt.tokens_out
                 counts[8] += attempt.cost_nusd
+                counts[9] += attempt.called
 
     def came_in(self, run: int | None, count: int = 1) -> None:
         """Jobs were enqueued into a run, or driven again in one."""

@@ -233,12 +233,13 @@ def pause_out(row: Row) -> LanePause:
 
 def run_out(row: Row) -> RunView:
     """A run, from a row of `run_by_id.sql`, `runs_page.sql` or a change; its kinds are one JSON object."""
-    kinds: dict[str, int] = {} if row[23] is None else _kinds.decode(row[23])
+    kinds: dict[str, int] = {} if row[27] is None else _kinds.decode(row[27])
     return RunView(
         no=row[0], id=row[1], owner=row[2], pipeline=row[3], name=row[4], status=RunStatus(row[5]),
         parent=row[6], settings_json=row[7], created_at=from_us(row[8]), changed_at=from_us(row[9]),
         ended_at=maybe_us(row[10]), sealed_at=maybe_us(row[11]), why=row[12], checked=row[13],
-        counts=RunCounts(*(int(one) for one in row[14:23])),
+        fed_by=row[14], feeding_at=maybe_us(row[15]), fed_at=maybe_us(row[16]),
+        counts=RunCounts(*(int(one) for one in row[17:27])),
         kinds={kind: failed for kind, failed in sorted(kinds.items()) if failed},
     )  # fmt: skip
 

@@ -50,13 +50,16 @@ class RunWatch:
     def once(self) -> Swept:
         """Look at every run that is not over."""
         before: int | None = None
-        swept = NOTHING
+        swept, live = NOTHING, set[int]()
         while page := self._reader.runs(live=True, limit=PAGE_ROWS_MAX, before=before):
             for run in page:
                 swept = swept.plus(self._look(run))
+                live.add(run.no)
             before = page[-1].no
             if len(page) < PAGE_ROWS_MAX:
                 break
+        for no in self._below.keys() - live:  # another worker has cancelled the last of its jobs
+            del self._below[no]
         return swept
 
     def _look(self, run: RunView) -> Swept:

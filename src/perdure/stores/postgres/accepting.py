@@ -17,9 +17,9 @@ from perdure.stores.rows import AGEING_US, Row, apart, encoded, job_in
 _TRIES_MAX = 3  # a key may be given up by a job that is pruned between our two looks
 
 
-def all_lanes(cx: Cx) -> set[int]:
-    """The numbers of all lanes."""
-    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
+def lanes_among(cx: Cx, nos: set[int]) -> set[int]:
+    """The numbers that are those of lanes."""
+    return {no for (no,) in cx.execute(SQL.lane_nos, {"nos": sorted(nos)}).fetchall()}
 
 
 def accept_whole(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:

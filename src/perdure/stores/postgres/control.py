@@ -22,6 +22,7 @@ After what opens a lane, makes a job ready or changes a gate, idle workers are w
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued
@@ -31,7 +32,7 @@ from perdure.stores import deeds
 from perdure.stores.duties import standing
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us, to_us
-from perdure.stores.postgres.accepting import accept, all_lanes
+from perdure.stores.postgres.accepting import accept, lanes_among
 from perdure.stores.postgres.bulks import PostgresBulks
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
@@ -103,7 +104,7 @@ class PostgresControl(PostgresBulks, PostgresRuns):
             }  # fmt: skip
             if cx.execute(SQL.schedule_tick, where).rowcount != 1:
                 return None
-            self._lanes.check([tick.job], lambda: all_lanes(cx))
+            self._lanes.check([tick.job], partial(lanes_among, cx))
             (done,) = accept(cx, [tick.job], now)
             cx.execute(SQL.notify)
             return done

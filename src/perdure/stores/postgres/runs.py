@@ -12,9 +12,11 @@ If we die in the middle nothing has happened; if the answer is lost, the same ca
 has moved on, which it has.
 """
 
+from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.stores import deeds
+from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.noting import note
@@ -62,6 +64,18 @@ class PostgresRuns:
         """Write down at how many processed jobs a run's budget was looked at; never fewer than before."""
         with self._connection.lent() as cx:
             cx.execute(SQL.run_check, {"no": no, "checked": checked})
+
+    def note_feeding(self, no: int, by: str, *, ended: bool = False) -> None:
+        """Write down that somebody feeds a run now, or has just ended doing so."""
+
+        def work(cx: Cx, now: int) -> None:
+            where = {"no": no, "by": by, "now": now}
+            if ended:
+                cx.execute(SQL.run_left, where)
+            else:
+                cx.execute(SQL.run_fed, where | {"silent_at": now - seconds_us(FEEDER_SILENT_S)})
+
+        self._connection.written(work)
 
 
 def pause(cx: Cx, scope: LaneScope, name: str, deed: Deed, now: int) -> bool:

@@ -61,6 +61,8 @@ def plain_parameters(
         }  # fmt: skip
         if one.label is not None:
             row["label"] = one.label
+        if attempt.called:
+            row["called"] = True
         rows.append(row)
     return {"records": encoded(rows), "by": by, "now": now}
 
@@ -126,6 +128,8 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
 def _put_usage(row: dict[str, object], attempt: Attempt) -> None:
     if attempt.code is not None:
         row["code"] = attempt.code
+    if attempt.called:
+        row["called"] = True
     if attempt.tokens_in or attempt.tokens_out or attempt.cost_nusd:
         row |= {
             "tokens_in": attempt.tokens_in, "tokens_out": attempt.tokens_out,

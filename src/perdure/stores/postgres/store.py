@@ -37,7 +37,7 @@ from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
 from perdure.stores.parting import lanes_of
-from perdure.stores.postgres.accepting import accept, accept_whole, all_lanes, begin
+from perdure.stores.postgres.accepting import accept, accept_whole, begin, lanes_among
 from perdure.stores.postgres.claiming import (
     Asked,
     Floors,
@@ -88,7 +88,7 @@ class PostgresStore(PostgresGates):
         missing = sorted({lane for lane in wanted if lane not in found}, key=repr)
         if missing:
             found |= self._connection.written(lambda cx, _: _add_lanes(cx, missing))
-        self._lanes.learn(found.values())
+        self._lanes.learn(found)
         return found
 
     def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
@@ -251,9 +251,9 @@ class PostgresStore(PostgresGates):
         self._ear.close()
         self._connection.close()
 
-    def _look_at_lanes(self) -> set[int]:
+    def _look_at_lanes(self, nos: set[int]) -> set[int]:
         with self._connection.lent() as cx:
-            return all_lanes(cx)
+            return lanes_among(cx, nos)
 
     def _turn(
         self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None, *,

@@ -66,9 +66,9 @@ def begin(
     return claims_of(cx, [last + 1])[0]
 
 
-def all_lanes(cx: sqlite3.Connection) -> set[int]:
-    """The numbers of all lanes."""
-    return {no for (no,) in cx.execute(SQL.lane_nos).fetchall()}
+def lanes_among(cx: sqlite3.Connection, nos: set[int]) -> set[int]:
+    """The numbers that are those of lanes."""
+    return {no for (no,) in cx.execute(SQL.lane_nos, (encoded(sorted(nos)),)).fetchall()}
 
 
 def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> None:

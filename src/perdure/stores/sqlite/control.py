@@ -18,6 +18,7 @@ on, which it has.
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued
@@ -29,7 +30,7 @@ from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.pruning import Ends
 from perdure.stores.rows import Row, encoded
-from perdure.stores.sqlite.accepting import accept, all_lanes
+from perdure.stores.sqlite.accepting import accept, lanes_among
 from perdure.stores.sqlite.bulks import SqliteBulks
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.gating import change_gate
@@ -93,7 +94,7 @@ class SqliteControl(SqliteBulks, SqliteRuns):
             }  # fmt: skip
             if cx.execute(SQL.schedule_tick, where).rowcount != 1:
                 return None
-            self._lanes.check([tick.job], lambda: all_lanes(cx))
+            self._lanes.check([tick.job], partial(lanes_among, cx))
             return accept(cx, [tick.job], now)[0]
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:

@@ -9,10 +9,11 @@ the middle nothing has happened; the same call again is told that the run has mo
 
 import sqlite3
 
+from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.stores import deeds
-from perdure.stores.moments import to_us
+from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import run_out
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
@@ -70,6 +71,15 @@ class SqliteRuns:
         """Write down at how many processed jobs a run's budget was looked at; never fewer than before."""
         with self._connection.written() as (cx, _):
             cx.execute(SQL.run_checked, {"no": no, "checked": checked})
+
+    def note_feeding(self, no: int, by: str, *, ended: bool = False) -> None:
+        """Write down that somebody feeds a run now, or has just ended doing so."""
+        with self._connection.written() as (cx, now):
+            where = {"no": no, "by": by, "now": now}
+            if ended:
+                cx.execute(SQL.run_left, where)
+            else:
+                cx.execute(SQL.run_fed, where | {"silent_at": now - seconds_us(FEEDER_SILENT_S)})
 
 
 def pause(cx: sqlite3.Connection, scope: LaneScope, name: str, deed: Deed, now: int) -> bool:

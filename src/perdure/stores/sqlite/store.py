@@ -14,6 +14,7 @@ attempt row (job, token) holds the receipt of its record.
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
@@ -35,7 +36,7 @@ from perdure.model.workers import NewWorker
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
 from perdure.stores.rows import encoded, expired_out, lost_out, overrun_out
-from perdure.stores.sqlite.accepting import accept, all_lanes, begin
+from perdure.stores.sqlite.accepting import accept, begin, lanes_among
 from perdure.stores.sqlite.claiming import claim, claim_parts, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.gating import SqliteGates
@@ -67,7 +68,7 @@ class SqliteStore(SqliteGates):
                     cx.execute(SQL.lane_add, (*_names(lane), lane.upstream))
                     found[lane] = _lane_no(cx, lane)
         numbers = {lane: no for lane, no in found.items() if no is not None}
-        self._lanes.learn(numbers.values())
+        self._lanes.learn(numbers)
         return numbers
 
     def enqueue(self, jobs: Sequence[NewJob], *, within: object = None) -> list[Enqueued]:
@@ -79,7 +80,7 @@ class SqliteStore(SqliteGates):
                 self._lanes.check(jobs, self._look_at_lanes)
                 return accept(cx, jobs, now)
         with self._connection.written() as (cx, now):
-            self._lanes.check(jobs, lambda: all_lanes(cx))
+            self._lanes.check(jobs, partial(lanes_among, cx))
             return accept(cx, jobs, now)
 
     def begin(
@@ -88,7 +89,7 @@ class SqliteStore(SqliteGates):
         """Accept a job that its caller, a worker of its own, runs at once."""
         with self._connection.written() as (cx, now):
             _check_alive(cx, worker)
-            self._lanes.check([job], lambda: all_lanes(cx))
+            self._lanes.check([job], partial(lanes_among, cx))
             return begin(cx, job, worker=worker, hard_s=hard_s, on_lost=on_lost, now=now)
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
@@ -205,9 +206,9 @@ class SqliteStore(SqliteGates):
         """Disconnect."""
         self._connection.close()
 
-    def _look_at_lanes(self) -> set[int]:
+    def _look_at_lanes(self, nos: set[int]) -> set[int]:
         with self._connection.read() as (cx, _):  # not the caller's, whose snapshot may be old
-            return all_lanes(cx)
+            return lanes_among(cx, nos)
 
     def _turn(
         self,

@@ -3,13 +3,24 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
-from perdure.app.desks import Result, Run, Sink, desk_at, given, has_stopped, run_at
+from perdure.app.desks import (
+    Result,
+    Run,
+    Sink,
+    desk_at,
+    given,
+    has_stopped,
+    run_at,
+    unfed_at,
+    unfed_words,
+)
 from perdure.model.errors import CallerError
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
@@ -62,6 +73,7 @@ def list_runs(
         found = desk.opened.reader.runs(
             pipeline=pipeline, owner=owner, live=live, limit=limit, before=before
         )
+        now = desk.opened.reader.now()
     if as_json:
         echo_json([plain_run(one) for one in found])
         return
@@ -73,7 +85,8 @@ def list_runs(
     )  # fmt: skip
     rows = [
         (
-            one.no, short(one.name, _NAME_CHARS_MAX), one.pipeline, one.status.value,
+            one.no, short(one.name, _NAME_CHARS_MAX), one.pipeline,
+            one.status.value + (", unfed" if unfed_at(one, now) else ""),
             f"{one.counts.total:,}", f"{one.counts.succeeded:,}", f"{one.counts.failed:,}",
             f"{one.counts.open:,}", dollars(one.counts.cost_usd), day_at(one.created_at),
         )
@@ -94,11 +107,13 @@ def show(named: str, store: str | None, as_json: bool) -> None:
     with desk_at(store) as desk:
         run = run_at(desk, named).show()
         same = desk.opened.reader.runs(pipeline=run.pipeline, limit=PAGE_ROWS_MAX)
+        now = desk.opened.reader.now()
     children = [one for one in same if one.parent == run.no]
     if as_json:
-        echo_json({**plain_run(run), "children": [plain_run(one) for one in children]})
+        told = [plain_run(one) for one in children]
+        echo_json({**plain_run(run), "unfed_at": unfed_at(run, now), "children": told})
         return
-    for line in _shown(run, children):
+    for line in _shown(run, children, now):
         click.echo(line)
 
 
@@ -200,7 +215,8 @@ def resume(
     kinds = dict(_share_of(text) for text in kind_budgets) or None
     with _opened(named, store) as run:
         run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **given(**budgets))
-        click.echo(f"{run.name}: running; {run.show().counts.open:,} items are open")
+        seen = run.show()
+        click.echo(f"{run.name}: {seen.status.value}; {seen.counts.open:,} items are open")
 
 
 @runs.command()
@@ -231,15 +247,16 @@ def seal(named: str, store: str | None) -> None:
         click.echo(f"{run.name}: sealed, {run.show().status.value}")
 
 
-def _shown(run: RunView, children: list[RunView]) -> list[str]:
+def _shown(run: RunView, children: list[RunView], now: datetime) -> list[str]:
     counts = run.counts
     ended = f"{counts.succeeded:,} succeeded + {counts.failed:,} failed + {counts.cancelled:,} cancelled"
     used = f"{counts.tokens_in:,} tokens in, {counts.tokens_out:,} out, {dollars(counts.cost_usd)}"
     lines = [
         f"run {run.name} (number {run.no}, {run.id}) of pipeline {run.pipeline}: {_status(run)}",
         f"  begun {day_at(run.created_at)}" + (f" by {run.owner}" if run.owner else "")
-        + (f", sealed {day_at(run.sealed_at)}" if run.sealed_at else ", not sealed: more items may follow")
+        + (f", sealed {day_at(run.sealed_at)}" if run.sealed_at else "")
         + (f", ended {day_at(run.ended_at)}" if run.ended_at else ""),
+        *(() if run.sealed_at else (f"  {_feeding(run, now)}",)),
         f"  {counts.total:,} items = {ended} + {counts.open:,} open",
         f"  {counts.attempts:,} attempts, {counts.retries:,} retries, {used}",
     ]  # fmt: skip
@@ -255,6 +272,15 @@ def _shown(run: RunView, children: list[RunView]) -> list[str]:
     if counts.failed:
         lines.append(f"  its dead letters: perdure dead groups --run {run.no}")
     return lines
+
+
+def _feeding(run: RunView, now: datetime) -> str:
+    """Who feeds a run that is not sealed."""
+    unfed = unfed_words(run, now)
+    if unfed:
+        return unfed
+    fed = "" if run.feeding_at is None else f" by {run.fed_by} since {day_at(run.feeding_at)}"
+    return f"not sealed: more items may follow{', fed' + fed if fed else ''}"
 
 
 def _status(run: RunView) -> str:

@@ -1,6 +1,6 @@
 """What a run counts beside its jobs: failures by kind, tokens and money, through every life."""
 
-from perdure.model.jobs import Claim, IfFailed
+from perdure.model.jobs import Claim, IfFailed, Record
 from perdure.model.runs import NANO, RunCounts, RunView
 from perdure.testing.contract.kit import OnAFreshStore
 from perdure.testing.contract.records import advance, failing, failure, retry, spending, success
@@ -125,6 +125,25 @@ class Counting(OnAFreshStore):
         (attempt,) = self.place.reader.attempts(record.no)
         assert attempt.cost_nusd == 1
 
+    def test_calls_of_an_upstream_are_counted_and_other_attempts_are_not(self) -> None:
+        """Alone in a batch and beside others, at the first attempt and after a retry; sent twice, once."""
+        run = self.place.begin_run()
+        again = _calling(retry(self.one_claim(run=run.no), self.worker, delay_s=0.0))
+        self.place.settle(again, by=self.worker)
+        step = advance(self._claim_again(), self.worker, self.place.lanes["two"], reclaim=True)
+        self.place.settle(step, by=self.worker)
+        (held,) = self.place.store.claims_held(self.worker)
+        last, other = success(held, self.worker), success(self.one_claim(run=run.no), self.worker)
+        for _ in range(2):
+            self.place.store.turn([_calling(last), other], None, by=self.worker)
+        counts = self.place.see_run(run).counts
+        assert (counts.attempts, counts.calls) == (4, 2)
+        first = success(self.one_claim(run=run.no), self.worker)
+        self.place.settle(_calling(first), by=self.worker)
+        counts = self.place.see_run(run).counts
+        assert (counts.attempts, counts.calls) == (5, 3)
+        self.place.clean()
+
     def test_money_is_whole_and_may_be_much(self) -> None:
         run = self.place.begin_run()
         for _ in range(3):
@@ -196,3 +215,8 @@ class Counting(OnAFreshStore):
         assert (job.error_kind, job.error_code, job.error_detail, job.fingerprint) == (
             None, None, None, None,
         )  # fmt: skip
+
+
+def _calling(record: Record) -> Record:
+    assert record.attempt is not None
+    return replace(record, attempt=replace(record.attempt, called=True))

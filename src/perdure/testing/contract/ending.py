@@ -4,6 +4,7 @@ from typing import Any
 
 from perdure.model.errors import CallerError
 from perdure.model.jobs import IfFailed, Receipt, Stale
+from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import LaneScope
 from perdure.model.runs import CLOSED, FINISHED, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
@@ -305,6 +306,55 @@ class Ending(OnAFreshStore):
             self.place.control.note_check(run.no, checked)
             assert self.place.see_run(run).checked == expected
         self.place.control.note_check(run.no + 1000, 5)
+
+    def test_whoever_feeds_a_run_leaves_a_sign_of_life_on_it(self) -> None:
+        place, run = self.place, self.place.begin_run()
+        assert (run.fed_by, run.feeding_at, run.fed_at) == (None, None, None)
+        began_at = place.clock.now()
+        place.control.note_feeding(run.no, "one")
+        place.clock.push(5)
+        place.control.note_feeding(run.no, "one")
+        seen = place.see_run(run)
+        assert (seen.fed_by, seen.feeding_at, seen.fed_at) == ("one", began_at, place.clock.now())
+        assert (seen.status, seen.changed_at, seen.sealed_at) == (run.status, run.changed_at, None)
+        place.clock.push(1)
+        place.control.note_feeding(run.no, "one", ended=True)
+        seen = place.see_run(run)
+        assert (seen.fed_by, seen.feeding_at, seen.fed_at) == ("one", None, place.clock.now())
+        place.control.note_feeding(run.no + 1000, "one")
+
+    def test_two_may_feed_a_run_and_one_that_died_is_not_taken_for_them(self) -> None:
+        place, run = self.place, self.place.begin_run()
+        began_at = place.clock.now()
+        for by in ("one", "two"):
+            place.control.note_feeding(run.no, by)
+            place.clock.push(5)
+        place.control.note_feeding(run.no, "one", ended=True)
+        seen = place.see_run(run)
+        assert (seen.fed_by, seen.feeding_at) == ("two", began_at)
+        place.clock.push(FEEDER_SILENT_S)
+        place.control.note_feeding(run.no, "three")
+        assert place.see_run(run).feeding_at == place.clock.now()
+
+    def test_a_sealed_run_is_fed_by_nobody(self) -> None:
+        place, run = self.place, self.place.begin_run()
+        place.control.note_feeding(run.no, "one")
+        sealed = place.control.seal_run(run.no)
+        assert sealed is not None
+        assert (sealed.fed_by, sealed.feeding_at) == ("one", None)
+        place.clock.push(1)
+        place.control.note_feeding(run.no, "one")
+        again = place.control.seal_run(run.no)
+        assert again == replace(sealed, fed_at=place.clock.now())
+
+    def test_a_run_that_stands_still_is_sealed_all_the_same(self) -> None:
+        for status in (RunStatus.PAUSED, RunStatus.ABORTED, RunStatus.CANCELLED):
+            run = self.place.begin_run(status.value)
+            self.place.put(run=run.no)
+            stopped = self.place.change_run(run, status, why="so")
+            assert stopped is not None
+            sealed = self.place.control.seal_run(run.no)
+            assert sealed == replace(stopped, sealed_at=self.place.clock.now())
 
     def test_the_audit_of_a_run_that_nobody_has_damaged_finds_nothing(self) -> None:
         run, job = self._failed_run()

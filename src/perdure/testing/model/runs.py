@@ -1,7 +1,8 @@
 """Runs in the reference model: made once, sealed, and given another status by who has seen the one they have."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.testing.model.tables import Tables
@@ -55,8 +56,9 @@ class Runs:
         """Once; the first moment stands."""
         with self._tables.written(self) as now:
             run = self._tables.runs.get(no)
-            if run is not None and run.sealed_at is None:
-                run = self._tables.runs[no] = replace(run, sealed_at=now)
+            if run is not None:
+                sealed_at = run.sealed_at or now
+                run = self._tables.runs[no] = replace(run, sealed_at=sealed_at, feeding_at=None)
             return run
 
     def note_check(self, no: int, checked: int) -> None:
@@ -65,6 +67,22 @@ class Runs:
             run = self._tables.runs.get(no)
             if run is not None:
                 self._tables.runs[no] = replace(run, checked=max(run.checked, checked))
+
+    def note_feeding(self, no: int, by: str, *, ended: bool = False) -> None:
+        """The last sign counts; the feeding is as old as the first sign since the last break."""
+        with self._tables.written(self) as now:
+            run = self._tables.runs.get(no)
+            if run is None:
+                return
+            if not ended:
+                silent_at = now - timedelta(seconds=FEEDER_SILENT_S)
+                since = (
+                    run.feeding_at if run.fed_at is not None and run.fed_at > silent_at else None
+                )
+                run = replace(run, fed_by=by, fed_at=now, feeding_at=since or now)
+            elif run.fed_by == by and run.feeding_at is not None:
+                run = replace(run, fed_at=now, feeding_at=None)
+            self._tables.runs[no] = run
 
 
 def _may(run: RunView, change: RunChange) -> bool:

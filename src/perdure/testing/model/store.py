@@ -214,6 +214,7 @@ class ModelStore(Gatehouse, Workforce):
             "tokens_in": 0 if told is None else told.tokens_in,
             "tokens_out": 0 if told is None else told.tokens_out,
             "cost_nusd": 0 if told is None else told.cost_nusd,
+            "calls": told is not None and told.called,
         }
         for run in (job.run, job.redrive_run):
             self._tables.count(run, **{name: int(by) for name, by in changes.items()})

@@ -16,11 +16,17 @@ ALTER TABLE perdure_artifacts ADD COLUMN bytes_whole bigint NOT NULL DEFAULT 0;
 ALTER TABLE perdure_runs ADD COLUMN sealed_at bigint;
 ALTER TABLE perdure_runs ADD COLUMN why text NOT NULL DEFAULT '';
 ALTER TABLE perdure_runs ADD COLUMN checked bigint NOT NULL DEFAULT 0;
+-- Who feeds it, since when (NULL: nobody does), and the last sign of that.
+ALTER TABLE perdure_runs ADD COLUMN fed_by text;
+ALTER TABLE perdure_runs ADD COLUMN feeding_at bigint;
+ALTER TABLE perdure_runs ADD COLUMN fed_at bigint;
 
 -- Money is counted in whole billionths of a dollar.
 ALTER TABLE perdure_run_counts ADD COLUMN tokens_in bigint NOT NULL DEFAULT 0;
 ALTER TABLE perdure_run_counts ADD COLUMN tokens_out bigint NOT NULL DEFAULT 0;
 ALTER TABLE perdure_run_counts ADD COLUMN cost_nusd bigint NOT NULL DEFAULT 0;
+-- Attempts of stages that name an upstream.
+ALTER TABLE perdure_run_counts ADD COLUMN calls bigint NOT NULL DEFAULT 0;
 
 -- The failed jobs of a run by failure kind, one row per writer, as in perdure_run_counts.
 CREATE TABLE perdure_run_kinds (

@@ -1,1 +1,1 @@
-SELECT no FROM perdure_lanes
+SELECT no FROM perdure_lanes WHERE no = ANY (%(nos)s::bigint[])

@@ -44,7 +44,8 @@ done AS (
             done_stage text, number integer, status text, worker bigint, claimed_at bigint,
             elapsed_s double precision, counted text, kind text, message text, policy text, why text,
             evidence text, config_hash text, error_code text, error_detail text, fingerprint text,
-            code text, tokens_in bigint, tokens_out bigint, cost_nusd bigint, captures jsonb
+            code text, tokens_in bigint, tokens_out bigint, cost_nusd bigint, called boolean,
+            captures jsonb
         )
         OFFSET 0  -- keeps the subquery whole: else the closed lanes are looked up at every use of `reclaim`
     ) AS r
@@ -57,7 +58,7 @@ done AS (
         coalesce(r.claimed_at, j.claimed_at) AS claimed_at, r.elapsed_s, r.delay_s, r.delay_us,
         r.counted, r.kind, r.message, r.policy, r.why, r.evidence, r.config_hash,
         r.checkpoint_stage, r.checkpoint, r.error_kind, r.code, r.tokens_in, r.tokens_out, r.cost_nusd,
-        r.captures,
+        r.called, r.captures,
         CASE WHEN r.reclaim THEN json_build_array(
             j.no, j.id, j.token, j.lane, j.pipeline, j.stage, j.owner, j.payload,
             CASE WHEN r.checkpoint_stage IS NOT NULL THEN r.checkpoint
@@ -105,14 +106,15 @@ captures AS (
 ),
 counted AS (
     INSERT INTO perdure_run_counts AS c (
-        run, writer, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd
+        run, writer, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd, calls
     )
     SELECT
         o.run, coalesce(%(by)s::bigint, -pg_backend_pid()),
         count(*) FILTER (WHERE d.state = 'succeeded'), count(*) FILTER (WHERE d.state = 'failed'),
         count(*) FILTER (WHERE d.state = 'cancelled'), count(d.status),
         count(*) FILTER (WHERE d.counted = 'failures' AND d.state IN ('queued', 'processing')),
-        coalesce(sum(d.tokens_in), 0), coalesce(sum(d.tokens_out), 0), coalesce(sum(d.cost_nusd), 0)
+        coalesce(sum(d.tokens_in), 0), coalesce(sum(d.tokens_out), 0), coalesce(sum(d.cost_nusd), 0),
+        count(*) FILTER (WHERE d.called)
     FROM done AS d
     CROSS JOIN LATERAL (VALUES (d.run), (d.redrive_run)) AS o (run)
     WHERE (d.run IS NOT NULL OR d.redrive_run IS NOT NULL) AND o.run IS NOT NULL
@@ -121,7 +123,8 @@ counted AS (
         succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
         cancelled = c.cancelled + excluded.cancelled, attempts = c.attempts + excluded.attempts,
         retries = c.retries + excluded.retries, tokens_in = c.tokens_in + excluded.tokens_in,
-        tokens_out = c.tokens_out + excluded.tokens_out, cost_nusd = c.cost_nusd + excluded.cost_nusd
+        tokens_out = c.tokens_out + excluded.tokens_out, cost_nusd = c.cost_nusd + excluded.cost_nusd,
+        calls = c.calls + excluded.calls
 ),
 kinds AS (
     INSERT INTO perdure_run_kinds AS k (run, writer, kind, failed)

@@ -16,13 +16,13 @@ done AS (
         on_lost = NULL
     FROM clock, json_to_recordset(%(records)s::json) AS r (
         no bigint, token bigint, lane bigint, label text, result text, status text,
-        elapsed_s double precision, policy text, why text, config_hash text
+        elapsed_s double precision, policy text, why text, config_hash text, called boolean
     )
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
         j.no, r.token, j.run, j.redrive_run, j.life, j.stage, j.starts, j.claimed_at, clock.now,
-        r.status, r.elapsed_s, r.policy, r.why, r.config_hash
+        r.status, r.elapsed_s, r.policy, r.why, r.config_hash, r.called
 ),
 attempts AS (
     INSERT INTO perdure_attempts (
@@ -35,14 +35,16 @@ attempts AS (
     FROM done AS d
 ),
 counted AS (
-    INSERT INTO perdure_run_counts AS c (run, writer, succeeded, attempts)
-    SELECT o.run, coalesce(%(by)s::bigint, -pg_backend_pid()), count(*), count(*)
+    INSERT INTO perdure_run_counts AS c (run, writer, succeeded, attempts, calls)
+    SELECT o.run, coalesce(%(by)s::bigint, -pg_backend_pid()), count(*), count(*),
+        count(*) FILTER (WHERE d.called)
     FROM done AS d
     CROSS JOIN LATERAL (VALUES (d.run), (d.redrive_run)) AS o (run)
     WHERE (d.run IS NOT NULL OR d.redrive_run IS NOT NULL) AND o.run IS NOT NULL
     GROUP BY o.run
     ON CONFLICT (run, writer) DO UPDATE SET
-        succeeded = c.succeeded + excluded.succeeded, attempts = c.attempts + excluded.attempts
+        succeeded = c.succeeded + excluded.succeeded, attempts = c.attempts + excluded.attempts,
+        calls = c.calls + excluded.calls
 )
 SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),

@@ -1,1 +1,1 @@
-SELECT no FROM perdure_lanes
+SELECT no FROM perdure_lanes WHERE no IN (SELECT value FROM json_each(?))

@@ -1,1 +1,2 @@
-UPDATE perdure_runs SET sealed_at = :now WHERE no = :no AND sealed_at IS NULL
+-- All items are in, so that it does not matter any more who feeds.
+UPDATE perdure_runs SET sealed_at = coalesce(sealed_at, :now), feeding_at = NULL WHERE no = :no
