@@ -5,6 +5,7 @@ length of time, time is pushed.
 """
 
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from perdure import App
-from perdure.app import app as app_module, upkeep as upkeep_module
+from perdure.app import app as app_module, processes, upkeep as upkeep_module
 from perdure.app.bulkwork import BulkWork
 from perdure.app.upkeep import gatekeeper_of, upkeep_of
 from perdure.app.working import Working
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.guest import Guest
-from perdure.model.errors import StoreBusy
+from perdure.engine.observe import Observers
+from perdure.model.errors import StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log, write_logs
@@ -26,6 +28,7 @@ from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import DEED, target
 from perdure.testing.contract.records import failure, success
+from tests.engine.kit import Notes
 
 
 class Ground:
@@ -81,6 +84,15 @@ def while_one_connection_is_lent(ground: Ground) -> object:
             return len(opened.reader.jobs(limit=1))
         except StoreBusy:
             return "busy"
+
+
+def told_of_a_store_that_is_away(ground: Ground) -> object:
+    notes = Notes()
+    with socket.socket() as held, pytest.raises(StoreUnavailable):
+        held.bind(("127.0.0.1", 0))  # and nobody listens there
+        url = f"postgresql://nobody@127.0.0.1:{held.getsockname()[1]}/nothing"
+        processes._awaited(url, ground.config, Observers([notes]))
+    return len(notes.names())
 
 
 def claimed_at_once(ground: Ground) -> object:
@@ -178,6 +190,7 @@ def what_is_logged(ground: Ground) -> object:
 WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "store": ("sqlite:///one.db", "sqlite:///two.db", where_jobs_are),
     "connections": ("1", "2", while_one_connection_is_lent),
+    "store_wait_s": ("0", "0.3", told_of_a_store_that_is_away),
     "concurrency": ("2", "3", claimed_at_once),
     "lease_ttl_s": ("15", "9000", while_an_attempt_hangs),
     "grace_s": ("0", "9000", while_an_attempt_hangs),
