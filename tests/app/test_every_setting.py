@@ -88,10 +88,11 @@ def while_one_connection_is_lent(ground: Ground) -> object:
 
 def told_of_a_store_that_is_away(ground: Ground) -> object:
     notes = Notes()
-    with socket.socket() as held, pytest.raises(StoreUnavailable):
+    with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # and nobody listens there
         url = f"postgresql://nobody@127.0.0.1:{held.getsockname()[1]}/nothing"
-        processes._awaited(url, ground.config, Observers([notes]))
+        with pytest.raises(StoreUnavailable):
+            processes._awaited(url, ground.config, Observers([notes]))
     return len(notes.names())
 
 
