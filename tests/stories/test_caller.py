@@ -41,15 +41,17 @@ def killed_in_the_middle(story: Story, on_lost: str) -> str:
 
 
 @on_both_long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("on_lost", "state", "status"),
     [("hand_over", "succeeded", "handed_over"), ("drop", "cancelled", "cancelled")],
 )
 def test_the_job_of_a_killed_caller_ends_as_was_asked(story, on_lost, state, status):
-    story.worker("a", lease_s=0.5, grace_s=0.5)  # short, so that it may soon judge others
+    # It judges after two looks, unless a look is later than its lease: on a busy machine a short one is never kept.
+    story.worker("a", lease_s=2.0, grace_s=0.5)
     job = killed_in_the_middle(story, on_lost)
     story.open_gate("go")
-    assert story.all_ended(within_s=40) == {state: 1}
+    assert story.all_ended(within_s=150) == {state: 1}
     attempts = [(one["stage"], one["status"]) for one in story.attempts(job)]
     assert attempts[:2] == [("prepare", "success"), ("work", status)]
     rest = [("work", "success"), ("finish", "success")] if on_lost == "hand_over" else []
