@@ -5,6 +5,8 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Stories start processes of their own and mostly wait for them: four at once keep two cores busy.
 PARALLEL := -n 4 --dist worksteal
+# The long ones work their processes hard.
+PARALLEL_LONG := -n 2 --dist worksteal
 
 # Where it is forbidden to keep compiled modules, every process would compile all of ours anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +36,7 @@ test: lint parts ## lint, types, and every test but the long ones
 
 # The stores must pass on every PostgreSQL that they promise to run on: 18 in `make test`, 16 and 15 here.
 test-long: $(STAMP) parts-long ## the tests that take over 30 seconds each, and the stores on other PostgreSQLs
-	$(PYTEST) $(PARALLEL) -m long --timeout 1800
+	$(PYTEST) $(PARALLEL_LONG) -m long --timeout 1800
 	PERDURE_TEST_POSTGRES=16 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
 	PERDURE_TEST_POSTGRES=15 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
 	$(MAKE) mutation
