@@ -1,5 +1,6 @@
 """The stages' own ledger: one line per event, written with one call, in the order of the machine."""
 
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -7,7 +8,10 @@ from contextlib import contextmanager
 
 from perdure import Context
 
-_LEDGER = os.open("ledger.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+@functools.cache
+def _ledger() -> int:
+    return os.open("ledger.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
 
 def note(context: Context, event: str) -> None:
@@ -16,7 +20,7 @@ def note(context: Context, event: str) -> None:
         f"{time.monotonic():.6f} {os.getpid()} {context.job_id} {context.stage} "
         f"{context.token} {event}\n"
     )
-    os.write(_LEDGER, line.encode())
+    os.write(_ledger(), line.encode())
 
 
 @contextmanager
