@@ -64,6 +64,7 @@ class Told:
     message: str | None
     due_in_s: float | None
     codes: tuple[str | None, ...]
+    kind: str | None = None
 
 
 @contextmanager
@@ -111,14 +112,20 @@ def worked(
 
 
 def called(
-    gateway: Gateway, policy: Policy, call: Callable[..., Any], *, own: Policy | None = None
+    gateway: Gateway,
+    policy: Policy,
+    call: Callable[..., Any],
+    *,
+    own: Policy | None = None,
+    named: bool = True,
 ) -> Told:
     """What a call makes of it, until it is over; ``own`` is the policy of the stage."""
     place = gateway.place("caller", "one")
     one = stage("one", call) if own is None else stage("one", call, policy=own)
     caller = place.hire(role=Role.CALLER, ttl_s=LEASE_S)
+    terms = Terms(policy, 60.0, named=named)
     steps = Call(
-        place.store, place.reader, line_on(place, one), place.new(), Terms(policy, 60.0),
+        place.store, place.reader, line_on(place, one), place.new(), terms,
         worker=caller, clock=place.clock, chance=Random(7), observers=Observers([]),
     )  # fmt: skip
     waits_s: list[float] = []
@@ -149,4 +156,5 @@ def _told(place: Place, job: JobView, gateway: Gateway, waits_s: list[float]) ->
         message=job.error_message,
         due_in_s=None,
         codes=tuple(one.code for one in attempts),
+        kind=job.error_kind,
     )

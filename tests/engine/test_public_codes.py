@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import App, OutputInvalid, StageError, Vocabulary
-from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, Kind
-from perdure.model.limits import PUBLIC_CODE_CHARS_MAX, PUBLIC_MESSAGE_CHARS_MAX
+from perdure.model.limits import MESSAGE_CHARS_MAX, PUBLIC_CODE_CHARS_MAX, PUBLIC_MESSAGE_CHARS_MAX
 from perdure.rules.evidence import evidence_of
 from perdure.rules.form import policy_from
 from perdure.rules.policy import Policy
@@ -146,20 +145,45 @@ def test_a_named_message_is_made_one_safe_line_and_cut():
 def test_a_named_code_has_64_characters_at_most():
     longest = "x" * PUBLIC_CODE_CHARS_MAX
     assert evidence_of(StageError("network", "no", public_code=longest)).public_code == longest
-    with pytest.raises(ConfigError, match="64 characters at most"):
-        StageError("network", "no", public_code=longest + "x")
+    assert evidence_of(StageError("network", "no", public_code=longest + "x")).public_code is None
 
 
-@pytest.mark.parametrize("code", ["", "two words", "1st", "a\nb", "ключ", 7])
-def test_what_is_no_code_is_refused_by_name(code):
-    with pytest.raises(ConfigError, match=r"public_code is .*letters, digits"):
-        StageError("network", "no", public_code=code)
+KEY = "sk-ant-api03-" + "A" * 40
+
+
+@pytest.mark.parametrize(
+    "code", ["", "two words", "1st", "a\nb", "x y\n<script>", "ключ", 7, "x" * 65, KEY]
+)
+def test_what_is_no_code_is_left_out_and_the_failure_stays_what_it_is(code):
+    later = StageError("network", "reset")
+    later.public_code = code
+    for error in (StageError("network", "reset", public_code=code), later):
+        seen = evidence_of(error)
+        assert (seen.kind, seen.public_code) == (Kind.NETWORK, None)
+        assert seen.message.startswith("reset; public_code ")
+        assert "is left out, it must be one word of letters, digits" in seen.message
+        assert "\n" not in seen.message
+        assert KEY not in seen.message
 
 
 @pytest.mark.parametrize("message", ["", " \n", 7])
-def test_what_is_no_message_is_refused_by_name(message):
-    with pytest.raises(ConfigError, match="public_message is"):
-        StageError("network", "no", public_message=message)
+def test_what_is_no_message_is_left_out_and_the_failure_stays_what_it_is(message):
+    seen = evidence_of(StageError("network", "reset", public_message=message))
+    assert (seen.kind, seen.public_message) == (Kind.NETWORK, None)
+    assert seen.message.startswith("reset; public_message ")
+
+
+def test_a_long_message_leaves_room_for_what_is_left_out():
+    seen = evidence_of(StageError("network", "m" * 5_000, public_code="bad code"))
+    assert len(seen.message) <= MESSAGE_CHARS_MAX
+    assert "public_code 'bad code' is left out" in seen.message
+
+
+def test_a_bad_code_makes_a_failure_that_may_pass_no_fatal_one(gateway):
+    gateway.script()
+    error = StageError("network", "reset", public_code="bad code")
+    found = called(gateway, preset("gateway-sync"), failing(error), own=preset("standard"))
+    assert (found.state, found.code) == ("handed_over", "UPSTREAM_UNAVAILABLE")
 
 
 def test_the_how_to_does_what_it_says(tmp_path, monkeypatch):

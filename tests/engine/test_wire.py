@@ -228,6 +228,73 @@ def test_an_app_s_worker_and_its_call_agree_about_a_code(gateway, tmp_path):
     app.close()
 
 
+STANDARD = preset("standard")
+GOOGLE = {"error": {"code": 500, "status": "UNKNOWN", "message": "An unknown error"}}
+
+
+@pytest.mark.parametrize("own", [STANDARD, preset("converter")], ids=lambda own: own.name)
+@pytest.mark.parametrize("said", [*map(body, GATEWAY.kinds), GOOGLE], ids=str)
+def test_a_call_that_names_no_policy_judges_an_answer_as_its_worker_does(gateway, own, said):
+    gateway.script(Answer(500, said))
+    at_work = worked(gateway, own, asking(gateway))
+    gateway.script(Answer(500, said))
+    found = called(gateway, SYNC, asking(gateway), own=own, named=False)
+    assert (found.kind, found.calls, found.state) == (at_work.kind, 2, "handed_over")
+
+
+def test_an_app_s_default_call_reads_no_codes_that_its_stage_does_not_know(gateway, tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'work.db'}")
+    pipe = app.pipeline("p", app.stage(policy="standard")(asking(gateway)))
+    gateway.script(Answer(500, body("CONFIG_MISSING")))
+    assert pipe.call_blocking(1).handed_over
+    with pytest.raises(JobFailed):
+        pipe.call_blocking(2, policy="gateway-sync")
+    assert [one.error_kind for one in app.opened.reader.jobs()] == [
+        "config_missing", "upstream_error",
+    ]  # fmt: skip
+    app.close()
+
+
+def test_a_policy_that_a_caller_has_named_is_read_where_the_stage_s_words_are_not_for_a_wire(gateway):
+    said = Answer(500, body("CONFIG_MISSING"))
+    gateway.script(said)
+    found = called(gateway, SYNC, asking(gateway), own=preset("converter"))
+    assert (found.calls, found.kind, found.code) == (1, "config_missing", "UNKNOWN")
+    gateway.script(said)
+    found = called(gateway, SYNC, asking(gateway), own=OWN[0])  # which reads its own, and only them
+    assert (found.calls, found.kind, found.state) == (2, "upstream_error", "handed_over")
+
+
+LISTS = [(503, "overloaded"), ("overloaded", "httpx.HTTPStatusError"), ("overloaded",)]
+
+
+@pytest.mark.parametrize("names", LISTS, ids=str)
+def test_a_list_asks_only_for_the_kind_that_a_code_names(gateway, names):
+    policy = Policy("own", attempts_max=2, retriable=names, vocabulary=ACME)
+    key = told(gateway, policy, Answer(503, body("E_KEY")))
+    assert (key.calls, key.kind, key.reason) == (1, "auth", "fatal")
+    busy = told(gateway, policy, Answer(400, body("E_BUSY")))
+    assert (busy.calls, busy.kind, busy.reason) == (2, "overloaded", "exhausted")
+
+
+FINER = {"innererror": {"code": "INVALID_REQUEST"}}, {"error_code": "INVALID_REQUEST"}
+
+
+@pytest.mark.parametrize("finer", FINER, ids=str)
+def test_the_error_s_own_code_goes_before_finer_ones(gateway, finer):
+    found = told(gateway, WORKER, Answer(400, body("UPSTREAM_ERROR", **finer)))
+    check(found, "UPSTREAM_ERROR", MATRIX["UPSTREAM_ERROR", "worker"])
+    found = told(gateway, WORKER, Answer(500, body("odd", **finer)))
+    check(found, "INVALID_REQUEST", (1, [], "fatal"))
+
+
+def test_an_error_object_that_a_framework_has_wrapped_is_read_too(gateway):
+    said = {"detail": body("CONFIG_MISSING")}
+    check(told(gateway, WORKER, Answer(500, said)), "CONFIG_MISSING", (1, [], "fatal"))
+    said = {"detail": body("RATE_LIMITED") | {"retryAfterMs": 7_000}}
+    assert told(gateway, WORKER, Answer(500, said)).waits_s == (7.0, 7.0)
+
+
 # -- [001]'s gateway -----------------------------------------------------------------------
 
 CONVERTER = preset("converter")

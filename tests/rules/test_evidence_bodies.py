@@ -28,6 +28,8 @@ CODES = [
     ({"object": "error", "type": "rate_limited", "code": "1300"}, ("rate_limited",)),
     ({"detail": [{"type": "missing", "msg": "field required"}]}, ("missing",)),
     ({"detail": {"error": "quota"}}, ("quota",)),
+    ({"detail": {"error": {"code": "E_KEY", "type": "t"}}}, ("E_KEY", "t")),  # FastAPI
+    ({"detail": {"code": "E_KEY", "error": {}}}, ("E_KEY",)),
     ({"errors": [{"reason": "rateLimitExceeded"}]}, ("rateLimitExceeded",)),
     ({"error": "invalid_grant", "error_description": "d"}, ("invalid_grant",)),
     ({"error": "model 'x' not found"}, ()),

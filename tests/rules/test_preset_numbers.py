@@ -10,40 +10,46 @@ from dataclasses import replace
 
 import pytest
 
+from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff
 from perdure.rules.form import policy_form
-from perdure.rules.policy import Policy
+from perdure.rules.policy import Match, Policy
 from perdure.rules.presets import PRESETS, preset
+from perdure.rules.vocabulary import GATEWAY
 from tests.house.tree import ROOT
 
 RECORDS = ROOT / "docs" / "decisions"
 
-# What counts as a number: all that decides whether and when something is tried again. Words that people read (names,
-# vocabularies) and matches, which say what a failure is, are not among it.
+# What counts as a number: all that decides whether and when something is tried again, so also the matches, and the codes
+# that a wire vocabulary reads. Words that only people read (names, other vocabularies) are not among it.
 NUMBERS = (
     "profile", "scope", "attempts_max", "waits_max", "wait_s_max", "crashes_max", "snoozes_max",
     "crash_is_failure", "deadline_s", "inline_s_max", "exhausted", "heed_server", "backoff",
     "jitter", "hint", "rules", "retriable", "otherwise",
+    "matches",
 )  # fmt: skip
 
 # label: (digest of the numbers, the record that introduced them)
 KNOWN: dict[str, tuple[str, str]] = {
-    "standard/1": ("bdb77ae49a867d3a", "0018"),
-    "reports/1": ("3aaf740823b17858", "0018"),
-    "converter/1": ("80829d42bfbf0963", "0018"),
-    "datasets/1": ("329f59f5ae3019f7", "0018"),
-    "datasets-llm/1": ("f4fd55b0ae98a6b7", "0018"),
-    "datasets-once/1": ("5d8cc28afadbc280", "0018"),
-    "verifier/1": ("3ec8f295629e6661", "0018"),
-    "gateway-worker/1": ("88d600b8f0cac614", "0018"),
-    "gateway-costly/1": ("bb81820f6118e45f", "0018"),
-    "gateway-sync/1": ("b7be2b938a270d82", "0018"),
+    "standard/1": ("9556b47fd2c81a0a", "0018"),
+    "reports/1": ("063bcda5fa70d86d", "0018"),
+    "converter/1": ("a26a84c325069d9a", "0018"),
+    "datasets/1": ("d796ce0f5f33649b", "0018"),
+    "datasets-llm/1": ("1bb9941cb9d5e77c", "0018"),
+    "datasets-once/1": ("c6f1db0988b2b5e7", "0018"),
+    "verifier/1": ("1b5ff23ca17db06a", "0018"),
+    "gateway-worker/1": ("602bac85e7533d1a", "0018"),
+    "gateway-costly/1": ("d70f01dfadb30f61", "0018"),
+    "gateway-sync/1": ("ca63aabcd2bf77a6", "0018"),
 }
 
 
 def digest(policy: Policy) -> str:
     form = policy_form(policy)
-    text = json.dumps({name: form.get(name) for name in NUMBERS}, sort_keys=True)
+    numbers = {name: form.get(name) for name in NUMBERS}
+    if policy.vocabulary.wire:
+        numbers["wire"] = [dict(policy.vocabulary.kinds), dict(policy.vocabulary.internal)]
+    text = json.dumps(numbers, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -94,7 +100,16 @@ def test_the_documents_say_so():
         {"backoff": Backoff(base_s=3.0)},
         {"rules": {}},
         {"version": 2},
+        {"matches": (Match(Kind.AUTH, code="E_KEY"),)},
+        {"vocabulary": GATEWAY},
     ],
 )
 def test_a_changed_number_would_be_noticed(changed):
     assert complaint(replace(preset("standard"), **changed)) is not None
+
+
+def test_a_changed_code_of_a_wire_would_be_noticed():
+    kinds = dict(GATEWAY.kinds) | {"E_BUSY": Kind.OVERLOADED}
+    policy = preset("gateway-worker")
+    changed = replace(policy, vocabulary=replace(GATEWAY, kinds=kinds), rules=dict(policy.rules))
+    assert complaint(changed) is not None

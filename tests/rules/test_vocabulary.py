@@ -51,6 +51,10 @@ KINDS_OF = [
     ("E1", Kind.STORAGE_TRANSIENT),
     ("provider_422", Kind.INVALID_REQUEST),
     ("read_403_refused", Kind.AUTH),
+    ("provider_503", Kind.UPSTREAM_UNAVAILABLE),  # as the status alone is judged, whatever the table's kind
+    ("provider_429", Kind.RATE_LIMITED),
+    ("provider_200", None),
+    ("provider_600", None),
     ("provider_4xx", None),
     ("provider_42", None),
     ("provider_", None),
@@ -62,7 +66,11 @@ KINDS_OF = [
 @pytest.mark.parametrize(("code", "kind"), KINDS_OF)
 def test_a_public_code_stands_for_one_kind(code, kind):
     assert FINE.kind_of(code) is kind
-    assert FINE.spoken((code,)) == (None if kind is None else (kind, code))
+
+
+def test_a_code_that_is_made_of_a_status_is_never_read_from_an_answer():
+    assert FINE.spoken(("E1",)) == (Kind.STORAGE_TRANSIENT, "E1")
+    assert FINE.spoken(("provider_422", "read_403_refused")) is None
 
 
 def test_of_several_codes_the_first_that_is_known_counts():
@@ -78,7 +86,7 @@ def test_only_the_gateway_s_vocabulary_of_ours_comes_over_a_wire():
 
 
 def test_without_public_codes_the_names_of_the_kinds_are_the_public_codes():
-    words = Vocabulary("acme", kinds={"E_BUSY": "overloaded", "timeout": "network"}, wire=True)
+    words = Vocabulary("acme", kinds={"E_BUSY": "overloaded", "timeout": "timeout"}, wire=True)
     assert all(words.code(kind) == kind.value for kind in Kind)
     assert words.spoken(("timeout", "E_BUSY")) == (Kind.OVERLOADED, "E_BUSY")
 
@@ -92,6 +100,8 @@ WRONG = [
     ({"kinds": {"error": "timeout"}, "wire": True}, ["vocabulary.kinds", "'error'"]),
     ({"kinds": {"17": "timeout"}, "wire": True}, ["vocabulary.kinds", "'17'"]),
     ({"kinds": {"E1": "slow"}}, ["vocabulary.kinds.E1", "'slow'"]),
+    ({"kinds": {"E1": "auth", "timeout": "auth"}, "wire": True}, ["vocabulary.kinds.timeout", "'auth'", "matches"]),
+    ({"kinds": {"E1": "auth"}, "internal": {"timeout": "E1"}}, ["timeout", "'auth'", "name of a kind"]),
     ({"kinds": 3}, ["vocabulary.kinds", "3", "table"]),
     ({"codes": {"slow": "X"}}, ["vocabulary.codes", "'slow'"]),
     ({"codes": X | {"timeout": "a b"}, "kinds": {"X": "unknown"}}, ["vocabulary.codes.timeout", "'a b'"]),

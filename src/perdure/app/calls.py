@@ -62,9 +62,10 @@ T = TypeVar("T")
 Pause = Callable[[float], Awaitable[None]]
 
 
-def terms_of(policy: str | Policy, wait_s: float, on_lost: str) -> Terms:
-    """What a caller asks for, checked."""
-    chosen = preset(policy) if isinstance(policy, str) else policy
+def terms_of(policy: str | Policy | None, wait_s: float, on_lost: str) -> Terms:
+    """What a caller asks for, checked; without a policy it is gateway-sync."""
+    named = "gateway-sync" if policy is None else policy
+    chosen = preset(named) if isinstance(named, str) else named
     made("policy", chosen, Policy)
     if chosen.profile is not Profile.SYNC:
         raise CallerError(
@@ -78,7 +79,7 @@ def terms_of(policy: str | Policy, wait_s: float, on_lost: str) -> Terms:
         raise CallerError(f"wait_s {given!r} must lie between 0 and {WAIT_S_MAX:.0f}")
     if on_lost not in tuple(OnLost):
         raise CallerError(f"on_lost is {on_lost!r}; one of: {', '.join(OnLost)}")
-    return Terms(chosen, float(given), OnLost(on_lost))
+    return Terms(chosen, float(given), OnLost(on_lost), named=policy is not None)
 
 
 class Seat:

@@ -182,7 +182,7 @@ class Pipeline:
         self,
         item: Any,
         *,
-        policy: str | Policy = "gateway-sync",
+        policy: str | Policy | None = None,
         wait_s: float = 30.0,
         owner: str = "",
         key: str | None = None,
@@ -191,7 +191,8 @@ class Pipeline:
         """Run one item now, here, and wait for it at most ``wait_s``.
 
         What cannot be done by then is handed over to a durable job, whose id the answer has. Raises
-        `JobFailed` when the policy gives up. ``on_lost`` says what becomes of the job when this task is
+        `JobFailed` when the policy gives up, which is ``gateway-sync`` unless you name one. A named one's
+        wire vocabulary is read where the stage's policy has none. ``on_lost`` says what becomes of the job when this task is
         cancelled or this process dies: a worker goes on with it, or it is cancelled.
         """
         terms = terms_of(policy, wait_s, on_lost)

@@ -81,6 +81,7 @@ def explained(
     crashes: int = 1,
     headers: Sequence[str] = (),
     body: str | None = None,
+    stage: str | None = None,
 ) -> Explained:
     """What a policy would do about a failure described in words; see `rules/spec.py`."""
     policy = policy_at(name)
@@ -89,7 +90,7 @@ def explained(
             raise CallerError(f"{what} is {value}; it must be at least 1")
     asked = Asked(spec, tuple(_header(one) for one in headers), body)
     failure, code = failure_of(asked, policy, datetime.now(UTC))
-    question = Question(failure, attempt, waits, crashes, code)
+    question = Question(failure, attempt, waits, crashes, code, stage)
     rows = tuple(answer.as_form() for _, answer in schedule(policy, question))
     return Explained(explain(policy, question).as_form(), rows)
 

@@ -70,11 +70,12 @@ _LIMITED = (Kind.RATE_LIMITED, Kind.QUOTA_WINDOW)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a caller asks for."""
+    """What a caller asks for; ``named`` is whether it chose the policy, or left it at the default."""
 
     policy: Policy
     wait_s: float
     on_lost: OnLost = OnLost.HAND_OVER
+    named: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +253,7 @@ class Call:
         self._usage = usage
         return Ending(
             self._claim, outcome, elapsed_s, self._worker, carry_on,
-            policy=self._terms.policy, usage=usage, captures=captures,
+            policy=self._terms.policy, named=self._terms.named, usage=usage, captures=captures,
         )  # fmt: skip
 
     def _stage(self) -> Stage:

@@ -55,7 +55,8 @@ _NO_EVIDENCE = Evidence()
 class Ending(msgspec.Struct, frozen=True, gc=False):
     """An ended attempt: who ran what, how it ended, how long it took.
 
-    ``policy`` is that of a call; without one the stage's own judges. ``told`` are headers of the answer that
+    ``policy`` is that of a call, ``named`` if its caller chose it; without one the stage's own judges.
+    ``told`` are headers of the answer that
     say how much is left of a limit. ``captures`` is raw output that the attempt has put aside.
     """
 
@@ -65,6 +66,7 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     worker: int | None
     carry_on: bool = False
     policy: Policy | None = None
+    named: bool = False
     usage: Usage | None = None
     told: Mapping[str, str] | None = None
     captures: tuple[Capture, ...] = ()
@@ -269,12 +271,24 @@ def _attempt(
 
 
 def vocabulary_of(ending: Ending, stage: Stage) -> Vocabulary:
-    """Whose words count: the stage's, where it has words of its own, else those of the policy that judges.
+    """Whose words users read: the stage's, where it has words of its own, else those of the policy that judges.
 
-    So a call speaks, and understands its upstream, as a worker would.
+    So a call speaks as a worker would.
     """
     own = stage.policy.vocabulary
     return own if ending.policy is None or own is not KIND_NAMES else ending.policy.vocabulary
+
+
+def wire_of(ending: Ending, stage: Stage) -> Vocabulary:
+    """Whose codes are read from an answer: the stage's, else those of a policy that the caller has named.
+
+    Never those of a call's default: it knows nothing of the upstream, and a call is to understand it as a
+    worker would.
+    """
+    own = stage.policy.vocabulary
+    if own.wire or ending.policy is None or not ending.named:
+        return own
+    return ending.policy.vocabulary
 
 
 def _public(ending: Ending, stage: Stage, kind: Kind | None) -> tuple[str | None, str | None]:

@@ -7,7 +7,7 @@ come through here; there is no second path.
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from perdure.engine.record import Ending, record_of, vocabulary_of
+from perdure.engine.record import Ending, record_of, wire_of
 from perdure.engine.stages import Line, Stage
 from perdure.model.decisions import Decision
 from perdure.model.jobs import Claim, Record
@@ -52,7 +52,7 @@ def judged(
     """What to do about an ended attempt. The gate hears first how the call ended, then what was decided."""
     claim, policy = ending.claim, ending.policy or stage.policy
     verdict = classify(
-        ending.outcome, now=now, matches=policy.matches, vocabulary=vocabulary_of(ending, stage)
+        ending.outcome, now=now, matches=policy.matches, vocabulary=wire_of(ending, stage)
     )
     gate = FLOWING if gates is None else gates.ended(ending, verdict)
     standing = Standing(claim.counters, claim.past, claim.deadline_at)

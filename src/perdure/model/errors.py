@@ -209,7 +209,8 @@ class StageError(PerdureError):
 
     ``wait_s`` is a wait hint, as a server would give it. ``message`` is for operators. What users may
     read is ``public_code`` (one word, 64 characters at most) and ``public_message`` (made one line, cut
-    at 280 characters); without them the policy's vocabulary names both.
+    at 280 characters); without them the policy's vocabulary names both. One that cannot be used is left
+    out, which the message then says: the failure stays what it is.
     """
 
     code = "stage_error"
@@ -231,27 +232,9 @@ class StageError(PerdureError):
         if self.kind is Kind.WORKER_LOST:
             raise ConfigError("a stage cannot say of itself that its worker is lost")
         self.wait_s = wait_s
-        self.public_code = _public_code(public_code)
-        self.public_message = _public_message(public_message)
+        self.public_code = public_code
+        self.public_message = public_message
         super().__init__(message)
-
-
-def _public_code(code: object) -> str | None:
-    if code is None:
-        return None
-    is_word = isinstance(code, str) and PUBLIC_CODE.fullmatch(code)
-    if not isinstance(code, str) or not is_word or len(code) > PUBLIC_CODE_CHARS_MAX:
-        raise ConfigError(
-            f"public_code is {code!r}; it must be one word of letters, digits and _ . : - that begins "
-            f"with a letter, {PUBLIC_CODE_CHARS_MAX} characters at most"
-        )
-    return code
-
-
-def _public_message(message: object) -> str | None:
-    if message is not None and not (isinstance(message, str) and message.strip()):
-        raise ConfigError(f"public_message is {message!r}; it must be a line of text")
-    return message
 
 
 class OutputError(StageError):

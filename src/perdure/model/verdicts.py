@@ -18,7 +18,8 @@ class Failure:
     """The stage failed. ``rule`` names the matcher that recognised the kind.
 
     ``server_says`` is the server's own word on whether to try again, where it gave one.
-    ``status`` and ``names`` are kept for policies that list them.
+    ``status`` and ``names`` are kept for policies that list them. ``by_code``: the upstream's own code
+    named the kind, which then counts alone.
     """
 
     kind: Kind
@@ -28,6 +29,7 @@ class Failure:
     server_says: bool | None = None
     status: int | None = None
     names: tuple[str, ...] = ()
+    by_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)

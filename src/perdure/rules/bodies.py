@@ -113,12 +113,16 @@ def _read(body: object) -> Body:
     top = members[0] if members else body
     error = _error_in(top)
     message = _message(error) or _message(top)
+    codes = codes_of(_codes(error, top))
+    own = code_of(held(error, "code"))
     facts = [*_facts(error)]
+    if own is not None and own != codes[0]:  # finer ones stand before it; a wire vocabulary asks for it
+        facts.insert(0, ("code", own))
     if error is not top:
-        facts += _scalars(top)
+        facts += [*_scalars(top), *_scalars(held(top, "detail"))]
     line = safe_line(message)
     return Body(
-        codes=codes_of(_codes(error, top)),
+        codes=codes,
         facts=_kept(facts, line),
         message=line,
         status=_status(error) or _status(top),
@@ -144,7 +148,8 @@ def _error_in(top: object) -> object:
         if members:
             found = members[0]
         if found is not None and text_of(found, 1) is None and number_of(found) is None:
-            return found
+            inner = held(found, "error") if name == "detail" else None  # FastAPI wraps it all
+            return inner if issubclass(type(inner), dict) and inner else found
     response = held(top, "response")  # an event of OpenAI's Responses
     if issubclass(type(response), dict) and (inner := held(response, "error")) is not None:
         return inner

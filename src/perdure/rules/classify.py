@@ -121,7 +121,9 @@ def judge(
 ) -> Failure:
     """The kind of a raised failure, what it was known by, and what the server asks for."""
     says = server_verdict(evidence) if evidence.headers or evidence.facts else None
-    kind, rule = _said(evidence, matches, vocabulary) or _found(evidence, says)
+    spoken = _spoken(evidence, vocabulary)
+    said = _said(evidence, matches, by_code=spoken is not None)
+    kind, rule = said or spoken or _found(evidence, says)
     hint = wait_hint(evidence, now)
     return Failure(
         kind=kind,
@@ -131,20 +133,27 @@ def judge(
         server_says=says,
         status=evidence.status,
         names=evidence.names,
+        by_code=said is None and spoken is not None,
     )
 
 
-def _said(evidence: Evidence, matches: tuple[Match, ...], vocabulary: Vocabulary) -> Found | None:
-    """What the stage, the user or the upstream's own code said; nothing overrules it."""
+def _spoken(evidence: Evidence, vocabulary: Vocabulary) -> Found | None:
+    """What the upstream's own code said: the error's first, then the finer ones inside and around it."""
+    own = evidence.fact("code")
+    spoken = vocabulary.spoken(evidence.codes if own is None else (own, *evidence.codes))
+    return None if spoken is None else (spoken[0], f"{vocabulary.name} code {spoken[1]}")
+
+
+def _said(evidence: Evidence, matches: tuple[Match, ...], *, by_code: bool) -> Found | None:
+    """What the stage or the user said; a known code of the upstream says more than a status."""
     if evidence.kind is not None:
         return evidence.kind, "stated by the stage"
-    spoken = vocabulary.spoken(evidence.codes)
     for number, one in enumerate(matches, start=1):
-        if spoken and one.is_by_status_alone:
+        if by_code and one.is_by_status_alone:
             continue
         if tried(one.fits, evidence):  # a class of the user's own may raise anything
             return one.kind, f"match {number} of the policy"
-    return None if spoken is None else (spoken[0], f"{vocabulary.name} code {spoken[1]}")
+    return None
 
 
 def _found(evidence: Evidence, says: bool | None) -> Found:

@@ -17,12 +17,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from perdure.model.errors import AnswerError, OutputError, PerdureError, StageError
+from perdure.model.errors import PUBLIC_CODE, AnswerError, OutputError, PerdureError, StageError
 from perdure.model.kinds import Kind
 from perdure.model.limits import (
     CAUSES_MAX,
     HEADER_CHARS_MAX,
     HEADERS_MAX,
+    MESSAGE_CHARS_MAX,
     NAMES_MAX,
     PUBLIC_CODE_CHARS_MAX,
     PUBLIC_MESSAGE_CHARS_MAX,
@@ -30,8 +31,8 @@ from perdure.model.limits import (
 from perdure.model.outcomes import Evidence
 from perdure.rules.answers import finish_codes, usage_of
 from perdure.rules.bodies import NOTHING, Body, codes_of, parsed, read_body
-from perdure.rules.foreign import either, held, number_of, text_of, tried
-from perdure.rules.redact import one_line, safe_line
+from perdure.rules.foreign import either, held, number_of, shown, text_of, tried
+from perdure.rules.redact import cut, one_line, redacted, safe_line
 
 __all__ = ["evidence_of", "one_line"]
 
@@ -40,6 +41,10 @@ _TEXT_CHARS_MAX = 65_536  # looked at of an exception's text
 _WAIT_S_MAX = 1e12  # as much as a header may say; how much is honoured is the policy's business
 _HEADERS_READ_MAX = 200
 _HEADER_CHARS_READ_MAX = 4_096  # enough to know a secret by both of its ends
+_A_PUBLIC_CODE = (
+    "one word of letters, digits and _ . : - that begins with a letter and is no key, "
+    f"{PUBLIC_CODE_CHARS_MAX} characters at most"
+)
 _PROBE_CHARS = 60  # of a body's message, looked for in the exception's text
 
 # Kept first, so that a flood of others cannot crowd them out.
@@ -90,9 +95,11 @@ def _raised(error: BaseException) -> Evidence:
     stated_links = [error, *(link for link, is_stated in links if is_stated)]
     answer, holder = _first_answer(stated_links)
     is_own = issubclass(type(error), StageError)
+    message = _message(error, answer.body if holder is error else NOTHING)
+    public_code, public_message, refused = _public(error) if is_own else (None, None, "")
     return Evidence(
         names=_names(error),
-        message=_message(error, answer.body if holder is error else NOTHING),
+        message=cut(message, MESSAGE_CHARS_MAX - len(refused)) + refused,
         status=answer.status,
         headers=answer.headers,
         codes=answer.codes,
@@ -103,8 +110,8 @@ def _raised(error: BaseException) -> Evidence:
         wait_s=_wait_s(held(error, "wait_s")) if is_own else None,
         causes=tuple(_names(link) for link, _ in links),
         usage=answer.usage,
-        public_code=_public_code(held(error, "public_code")) if is_own else None,
-        public_message=_public_message(held(error, "public_message")) if is_own else None,
+        public_code=public_code,
+        public_message=public_message,
     )
 
 
@@ -338,9 +345,25 @@ def _kind(stated: object) -> Kind | None:
     return stated if isinstance(stated, Kind) else None
 
 
+def _public(error: BaseException) -> tuple[str | None, str | None, str]:
+    """What users may read, as the stage has named it, and for operators what of it cannot be used.
+
+    A bad word is no reason to take a failure for another one.
+    """
+    code, line = held(error, "public_code"), held(error, "public_message")
+    public_code, public_message, refused = _public_code(code), _public_message(line), ""
+    if code is not None and public_code is None:
+        refused += f"; public_code {shown(code)} is left out, it must be {_A_PUBLIC_CODE}"
+    if line is not None and public_message is None:
+        refused += f"; public_message {shown(line)} is left out, it must be a line of text"
+    return public_code, public_message, safe_line(refused)
+
+
 def _public_code(stated: object) -> str | None:
     code = text_of(stated, PUBLIC_CODE_CHARS_MAX + 1)
-    return code if code is not None and len(code) <= PUBLIC_CODE_CHARS_MAX else None
+    if code is None or len(code) > PUBLIC_CODE_CHARS_MAX or not PUBLIC_CODE.fullmatch(code):
+        return None
+    return code if redacted(code) == code else None
 
 
 def _public_message(stated: object) -> str | None:

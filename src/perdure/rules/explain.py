@@ -30,7 +30,8 @@ _LOOKED_BACK_MAX = 1_000  # attempts; by then a deadline has passed, or there is
 class Question:
     """A failure and where its job stands; ``attempt`` is the one that just failed.
 
-    ``waits`` and ``crashes`` include this event. ``code`` is the public code it was asked by.
+    ``waits`` and ``crashes`` include this event. ``code`` is the public code it was asked by;
+    else it is the one that users read at ``stage``.
     """
 
     failure: Failure
@@ -38,6 +39,7 @@ class Question:
     waits: int = 1
     crashes: int = 1
     code: str | None = None
+    stage: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,14 @@ def explain(policy: Policy, question: Question) -> Answer:
     until = _deadline_at(policy, question)
     least, middle, most = (_decided(policy, question, chance, until) for chance in (0.0, 0.5, 1.0))
     rule, _ = rule_for(policy, failure)
+    words = policy.vocabulary
     return Answer(
         policy=policy.name,
         version=policy.version,
         profile=policy.profile.value,
         kind=failure.kind.value,
         class_=KINDS[failure.kind].failure_class.value,
-        code=question.code or policy.vocabulary.code(failure.kind, status=failure.status),
+        code=question.code or words.code(failure.kind, stage=question.stage, status=failure.status),
         attempt=question.attempt,
         attempts_max=rule.attempts_max or policy.attempts_max,
         action=_action(middle),
@@ -107,7 +110,7 @@ def schedule(policy: Policy, question: Question) -> list[tuple[int, Answer]]:
     """What would happen after each attempt, if all of them failed like this one."""
     answers = []
     for attempt in range(1, 51):
-        asked = Question(question.failure, attempt, question.waits, attempt, question.code)
+        asked = replace(question, attempt=attempt, crashes=attempt)
         answer = explain(policy, asked)
         answers.append((attempt, answer))
         if answer.action != "retry" or not answer.counted:

@@ -28,11 +28,14 @@ def listed(policy: Policy, failure: Failure) -> bool:
     """Whether the policy's list names the failure.
 
     A status is looked up as a number and decides, except that 408 and 425 are timeouts; without
-    one, the exception's names and the kind are looked up.
+    one, the exception's names and the kind are looked up. Where the upstream's own code has named the
+    kind, only that is looked up.
     """
     names = policy.retriable
     if names is None or isinstance(names, str):
         return names == "all"
+    if failure.by_code:
+        return failure.kind.value in names
     by_name = any(_named(entry, failure.names) for entry in names if isinstance(entry, str))
     if by_name or failure.status in names:
         return True

@@ -55,7 +55,8 @@ def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
             if kind is None:
                 known = policy.vocabulary.kinds
                 raise UnknownName(f"no code {word!r} in this policy; {nearest(word, known)}")
-            return Evidence(kind=kind)
+            status = policy.vocabulary.status_of(word)
+            return Evidence(kind=kind) if status is None else Evidence(status=status)
         case "exception":
             found = evidence_for_name(word)
             listed = policy.retriable if isinstance(policy.retriable, tuple) else ()

@@ -16,6 +16,7 @@ from perdure.model.kinds import KINDS, Kind
 from perdure.model.limits import NAME_CHARS_MAX, PUBLIC_CODE_CHARS_MAX
 from perdure.rules.bodies import code_of
 from perdure.rules.checked import flag, made, one_of, text
+from perdure.rules.matchers.http import kind_of_status
 
 STATUS = "{status}"
 _NAMES = frozenset(Kind)
@@ -61,8 +62,19 @@ class Vocabulary:
             ("stages", stages), ("statuses", _coded("statuses", self.statuses)),
         ):  # fmt: skip
             object.__setattr__(self, name, MappingProxyType(table))
+        self._check_names()
         self._check_codes()
         self._check_wire()
+
+    def _check_names(self) -> None:
+        for code in (*self.kinds, *self.internal):
+            kind = self._declared(code)
+            if code in _NAMES and kind is not None and kind.value != code:
+                raise ConfigError(
+                    f"vocabulary.kinds.{code} is {kind.value!r}, but {code!r} is the name of a kind itself; "
+                    "such a name stands for no other kind, and is never read from an answer: for that, "
+                    "write a line of matches"
+                )
 
     def _check_codes(self) -> None:
         missing = sorted(set(Kind) - set(self.codes))
@@ -115,22 +127,25 @@ class Vocabulary:
         return KINDS[kind].sentence
 
     def kind_of(self, code: str) -> Kind | None:
-        """The kind that a public code stands for."""
-        known = self.kinds.get(self.internal.get(code, code))
-        if known is not None:
-            return known
-        for table in (*self.stages.values(), self.statuses):
-            for kind, template in table.items():
-                if _is_filled(template, code):
-                    return kind
-        return None
+        """The kind that a public code stands for; of one with a status in it, that of the status."""
+        known = self._declared(code)
+        return kind_of_status(self.status_of(code)) if known is None else known
+
+    def status_of(self, code: str) -> int | None:
+        """The status, 400 to 599, in a public code that is made of one."""
+        templates = (t for table in (*self.stages.values(), self.statuses) for t in table.values())
+        found = next((status for one in templates if (status := _filled(one, code))), None)
+        return None if self._declared(code) is not None else found
+
+    def _declared(self, code: str) -> Kind | None:
+        return self.kinds.get(self.internal.get(code, code))
 
     def spoken(self, codes: tuple[str, ...]) -> tuple[Kind, str] | None:
         """What an upstream's answer means by its codes, where the upstream speaks this vocabulary."""
         if not self.wire:
             return None
         for code in codes:
-            kind = None if code in _NAMES else self.kind_of(code)
+            kind = None if code in _NAMES else self._declared(code)
             if kind is not None:
                 return kind, code
         return None
@@ -151,12 +166,14 @@ def _coded(field: str, codes: Mapping[Any, Any]) -> dict[Kind, str]:
     return table
 
 
-def _is_filled(template: str, code: str) -> bool:
-    """Whether a code is a template with a status in it."""
-    before, found, after = template.partition(STATUS)
-    status = code[len(before) : len(code) - len(after)]
-    is_status = len(status) == 3 and status.isascii() and status.isdigit()
-    return bool(found) and is_status and code == f"{before}{status}{after}"
+def _filled(template: str, code: str) -> int | None:
+    """The status with which a template becomes a code."""
+    before, found, _ = template.partition(STATUS)
+    status = code[len(before) : len(before) + 3]
+    if not found or not status.isascii() or not status.isdigit():
+        return None
+    is_code = template.replace(STATUS, status) == code
+    return int(status) if is_code and 400 <= int(status) <= 599 else None
 
 
 KIND_NAMES = Vocabulary("kinds")

@@ -68,6 +68,7 @@ def check(file: str, as_json: bool) -> None:
 @click.option("--crashes", type=int, default=1, show_default=True, help="Crashes, likewise.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="As answered.")
 @click.option("--body", metavar="JSON", help="The body of the answer.")
+@click.option("--stage", metavar="STAGE", help="Where; its public code may be another.")
 @json_option
 def explain(
     name: str,
@@ -77,6 +78,7 @@ def explain(
     crashes: int,
     headers: tuple[str, ...],
     body: str | None,
+    stage: str | None,
     as_json: bool,
 ) -> None:
     """Say what a policy would do about a failure, and why.
@@ -85,8 +87,9 @@ def explain(
     exception:NAME, sqlstate:CODE, s3:CODE or lost.
     """
     found = explained(
-        name, spec, attempt=attempt, waits=waits, crashes=crashes, headers=headers, body=body
-    )
+        name, spec,
+        attempt=attempt, waits=waits, crashes=crashes, headers=headers, body=body, stage=stage,
+    )  # fmt: skip
     if as_json:
         echo_json(found.answer)
         return
