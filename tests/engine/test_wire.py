@@ -255,7 +255,9 @@ def test_an_app_s_default_call_reads_no_codes_that_its_stage_does_not_know(gatew
     app.close()
 
 
-def test_a_policy_that_a_caller_has_named_is_read_where_the_stage_s_words_are_not_for_a_wire(gateway):
+def test_a_policy_that_a_caller_has_named_is_read_where_the_stage_s_words_are_not_for_a_wire(
+    gateway,
+):
     said = Answer(500, body("CONFIG_MISSING"))
     gateway.script(said)
     found = called(gateway, SYNC, asking(gateway), own=preset("converter"))

@@ -51,7 +51,10 @@ KINDS_OF = [
     ("E1", Kind.STORAGE_TRANSIENT),
     ("provider_422", Kind.INVALID_REQUEST),
     ("read_403_refused", Kind.AUTH),
-    ("provider_503", Kind.UPSTREAM_UNAVAILABLE),  # as the status alone is judged, whatever the table's kind
+    (
+        "provider_503",
+        Kind.UPSTREAM_UNAVAILABLE,
+    ),  # as the status alone is judged, whatever the table's kind
     ("provider_429", Kind.RATE_LIMITED),
     ("provider_200", None),
     ("provider_600", None),

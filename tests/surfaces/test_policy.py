@@ -146,6 +146,23 @@ def test_a_code_is_answered_by_the_same_code():
         assert (answer["code"], answer["action"]) == (code, "fail")
 
 
+def test_a_code_made_of_a_status_is_judged_as_that_status():
+    for status in (401, 402, 404, 422, 429, 503):
+        by_code = explained("reports", "--error", f"code:llm_provider_{status}")
+        by_status = explained("reports", "--error", f"http:{status}")
+        assert by_code.pop("code") == f"llm_provider_{status}"
+        by_status.pop("code")
+        assert by_code == by_status
+
+
+def test_the_public_code_is_the_one_that_users_read_at_a_stage():
+    def code(*words):
+        return explained("reports", "--error", "http:404", *words)["code"]
+
+    assert code() == code("--stage", "ask") == "llm_provider_404"
+    assert code("--stage", "read") == "file_context_not_found"
+
+
 def test_the_counters_are_those_after_the_event():
     assert explained("reports", "--error", "http:503", "--attempt", "4")["action"] == "fail"
     spent = explained(

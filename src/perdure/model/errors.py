@@ -38,7 +38,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from perdure.model.kinds import Kind
-from perdure.model.limits import PUBLIC_CODE_CHARS_MAX
 
 PUBLIC_CODE = re.compile(r"[A-Za-z][\w.:-]*", re.ASCII)
 

@@ -116,7 +116,9 @@ def _read(body: object) -> Body:
     codes = codes_of(_codes(error, top))
     own = code_of(held(error, "code"))
     facts = [*_facts(error)]
-    if own is not None and own != codes[0]:  # finer ones stand before it; a wire vocabulary asks for it
+    if (
+        own is not None and own != codes[0]
+    ):  # finer ones stand before it; a wire vocabulary asks for it
         facts.insert(0, ("code", own))
     if error is not top:
         facts += [*_scalars(top), *_scalars(held(top, "detail"))]
