@@ -72,7 +72,18 @@ WRONG = [
     ({"reason_failed": "typo"}, "reason_failed is 'typo'; did you mean "),
     ({"reason_failed": "exhaust"}, "did you mean 'exhausted'? One of: "),
     ({"kind": "typo"}, "kind is 'typo'; did you mean "),
-    ({"kind": 5}, "kind is 5; did you mean "),
+    ({"kind": 5}, "kind is 5; one of: "),
+    ({"kind": ""}, "kind is ''; one of: "),
+    ({"run": 1.5}, "run is 1.5; give a run's id, number or name"),
+    ({"run": True}, "run is True; give a run's id, number or name"),
+    ({"run": 1 << 70}, "; give a run's id, number or name"),
+    ({"older_than": float("nan")}, "older_than is nan; write a duration"),
+    ({"older_than": float("inf")}, "older_than is inf, which is longer ago than the year 1"),
+    ({"newer_than": 1e300}, "newer_than is 1e+300, which is longer ago"),
+    ({"older_than": 10**400}, "which is longer ago"),
+    ({"older_than": "99999999999d"}, "older_than is '99999999999d', which is longer ago"),
+    ({"older_than": "9" * 400 + "d"}, "which is longer ago"),
+    ({"older_than": True}, "older_than is True; write a duration"),
     ({"owner": 5}, "owner is 5; give a text"),
     ({"discarded": "no"}, "discarded is 'no'; give true or false"),
     ({"colour": "red"}, "dead letters have no filter 'colour'; did you mean "),
@@ -97,6 +108,27 @@ def test_a_filter_that_cannot_be_meant_is_refused_with_what_there_is(app, works,
         with pytest.raises(CallerError):
             list(act(**chosen))
     assert list(app.dead.redrives()) == []
+
+
+@pytest.mark.parametrize("given", [{"limit": "x"}, {"limit": True}, {"limit": -1}, {"before": "x"}])
+def test_a_page_that_cannot_be_meant_is_refused(app, works, given):
+    ((name, value),) = given.items()
+    with pytest.raises(CallerError, match=f"{name} is {value!r}; give a whole number"):
+        app.dead.list(**given)
+
+
+def test_a_stage_of_another_pipeline_is_refused_with_where_it_is(app, works):
+    @app.stage
+    def elsewhere(item):
+        return item
+
+    other = app.pipeline("other", elsewhere)
+    for pipe in (works.pipe, other):
+        pipe.enqueue({"n": 1})
+    with pytest.raises(CallerError) as refused:
+        app.dead.list(pipeline=works.pipe.name, stage="elsewhere")
+    where = f"this store has no stage 'elsewhere' in pipeline {works.pipe.name!r} (but pipeline other has it); "
+    assert where in str(refused.value)
 
 
 def test_a_filter_that_finds_nothing_is_no_mistake(app, works):

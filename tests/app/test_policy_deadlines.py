@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -51,6 +52,17 @@ def test_every_way_in_gives_the_smallest_total_time_of_the_stages(app, pipe, url
     ways = [pipe.enqueue(1), *pipe.enqueue_many([1, 2]), within, pipe.enqueue(1, deadline_s=None)]
     assert [given_s(app, ref) for ref in ways] == [600.0] * 5
     assert given_s(app, pipe.enqueue(1, deadline_s=5.0)) == 5.0
+
+
+def test_every_way_in_counts_from_when_the_job_may_begin(app, pipe, url):
+    app.ready()
+    later = app.opened.reader.now() + timedelta(days=2)
+    with connected(url) as cx:
+        within = [pipe.enqueue(1, run_at=later, deadline_s=own_s, within=cx) for own_s in (None, 5)]
+        cx.commit()
+    alone = [pipe.enqueue(1, run_at=later, deadline_s=own_s) for own_s in (None, 5)]
+    ends = [app.opened.reader.job(ref.id).deadline_at for ref in (*within, *alone)]
+    assert [(one - later).total_seconds() for one in ends] == [600.0, 5.0] * 2
 
 
 def test_items_of_a_run_have_it_unless_the_run_brings_its_own(app, pipe):

@@ -1,7 +1,7 @@
 """The total time that policies give to jobs which bring none: fixed at enqueue, from the start again in each life."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from random import Random
 
 import pytest
@@ -15,6 +15,7 @@ from perdure.engine.record import Ending
 from perdure.engine.schedules import Declaring, Ticking, declared
 from perdure.engine.stages import Catalogue, Line
 from perdure.engine.walk import settle
+from perdure.model.errors import CallerError
 from perdure.model.filters import EVERY_JOB
 from perdure.model.jobs import NewJob
 from perdure.model.kinds import Kind
@@ -22,6 +23,7 @@ from perdure.model.operations import LaneScope
 from perdure.model.outcomes import Evidence, Raised
 from perdure.model.states import FailedReason, State
 from perdure.rules.backoff import Backoff
+from perdure.testing.clock import VirtualClock
 from perdure.testing.contract.kit import DEED
 from perdure.testing.contract.records import failure
 from tests.engine.kit import PLAIN, line_on, stage
@@ -93,10 +95,37 @@ def test_time_in_a_held_lane_counts(place):
     assert place.see(job.id).failed_reason is FailedReason.EXPIRED
 
 
-def test_the_total_time_of_a_job_for_later_begins_when_it_may_begin(place):
+@pytest.mark.parametrize("own_s", [None, 30.0])
+def test_the_total_time_of_a_job_for_later_begins_when_it_may_begin(place, own_s):
     at = place.clock.now() + timedelta(days=2)
-    job = put(place, line(place, 60.0, None), run_at=at)
-    assert job.deadline_at == at + timedelta(seconds=60)
+    job = put(place, line(place, 60.0, None), run_at=at, deadline_s=own_s)
+    assert job.deadline_at == at + timedelta(seconds=own_s or 60)
+
+
+def test_a_clients_clock_has_no_say_in_a_deadline(place):
+    behind = VirtualClock(place.clock.now() - timedelta(days=3))
+    at = place.clock.now() + timedelta(days=2)
+    job = new_job(Ids(behind, CHANCE), line(place, 60.0, None), 1, run_at=at)
+    enqueue(place.store, [job])
+    assert place.see(job.id).deadline_at == at + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(("own_s", "policy_s"), [(60.0, None), (None, 60.0), (None, None)])
+def test_a_deadline_beyond_the_last_moment_is_refused_by_name(place, own_s, policy_s):
+    last = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=timezone(timedelta(hours=-5)))
+    on = line(place, policy_s, None)
+    with pytest.raises(CallerError, match=r"run_at 9999.* ends beyond the year 9999") as refused:
+        made(place, on, run_at=last, deadline_s=own_s)
+    assert ("deadline_s of 60.0" in str(refused.value)) == bool(own_s or policy_s)
+
+
+def test_a_key_that_asks_for_a_new_life_gives_the_policies_time_and_not_its_own(either):
+    worker, before, today = either.hire(), line(either, None, None), line(either, 60.0, None)
+    id = put(either, before, key="k").id
+    (claim,) = either.take(worker)
+    either.settle(failure(claim, worker), by=worker)
+    enqueue(either.store, [made(either, today, key="k", if_failed="retry", deadline_s=5)])
+    assert left(either, id) == 60
 
 
 def test_a_retried_job_has_the_whole_time_again(either):

@@ -58,12 +58,20 @@ fine_words = Vocabulary(
     "fine", kinds={"E1": Kind.AUTH}, internal={"E2": "E1"}, stages={"a": {Kind.AUTH: "E1"}},
     statuses={Kind.AUTH: "auth_{status}"}, wire=True,
 )  # fmt: skip
+
+
+def _answered(answers, **given):
+    """A list and an ``otherwise`` do not go together."""
+    return Policy(retriable=answers[0], otherwise=answers[1], **given)
+
+
+answers = st.tuples(lists, st.just(Rule("fail"))) | st.tuples(st.none(), rules)
 policies = st.builds(
-    Policy, name=st.sampled_from(["a", "my-policy"]), version=counts, attempts_max=counts,
+    _answered, answers, name=st.sampled_from(["a", "my-policy"]), version=counts, attempts_max=counts,
     waits_max=counts, wait_s_max=lengths, crashes_max=counts, deadline_s=st.none() | st.floats(0.001, 1e6),
     scope=st.sampled_from(["stage", "job"]), backoff=backoffs, jitter=jitters, hint=hints,
-    rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=4), retriable=lists,
-    otherwise=rules, matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words, fine_words]),
+    rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=4),
+    matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words, fine_words]),
     crash_is_failure=st.booleans(), heed_server=st.booleans(),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from perdure.rules.evidence import evidence_of
 from perdure.rules.policy import FAIL, RETRY, Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.retriable import kinds_left, rule_for
+from perdure.rules.vocabulary import Vocabulary
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NAN = float("nan")
@@ -45,6 +46,28 @@ WRONG = [
     (lambda: Policy("p", retriable=[42]), ["retriable", "42", "HTTP statuses"]),
     (lambda: Policy("p", retriable=[True]), ["retriable", "True"]),
     (lambda: Policy("p", retriable=["all", ""]), ["retriable", "''"]),
+    (
+        lambda: Policy("p", retriable=[503], otherwise=RETRY),
+        ["retriable", "503", "otherwise (retry)"],
+    ),
+    (
+        lambda: Policy("p", retriable="all", otherwise="wait"),
+        ["retriable", "'all'", "otherwise (wait)"],
+    ),
+    (lambda: Policy("p", otherwise="repeat"), ["otherwise", "'repeat'", "retry"]),
+    (lambda: Policy("p", otherwise=None), ["otherwise", "None", "Rule"]),
+    (lambda: Policy.based_on("standard", name="p", otherwise=3), ["otherwise", "3", "Rule"]),
+    (lambda: Policy("p", rules=None), ["rules", "None", "Mapping"]),
+    (lambda: Policy("p", rules=["timeout"]), ["rules", "['timeout']", "Mapping"]),
+    (lambda: Policy.based_on("standard", name="p", rules=[]), ["rules", "[]", "Mapping"]),
+    (lambda: Policy("p", matches=None), ["matches", "None", "list of Match"]),
+    (lambda: Policy("p", matches=[3]), ["matches", "3", "Match"]),
+    (lambda: Hints(kinds=None), ["hint.kinds", "None"]),
+    (lambda: Vocabulary("v", internal={"X": 5}), ["vocabulary.internal.X", "5", "one word"]),
+    (lambda: Vocabulary("v", internal={5: "auth"}), ["vocabulary.internal", "5", "one word"]),
+    (lambda: Vocabulary("v", kinds={5: "auth"}), ["vocabulary.kinds", "5", "one word"]),
+    (lambda: Vocabulary("v", kinds={"": "auth"}), ["vocabulary.kinds", "''", "one word"]),
+    (lambda: Vocabulary("v", kinds={"x y": "auth"}), ["vocabulary.kinds", "'x y'", "one word"]),
     (lambda: Policy("p", crash_is_failure="no"), ["crash_is_failure", "'no'"]),
     (lambda: Policy("p", rules={"timeout": "repeat"}), ["rules.timeout", "'repeat'", "retry"]),
     (lambda: Policy("p", rules={"timeout": 3}), ["rules.timeout", "3", "Rule"]),
@@ -83,12 +106,15 @@ def ruled(policy, kind, **seen):
 def test_a_kind_without_a_rule_is_answered_otherwise():
     assert ruled(Policy("p"), "timeout") == (FAIL, "otherwise")
     assert ruled(Policy("p", otherwise=RETRY), "timeout") == (RETRY, "otherwise")
+    assert ruled(Policy("p", otherwise="retry"), "timeout") == (RETRY, "otherwise")
+    based = Policy.based_on(Policy("p"), name="q", otherwise="retry")
+    assert ruled(based, "timeout") == (RETRY, "otherwise")
     mixed = Policy("p", rules={"timeout": RETRY})
     assert ruled(mixed, "timeout") == (RETRY, "rules.timeout")
 
 
 def test_a_list_is_asked_before_otherwise_and_after_the_rules():
-    policy = Policy("p", rules={"auth": RETRY}, retriable=(503, "timeout"), otherwise=RETRY)
+    policy = Policy("p", rules={"auth": RETRY}, retriable=(503, "timeout"))
     assert ruled(policy, "auth") == (RETRY, "rules.auth")
     assert ruled(policy, "timeout") == (RETRY, "retriable")
     assert ruled(policy, "network") == (FAIL, "retriable")

@@ -134,7 +134,7 @@ class Checker:
             lane=job.lane,
         )  # fmt: skip
         if job.deadline_s is not None:
-            account.deadline_us = now_us + math.ceil(job.deadline_s * 1e6)
+            account.deadline_us = due_us + math.ceil(job.deadline_s * 1e6)
         self.ledger.add(account)
         self.runs.came_in(account)
         return account

@@ -8,9 +8,11 @@ import signal
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 
 from perdure import StageError
 from perdure.model.states import State
+from perdure.surfaces.cli.root import cli
 from tests.engine.kit import until
 from tests.surfaces.letters import BAD, Office, module_in, office_at
 
@@ -122,6 +124,8 @@ def test_an_export_has_items_and_attempts(archive, tmp_path):
 
 WRONG = [
     (("list", "--older-than", "soon"), "older_than is 'soon'; write a duration such as 30m, 2h or 3d"),
+    (("list", "--older-than", "99999999999d"), "older_than is '99999999999d', which is longer ago than the year 1"),
+    (("list", "--kind", ""), "kind is ''; one of: "),
     (("list", "--kind", "time_out"), "kind is 'time_out'; did you mean 'timeout'? One of: "),
     (("groups", "--kind", "typo"), "kind is 'typo'; did you mean "),
     (("export", "--kind", "typo"), "kind is 'typo'"),
@@ -151,6 +155,12 @@ def test_what_cannot_be_done_is_refused_in_one_line(archive, words, said):
     assert "\n" not in told
     assert len(archive.ids()) == 3
     assert archive.json("dead", "history") == []
+
+
+def test_discarding_without_a_reason_is_a_usage_error():
+    done = CliRunner().invoke(cli, ["dead", "discard", "--kind", "internal"])
+    assert (done.exit_code, type(done.exception)) == (2, SystemExit)
+    assert "Missing option '--reason'" in done.output
 
 
 def test_a_preview_changes_nothing_and_says_what_it_did_not_ask(archive):

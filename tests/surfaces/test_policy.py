@@ -87,6 +87,35 @@ def test_a_policy_that_answers_every_kind_leaves_nothing_to_otherwise(tmp_path):
     assert json.loads(run("check", str(file), "--json").output)["otherwise"]["kinds"] == []
 
 
+LISTS = [
+    (
+        '[503, "network"]',
+        ", unless the status or the exception is one of 503: ",
+        [503],
+        ["network"],
+    ),
+    ('["network", "timeout"]', ": ", [], ["network", "timeout"]),
+    ('"none"', ": ", [], []),
+]
+
+
+@pytest.mark.parametrize(("written", "but", "unless", "named"), LISTS)
+def test_the_kinds_that_a_list_forgets_are_listed(tmp_path, written, but, unless, named):
+    file = tmp_path / "mine.toml"
+    file.write_text(f'name = "mine"\nretriable = {written}\n[rules]\nauth = "fail"\n')
+    line = run("check", str(file)).output.splitlines()[1]
+    head = f"  no rule and not in retriable, so these kinds fail{but}"
+    assert line.startswith(head)
+    kinds = line.removeprefix(head).split(", ")
+    assert set(Kind) - set(kinds) == {"auth", "worker_lost", *named}
+    answer = json.loads(run("check", str(file), "--json").output)
+    assert answer["unlisted"] == {"kinds": kinds, "unless": unless}
+    assert answer["otherwise"]["kinds"] == []
+    for one in kinds:
+        asked = explained(str(file), "--error", f"kind:{one}")
+        assert (asked["rule"], asked["action"]) == ("retriable", "fail")
+
+
 def test_an_unknown_base_names_the_choices(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\nbased_on = "standart"\n')

@@ -7,6 +7,7 @@ from perdure.app.pipelines import Pipeline
 from perdure.app.policies import (
     explained,
     falling_otherwise,
+    falling_unlisted,
     policy_at,
     policy_page,
     policy_pages,
@@ -25,6 +26,7 @@ __all__ = [
     "configured",
     "explained",
     "falling_otherwise",
+    "falling_unlisted",
     "load_app",
     "load_pipeline",
     "open_store",

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -28,6 +28,7 @@ from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkStatus, BulkView, Deed, LoggedRefusal
 from perdure.model.states import FailedReason, State
 from perdure.model.views import AttemptView, DeadGroup, JobView, Preview
+from perdure.ports import Reader
 from perdure.rules.durations import duration_s
 from perdure.rules.form import nearest
 
@@ -115,10 +116,14 @@ class DeadLetters:
     def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
         """Dead letters, newest first; ``before`` continues below a job number."""
         meant = self._meant(chosen)
+        _whole("limit", limit)
+        if before is not None:
+            _whole("before", before)
         return self._app.opened.reader.jobs(meant, limit=limit, before=before)
 
     def groups(self, *, limit: int = 50, **chosen: Any) -> Sequence[DeadGroup]:
         """Dead letters by fingerprint, most frequent first."""
+        _whole("limit", limit)
         return self._app.opened.reader.dead_groups(self._meant(chosen), limit=limit)
 
     def show(self, job_id: str) -> tuple[JobView, Sequence[AttemptView]]:
@@ -242,11 +247,11 @@ class DeadLetters:
             elif name in _NAMES:
                 wanted[name] = _text(name, value)
             elif name == "run":
-                wanted["run"] = value if isinstance(value, int) else find_run(reader, value).no
+                wanted["run"] = _run_no(reader, value)
             elif name == "discarded":
                 wanted["discarded"] = _flag(name, value)
             else:
-                moment = reader.now() - timedelta(seconds=_age_s(name, value))
+                moment = _moment(name, value, reader.now())
                 wanted["finished_until" if name == "older_than" else "finished_from"] = moment
         meant = dead_letters(JobFilter(**wanted))
         check_found(reader, meant, lambda: self._app.catalogue)
@@ -293,7 +298,8 @@ def _choice(name: str, known: type[E], value: object) -> E:
         return known(str(value))
     except ValueError:
         words = tuple(one.value for one in known)
-        raise CallerError(f"{name} is {value!r}; {nearest(str(value), words)}") from None
+        near = nearest(value if isinstance(value, str) else "", words)
+        raise CallerError(f"{name} is {value!r}; {near}") from None
 
 
 def _text(name: str, value: object) -> str:
@@ -308,8 +314,29 @@ def _flag(name: str, value: object) -> bool:
     return value
 
 
-def _age_s(name: str, value: object) -> float:
-    found = float(value) if isinstance(value, int | float) else duration_s(str(value))
-    if found is None or found < 0:
-        raise CallerError(f"{name} is {value!r}; write a duration such as 30m, 2h or 3d")
-    return found
+def _whole(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise CallerError(f"{name} is {value!r}; give a whole number of 0 or more")
+
+
+def _run_no(reader: Reader, value: object) -> int:
+    if isinstance(value, str):
+        return find_run(reader, value).no
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise CallerError(f"run is {value!r}; give a run's id, number or name")
+    return value
+
+
+def _moment(name: str, value: object, now: datetime) -> datetime:
+    """So long before now."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        found_s = float(value) if is_number else duration_s(str(value))  # type: ignore[arg-type]
+        if found_s is None or not found_s >= 0:
+            raise CallerError(f"{name} is {value!r}; write a duration such as 30m, 2h or 3d")
+        return now - timedelta(seconds=found_s)
+    except OverflowError:
+        raise CallerError(
+            f"{name} is {value!r}, which is longer ago than the year 1; write a duration such as 30m, "
+            "2h or 3d"
+        ) from None

@@ -83,7 +83,8 @@ class Pipeline:
         The same ``key`` gives the same job, as it was enqueued first: the new item and options are
         not looked at. With ``if_failed="retry"`` one that has failed is given a new life. ``tokens`` is how
         many its calls are thought to take, where an upstream has a limit on them. ``deadline_s`` is the total
-        time of each life of the job; without it, the smallest that the policies of its stages allow.
+        time of each life of the job, from when it may begin (``run_at``, if that is later than now); without it, the
+        smallest that the policies of its stages allow.
         ``within`` is a connection of your own to the store's database (psycopg, sqlite3, or SQLAlchemy on
         one of these): the job is then part of its transaction, and is there when that commits. Call
         `App.ready` once before the first such transaction.

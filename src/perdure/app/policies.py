@@ -11,11 +11,12 @@ from typing import Any
 import tomli_w
 
 from perdure.model.errors import CallerError, ConfigError, UnknownName
+from perdure.model.kinds import Kind
 from perdure.rules.explain import Question, explain, schedule
 from perdure.rules.form import nearest, policy_form, policy_from
 from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
-from perdure.rules.retriable import kinds_left
+from perdure.rules.retriable import kinds_left, kinds_unlisted
 from perdure.rules.spec import Asked, failure_of
 
 
@@ -70,6 +71,16 @@ def policy_at(name: str) -> Policy:
 def falling_otherwise(policy: Policy) -> tuple[str, list[str]]:
     """What ``otherwise`` does in a policy, and the kinds that it is left to answer."""
     return policy.otherwise.action.value, [kind.value for kind in kinds_left(policy)]
+
+
+def falling_unlisted(policy: Policy) -> tuple[list[int | str], list[str]]:
+    """The kinds that fail because ``retriable`` does not name them, and the entries that except some of their failures.
+
+    Those are the HTTP statuses and the names of exceptions.
+    """
+    kinds = [kind.value for kind in kinds_unlisted(policy)]
+    names = policy.retriable if isinstance(policy.retriable, tuple) else ()
+    return [one for one in names if one not in tuple(Kind)], kinds
 
 
 def explained(

@@ -61,9 +61,15 @@ def check_found(
     if not asked or reader.jobs(meant, limit=1):
         return
     learn()
-    lanes = [one.lane for one in reader.lanes(count_max=0)]
+    every = lanes = [one.lane for one in reader.lanes(count_max=0)]
+    within = ""
     for name, value in asked.items():
         known = tuple({getattr(lane, name) for lane in lanes})
         if known and value not in known:
-            raise UnknownName(f"this store has no {name} {value!r}; {nearest(value, known)}")
+            others = sorted({lane.pipeline for lane in every if getattr(lane, name) == value})
+            there = f" (but pipeline {', '.join(others)} has it)" if others else ""
+            raise UnknownName(
+                f"this store has no {name} {value!r}{within if others else ''}{there}; {nearest(value, known)}"
+            )
         lanes = [lane for lane in lanes if getattr(lane, name) == value] or lanes
+        within = f"{within} in {name} {value!r}"

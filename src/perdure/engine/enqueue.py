@@ -1,7 +1,7 @@
 """enqueue: `NewJob` → `Job` on stable storage."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.engine.door import admit
@@ -38,7 +38,8 @@ def new_job(
 ) -> NewJob:
     """A job for the first stage of a pipeline, checked at the door.
 
-    Without a ``deadline_s`` of its own it has the one of its pipeline's policies.
+    Without a ``deadline_s`` of its own it has the one of its pipeline's policies. Either counts from when the job
+    may begin: the later of the moment of enqueue and ``run_at``, by the store's clock.
     """
     for what, value, kind in (
         ("owner", owner, str), ("key", key, str | None), ("priority", priority, int),
@@ -67,6 +68,7 @@ def new_job(
     if if_failed != IfFailed.KEEP and key is None:
         raise CallerError("if_failed goes with a key: without one there is no earlier job to find")
     first = line.stages[0]
+    total_s = line.deadline_s if deadline_s is None else deadline_s
     return NewJob(
         id=ids.next(),
         pipeline=line.name,
@@ -76,20 +78,26 @@ def new_job(
         owner=owner,
         key=key,
         priority=priority,
-        run_at=None if run_at is None else run_at.astimezone(UTC),
-        deadline_s=_total_s(ids, line, run_at) if deadline_s is None else deadline_s,
+        run_at=None if run_at is None else _in_utc(run_at, total_s),
+        deadline_s=total_s,
+        policies_s=line.deadline_s,
         if_failed=IfFailed(if_failed),
         tokens=tokens,
         fair=fair,
     )
 
 
-def _total_s(ids: Ids, line: Line, run_at: datetime | None) -> float | None:
-    """The policies' total time; that of a job for later begins when it may begin."""
-    total_s = line.deadline_s
-    if total_s is None or run_at is None:
-        return total_s
-    return total_s + max(0.0, (run_at - ids.now()).total_seconds())
+def _in_utc(run_at: datetime, total_s: float | None) -> datetime:
+    """The moment in UTC, if there are moments for it and for the deadline that counts from it."""
+    try:
+        moment = run_at.astimezone(UTC)
+        _ = moment + timedelta(seconds=total_s or 0, microseconds=1)  # the store rounds it up
+    except OverflowError:
+        deadline = "" if total_s is None else f" with a deadline_s of {total_s!r} after it"
+        raise CallerError(
+            f"run_at {run_at}{deadline} ends beyond the year 9999; give an earlier run_at"
+        ) from None
+    return moment
 
 
 def admitted(item: Any, first: Stage) -> str:

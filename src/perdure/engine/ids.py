@@ -1,7 +1,6 @@
 """UUIDv7: time-ordered ids that people see, made by the client."""
 
 import threading
-from datetime import datetime
 from random import Random
 from uuid import UUID
 
@@ -17,13 +16,9 @@ class Ids:
         self._last = 0
         self._one_at_a_time = threading.Lock()
 
-    def now(self) -> datetime:
-        """This process's moment."""
-        return self._clock.now()
-
     def next(self) -> str:
         """A new id: 48 bits of milliseconds, 74 bits of chance, counting on within a millisecond."""
-        now_ms = int(self.now().timestamp() * 1000)
+        now_ms = int(self._clock.now().timestamp() * 1000)
         fresh = (now_ms << 74) | self._chance.getrandbits(73)
         with self._one_at_a_time:  # two jobs of one id would be taken for one job, sent twice
             number = self._last = fresh if fresh > self._last else self._last + 1

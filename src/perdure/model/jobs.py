@@ -87,6 +87,9 @@ class OnLost(StrEnum):
 class NewJob:
     """A job to be enqueued. ``payload_json`` has passed the payload door.
 
+    ``deadline_s`` counts from the later of the moment of enqueue and ``run_at``. ``policies_s`` is the total time of
+    its pipeline's policies, for the new life of a job of its key that had no deadline.
+
     ``tokens`` is how many its calls are thought to take. In a ``fair`` queue owners take turns: the store ranks
     the job by a virtual time of its owner, and neither age nor priority counts.
     """
@@ -105,6 +108,7 @@ class NewJob:
     if_failed: IfFailed = IfFailed.KEEP
     tokens: int | None = None
     fair: bool = False
+    policies_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 def nearest(word: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     """The nearest valid word, as the end of a message."""
     names = sorted(known)
+    if not word.strip():
+        return f"one of: {', '.join(names)}"
     close = get_close_matches(word, names, n=1, cutoff=0.0)
     return f"did you mean {close[0]!r}? One of: {', '.join(names)}"
 

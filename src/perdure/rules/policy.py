@@ -69,6 +69,8 @@ class Hints:
         object.__setattr__(self, "mode", one_of("hint.mode", HintMode, self.mode))
         flag("hint.counted", self.counted)
         number("hint.s_max", self.s_max, 0.0, DELAY_S_MAX)
+        if not isinstance(self.kinds, frozenset | set | list | tuple):
+            raise ConfigError(f"hint.kinds is {self.kinds!r}; it must be a set of kinds")
         kinds = frozenset(one_of("hint.kinds", Kind, kind) for kind in self.kinds)
         object.__setattr__(self, "kinds", kinds)
 
@@ -116,12 +118,13 @@ class Policy:
     ordered (``waits_max``, ``wait_s_max`` in all) and crashes of the worker (``crashes_max``).
 
     ``deadline_s`` is the total time of a job that brings none of its own, waits and holds included: the
-    smallest of its pipeline's policies, fixed when it is enqueued, from the start again for each new life.
+    smallest of its pipeline's policies, fixed when it is enqueued. It counts from when the job may begin (``run_at``,
+    for a job that has one), and from the start again for each new life.
 
     A kind with a rule follows its rule; ``rules`` may also name a group of kinds (``transient``), which stands
     for those of its kinds that are not named beside it. Any other follows ``retriable``, if that is given: ``all``,
-    ``none``, or a list of HTTP statuses, exception names and kinds. What is left follows
-    ``otherwise``. ``matches`` come before the built-in table that names kinds. ``own_delay`` is a
+    ``none``, or a list of HTTP statuses, exception names and kinds; what the list does not name fails. Without a
+    ``retriable``, any other follows ``otherwise``; the two do not go together. ``matches`` come before the built-in table that names kinds. ``own_delay`` is a
     function of your own, (failures, kind) → seconds; it exists in Python only.
     """
 
@@ -172,13 +175,22 @@ class Policy:
             raise ConfigError(f"exhausted is {self.exhausted.value!r}; one of: fail, hand_over")
         _parts("", self.backoff, self.jitter, self.hint)
         object.__setattr__(self, "rules", MappingProxyType(_by_kind(self.rules)))
+        object.__setattr__(self, "otherwise", _rule("otherwise", self.otherwise))
+        if not isinstance(self.matches, list | tuple):
+            raise ConfigError(f"matches is {self.matches!r}; it must be a list of Match")
         for match in self.matches:
             made("matches", match, Match)
+        object.__setattr__(self, "matches", tuple(self.matches))
         if self.own_delay is not None and not callable(self.own_delay):
             raise ConfigError(f"own_delay is {self.own_delay!r}; it must be a function")
         made("vocabulary", self.vocabulary, Vocabulary)
         self._check_profile()
         object.__setattr__(self, "retriable", _retriable(self.retriable))
+        if self.retriable is not None and self.otherwise != FAIL:
+            raise ConfigError(
+                f"retriable is {self.retriable!r}, which answers every kind without a rule, so otherwise "
+                f"({self.otherwise.action.value}) would never be asked; leave one of them out"
+            )
 
     def _check_profile(self) -> None:
         actions = {rule.action for rule in (*self.rules.values(), self.otherwise)}
@@ -205,7 +217,8 @@ class Policy:
                 )
         found = named(other)
         changes = {"version": 1, **changes}
-        return replace(found, name=name, rules={**found.rules, **_by_kind(rules or {})}, **changes)
+        over = _by_kind({} if rules is None else rules)
+        return replace(found, name=name, rules={**found.rules, **over}, **changes)
 
     @property
     def label(self) -> str:
@@ -233,11 +246,12 @@ def _by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
     """The rule of each kind; a kind's own goes before its group's, wherever it stands."""
     own: dict[Kind, Rule] = {}
     grouped: dict[Kind, Rule] = {}
+    made("rules", rules, Mapping)
     for name, value in rules.items():
         if name in GROUPS:
-            grouped |= dict.fromkeys(sorted(GROUPS[name]), _rule(name, value))
+            grouped |= dict.fromkeys(sorted(GROUPS[name]), _rule(f"rules.{name}", value))
         elif name in tuple(Kind):
-            own[Kind(name)] = _rule(name, value)
+            own[Kind(name)] = _rule(f"rules.{name}", value)
         else:
             raise ConfigError(
                 f"rules names {name!r}, which is no kind of failure; one of: {', '.join(sorted(Kind))}; "
@@ -246,10 +260,10 @@ def _by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
     return grouped | own
 
 
-def _rule(name: str, value: object) -> Rule:
+def _rule(field: str, value: object) -> Rule:
     if isinstance(value, str):
-        return Rule(one_of(f"rules.{name}", Action, value))
-    made(f"rules.{name}", value, Rule)
+        return Rule(one_of(field, Action, value))
+    made(field, value, Rule)
     assert isinstance(value, Rule)
     return value
 

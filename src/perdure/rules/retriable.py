@@ -24,6 +24,18 @@ def kinds_left(policy: Policy) -> tuple[Kind, ...]:
     return tuple(kind for kind in Kind if kind not in policy.rules and kind is not Kind.WORKER_LOST)
 
 
+def kinds_unlisted(policy: Policy) -> tuple[Kind, ...]:
+    """The kinds without a rule that the policy's ``retriable`` does not name, and that fail because of it."""
+    names = policy.retriable
+    if names is None or names == "all":
+        return ()
+    return tuple(
+        kind
+        for kind in Kind
+        if kind not in policy.rules and kind is not Kind.WORKER_LOST and kind.value not in names
+    )
+
+
 def listed(policy: Policy, failure: Failure) -> bool:
     """Whether the policy's list names the failure.
 

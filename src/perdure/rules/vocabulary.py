@@ -50,15 +50,19 @@ class Vocabulary:
         codes = {kind: kind.value for kind in Kind} if plain else _coded("codes", self.codes)
         own = {kind.value: kind for kind in Kind} if plain else {}
         kinds = own | {
-            code: one_of(f"vocabulary.kinds.{code}", Kind, kind)
+            _word("kinds", code): one_of(f"vocabulary.kinds.{code}", Kind, kind)
             for code, kind in self.kinds.items()
+        }
+        internal = {
+            _word("internal", code): _word(f"internal.{code}", public)
+            for code, public in self.internal.items()
         }
         stages = {
             stage: MappingProxyType(_coded(f"stages.{stage}", table))
             for stage, table in self.stages.items()
         }
         for name, table in (
-            ("codes", codes), ("kinds", kinds), ("internal", dict(self.internal)),
+            ("codes", codes), ("kinds", kinds), ("internal", internal),
             ("stages", stages), ("statuses", _coded("statuses", self.statuses)),
         ):  # fmt: skip
             object.__setattr__(self, name, MappingProxyType(table))
@@ -174,6 +178,19 @@ def _filled(template: str, code: str) -> int | None:
         return None
     is_code = template.replace(STATUS, status) == code
     return int(status) if is_code and 400 <= int(status) <= 599 else None
+
+
+def _word(field: str, code: object) -> str:
+    if not isinstance(code, str) or len(code) > PUBLIC_CODE_CHARS_MAX:
+        word = None
+    else:
+        word = PUBLIC_CODE.fullmatch(code)
+    if word is None:
+        raise ConfigError(
+            f"vocabulary.{field} has {code!r}; a code is one word of letters, digits and _ . : - that "
+            f"begins with a letter, {PUBLIC_CODE_CHARS_MAX} characters at most"
+        )
+    return word.string
 
 
 KIND_NAMES = Vocabulary("kinds")

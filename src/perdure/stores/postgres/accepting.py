@@ -119,7 +119,7 @@ def _is_dead(row: Row, job: NewJob) -> bool:
 
 def _revival(row: Row, job: NewJob) -> Revival:
     _, no, id, _, token, stage, lane, input_from = row
-    return Revival(no, id, token, stage, lane, input_from, deadline_s=job.deadline_s)
+    return Revival(no, id, token, stage, lane, input_from, deadline_s=job.policies_s)
 
 
 def _now(cx: Cx, now: int | None) -> int:

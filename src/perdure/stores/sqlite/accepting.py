@@ -108,7 +108,7 @@ def _row(no: int, job: NewJob, rank_at: int | None, now: int) -> tuple[object, .
     return (
         no, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
         int(due_at == now), job.priority, due_at, rank_at, now,
-        None if job.deadline_s is None else now + seconds_us(job.deadline_s), job.payload_json,
+        None if job.deadline_s is None else due_at + seconds_us(job.deadline_s), job.payload_json,
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     first: dict[int, tuple[int, Revival]] = {}
     for place, (job, (no, id, state, *parts)) in enumerate(zip(jobs, rows, strict=True)):
         if state == State.FAILED and job.if_failed is IfFailed.RETRY:
-            revival = replace(Revival(no, id, *parts), deadline_s=job.deadline_s)
+            revival = replace(Revival(no, id, *parts), deadline_s=job.policies_s)
             first.setdefault(no, (place, revival))
     revived = _revived(cx, first.values(), now) if first else set()
     return [

@@ -28,10 +28,10 @@ def said(*, required: bool = False) -> Callable[[Command], Command]:
         command = click.option(
             "--by", "by_whom", default=user, show_default="your user name", help="Who says so.",
         )(command)  # fmt: skip
-        return click.option(
-            "--reason", required=required, default=None if required else "",
-            help="Why; kept in the audit log.",
-        )(command)  # fmt: skip
+        why = "Why; kept in the audit log."
+        if required:  # a default beside it, even None, would be taken for an answer
+            return click.option("--reason", required=True, help=why)(command)
+        return click.option("--reason", default="", help=why)(command)
 
     return decorate
 

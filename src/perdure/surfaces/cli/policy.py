@@ -4,7 +4,14 @@ from typing import Any
 
 import click
 
-from perdure.app import explained, falling_otherwise, policy_at, policy_page, policy_pages
+from perdure.app import (
+    explained,
+    falling_otherwise,
+    falling_unlisted,
+    policy_at,
+    policy_page,
+    policy_pages,
+)
 from perdure.surfaces.cli.options import echo_json, json_option
 
 
@@ -47,17 +54,28 @@ def show(name: str, as_json: bool) -> None:
 def check(file: str, as_json: bool) -> None:
     """Check a policy file; names the field, the value and what is allowed.
 
-    Lists the failure kinds that no rule speaks about, which the policy answers otherwise.
+    Lists the failure kinds that no rule speaks about, which the policy answers otherwise; or, where it has a
+    `retriable`, those that fail because they are not in it.
     """
     found = policy_at(file)
     action, kinds = falling_otherwise(found)
+    unless, unlisted = falling_unlisted(found)
     if as_json:
-        otherwise = {"action": action, "kinds": kinds}
-        echo_json({"name": found.name, "version": found.version, "otherwise": otherwise})
+        answer = {"name": found.name, "version": found.version}
+        answer["otherwise"] = {"action": action, "kinds": kinds}
+        if found.retriable is not None:
+            answer["unlisted"] = {"kinds": unlisted, "unless": unless}
+        echo_json(answer)
         return
     click.echo(f"{file}: policy {found.name}, version {found.version}, is valid")
     if kinds:
         click.echo(f"  no rule for these kinds; otherwise = {action}: {', '.join(kinds)}")
+    if unlisted:
+        words = ", ".join(map(str, unless))
+        but = f", unless the status or the exception is one of {words}" if unless else ""
+        click.echo(
+            f"  no rule and not in retriable, so these kinds fail{but}: {', '.join(unlisted)}"
+        )
 
 
 @policy.command()

@@ -129,6 +129,16 @@ class Enqueueing(OnAFreshStore):
         assert self.place.reader.books().accepted == 1
         self.place.clean()
 
+    def test_a_new_life_by_key_has_the_time_of_the_policies_and_not_of_the_new_call(self) -> None:
+        for given_s in (None, 60.0):
+            job = self.place.dead_letter(self.worker, key=f"k {given_s}")
+            later = self.clock.now() + timedelta(days=1)
+            again = {"deadline_s": 5, "run_at": later, "policies_s": given_s}
+            self.place.put(key=job.key, if_failed=IfFailed.RETRY, **again)
+            wanted = given_s and self.clock.now() + timedelta(seconds=given_s)
+            assert self.place.see(job.id).deadline_at == wanted
+            self.place.take(self.worker)
+
     def test_a_key_revives_its_job_once(self) -> None:
         job = self.place.dead_letter(self.worker, key="k")
         new = self.place.new
@@ -217,10 +227,12 @@ class Enqueueing(OnAFreshStore):
         id = self.place.put(deadline_s=90.5).id
         assert self.place.see(id).deadline_at == self.clock.now() + timedelta(seconds=90.5)
 
-    def test_a_deadline_of_a_job_for_later_counts_from_when_it_was_sent(self) -> None:
-        later = self.clock.now() + timedelta(seconds=30)
-        id = self.place.put(deadline_s=90, run_at=later).id
-        assert self.place.see(id).deadline_at == self.clock.now() + timedelta(seconds=90)
+    def test_a_deadline_counts_from_when_the_job_may_begin(self) -> None:
+        now, day = self.clock.now(), timedelta(days=1)
+        for run_at, began_at in ((now + day, now + day), (now - day, now)):
+            ids = [one.id for one in self.place.put_many(2, deadline_s=90, run_at=run_at)]
+            wanted = began_at + timedelta(seconds=90)
+            assert [self.place.see(id).deadline_at for id in ids] == [wanted] * 2
 
     def test_a_higher_priority_goes_first_and_equals_keep_their_order(self) -> None:
         low = self.place.put(priority=-1).id

@@ -39,7 +39,7 @@ def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
             run=job.run, key=job.key, lane=job.lane, stage=job.stage, priority=job.priority,
             payload_json=job.payload_json, enqueued_at=now, order_at=due_at,
             rank_at=rank_at, due_at=due_at,
-            deadline_at=None if job.deadline_s is None else now + length(job.deadline_s),
+            deadline_at=None if job.deadline_s is None else due_at + length(job.deadline_s),
             updated_at=now, ready=due_at == now, tokens=job.tokens, fair=job.fair,
         )
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _found(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> Enqueued
     revived = (
         before.state is State.FAILED
         and job.if_failed is IfFailed.RETRY
-        and revive(tables, _as_it_stands(before, job.deadline_s), now, lines)
+        and revive(tables, _as_it_stands(before, job.policies_s), now, lines)
     )
     return Enqueued(before.id, before.no, created=False, revived=revived)
 
@@ -104,11 +104,9 @@ def _as_it_stands(job: JobRow, deadline_s: float | None) -> Revival:
     return Revival(job.no, job.id, job.token, *where, deadline_s=deadline_s)
 
 
-def _deadline_anew(
-    job: JobRow, deadline_s: float | None, began_at: datetime, now: datetime
-) -> datetime | None:
+def _deadline_anew(job: JobRow, deadline_s: float | None, now: datetime) -> datetime | None:
     if job.deadline_at is not None:
-        return now + (job.deadline_at - began_at)
+        return now + (job.deadline_at - job.order_at)
     return None if deadline_s is None else now + length(deadline_s)
 
 
@@ -129,7 +127,6 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
         rank_at = lines.rank(job.no, job.owner, one.lane)
     if job is None or not may_live(tables, one):
         return False
-    began_at = job.enqueued_at if job.life == 1 else job.order_at
     redrive_run = job.redrive_run if one.redrive_run is None else one.redrive_run
     tables.put_job(
         replace(
@@ -137,7 +134,7 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
             retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
             input_from=one.input_from, redrive_run=redrive_run,
             order_at=now, rank_at=rank_at, due_at=now, updated_at=now,
-            deadline_at=_deadline_anew(job, one.deadline_s, began_at, now),
+            deadline_at=_deadline_anew(job, one.deadline_s, now),
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
             error_message=None, error_code=None, error_detail=None, fingerprint=None,
             counters=ZERO, past=ZERO,

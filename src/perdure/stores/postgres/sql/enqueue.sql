@@ -13,7 +13,7 @@ made AS (
         (coalesce(r.run_at, 0) <= clock.now)::int, r.priority,
         greatest(r.run_at, clock.now),
         coalesce(r.rank_at, greatest(r.run_at, clock.now) - r.priority * %(ageing_us)s::bigint),
-        clock.now, greatest(r.run_at, clock.now), clock.now + r.deadline_us, clock.now, r.payload,
+        clock.now, greatest(r.run_at, clock.now), greatest(r.run_at, clock.now) + r.deadline_us, clock.now, r.payload,
         r.tokens, r.rank_at IS NOT NULL
     FROM clock, jsonb_to_recordset(%(jobs)s::jsonb) AS r (
         id uuid, owner text, pipeline text, run bigint, key text, lane bigint, stage text,

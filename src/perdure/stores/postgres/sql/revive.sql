@@ -28,9 +28,7 @@ revived AS (
         finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
         error_message = NULL, error_code = NULL, error_detail = NULL, fingerprint = NULL, past = NULL,
         hard_at = NULL,
-        deadline_at = %(now)s::bigint + coalesce(
-            j.deadline_at - CASE WHEN j.life = 1 THEN j.enqueued_at ELSE j.order_at END, b.deadline_us
-        ),
+        deadline_at = %(now)s::bigint + coalesce(j.deadline_at - j.order_at, b.deadline_us),
         starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
         waited_s = 0
     FROM before AS b

@@ -9,9 +9,7 @@ UPDATE perdure_jobs SET
     finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
     error_message = NULL, error_code = NULL, error_detail = NULL, fingerprint = NULL,
     past = NULL, hard_at = NULL,
-    deadline_at = :now + coalesce(
-        deadline_at - CASE WHEN life = 1 THEN enqueued_at ELSE order_at END, :deadline_us
-    ),
+    deadline_at = :now + coalesce(deadline_at - order_at, :deadline_us),
     starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
     waited_s = 0
 WHERE no = :no AND token = :token AND failed_reason IS NOT NULL
