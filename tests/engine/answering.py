@@ -19,7 +19,7 @@ from perdure.model.views import JobView
 from perdure.model.workers import Role
 from perdure.rules.policy import Policy
 from perdure.testing import Answer, Upstream
-from tests.engine.kit import Shop, line_on, stage
+from tests.engine.kit import Shop, line_on, stage, until
 from tests.sdks.kit import load
 from tests.stores.kit import MEMORY, Place
 
@@ -146,9 +146,10 @@ def _outcome(claim: Any, ran: Stage | None) -> Outcome:
 
 
 def _told(place: Place, job: JobView, gateway: Gateway, waits_s: list[float]) -> Told:
-    attempts = place.reader.attempts(job.no)
+    attempts, asked = place.reader.attempts(job.no), gateway.upstream.requests
+    until(lambda: len(asked) >= len(attempts), "the server has read what was sent to it")
     return Told(
-        calls=len(gateway.upstream.requests),
+        calls=len(asked),
         waits_s=tuple(waits_s),
         state=job.state.value,
         reason=None if job.failed_reason is None else job.failed_reason.value,
