@@ -42,8 +42,10 @@ class Gateway:
     upstream: Upstream
     client: Any
     places: dict[str, Place] = field(default_factory=dict)
+    sent: list[Any] = field(default_factory=list)
 
     def script(self, *answers: Answer) -> None:
+        self.sent.clear()
         self.upstream.script(*answers)
 
     def place(self, whose: str, stage: str) -> Place:
@@ -82,6 +84,7 @@ def asking(gateway: Gateway, *, read_s: float = PATIENT_S) -> Callable[[Any], st
 
     def ask(item: Any) -> str:
         timeout = httpx.Timeout(PATIENT_S, read=read_s)
+        gateway.sent.append(item)
         answer = gateway.client.post("/v1/ai/generate-text", json={"n": 1}, timeout=timeout)
         answer.raise_for_status()
         if "error" in answer.json():
@@ -147,7 +150,7 @@ def _outcome(claim: Any, ran: Stage | None) -> Outcome:
 
 def _told(place: Place, job: JobView, gateway: Gateway, waits_s: list[float]) -> Told:
     attempts, asked = place.reader.attempts(job.no), gateway.upstream.requests
-    until(lambda: len(asked) >= len(attempts), "the server has read what was sent to it")
+    until(lambda: len(asked) >= len(gateway.sent), "the server has read what was sent to it")
     return Told(
         calls=len(asked),
         waits_s=tuple(waits_s),
