@@ -193,12 +193,12 @@ class Runs:
         assert answer is not None
         self.seen(answer)
 
-    def fed_to_the_end(self, no: int, fed: Fed, items: int) -> None:
-        """A feeder has ended: one that fed its last item has sealed the run, but for one that was cancelled."""
+    def fed_to_the_end(self, no: int, fed: Fed, *, more: bool) -> None:
+        """A feeder has ended: unless its source gave one more as it stopped, it has sealed the run, or that was cancelled."""
         run = self._ledger.runs[no]
-        if fed.items == items and not fed.whole and run.status is not RunStatus.CANCELLED:
+        if not fed.whole and not more and run.status is not RunStatus.CANCELLED:
             self._checker.broken(
-                "E14", f"all {items} items of {names([run])} are in, it is not sealed"
+                "E14", f"no item of {names([run])} is known to be left, it is not sealed"
             )
 
     def _note_feeding(self, _: None, no: int, by: str, *, ended: bool = False) -> None:
