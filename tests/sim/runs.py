@@ -252,7 +252,7 @@ class Runs:
 
     def _may(self, run: RunAccount, change: RunChange) -> bool:
         """Whether a run may have that status now: it ends when all are in, and all have ended."""
-        if run.status is not change.seen:
+        if run.status is not change.seen or change.seen_sealed not in (None, run.sealed):
             return False
         if change.status in FINISHED:
             counted = change.counts in (None, run.counts(self._ledger.jobs))

@@ -87,6 +87,8 @@ class Runs:
 
 def _may(run: RunView, change: RunChange) -> bool:
     """Whether the books allow the status."""
+    if change.seen_sealed is not None and change.seen_sealed != (run.sealed_at is not None):
+        return False
     if change.status is change.seen is RunStatus.CANCELLED:
         return run.ended_at is None
     if change.status not in FINISHED:
