@@ -204,7 +204,7 @@ class Runs:
     def _note_feeding(self, _: None, no: int, by: str, *, ended: bool = False) -> None:
         run = self._ledger.runs[no]
         if not ended:
-            run.fed_by, run.is_fed = by, True
+            run.fed_by, run.is_fed = by, not run.sealed
         elif run.fed_by == by:
             run.is_fed = False
 

@@ -35,7 +35,12 @@ from perdure.model.errors import (
 )
 from perdure.model.events import EventName
 from perdure.model.jobs import NewJob
-from perdure.model.limits import ENQUEUE_BYTES_MAX, FEEDER_SIGN_S, KEY_CHARS_MAX
+from perdure.model.limits import (
+    ENQUEUE_BYTES_MAX,
+    FEEDER_AWAY_S_MAX,
+    FEEDER_SIGN_S,
+    KEY_CHARS_MAX,
+)
 from perdure.model.runs import RunStatus, RunView
 
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
@@ -44,7 +49,6 @@ _CHUNK_S = 0.5
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 1.0
 _SAY_EVERY_S = 30.0
-_AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
 
 Key = str | Callable[[Any], object]
 Bad = Callable[[int, PayloadRefused], None]
@@ -321,7 +325,7 @@ def feed(
             away_at = math.inf
         except StoreUnavailable:
             away_at = min(away_at, monotonic())
-            if monotonic() - away_at > _AWAY_S_MAX:
+            if monotonic() - away_at > FEEDER_AWAY_S_MAX:
                 raise
             went_on = False
         if went_on:

@@ -39,7 +39,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
-from perdure.rules.foreign import tried
+from perdure.rules.foreign import answer_of, shown
 from perdure.rules.hints import server_verdict, wait_hint
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import (
@@ -121,11 +121,12 @@ def judge(
 ) -> Failure:
     """The kind of a raised failure, what it was known by, and what the server asks for."""
     says = server_verdict(evidence) if evidence.headers or evidence.facts else None
-    kind, rule = _said(evidence, matches, vocabulary) or _found(evidence, says)
+    broken: list[str] = []
+    kind, rule = _said(evidence, matches, vocabulary, broken) or _found(evidence, says)
     hint = wait_hint(evidence, now)
     return Failure(
         kind=kind,
-        rule=rule,
+        rule=rule + "".join(broken[:1]),
         detail=evidence.message,
         hint_s=None if hint is None else hint.seconds,
         server_says=says,
@@ -134,7 +135,9 @@ def judge(
     )
 
 
-def _said(evidence: Evidence, matches: tuple[Match, ...], vocabulary: Vocabulary) -> Found | None:
+def _said(
+    evidence: Evidence, matches: tuple[Match, ...], vocabulary: Vocabulary, broken: list[str]
+) -> Found | None:
     """What the stage, the user or the upstream's own code said; nothing overrules it."""
     if evidence.kind is not None:
         return evidence.kind, "stated by the stage"
@@ -142,7 +145,10 @@ def _said(evidence: Evidence, matches: tuple[Match, ...], vocabulary: Vocabulary
     for number, one in enumerate(matches, start=1):
         if spoken and one.is_by_status_alone:
             continue
-        if tried(one.fits, evidence):  # a class of the user's own may raise anything
+        answer = answer_of(one.fits, evidence)  # a class of the user's own may raise anything
+        if isinstance(answer, BaseException):
+            broken.append(f"; match {number} of the policy raised {safe_line(shown(answer))}")
+        elif answer:
             return one.kind, f"match {number} of the policy"
     return None if spoken is None else (spoken[0], f"{vocabulary.name} code {spoken[1]}")
 

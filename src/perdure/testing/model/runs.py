@@ -79,7 +79,8 @@ class Runs:
                 since = (
                     run.feeding_at if run.fed_at is not None and run.fed_at > silent_at else None
                 )
-                run = replace(run, fed_by=by, fed_at=now, feeding_at=since or now)
+                feeding_at = None if run.sealed_at is not None else since or now
+                run = replace(run, fed_by=by, fed_at=now, feeding_at=feeding_at)
             elif run.fed_by == by and run.feeding_at is not None:
                 run = replace(run, fed_at=now, feeding_at=None)
             self._tables.runs[no] = run
