@@ -15,7 +15,7 @@ from perdure.model.jobs import Lane, Record
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NANO, NewRun, RunChange, RunStatus, RunView
-from perdure.model.states import TERMINAL, AttemptStatus, FailedReason, State
+from perdure.model.states import TERMINAL, AttemptStatus, FailedReason, Move, State
 from tests.sim.ledger import JobAccount, RunAccount
 
 if TYPE_CHECKING:
@@ -88,8 +88,15 @@ class Runs:
 
     def is_returned(self, job: JobAccount, record: Record) -> bool:
         """Whether a dead letter is dead again, because the run that drove it again was cancelled while it waited."""
-        if record.attempt is not None or record.failed_reason is not FailedReason.FATAL:
+        if record.attempt is not None or record.move is not Move.FAIL:
             return False
+        tries = [one.attempt for one in job.settled.values() if one.attempt is not None]
+        tried = any(one.status is AttemptStatus.FAILED for one in tries)
+        if record.failed_reason is not (FailedReason.FATAL if tried else FailedReason.EXPIRED):
+            return False
+        in_time = job.deadline_us is not None and self._world.now_us < job.deadline_us
+        if not tried and (job.life == 1 or not in_time):
+            return False  # its own deadline has passed
         run = None if job.redrive_run is None else self._ledger.runs[job.redrive_run]
         if run is None or run.status is not RunStatus.CANCELLED or job.holder is not None:
             self._checker.broken("E13", f"#{job.no} is dead again, and nobody has cancelled {run}")
