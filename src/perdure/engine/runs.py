@@ -258,9 +258,7 @@ class Runs:
         change = RunChange(run.no, RunStatus.CANCELLED, RunStatus.CANCELLED, why=run.why)
         return self._changed(change, Deed("perdure", "none of its jobs is open any more"))
 
-    def _again(
-        self, run: RunView, options: Mapping[str, Any], deed: Deed
-    ) -> tuple[RunView, bool]:
+    def _again(self, run: RunView, options: Mapping[str, Any], deed: Deed) -> tuple[RunView, bool]:
         """Go on with a run that is there, with the options that are given now and open for items; and whether it was sealed.
 
         That is compared as well: if another has sealed it since we looked, nobody would do so again for us.
