@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from perdure.model.errors import StoreBusy, StoreUnavailable
-from perdure.stores.postgres import connection as module
-from perdure.stores.postgres import lending
+from perdure.stores.postgres import connection as module, lending
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Lender, _sound
 from tests.stores.postgres.kit import (
