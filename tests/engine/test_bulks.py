@@ -25,6 +25,7 @@ from perdure.model.runs import NewRun, RunStatus
 from perdure.model.states import FailedReason, State
 from tests.engine.dead_kit import Hurried, dead, retried
 from tests.engine.kit import Notes, line_on
+from tests.engine.upkeeping import upkeep
 from tests.stores.kit import DEED, Place, failure, retry, success, target
 
 ID = "00000000-0000-7000-8000-00000000b01c"
@@ -284,6 +285,24 @@ def test_letters_of_a_child_that_is_cancelled_are_dead_again_as_they_were(place,
     stopped = hands(place, known)
     with pytest.raises(NotChangeable, match="is done; only one that is stopped"):
         stopped.resume(bulk, DEED)
+
+
+def test_a_letter_that_had_expired_is_expired_again_when_its_child_is_cancelled(place, known):
+    id = place.put(deadline_s=10).id
+    place.clock.push(11)
+    upkeep(place, place.hire()).once()
+    before = place.see(id)
+    bulk = driven(place, known)
+    assert place.see(id).state is State.QUEUED
+    Runs(place.store, place.control, place.reader, Observers()).cancel(child_of(place, bulk), DEED)
+    watched(place, known)
+    after = place.see(id)
+    told = ("state", "failed_reason", "error_kind", "error_code", "error_message", "fingerprint")
+    assert [getattr(after, one) for one in told] == [getattr(before, one) for one in told]
+    assert after.failed_reason is FailedReason.EXPIRED
+    place.clean()
+    place.damage("UPDATE perdure_jobs SET redrive_run = NULL")  # then nothing explains it
+    assert "failure_without_attempt" in {one.check for one in place.reader.audit()}
 
 
 def test_a_child_that_is_aborted_stops_its_operation(place, known, worker, small_pages):

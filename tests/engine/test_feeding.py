@@ -23,7 +23,7 @@ from perdure.engine.runs import OpenRun, Runs, is_stranded, unfed_at, unfed_word
 from perdure.model.errors import CallerError, PayloadRefused, StoreFull, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.jobs import ClaimOrder
-from perdure.model.limits import FEEDER_SILENT_S
+from perdure.model.limits import FEEDER_AWAY_S_MAX, FEEDER_SILENT_S
 from perdure.model.runs import RunStatus
 from tests.engine.kit import Notes, line_on
 from tests.stores.kit import DEED, success
@@ -206,15 +206,15 @@ def test_a_bound_that_makes_no_sense_is_named(place, line, run, bound):
         feeder(place, line, run, [], backlog_max=bound)
 
 
-@pytest.mark.parametrize("status", [RunStatus.ABORTED, RunStatus.CANCELLED])
-def test_a_run_that_is_stopped_is_fed_no_more(place, line, run, status):
+@pytest.mark.parametrize(("status", "more"), [(RunStatus.ABORTED, 1), (RunStatus.CANCELLED, 0)])
+def test_a_run_that_is_stopped_is_fed_no_more_than_what_was_taken(place, line, run, status, more):
     from perdure.model.runs import RunChange
 
     one = feeder(place, line, run, range(100))
     one.once()
     place.control.change_run(RunChange(run.no, RunStatus.RUNNING, status), DEED)
     fed = feed(one)
-    assert (fed.created, fed.whole) == (10, False)
+    assert (fed.created, fed.whole) == (10 + more, False)
 
 
 class Breaking:
@@ -428,6 +428,28 @@ def test_a_sign_that_cannot_be_left_keeps_nobody_from_feeding(place, line, run, 
 
     monkeypatch.setattr(place.control, "note_feeding", note_feeding)
     assert feed_whole(feeder(place, line, run, range(3), seal=True)).sealed_at is not None
+
+
+def test_a_feeder_that_waits_for_a_store_that_is_away_is_not_given_up(place, line, run):
+    """It leaves no sign meanwhile, and all that it has fed has been worked off."""
+    one = feeder(place, line, run, range(20))
+    one.once()
+    worked_off(place, place.hire(), 10)
+    store, one._runs = one._runs, runs_of(place, store=Breaking(place.store, 10**6, after=False))
+    rests = []
+
+    def rest(seconds):
+        rests.append(seconds)
+        place.clock.push(seconds)
+        assert not is_stranded(place.reader.run(run.id), place.clock.now())
+
+    real = one.sign
+    one.sign = lambda: None  # nor can a sign be left
+    with pytest.raises(StoreUnavailable):
+        feed(one, rest=rest, monotonic=place.clock.monotonic)
+    assert sum(rests) >= FEEDER_AWAY_S_MAX
+    one._runs, one.sign = store, real
+    assert feed(one).whole
 
 
 def test_a_run_that_was_never_fed_says_so_after_a_while(place, run):

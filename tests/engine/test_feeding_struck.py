@@ -92,6 +92,7 @@ class Bench:
             if feeder.over:
                 feeder.leave()
                 return self.now(feeder.run)
+            self.before_last_step = feeder.fed.items
             if not feeder.once():
                 if self.now(feeder.run).status is RunStatus.PAUSED:
                     self.runs.resume(self.now(feeder.run), DEED)
@@ -109,6 +110,27 @@ class Bench:
         for _ in range(2):
             self.watch.once()
         return self.now(run)
+
+
+class Source:
+    """Items, and what has become of them: how many were given, and whether the end was said."""
+
+    def __init__(self, items: Any) -> None:
+        self._items = iter(items)
+        self.given = 0
+        self.ended = False
+
+    def __iter__(self) -> "Source":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            item = next(self._items)
+        except StopIteration:
+            self.ended = True
+            raise
+        self.given += not isinstance(item, NothingNow)
+        return item
 
 
 def silent(items: int) -> Any:
@@ -138,21 +160,24 @@ def struck_everywhere(place: Any, kind: str, shape: str) -> None:
     source, items, backlog_max = SHAPES[shape]
     bench = Bench(place)
     for step in count(1):
-        feeder, landed = bench.struck(kind, step, source(), backlog_max)
+        given = Source(source())
+        feeder, landed = bench.struck(kind, step, given, backlog_max)
         run = bench.now(feeder.run)
         if not landed:
             assert step > 2
             break
-        if kind != "cancel" and "silent" not in shape:
-            at_the_end = feeder.fed.items == items
-            assert (run.sealed_at is not None) == at_the_end == feeder.fed.whole, (step, run)
+        if kind != "cancel":
+            assert (run.sealed_at is not None) == given.ended == feeder.fed.whole, (step, run)
+            asked = given.ended or given.given > bench.before_last_step
+            assert (asked, run.counts.total) == (True, given.given), (step, run)
         unfed = run.sealed_at is None and run.status is not RunStatus.CANCELLED
         assert (unfed_at(run, place.clock.now()) is not None) == unfed, (step, run)
         if run.status in (RunStatus.ABORTED, RunStatus.PAUSED):
             run = bench.runs.resume(run, DEED)
         if unfed:
             assert bench.ended(run).ended_at is None
-            run = bench.fed(bench.feeder(run.name, range(items), None))
+            rest = given if step % 2 else range(items)  # goes on with the same source, or anew
+            run = bench.fed(bench.feeder(run.name, rest, None))
         over = bench.ended(run)
         assert over.ended_at is not None, (step, over)
         if kind != "cancel":

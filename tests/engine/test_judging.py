@@ -11,8 +11,10 @@ from perdure.model.events import EventName
 from perdure.model.jobs import Counters
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import (
+    Evidence,
     Interrupted,
     Lost,
+    Raised,
     Returned,
     Revoked,
     Snoozed,
@@ -30,6 +32,7 @@ from tests.engine.test_pump import FAILED
 from tests.engine.upkeeping import KILLED, MARGIN_S, upkeep
 
 UNSTORABLE = Returned('"fine"', "half \ud800")
+TOLD_MATCH = "match 1 of the policy raised LookupError('my own table')"
 TOLD = "own_delay raised ZeroDivisionError('my own arithmetic'), so the policy's curve was used"
 
 
@@ -63,6 +66,18 @@ def test_the_pump_judges_by_the_policys_curve_where_its_own_code_raises():
     assert all(job.counters.failures == 1 for job in jobs)
     assert all(TOLD in why_of(shop.place, job) for job in jobs)
     assert shop.pump.empty
+    shop.close()
+
+
+def test_a_line_of_the_table_that_raises_is_no_match_and_is_told():
+    shop = Shop(stage("one", policy=OWN), concurrency=1)
+    id = shop.place.put().id
+    shop.pump.once()
+    shop.finish_all(Raised(Evidence(("builtins.ConnectionError",))))
+    shop.pump.once()
+    job = shop.place.see(id)
+    assert job.error_kind == "network"
+    assert TOLD_MATCH in shop.place.reader.attempts(job.no)[-1].why_json
     shop.close()
 
 
@@ -151,18 +166,28 @@ def test_a_refused_result_is_judged_by_the_curve_and_every_receipt_is_delivered(
     shop.close()
 
 
-def test_a_defect_in_judging_what_was_refused_keeps_no_receipt_back():
-    shop = Shop(stage("one"), concurrency=3)
-    shop.place.put_many(3)
+def test_a_defect_in_judging_what_was_refused_keeps_no_other_back(monkeypatch):
+    shop = Shop(stage("one"), concurrency=4)
+    shop.place.put_many(4)
     shop.pump.once()
-    refused, *good = shop.running.values()
-    shop.finish(refused, UNSTORABLE)
+    refused, other, *good = shop.running.values()
+    for claim in (refused, other):
+        shop.finish(claim, UNSTORABLE)
     for claim in good:
         shop.finish(claim)
     shop.pump._gather()
-    shop.pump._catalogue = type(shop.catalogue)([])  # now nothing more can be judged
-    with pytest.raises(BugError, match="unknown here"):
+    right = shop.pump._settled
+
+    def settled(one):
+        if one.claim.no == refused.no:
+            raise BugError("cannot be judged")
+        return right(one)
+
+    monkeypatch.setattr(shop.pump, "_settled", settled)
+    with pytest.raises(BugError, match="cannot be judged"):
         shop.pump._send(None)
     assert len(shop.notes.of(EventName.JOB_SUCCEEDED)) == 2
     assert shop.pump.in_hand == (refused.no,)
+    shop.pump._send(None)
+    assert shop.place.see(other.id).error_kind == "internal"
     shop.close()

@@ -22,6 +22,7 @@ from perdure.model.outcomes import (
     Revoked,
     Snoozed,
     TimedOut,
+    Unbegun,
     Withdrawn,
 )
 from perdure.model.states import TRANSITIONS, AttemptStatus, FailedReason, Move, State
@@ -216,6 +217,19 @@ def test_every_outcome_is_settled_by_the_same_walk(outcome, move, delay_s):
     assert record.move is move
     if move is not Move.ADVANCE:
         assert record.delay_s == delay_s
+
+
+@pytest.mark.parametrize(
+    ("outcome", "called"),
+    [
+        (Returned("1"), True), (TimedOut(60.0), True), (Interrupted(), True),
+        (Interrupted(begun=False), False), (Unbegun(), False),
+    ],
+)  # fmt: skip
+def test_an_attempt_whose_stage_never_began_has_called_nobody(outcome, called):
+    calling = replace(LINE.stages[0], upstream="api")
+    ending = Ending(claim_of(), outcome, 2.0, 7)
+    assert settle(ending, LINE, calling, chance=0.5).attempt.called is called
 
 
 def test_a_deadline_is_compared_with_the_claims_time_plus_the_time_since():

@@ -332,7 +332,7 @@ def test_a_stage_for_which_there_is_no_thread_has_not_failed(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        assert ran(lambda _: 1) == Interrupted("there is no thread for it")
+        assert ran(lambda _: 1) == Interrupted("there is no thread for it", begun=False)
     assert ran(lambda _: 1) == Returned("1")
 
 

@@ -130,6 +130,21 @@ def test_a_completed_run_takes_items_again_under_its_name(place, known):
     assert (again.no, again.status, again.sealed_at) == (run.no, RunStatus.RUNNING, None)
 
 
+def test_a_run_that_another_seals_as_it_is_opened_again_was_sealed(place, known, worker):
+    """Or nobody would seal it again, if whoever opened it has nothing new."""
+    run = opened(place, known)
+    put(place, known, run, 1)
+    line, ids = known.line("p"), Ids(place.clock, _chance)
+    for status in (RunStatus.RUNNING, RunStatus.COMPLETED):
+        other = Hurried(place, change_run=[lambda: verbs(place).seal(run)])
+        again = verbs(place, through=other).open(
+            line, ids, name="batch", owner="ann", options={}, deed=DEED
+        )
+        assert (again.was_sealed, again.run.sealed_at, again.run.no) == (True, None, run.no)
+        if status is RunStatus.RUNNING:
+            ended(place, worker, good=1, bad=0)
+
+
 def test_a_paused_run_stays_paused_while_items_are_added(place, known):
     run = verbs(place).pause(opened(place, known), Deed("ann", "lunch"))
     again = opened(place, known)

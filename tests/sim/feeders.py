@@ -116,11 +116,14 @@ class Feeding:
             ),
             monotonic=self._clock.monotonic,
         )  # fmt: skip
+        before = 0
         while not feeder.over:
             self._vanish(process, strand)
+            before = feeder.fed.items
             self._step(feeder, strand)
             self._meddle(process, opened.run)
-        self._checker.runs.fed_to_the_end(opened.run.no, feeder.fed, len(self._items))
+        more = feeder.fed.items > before
+        self._checker.runs.fed_to_the_end(opened.run.no, feeder.fed, more=more)
         feeder.leave()
         self._world.seen["runs sealed"] += feeder.fed.whole
         return feeder.fed.whole

@@ -15,7 +15,7 @@ from perdure.model.jobs import Lane, Record
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NANO, NewRun, RunChange, RunStatus, RunView
-from perdure.model.states import TERMINAL, AttemptStatus, FailedReason, State
+from perdure.model.states import TERMINAL, AttemptStatus, FailedReason, Move, State
 from tests.sim.ledger import JobAccount, RunAccount
 
 if TYPE_CHECKING:
@@ -88,8 +88,15 @@ class Runs:
 
     def is_returned(self, job: JobAccount, record: Record) -> bool:
         """Whether a dead letter is dead again, because the run that drove it again was cancelled while it waited."""
-        if record.attempt is not None or record.failed_reason is not FailedReason.FATAL:
+        if record.attempt is not None or record.move is not Move.FAIL:
             return False
+        tries = [one.attempt for one in job.settled.values() if one.attempt is not None]
+        tried = any(one.status is AttemptStatus.FAILED for one in tries)
+        if record.failed_reason is not (FailedReason.FATAL if tried else FailedReason.EXPIRED):
+            return False
+        in_time = job.deadline_us is not None and self._world.now_us < job.deadline_us
+        if not tried and (job.life == 1 or not in_time):
+            return False  # its own deadline has passed
         run = None if job.redrive_run is None else self._ledger.runs[job.redrive_run]
         if run is None or run.status is not RunStatus.CANCELLED or job.holder is not None:
             self._checker.broken("E13", f"#{job.no} is dead again, and nobody has cancelled {run}")
@@ -193,18 +200,18 @@ class Runs:
         assert answer is not None
         self.seen(answer)
 
-    def fed_to_the_end(self, no: int, fed: Fed, items: int) -> None:
-        """A feeder has ended: one that fed its last item has sealed the run, but for one that was cancelled."""
+    def fed_to_the_end(self, no: int, fed: Fed, *, more: bool) -> None:
+        """A feeder has ended: unless its source gave one more as it stopped, it has sealed the run, or that was cancelled."""
         run = self._ledger.runs[no]
-        if fed.items == items and not fed.whole and run.status is not RunStatus.CANCELLED:
+        if not fed.whole and not more and run.status is not RunStatus.CANCELLED:
             self._checker.broken(
-                "E14", f"all {items} items of {names([run])} are in, it is not sealed"
+                "E14", f"no item of {names([run])} is known to be left, it is not sealed"
             )
 
     def _note_feeding(self, _: None, no: int, by: str, *, ended: bool = False) -> None:
         run = self._ledger.runs[no]
         if not ended:
-            run.fed_by, run.is_fed = by, True
+            run.fed_by, run.is_fed = by, not run.sealed
         elif run.fed_by == by:
             run.is_fed = False
 
@@ -252,7 +259,7 @@ class Runs:
 
     def _may(self, run: RunAccount, change: RunChange) -> bool:
         """Whether a run may have that status now: it ends when all are in, and all have ended."""
-        if run.status is not change.seen:
+        if run.status is not change.seen or change.seen_sealed not in (None, run.sealed):
             return False
         if change.status in FINISHED:
             counted = change.counts in (None, run.counts(self._ledger.jobs))

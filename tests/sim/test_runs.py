@@ -151,7 +151,7 @@ def sealed_before_all_is_in(scene: RunScene) -> None:
 
 def aborted_after_its_last_item_and_not_sealed(scene: RunScene) -> None:
     scene.put("a")
-    scene.checker.runs.fed_to_the_end(1, Fed(items=1, created=1, whole=False), 1)
+    scene.checker.runs.fed_to_the_end(1, Fed(items=1, created=1, whole=False), more=False)
 
 
 def fed_by_somebody_else(scene: RunScene) -> None:

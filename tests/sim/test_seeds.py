@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.sim.harvests import whatever_with_runs
 from tests.sim.mutants import THE_FOUR
 from tests.sim.report import ANSWERS, Batch, told
 from tests.sim.run import run_seed
@@ -53,6 +54,16 @@ def test_many_fresh_seeds_break_no_invariant_and_every_kind_of_fault_strikes(cap
         batch = lived_through(LONG_S)
         print(f"\n{batch}", file=sys.stderr)
     assert batch.absent() == []
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.timeout(1200)
+def test_fresh_seeds_with_runs_and_all_that_people_do_to_them_break_no_invariant(count):
+    first = secrets.randbelow(10**9)
+    print(f"seeds from {first}")
+    for seed in range(first, first + count):
+        outcome = run_seed(seed, whatever_with_runs)
+        assert outcome.violation is None, told(outcome)
 
 
 def test_the_same_seed_is_the_same_history_and_another_seed_another_one():

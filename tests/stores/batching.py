@@ -115,12 +115,15 @@ class Batching(Acting):
         stale, sealed = chance.choice(STALE), chance.choice(SEALED)
         counted = chance.choice(["none", "seen", "wrong"])
         settings = chance.choice([None, None, '{"n":1}'])
+        seen_sealed = chance.choice([None, None, None, False, True])
 
         def call(side: Side) -> Any:
             run = _run(side, name)
             counts = {"none": None, "seen": run.counts, "wrong": RunCounts(total=777)}[counted]
             seen = RunStatus.CANCELLED if stale else run.status
-            change = RunChange(run.no, seen, status, f"now {status}", counts, sealed, settings)
+            change = RunChange(
+                run.no, seen, status, f"now {status}", counts, sealed, settings, seen_sealed
+            )
             return side.control.change_run(change, DEED)
 
         self.sides.each("change run", call)

@@ -106,7 +106,7 @@ class Run:
         """The run when it is over. Raises `RunAborted` with the reason, or `RunUnfinished` after ``wait_s``.
 
         A worker has to work on it; a paused run is waited for, and a cancelled one until none of its items is open.
-        One that is not sealed, has no open items and was fed by nobody for 30 s would never end: `RunUnfinished` says so.
+        One that is not sealed, has no open items and was fed by nobody for 90 s would never end: `RunUnfinished` says so.
         """
         give_up_at = None if wait_s is None else time.monotonic() + wait_s
         rest = _Rest(give_up_at)

@@ -303,7 +303,8 @@ class Call:
             text = f"hand over to a durable job: the stored job is damaged, {claim.damage}"
             why = self._because(text, "damage")
             return self._settled(
-                self._ending(Interrupted("damage"), 0.0), HandOver(0.0, Kind.INPUT_INVALID, why)
+                self._ending(Interrupted("damage", begun=False), 0.0),
+                HandOver(0.0, Kind.INPUT_INVALID, why),
             )
         return Try(claim, self._stage(), pause_s)
 

@@ -7,8 +7,8 @@ without a key of its own, an item is known by its position and a hash of its con
 
 Always true: a feeder that has reached the end of its items seals the run, whatever its status is by then: an aborted
 run goes on when it is resumed, and could not end unsealed. That the items are through is only known by asking for one
-more, so an aborted run's source is asked once more; an item that comes is left to whoever feeds the same items again.
-A cancelled run needs no seal. While we feed, we leave signs of life on the run; if we die, the last one gets old.
+more, so an aborted run's source is asked once more. An item that was taken is fed: whoever goes on with the same
+iterator would not get it again. A cancelled run needs no seal. While we feed, we leave signs of life on the run; if we die, the last one gets old.
 """
 
 import hashlib
@@ -35,7 +35,12 @@ from perdure.model.errors import (
 )
 from perdure.model.events import EventName
 from perdure.model.jobs import NewJob
-from perdure.model.limits import ENQUEUE_BYTES_MAX, FEEDER_SIGN_S, KEY_CHARS_MAX
+from perdure.model.limits import (
+    ENQUEUE_BYTES_MAX,
+    FEEDER_AWAY_S_MAX,
+    FEEDER_SIGN_S,
+    KEY_CHARS_MAX,
+)
 from perdure.model.runs import RunStatus, RunView
 
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
@@ -44,7 +49,6 @@ _CHUNK_S = 0.5
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 1.0
 _SAY_EVERY_S = 30.0
-_AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
 
 Key = str | Callable[[Any], object]
 Bad = Callable[[int, PayloadRefused], None]
@@ -186,12 +190,10 @@ class Feeder:
             self._send()
             self._check_source()
         elif run.status is RunStatus.ABORTED:
-            self._stop_if_more()
+            self._held_at = None
+            return self._stop_if_more()
         elif (room := self._room(run)) > 0:
-            try:
-                self._exhausted = not self._take(min(room, _CHUNK))
-            finally:  # what its source gave before it failed is in all the same
-                self._send()
+            self._take_and_send(min(room, _CHUNK))
         else:
             self._say_waiting(run)
             return False
@@ -201,12 +203,19 @@ class Feeder:
     def _stop(self) -> None:
         self.fed, self.over = replace(self.fed, whole=False), True
 
-    def _stop_if_more(self) -> None:
-        """Stop, unless the last item was fed just before."""
-        for _ in self._items:
+    def _stop_if_more(self) -> bool:
+        """Stop after one more item, unless the last was fed just before; False while its source has nothing to say."""
+        before = self.fed.items
+        self._take_and_send(1)
+        if self.fed.items > before and not self._exhausted:
             self._stop()
-            return
-        self._exhausted = True
+        return self.over or self._exhausted
+
+    def _take_and_send(self, count: int) -> None:
+        try:
+            self._exhausted = not self._take(count)
+        finally:  # what its source gave before it failed is in all the same
+            self._send()
 
     def _check_source(self) -> None:
         """A source that failed while the store was away may seem to have ended by now; it has not."""
@@ -316,7 +325,7 @@ def feed(
             away_at = math.inf
         except StoreUnavailable:
             away_at = min(away_at, monotonic())
-            if monotonic() - away_at > _AWAY_S_MAX:
+            if monotonic() - away_at > FEEDER_AWAY_S_MAX:
                 raise
             went_on = False
         if went_on:

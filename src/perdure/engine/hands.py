@@ -311,7 +311,7 @@ class Hands:
         self._late[name] = self._late.get(name, 0) + 1
         message = f"its process was not ready within {_START_S_MAX:g} s"
         if self._late[name] <= _LATE_MAX:
-            return Interrupted(message)
+            return Interrupted(message, begun=False)
         names = ("perdure.ProcessNotReady",)
         return Raised(Evidence(names, message, kind=Kind.RESOURCE_EXHAUSTED))
 

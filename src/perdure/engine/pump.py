@@ -153,11 +153,18 @@ class Pump:
         if self.gone:
             self._stop(self.gone)
 
-    def give_back(self, nos: Collection[int] | None = None, reason: str = "shutdown") -> None:
+    def give_back(
+        self,
+        nos: Collection[int] | None = None,
+        reason: str = "shutdown",
+        *,
+        begun: bool = True,
+    ) -> None:
         """Settle what is still in our hands, or those of it, as interrupted; it counts as nothing."""
         for no in self.in_hand if nos is None else nos:
             claim = self._in_hand[no]  # what has just finished was appended before this
-            self.finished.append(Finished(claim, Interrupted(reason), 0.0, self._spent(claim)))
+            outcome = Interrupted(reason, begun)
+            self.finished.append(Finished(claim, outcome, 0.0, self._spent(claim)))
 
     def _gather(self) -> None:
         while self.finished:
@@ -253,10 +260,14 @@ class Pump:
 
     def _deliver(self, records: Sequence[Record], answers: Sequence[Settled]) -> None:
         by_job = {answer.no: answer for answer in answers}
-        # What was refused comes last: whatever is wrong with it, the others' receipts are delivered.
-        for record in sorted(records, key=lambda one: isinstance(by_job[one.no], Refused)):
+        defect: BugError | None = None  # whatever is wrong with one, all the others are delivered
+        for record in records:
             answer = by_job[record.no]
-            if isinstance(answer, Refused) and self._refused(record, answer):
+            try:
+                if isinstance(answer, Refused) and self._refused(record, answer):
+                    continue
+            except BugError as error:
+                defect = defect or error
                 continue
             claim = self._in_hand.pop(record.no)
             if record.state in TERMINAL and self._is_of_run(claim):
@@ -265,6 +276,8 @@ class Pump:
             self._observers.settled(record, answer)
             if isinstance(answer, Receipt) and answer.claim is not None:
                 self._take_up([answer.claim])
+        if defect is not None:
+            raise defect
 
     def _is_of_run(self, claim: Claim) -> bool:
         return claim.run is not None or self._catalogue.run_of(claim.lane) is not None

@@ -266,8 +266,15 @@ def _attempt(
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cost_nusd=round(usage.cost_usd * NANO),
-        called=stage.upstream is not None,
+        called=stage.upstream is not None and _has_begun(ending.outcome),
     )
+
+
+def _has_begun(outcome: Outcome) -> bool:
+    """Whether the stage had begun, so that it may have called its upstream."""
+    if isinstance(outcome, Interrupted):
+        return outcome.begun
+    return not isinstance(outcome, Unbegun)
 
 
 def vocabulary_of(ending: Ending, stage: Stage) -> Vocabulary:

@@ -81,10 +81,10 @@ async def run(
         return await _in_own_child(attempt)
     except asyncio.CancelledError as cancelled:
         if stopping.ordered:
-            return Interrupted()
+            return attempt.interrupted()
         return attempt.overdue() if attempt.limit.passed else raised(cancelled, desk=attempt.desk)
     except Refused:
-        return Interrupted("there is no thread for it")
+        return Interrupted("there is no thread for it", begun=False)
     except BaseException as error:  # a stage may do anything
         if attempt.limit.passed and isinstance(error, TimeoutError):
             return attempt.overdue()
@@ -159,6 +159,10 @@ class _Attempt:
     def overdue(self) -> Outcome:
         """What it is that our limit has passed."""
         return TimedOut(self.time_s) if self._began else Unbegun()
+
+    def interrupted(self) -> Outcome:
+        """What it is that we were told to stop."""
+        return Interrupted(begun=self._began)
 
     def _deadline_s(self, deadline_at: datetime) -> float:
         return (deadline_at - self.claim.claimed_at).total_seconds()

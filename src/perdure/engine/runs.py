@@ -202,9 +202,9 @@ class Runs:
             _check_run_name(name)
         wanted = changed_settings(RunSettings(), options)
         run = self.control.add_run(NewRun(id, owner, line.name, name or id, settings_in(wanted)))
-        was_sealed = run.sealed_at is not None
+        was_sealed = False
         if run.id != id:
-            run = self._again(run, options, deed)
+            run, was_sealed = self._again(run, options, deed)
         numbers = self.store.lanes(line.lanes(run.no))
         first = line.lane(line.stages[0], run.no)
         return OpenRun(run, numbers[first], was_sealed)
@@ -258,8 +258,11 @@ class Runs:
         change = RunChange(run.no, RunStatus.CANCELLED, RunStatus.CANCELLED, why=run.why)
         return self._changed(change, Deed("perdure", "none of its jobs is open any more"))
 
-    def _again(self, run: RunView, options: Mapping[str, Any], deed: Deed) -> RunView:
-        """Go on with a run that is there: with the options that are given now, and open for items."""
+    def _again(self, run: RunView, options: Mapping[str, Any], deed: Deed) -> tuple[RunView, bool]:
+        """Go on with a run that is there, with the options that are given now and open for items; and whether it was sealed.
+
+        That is compared as well: if another has sealed it since we looked, nobody would do so again for us.
+        """
         for _ in range(_TRIES_MAX):
             if run.status is RunStatus.CANCELLED:
                 raise NotChangeable(
@@ -274,13 +277,14 @@ class Runs:
                     "or drive its dead letters again first"
                 )
             status = run.status if run.status is RunStatus.PAUSED else RunStatus.RUNNING
+            was_sealed = run.sealed_at is not None
             change = RunChange(
                 run.no, run.status, status, why=run.why if status is RunStatus.PAUSED else "",
-                sealed=False, settings_json=settings_in(settings),
+                sealed=False, settings_json=settings_in(settings), seen_sealed=was_sealed,
             )  # fmt: skip
             moved = self._changed(change, deed)
             if moved is not None:
-                return moved
+                return moved, was_sealed
             run = self._now(run)
         raise NotChangeable(f"run {run.name!r} moved on {_TRIES_MAX} times; try again")
 

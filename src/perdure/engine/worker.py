@@ -237,15 +237,18 @@ class Worker:
         blocked, self._blocked = self._blocked, self._pulse.blocked
         if not self._blocked:
             return
-        unbegun = [no for no in self._pump.in_hand if not self._has_begun(no)]
+        unbegun = self._unbegun()
         if unbegun:
             self._stop_runs(unbegun)  # should it turn again, they end before their first step
-            self._pump.give_back(unbegun, "the event loop is blocked")
+            self._pump.give_back(unbegun, "the event loop is blocked", begun=False)
         if not blocked:
             self._observers.tell(
                 EventName.LOOP_BLOCKED,
                 worker=self._seat.worker, silent_s=self._pulse.silent_s, given_back=len(unbegun),
             )  # fmt: skip
+
+    def _unbegun(self) -> list[int]:
+        return [no for no in self._pump.in_hand if not self._has_begun(no)]
 
     def _has_begun(self, no: int) -> bool:
         held = self._runs.get(no)
@@ -286,6 +289,7 @@ class Worker:
         hopeless = self._recycling and self._blocked  # nothing can finish meanwhile
         if self._orders > 1 or now >= self._give_back_at or hopeless:
             self._stop_all_runs()
+            self._pump.give_back(self._unbegun(), begun=False)
             self._pump.give_back()
 
     def _finish_when_done(self, now: float) -> None:
@@ -331,7 +335,7 @@ class Worker:
             raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
         stopping.begun = True
         if stopping.ordered:
-            outcome: Outcome = Interrupted()
+            outcome: Outcome = Interrupted(begun=False)
         else:
             outcome = await run(
                 claim, stage, self._threads, stopping,

@@ -229,7 +229,7 @@ class ClaimOrder:
 class Attempt(Struct, frozen=True, gc=False):
     """The row that an ended attempt leaves behind; written once, never changed.
 
-    ``called`` says that its stage names an upstream; it is counted in the job's runs, and not kept with the row.
+    ``called`` says that its stage names an upstream, and had begun; it is counted in the job's runs, and not kept with the row.
     """
 
     stage: str

@@ -46,5 +46,6 @@ SUSPECTS_TOGETHER_MAX = 16  # jobs sharing a child after one crash
 PROBE_BATCH_MAX = 100  # first jobs of a gate's lanes, of which the least probed is its next probe
 SAMPLES_S_MAX = 600.0  # a worker that has noted no call for so long has no say about an upstream
 FEEDER_SIGN_S = 5.0  # between two signs of life of whoever feeds a run; a write of one row each
-FEEDER_SILENT_S = 30.0  # without a sign its feeder is gone: some may be lost, and people wait
+FEEDER_AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
+FEEDER_SILENT_S = FEEDER_AWAY_S_MAX + 30.0  # one that waits for the store leaves no sign, and lives
 AGEING_S = 60.0  # one step of priority is worth this much waiting, so low priority never starves

@@ -159,9 +159,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The worker gave the attempt back unfinished, because it is shutting down."""
+    """The worker gave the attempt back unfinished, because it is shutting down; perhaps before its stage had begun."""
 
     reason: str = "shutdown"
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)

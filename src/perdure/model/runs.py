@@ -114,6 +114,7 @@ class RunChange:
 
     A run is given a status of `FINISHED` only while it is sealed, has no open job and counts what ``counts`` says.
     ``sealed`` True seals it, False takes that back, None leaves it. ``settings_json`` replaces its settings.
+    ``seen_sealed`` is whether it was sealed when it was seen; None does not mind.
     """
 
     no: int
@@ -123,6 +124,7 @@ class RunChange:
     counts: RunCounts | None = None
     sealed: bool | None = None
     settings_json: str | None = None
+    seen_sealed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

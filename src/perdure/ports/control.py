@@ -61,7 +61,7 @@ class Control(Protocol):
         ...
 
     def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
-        """Give a run another status, if it still has the one that was seen.
+        """Give a run another status, if it still has the one that was seen, and the seal where that was looked at.
 
         One that is paused, aborted or cancelled has its lanes closed by a pause of its own; one that is running
         again has that pause taken away. See `RunChange` for when a run may finish. A cancelled one is over,

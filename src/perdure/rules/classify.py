@@ -39,7 +39,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
-from perdure.rules.foreign import tried
+from perdure.rules.foreign import answer_of, shown
 from perdure.rules.hints import server_verdict, wait_hint
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import (
@@ -122,12 +122,13 @@ def judge(
     """The kind of a raised failure, what it was known by, and what the server asks for."""
     says = server_verdict(evidence) if evidence.headers or evidence.facts else None
     spoken = _spoken(evidence, vocabulary)
-    said = _said(evidence, matches, by_code=spoken is not None)
+    broken: list[str] = []
+    said = _said(evidence, matches, broken, by_code=spoken is not None)
     kind, rule = said or spoken or _found(evidence, says)
     hint = wait_hint(evidence, now)
     return Failure(
         kind=kind,
-        rule=rule,
+        rule=rule + "".join(broken[:1]),
         detail=evidence.message,
         hint_s=None if hint is None else hint.seconds,
         server_says=says,
@@ -144,14 +145,19 @@ def _spoken(evidence: Evidence, vocabulary: Vocabulary) -> Found | None:
     return None if spoken is None else (spoken[0], f"{vocabulary.name} code {spoken[1]}")
 
 
-def _said(evidence: Evidence, matches: tuple[Match, ...], *, by_code: bool) -> Found | None:
+def _said(
+    evidence: Evidence, matches: tuple[Match, ...], broken: list[str], *, by_code: bool
+) -> Found | None:
     """What the stage or the user said; a known code of the upstream says more than a status."""
     if evidence.kind is not None:
         return evidence.kind, "stated by the stage"
     for number, one in enumerate(matches, start=1):
         if by_code and one.is_by_status_alone:
             continue
-        if tried(one.fits, evidence):  # a class of the user's own may raise anything
+        answer = answer_of(one.fits, evidence)  # a class of the user's own may raise anything
+        if isinstance(answer, BaseException):
+            broken.append(f"; match {number} of the policy raised {safe_line(shown(answer))}")
+        elif answer:
             return one.kind, f"match {number} of the policy"
     return None
 

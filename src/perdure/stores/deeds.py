@@ -54,7 +54,7 @@ def check_pause(scope: LaneScope, name: str) -> None:
 
 def may_change(run: RunView, change: RunChange) -> bool:
     """Whether a run, read in the transaction of the change, may have another status now."""
-    if run.status is not change.seen:
+    if run.status is not change.seen or change.seen_sealed not in (None, run.sealed_at is not None):
         return False
     if change.status in FINISHED:
         sealed = run.sealed_at is not None if change.sealed is None else change.sealed

@@ -27,9 +27,10 @@ class KnownLanes:
         if not plain <= self._numbers:
             self._numbers |= look(plain)
         of_runs = {job.lane for job in jobs if job.run is not None}
-        if not of_runs <= self._of_runs:
-            self._of_runs = look(of_runs)
-        for lane in (plain - self._numbers) | (of_runs - self._of_runs):
+        known_of_runs = self._of_runs  # another thread may put others in its place meanwhile
+        if not of_runs <= known_of_runs:
+            self._of_runs = known_of_runs = look(of_runs)
+        for lane in (plain - self._numbers) | (of_runs - known_of_runs):
             raise StoreError(
                 f"lane {lane} does not exist in this store; was the store replaced since the app "
                 "was started? start it again"

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from perdure.model.errors import StoreBusy, StoreUnavailable
-from perdure.stores.postgres import connection as module
+from perdure.stores.postgres import connection as module, lending
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Lender, _sound
 from tests.stores.postgres.kit import (
@@ -115,6 +115,24 @@ def test_a_forked_process_has_its_own_connections_and_does_not_hurt_its_parents(
 
 
 # -- lines that die ------------------------------------------------------------------------------
+
+
+def test_a_fork_at_any_moment_finds_every_connection_with_the_lender(database, monkeypatch):
+    """A child lets go of all that are in the lists; of one in neither it would close its parent's line."""
+    connection = opened(database, size_max=1, wait_s_max=2.0)
+    lender, found = connection._lender, []
+    for name in ("_sound", "_outside"):
+        right = getattr(lending, name)
+
+        def seen(cx, right=right, name=name):
+            found.append((name, cx in (*lender._idle, *lender._lent)))
+            return right(cx)
+
+        monkeypatch.setattr(lending, name, seen)
+    ask(connection)
+    assert found == [("_sound", True), ("_outside", True)]
+    assert (len(lender._idle), lender._lent) == (1, [])
+    connection.close()
 
 
 def test_an_idle_connection_that_died_is_not_lent(postgres, database):

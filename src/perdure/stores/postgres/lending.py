@@ -128,16 +128,17 @@ class Lender:
                 f"{self._wait_s_max:g} s; use fewer threads at once, or raise PERDURE_CONNECTIONS"
             )
         try:
-            connection = self._taken() or self._connect()
-            self._lent.append(connection)
+            connection = self._taken() or self._made()
             try:
                 yield connection
             finally:
                 if (
                     pid == self._pid
                 ):  # else we are a child that was forked off in the middle of this
-                    self._lent.remove(connection)
-                    self._put_back(connection)
+                    try:
+                        self._put_back(connection)
+                    finally:
+                        self._lent.remove(connection)
         finally:
             if pid == self._pid:
                 slots.release()
@@ -155,14 +156,21 @@ class Lender:
             with suppress(psycopg.Error):
                 connection.close()
 
+    def _made(self) -> Cx:
+        connection = self._connect()
+        self._lent.append(connection)
+        return connection
+
     def _taken(self) -> Cx | None:
         while True:
             with self._guard:
                 if not self._idle:
                     return None
+                self._lent.append(self._idle[-1])  # first: a fork finds it in either, always
                 connection = self._idle.pop()
             if _sound(connection):
                 return connection
+            self._lent.remove(connection)
             connection.close()
 
     def _put_back(self, connection: Cx) -> None:

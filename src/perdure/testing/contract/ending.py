@@ -344,8 +344,7 @@ class Ending(OnAFreshStore):
         assert (sealed.fed_by, sealed.feeding_at) == ("one", None)
         place.clock.push(1)
         place.control.note_feeding(run.no, "one")
-        again = place.control.seal_run(run.no)
-        assert again == replace(sealed, fed_at=place.clock.now())
+        assert place.see_run(run) == replace(sealed, fed_at=place.clock.now())
 
     def test_a_run_that_stands_still_is_sealed_all_the_same(self) -> None:
         for status in (RunStatus.PAUSED, RunStatus.ABORTED, RunStatus.CANCELLED):

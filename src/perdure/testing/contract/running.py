@@ -190,6 +190,18 @@ class Running(OnAFreshStore):
         assert change(RunChange(run.no + 1000, RUNNING, PAUSED), DEED) is None
         assert self.place.see_run(run) == paused
 
+    def test_a_run_changes_if_its_seal_is_as_it_was_seen(self) -> None:
+        run, change = self.place.begin_run(), self.place.control.change_run
+        for sealed in (False, True):
+            stale = RunChange(run.no, RUNNING, RUNNING, sealed=False, seen_sealed=not sealed)
+            before = self.place.see_run(run)
+            assert change(stale, DEED) is None
+            assert self.place.see_run(run) == before
+            moved = change(replace(stale, seen_sealed=sealed), DEED)
+            assert moved is not None
+            assert moved.sealed_at is None
+            self.place.control.seal_run(run.no)
+
     def test_a_run_has_an_end_while_it_has_ended(self) -> None:
         run = self.place.begin_run()
         self.place.control.seal_run(run.no)

@@ -79,7 +79,8 @@ class Runs:
                 since = (
                     run.feeding_at if run.fed_at is not None and run.fed_at > silent_at else None
                 )
-                run = replace(run, fed_by=by, fed_at=now, feeding_at=since or now)
+                feeding_at = None if run.sealed_at is not None else since or now
+                run = replace(run, fed_by=by, fed_at=now, feeding_at=feeding_at)
             elif run.fed_by == by and run.feeding_at is not None:
                 run = replace(run, fed_at=now, feeding_at=None)
             self._tables.runs[no] = run
@@ -87,6 +88,8 @@ class Runs:
 
 def _may(run: RunView, change: RunChange) -> bool:
     """Whether the books allow the status."""
+    if change.seen_sealed is not None and change.seen_sealed != (run.sealed_at is not None):
+        return False
     if change.status is change.seen is RunStatus.CANCELLED:
         return run.ended_at is None
     if change.status not in FINISHED:
