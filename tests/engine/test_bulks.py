@@ -16,6 +16,7 @@ from perdure.engine.revival import Revivals
 from perdure.engine.runs import Runs
 from perdure.engine.sources import source_check
 from perdure.engine.stages import Catalogue
+from perdure.engine.waiting import expired
 from perdure.model.errors import CallerError, NotChangeable, NotRetriable, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.filters import EVERY_JOB, JobFilter
@@ -284,6 +285,23 @@ def test_letters_of_a_child_that_is_cancelled_are_dead_again_as_they_were(place,
     stopped = hands(place, known)
     with pytest.raises(NotChangeable, match="is done; only one that is stopped"):
         stopped.resume(bulk, DEED)
+
+
+def test_a_letter_that_expired_before_any_attempt_is_expired_again_when_its_child_is_cancelled(
+    place, known, worker
+):
+    id = place.put(deadline_s=10).id
+    place.clock.push(11)
+    place.settle(expired(*place.store.expired(limit=5)), by=worker)
+    before = place.see(id)
+    bulk = driven(place, known)
+    Runs(place.store, place.control, place.reader, Observers()).cancel(child_of(place, bulk), DEED)
+    watched(place, known)
+    after = place.see(id)
+    assert (after.state, after.life, after.failed_reason) == (State.FAILED, 2, "expired")
+    for name in ("failed_reason", "error_kind", "error_code", "error_message", "error_detail"):
+        assert getattr(after, name) == getattr(before, name), name
+    place.clean()
 
 
 def test_a_child_that_is_aborted_stops_its_operation(place, known, worker, small_pages):

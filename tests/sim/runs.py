@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LOOKS_MAX = 20  # that may find a run over its budget once nothing goes wrong, before it is aborted
 _LIMITED = {one.value for one in Kind if KINDS[one].failure_class is FailureClass.RATE_LIMITED}
+_DEAD_AGAIN = (FailedReason.FATAL, FailedReason.EXPIRED)
 _MONEY = ("tokens_in", "tokens_out", "cost_nusd")
 
 
@@ -88,7 +89,7 @@ class Runs:
 
     def is_returned(self, job: JobAccount, record: Record) -> bool:
         """Whether a dead letter is dead again, because the run that drove it again was cancelled while it waited."""
-        if record.attempt is not None or record.failed_reason is not FailedReason.FATAL:
+        if record.attempt is not None or record.failed_reason not in _DEAD_AGAIN:
             return False
         run = None if job.redrive_run is None else self._ledger.runs[job.redrive_run]
         if run is None or run.status is not RunStatus.CANCELLED or job.holder is not None:

@@ -25,22 +25,25 @@ def cancelled(job: JobView, words: str) -> Record:
 def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
     """What the store has to write when a dead letter that was driven again is not wanted any more: it is dead again.
 
-    Its error is that of its last failure, in this life or in an earlier one.
+    Its error is that of its last failure, in this life or in an earlier one. Where no attempt has failed, its
+    deadline had passed while it waited.
     """
     failed = [one for one in attempts if one.status is AttemptStatus.FAILED]
-    kind = Kind(failed[-1].kind) if failed and failed[-1].kind in set(Kind) else Kind.UNKNOWN
-    detail = failed[-1].message if failed else ""
+    if not failed:
+        return expired(job)
+    kind = Kind(failed[-1].kind) if failed[-1].kind in set(Kind) else Kind.UNKNOWN
+    detail = failed[-1].message
     return Record(
         no=job.no, id=job.id, token=job.token, move=Move.FAIL, state=State.FAILED,
         stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
         isolation=job.isolation, failed_reason=FailedReason.FATAL, error_kind=kind.value,
-        error_code=(failed[-1].code if failed else None) or kind.value,
+        error_code=failed[-1].code or kind.value,
         error_message=KINDS[kind].sentence, error_detail=detail[:DETAIL_CHARS_MAX],
         fingerprint=fingerprint(kind, job.stage, detail), pipeline=job.pipeline, run=job.run,
     )  # fmt: skip
 
 
-def expired(job: Expired) -> Record:
+def expired(job: Expired | JobView) -> Record:
     """What the store has to write when the deadline of a waiting job has passed.
 
     The kind is that of a deadline which has passed before its stage could begin: nothing was tried.
