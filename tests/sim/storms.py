@@ -1,10 +1,15 @@
-"""Settings in which little goes wrong but an upstream that every stage is behind."""
+"""Settings in which little goes wrong but an upstream that every stage is behind; and storms of all else."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from perdure.rules.policy import HintMode, Policy
-from tests.sim.outside import UNTIED_S, sick
-from tests.sim.swarm import Setup, plain
+from tests.sim.feeds import RUN_DEEDS, Feed
+from tests.sim.outside import GATE_DEEDS, TROUBLES, UNTIED_S, sick
+from tests.sim.swarm import ACTS, CHANCES, POISON, SKEW_S_MAX, STRIKES, Setup, plain
+
+PEOPLE = {"cancel", "retry", "redrive", "discard", "pause"}
 
 
 def only_upstreams(setup: Setup) -> Setup:
@@ -55,6 +60,54 @@ def suspects_behind_a_gate(setup: Setup) -> Setup:
         harsh, items=3, leases_s=(setup.ttl_s,), strikes={"kill_child": 40 / setup.chaos_s},
         policies=tuple(replace(one, crashes_max=50) for one in harsh.policies),
     )  # fmt: skip
+
+
+def broken_machines(setup: Setup) -> Setup:
+    """All that befalls processes, clocks and the way to the store, as often as it may be drawn."""
+    kinds = STRIKES.keys() - PEOPLE - GATE_DEEDS.keys() - RUN_DEEDS.keys()
+    return _struck(
+        setup, kinds, chances=dict(CHANCES), skew_s=SKEW_S_MAX, calls=20, work_s=0.4 * setup.ttl_s
+    )
+
+
+def failing_stages(setup: Setup) -> Setup:
+    """All that stages do instead of their work, and people who see to it."""
+    return _struck(setup, PEOPLE, acts=dict.fromkeys(ACTS, 0.08), poison=POISON)
+
+
+def troubled_upstreams(setup: Setup) -> Setup:
+    """All that befalls an upstream, and people at its gates."""
+    outside = sick(setup.chaos_s)
+    troubles = {kind: 2 * most / setup.chaos_s for kind, most in TROUBLES.items()}
+    return _struck(setup, GATE_DEEDS.keys(), outside=replace(outside, troubles=troubles))
+
+
+def troubled_runs(setup: Setup) -> Setup:
+    """All that befalls runs: one has no budget for failures, and half of all stages fail."""
+    strict = {"failure_budget": 0.0, "check_every": 1, "sample_min": 1}
+    feeds = (
+        Feed("free", "long", 25),
+        Feed("strict", "long", 25, strict),
+        Feed("s", "short", 25, strict),
+    )
+    return _struck(
+        setup, RUN_DEEDS.keys() | {"redrive"}, acts={"fatal": 0.5}, feeds=feeds,
+        chances={"feeder_lost": CHANCES["feeder_lost"]},
+    )  # fmt: skip
+
+
+# Between them every kind of fault: all at once would leave no room for most of them.
+STORMS = (broken_machines, failing_stages, troubled_upstreams, troubled_runs)
+
+
+def _struck(setup: Setup, strikes: Iterable[str], **more: Any) -> Setup:
+    """Much work for three hosts, struck by these as often as may be, in a fixed order."""
+    rates = {kind: most / setup.chaos_s for kind, most in STRIKES.items() if kind in {*strikes}}
+    usual = {
+        "strikes": rates, "leases_s": (setup.ttl_s,) * 3, "items": 40, "clients": 2, "concurrency": 5,
+        "work_s": 0.1 * setup.ttl_s, "timeout_s": setup.ttl_s, "ears": True, "poll_s": 0.3,
+    }  # fmt: skip
+    return replace(plain(setup), **(usual | more))
 
 
 def _patient(policy: Policy) -> Policy:

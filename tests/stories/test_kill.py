@@ -7,13 +7,31 @@ import time
 
 import pytest
 
-from tests.stories.kit import Story, on_both_long, until
+from tests.stories.kit import Story, WorkerProcess, on_both_long, until
 from tests.stories.looking import Row
 from tests.stories.nemesis import unjust
 
 pytestmark = pytest.mark.story
 
 LEASE_S = 2.0
+
+
+def kill_child(worker: WorkerProcess) -> int:
+    """The process that works; when it was killed, in microseconds."""
+    child = worker.child("main")
+    killed_us = time.time_ns() // 1000
+    os.kill(child.pid, signal.SIGKILL)
+    return killed_us
+
+
+def kill_all(worker: WorkerProcess) -> int:
+    """The process that works and its supervisor, as when a machine is gone; when, in microseconds."""
+    child = worker.child("main")
+    killed_us = time.time_ns() // 1000
+    os.kill(child.pid, signal.SIGSTOP)  # or it might give its job back between the two kills
+    worker.kill(signal.SIGKILL)
+    os.kill(child.pid, signal.SIGKILL)
+    return killed_us
 
 
 def ran_again(story: Story, job: str, after_us: int) -> Row:
@@ -72,8 +90,7 @@ def test_a_job_whose_process_is_killed_runs_again_and_repeats_no_finished_stage(
     worker = story.worker("a", lease_s=LEASE_S)
     [job] = story.enqueue(pipeline, [{"work": {"until": "go"}}])
     story.started(job, "work")
-    killed_us = time.time_ns() // 1000
-    os.kill(worker.child("main").pid, signal.SIGKILL)
+    killed_us = kill_child(worker)
     claim = ran_again(story, job, killed_us)
     assert claim["role"] == "suspects"
     story.started(job, "work", times=2)
@@ -93,11 +110,7 @@ def test_a_job_whose_whole_worker_is_killed_is_found_by_its_lease(story):
     other = story.worker("b", lease_s=LEASE_S, poll_s=1.0)  # the default, which is the slowest
     story.judging(other)
     judge = other.child("main").worker
-    child = doomed.child("main")
-    killed_us = time.time_ns() // 1000
-    os.kill(child.pid, signal.SIGSTOP)  # or it might give its job back between the two kills
-    doomed.kill(signal.SIGKILL)
-    os.kill(child.pid, signal.SIGKILL)
+    killed_us = kill_all(doomed)
     claim = ran_again(story, job, killed_us)
     assert claim["name"].endswith(f":{other.pid}")
     story.started(job, "work", times=2)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.servers import programs
-from tests.servers.postgres import Server
+from tests.servers.postgres import Mode, Server
 from tests.stories.kit import Story, WorkerProcess, played, until
 
 pytestmark = pytest.mark.story
@@ -45,9 +45,9 @@ def accepting(url: str) -> bool:
     return True
 
 
-def restart(server: Server, story: Story) -> float:
-    """Crash the server and start it again; how long from its first welcome until both have settled."""
-    server.stop("immediate")
+def restart(server: Server, story: Story, mode: Mode = "immediate") -> float:
+    """Stop the server, with a crash unless told, and start it again; how long from its first welcome until both have settled."""
+    server.stop(mode)
     server.start()
     until("it accepts connections", lambda: accepting(story.url), within_s=30)
     back_us = time.time_ns() // 1000

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.stories.kit import until
+from tests.stories.kit import Story, WorkerProcess, until
 
 pytestmark = pytest.mark.story
 
@@ -24,7 +24,8 @@ for _ in range({ENQUEUES}):
 """
 
 
-def test_a_second_process_waits_its_turn_beside_a_saturated_pump(story):
+def enqueued_beside_a_pump(story: Story) -> tuple[WorkerProcess, list[float]]:
+    """How long each enqueue of the second process took, shortest first."""
     story.enqueue("walk", [{"work": {}}] * BACKLOG)
     worker = story.worker("a", lease_s=5.0, concurrency=500)
     until(
@@ -34,8 +35,12 @@ def test_a_second_process_waits_its_turn_beside_a_saturated_pump(story):
         [sys.executable, "-c", CLIENT], cwd=story.folder, env=story.environment(), timeout=100,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
+    return worker, sorted(float(line) for line in done.stdout.split())
+
+
+def test_a_second_process_waits_its_turn_beside_a_saturated_pump(story):
+    worker, waits = enqueued_beside_a_pump(story)
     left = story.states().get("queued", 0)
-    waits = sorted(float(line) for line in done.stdout.split())
     p50, p99 = statistics.median(waits), waits[round(len(waits) * 0.99) - 1]
     print(
         f"FIGURE enqueue beside a saturated pump: p50 {p50:.3f}, p99 {p99:.3f}, max {waits[-1]:.3f} s"
