@@ -260,8 +260,9 @@ class Pump:
 
     def _deliver(self, records: Sequence[Record], answers: Sequence[Settled]) -> None:
         by_job = {answer.no: answer for answer in answers}
-        defect: BugError | None = None  # whatever is wrong with one, all the others are delivered
-        for record in records:
+        defect: BugError | None = None
+        # What was refused comes last: whatever is wrong with it, the others' receipts are delivered.
+        for record in sorted(records, key=lambda one: isinstance(by_job[one.no], Refused)):
             answer = by_job[record.no]
             try:
                 if isinstance(answer, Refused) and self._refused(record, answer):

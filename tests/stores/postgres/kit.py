@@ -110,11 +110,15 @@ def blocked(server: Server, url: str, count: int = 1) -> None:
         until(lambda: cx.execute(*asked).fetchone() == (count,), f"{count} before a lock")
 
 
+# The server's own workers, such as autovacuum's, have a database too.
+_CLIENTS = "datname = %s AND backend_type = 'client backend'"
+
+
 def sessions(server: Server, url: str) -> list[int]:
     """The process ids of a database's sessions."""
     with server.admin() as cx:
         rows = cx.execute(
-            "SELECT pid FROM pg_stat_activity WHERE datname = %s ORDER BY pid", (name_of(url),)
+            f"SELECT pid FROM pg_stat_activity WHERE {_CLIENTS} ORDER BY pid", (name_of(url),)
         )
         return [int(pid) for (pid,) in rows.fetchall()]
 
@@ -123,7 +127,7 @@ def terminate(server: Server, url: str) -> int:
     """End every session of a database, as an operator would; how many there were."""
     with server.admin() as cx:
         rows = cx.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s",
+            f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {_CLIENTS}",
             (name_of(url),),
         )
         return len(rows.fetchall())
