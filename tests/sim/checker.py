@@ -260,7 +260,7 @@ class Checker:
     def _accepted(self, job: JobAccount, record: Record, answer: Receipt, by: int | None) -> None:
         attempt = record.attempt
         rescue = by is not None and attempt is not None and attempt.worker != by
-        returned = self.runs.is_returned(job, record)
+        returned = self.runs.is_returned(job, record, by)
         expiry = attempt is None and record.move is Move.FAIL and not returned
         what = f"{record.move.value} of #{job.no}/{record.token}"
         if expiry:

@@ -86,7 +86,7 @@ class Runs:
         """The run in whose lanes a job stands: the one that drives it again, or its own."""
         return job.run if job.redrive_run is None else job.redrive_run
 
-    def is_returned(self, job: JobAccount, record: Record) -> bool:
+    def is_returned(self, job: JobAccount, record: Record, by: int | None) -> bool:
         """Whether a dead letter is dead again, because the run that drove it again was cancelled while it waited."""
         if record.attempt is not None or record.move is not Move.FAIL:
             return False
@@ -95,8 +95,8 @@ class Runs:
         if record.failed_reason is not (FailedReason.FATAL if tried else FailedReason.EXPIRED):
             return False
         in_time = job.deadline_us is not None and self._world.now_us < job.deadline_us
-        if not tried and (job.life == 1 or not in_time):
-            return False  # its own deadline has passed
+        if not tried and (job.life == 1 or not (in_time or by is None)):
+            return False  # its own deadline has passed, and a sweeper saw it first
         run = None if job.redrive_run is None else self._ledger.runs[job.redrive_run]
         if run is None or run.status is not RunStatus.CANCELLED or job.holder is not None:
             self._checker.broken("E13", f"#{job.no} is dead again, and nobody has cancelled {run}")
