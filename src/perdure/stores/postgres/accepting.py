@@ -1,6 +1,7 @@
 """Enqueueing: new rows, or the jobs that had their ids or keys before; in our transaction or another's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from perdure.model.errors import StoreBusy, WorkerDead
 from perdure.model.jobs import Enqueued, IfFailed, NewJob, OnLost
@@ -45,8 +46,15 @@ def accept(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
         if missing:
             done |= _found(cx, missing, now)
         if len(done) == len({job.id for job in jobs}):
-            return [done[job.id] for job in jobs]
+            return list(_in_order(jobs, done))
     raise StoreBusy("the jobs that have these keys come and go; try again")  # pragma: no cover
+
+
+def _in_order(jobs: Sequence[NewJob], done: dict[str, Enqueued]) -> Iterator[Enqueued]:
+    """One answer for each; of one that was brought twice, only the first has revived a dead job."""
+    for job in jobs:
+        yield done[job.id]
+        done[job.id] = replace(done[job.id], revived=False)
 
 
 def begin(

@@ -150,6 +150,12 @@ class Enqueueing(OnAFreshStore):
         assert not self.place.put(key="k", if_failed=retry).revived
         assert self.place.see(job.id).life == 2
 
+    def test_the_very_same_job_brought_twice_revives_a_dead_one_once(self) -> None:
+        self.place.dead_letter(self.worker, key="k")
+        again = self.place.new(key="k", if_failed=IfFailed.RETRY)
+        done = self.place.store.enqueue([again, again])
+        assert [one.revived for one in done] == [True, False]
+
     def test_a_job_that_has_not_failed_is_not_revived_by_its_key(self) -> None:
         for place, end in enumerate((None, success)):
             claim = self.one_claim(key=f"k{place}")
