@@ -221,6 +221,25 @@ def test_a_credential_and_its_only_upstream_that_are_both_held_do_not_wait_for_e
     assert (gate(either).state, gate(either, KEY).state) == (FLOWING, FLOWING)
 
 
+def test_a_pause_that_a_credentials_probe_is_told_holds_the_upstream_that_told_it(either):
+    """Only the credential's gate was held, and the upstream went on being called."""
+    post = standard(either)
+    put(either, 8)
+    first, *others = post.turn()
+    for one in others:
+        post.end(one, FINE)
+    post.end(first, failed(Kind.QUOTA_WINDOW, wait_s=60.0))
+    post.turn()
+    put(either, 8)
+    while not post.running:
+        post.turn(passing_s=1.0)
+    assert gate(either, KEY).state is PROBING
+    post.end(next(iter(post.running.values())), failed(Kind.OVERLOADED, wait_s=25.0))
+    post.turn()
+    assert gate(either).state is HELD
+    assert left_s(either, "vendor") == pytest.approx(25.0)
+
+
 # -- people ------------------------------------------------------------------------------
 
 

@@ -230,6 +230,8 @@ class Gatekeeper:
         if held.scope is PauseScope.CREDENTIAL and passage.upstream.credential is not None:
             name = passage.upstream.credential
             seen = 0 if ticket is None else ticket.credential
+        if ticket is not None and ticket.probes == name:  # its own probe has told it
+            return
         settings, asked_at = self._rows.settings(name), self._rows.now_at_most()
         until = None if held.for_s is None else after(asked_at, held.for_s)
         self._rows.happen(

@@ -223,7 +223,7 @@ def _crashed(case: _Case) -> Answer:
 def _behind_gate(case: _Case) -> Answer:
     if case.gate.probe:
         why = _why(case, f"back to the queue: {words(case.failure)}; it was the gate's probe")
-        return Retry(0.0, Counted.PROBES, case.failure.kind, why)
+        return Retry(0.0, Counted.PROBES, case.failure.kind, why, _hold(case))
     return _waiting(case, _hold(case))
 
 
