@@ -1,8 +1,17 @@
 """What happened in one attempt, as data: the noun between *run* and *classify*."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from perdure.model.kinds import Kind
+
+
+class Origin(StrEnum):
+    """Whose code an exception came from."""
+
+    OWN = "own code"
+    LIBRARY = "library"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,7 @@ class Evidence:
     usage: tuple[tuple[str, int], ...] = ()
     public_code: str | None = None
     public_message: str | None = None
+    origin: Origin = Origin.UNKNOWN
 
     def header(self, name: str) -> str | None:
         """The value of a header, by its lower-case name."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from perdure.model.kinds import Kind
+from perdure.model.outcomes import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Failure:
     status: int | None = None
     names: tuple[str, ...] = ()
     by_code: bool = False
+    origin: Origin = Origin.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

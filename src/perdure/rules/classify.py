@@ -135,6 +135,7 @@ def judge(
         status=evidence.status,
         names=evidence.names,
         by_code=said is None and spoken is not None,
+        origin=evidence.origin,
     )
 
 

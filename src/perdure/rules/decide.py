@@ -55,10 +55,15 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """What the upstream's gate looks like from here, and whether this attempt was its probe."""
+    """What the upstream's gate looks like from here, and whether this attempt was its probe.
+
+    Of the last ``known`` calls ``failed`` have failed; 0 of 0 where there are too few to judge by.
+    """
 
     state: str = "flowing"
     probe: bool = False
+    failed: int = 0
+    known: int = 0
 
 
 FLOWING = GateView()
@@ -145,6 +150,8 @@ def _failed(case: _Case) -> Answer:
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
     if case.gate.state != "flowing" and KINDS[kind].blame is Blame.UPSTREAM:
         return _behind_gate(case)
+    if _is_weak(case):
+        return _waiting(case, _hold(case), weak=True)
     if case.rule.action is Action.FAIL:
         return _fail(case, FailedReason.FATAL, "this kind is not retried")
     if case.hint_s is not None and case.hint_s > case.hints.s_max:
@@ -182,10 +189,24 @@ def _retrying(case: _Case) -> Answer:
     return _retry(case, delay, Counted.FAILURES, text, _hold(case))
 
 
-def _waiting(case: _Case, hold: Hold | None) -> Answer:
+def _is_weak(case: _Case) -> bool:
+    """Whether the upstream fails so many calls that this failure is not held against the item.
+
+    Only as often as the policy lets it wait; after that its failures count again.
+    """
+    gate, policy, seen = case.gate, case.policy, case.seen
+    if policy.weak_share is None or not gate.known or case.rule.action is not Action.RETRY:
+        return False
+    if KINDS[case.failure.kind].blame is not Blame.UPSTREAM:
+        return False
+    left = seen.waits < policy.waits_max and seen.waited_s < policy.wait_s_max
+    return left and gate.failed / gate.known >= policy.weak_share
+
+
+def _waiting(case: _Case, hold: Hold | None, *, weak: bool = False) -> Answer:
     seen, policy = case.seen, case.policy
     waits = seen.waits + 1
-    delay = _delay(case, waits)
+    delay = _delay(case, 1 if weak else waits)  # who is weak is spared by the pace, not by one job
     if waits > policy.waits_max or seen.waited_s + delay.total_s > policy.wait_s_max:
         text = (
             f"waited {seen.waits} times and {seconds(seen.waited_s)} in all, the policy allows "
@@ -193,6 +214,8 @@ def _waiting(case: _Case, hold: Hold | None) -> Answer:
         )
         return _fail(case, FailedReason.EXHAUSTED, text, counted=Counted.WAITS)
     text = f"attempt not counted, wait {waits} of {policy.waits_max}"
+    if weak:
+        text = f"{case.gate.failed} of the last {case.gate.known} calls failed: {text}"
     return _retry(case, delay, Counted.WAITS, text, hold)
 
 

@@ -19,6 +19,9 @@ Always true:
   itself asked for, unless a person says so.
 * A hold ends in a probe where something must be proved (``probe_first``: after a trip, after an
   overload, for a credential), and otherwise, after a rate limit or a person's timed hold, by itself.
+* No sequence of results keeps an upstream held that answers: any answer proves it, and after three
+  probes in a row that say nothing calls start again, slowly. Only for a credential, and for what
+  a person holds, must there be a proof.
 * Calls of generations before ``counts_from`` count for no window. Hints of generations before
   ``hints_from`` are not heard: a person has spoken since. Any other hint is heard, however old its
   call, because it is the upstream's latest word; it can only make a pause longer.
@@ -54,6 +57,7 @@ from perdure.rules.pace import Pace, PaceSettings, admits
 from perdure.rules.window import WINDOW_CALLS_MAX, WindowSettings
 
 GAP_S_MIN = 0.1  # between two probes, whatever curve and jitter say: no hot loop on an upstream
+UNDECIDED_MAX = 3  # probes in a row that say nothing; then calls may tell
 
 
 class HoldCause(StrEnum):
@@ -122,6 +126,7 @@ class GateSettings:
     27 % less than 5 → 300 s doubling. ``flow_after`` probes in a row must succeed. A probe has
     ``lease_s``, which should be longer than a call may take. A trip within ``relapse_s`` of a
     recovery goes on with the gaps where they were. A hint beyond ``hint_s_max`` is a person's case.
+    A hint holds everybody, unless less than ``isolated_share`` of the latest calls was turned away.
     """
 
     window: WindowSettings = WindowSettings()
@@ -131,6 +136,7 @@ class GateSettings:
     lease_s: float = 300.0
     relapse_s: float = 120.0
     hint_s_max: float = HINT_S_MAX
+    isolated_share: float = 0.25
     pace: PaceSettings = PaceSettings()
 
     def __post_init__(self) -> None:
@@ -138,6 +144,7 @@ class GateSettings:
         number("gate.lease_s", self.lease_s, 1.0, DELAY_S_MAX)
         number("gate.relapse_s", self.relapse_s, 0.0, DELAY_S_MAX)
         number("gate.hint_s_max", self.hint_s_max, 0.0, DELAY_S_MAX)
+        number("gate.isolated_share", self.isolated_share, 0.0, 1.0)
 
 
 def basic_gate(
@@ -156,6 +163,7 @@ def basic_gate(
         gaps=Backoff(Curve.FIXED, base_s=cooldown_ms / 1_000.0, cap_s=None),
         jitter=Jitter(Spread.NONE),
         flow_after=3,
+        isolated_share=0.0,
     )
 
 
@@ -163,7 +171,8 @@ def basic_gate(
 class Gate:
     """The control row of one upstream or credential; see the head of this file for its fields.
 
-    ``gap`` counts the gaps between probes, ``passes`` the probes that succeeded in a row.
+    ``gap`` counts the gaps between probes, ``passes`` the probes that succeeded in a row,
+    ``undecided`` those in a row that said nothing.
     ``lease_by`` is the worker that has the probe. ``until_person`` stays set while a person's hurried probe is out, so that its failure leads back;
     ``kept_until`` is the end of a person's timed hold, meanwhile, for the same reason.
     """
@@ -186,6 +195,7 @@ class Gate:
     counts_from: int = 0
     hints_from: int = 0
     kept_until: datetime | None = None
+    undecided: int = 0
 
     @property
     def starts_slowly(self) -> bool:
@@ -251,4 +261,5 @@ _FREE: dict[str, Any] = {
     "probe_first": False,
     "passes": 0,
     "kept_until": None,
+    "undecided": 0,
 }

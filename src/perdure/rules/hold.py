@@ -3,8 +3,9 @@
 from datetime import datetime
 
 from perdure.model.gates import GateState
-from perdure.model.kinds import KINDS, Kind, PauseScope
+from perdure.model.kinds import KINDS, Kind, PauseScope, Sign
 from perdure.rules.gate import (
+    UNDECIDED_MAX,
     Gate,
     GateMove,
     GateSettings,
@@ -40,6 +41,7 @@ def trip(gate: Gate, settings: GateSettings, window: Window, now: datetime, chan
         probe_first=True,
         gap=gap,
         counts_from=gate.generation + 1,
+        undecided=0,
     )
 
 
@@ -62,7 +64,7 @@ def hint(
     cause = HoldCause.HINT
     if KINDS[kind].scope is PauseScope.CREDENTIAL:
         cause = HoldCause.CREDENTIAL
-    proof = gate.probe_first or KINDS[kind].counts_for_gate or cause is HoldCause.CREDENTIAL
+    proof = gate.probe_first or KINDS[kind].sign is Sign.BAD or cause is HoldCause.CREDENTIAL
     endless = gate.until_person or until is None or _too_long(cause, until, settings, now)
     told_until = latest(gate.told_until, until)
     held_until = None if endless else latest(gate.held_until, told_until)
@@ -131,12 +133,16 @@ def resume(gate: Gate, now: datetime) -> Step:
     """
     if gate.held_until is None or now < gate.held_until or gate.probe_first:
         return Step(gate)
-    goes_on = gate.cause is HoldCause.HINT
+    gave_up = gate.undecided >= UNDECIDED_MAX and gate.cause is not HoldCause.CREDENTIAL
+    goes_on = gate.cause is HoldCause.HINT and not gave_up
+    text = "flowing: the time of the hold is over"
+    if gave_up:
+        text = f"flowing: {gate.undecided} probes in a row said nothing about the upstream"
     return moved(
         gate,
         GateMove.RESUME,
         now,
-        "flowing: the time of the hold is over",
+        text,
         counts_from=gate.counts_from if goes_on else gate.generation + 1,
     )
 

@@ -3,17 +3,21 @@
 Releasing a held queue at once trips the gate again or runs into the rate limit: in simulation 3.9
 wasted calls per success after a minute's outage, against 0.03 with a slow start and a measured rate.
 
-* **Slow start**: so many calls in flight, one more for each success. What is in flight doubles with
+* **Slow start**: so many calls in flight, one more for each answer. What is in flight doubles with
   every round trip, however long that is; no rate is needed, and no clock.
-* **Paced**, from the first rate limit on: calls start at ``rate_per_s``. It falls to the measured
-  rate, never stays below it, and climbs to find out whether more is admitted: by 1 % a second, and by
-  one more for every 10 s without a limit. It never climbs above twice the measured rate; without that
-  bound 0.3 calls are wasted per success. A limit met by a call from before the fall is old news.
-* **Measured** are successes per second of the time in which calls were in flight or the pace itself
+* **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate,
+  never stays below it, and climbs to find out whether more is admitted: soon to just below the rate at
+  which calls were refused, and then by 1 % a second, and by one more for every 10 s without a refusal.
+  It never climbs above twice the measured rate; without that bound 0.3 calls are wasted per success.
+* **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
+  and one more with every round trip.
+* **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
+  our speed. It is learned while the pace stands still after a fall, and nobody slows down for it.
+* **Measured** are admitted calls per second of the time in which calls were in flight or the pace itself
   kept the next one waiting, the recent past weighing more. Neither an idle hour nor a held gate makes
   an upstream look slow; but a worker whose share is one call in two seconds must not take its calls'
-  own speed for a rate.
-* What a success says about the **room** that is left can slow the pace down before the first limit
+  own speed for a rate. A call that failed on the upstream's side was admitted all the same.
+* What an answer says about the **room** that is left can slow the pace down before the first limit
   is met: once half of it is used, the rest must last until the reset.
 
 A pace is one worker's own and kept in memory; a worker that begins, starts slowly. Rates of several
@@ -22,13 +26,28 @@ workers add up, so each can run one on its slice. Time that runs backwards count
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+import os
 from math import exp, sqrt
 
+from perdure.model.kinds import Kind, Sign
 from perdure.model.limits import DELAY_S_MAX
 from perdure.rules.checked import number, whole
+from perdure.rules.sign import Word
 
 MEASURE_S_MAX = 3_600.0  # an hour ago the upstream was another
 STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarter of an hour
+STILL_S_MIN = float(os.environ.get('STILL','2'))  # after a fall, to see whether it was any use
+REST_S_MAX = 16.0
+DEAR_S = 5.0  # a hold of this length is worth being careful
+import os
+_DECAY=float(os.environ.get('DECAY','1'))
+THR=float(os.environ.get('THR','0.15'))
+_UP=float(os.environ.get('UP','.05'))
+FALL=float(os.environ.get("FALL","1"))
+_SERVED = frozenset({Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS})  # admitted, and then it went wrong
+_STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
+_LATEST = 1 / 20  # the weight of one call among the latest
+_NOISE = float(os.environ.get('DOWN','.025'))  # the same for what is learned of noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +58,9 @@ class PaceSettings:
     ``measure_s``: what is that old weighs 1/e. ``burst_s``: how much of the rate is saved up while
     nobody asks; it should cover the time between two looks. ``room_s_max``: room that is renewed
     later than this is a quota, not a rate, and may be used up. Less than ``rate_min_per_s`` is no
-    measurement.
+    measurement. ``find_s``: how soon the rate is back near the one that was refused. ``rest_s``: how long no
+    call starts when most are refused and nobody says until when; twice as long each time.
+    ``strain_share`` of timeouts is too much; ``slack_share`` more than noise is none.
     """
 
     start_calls: int = 1
@@ -53,6 +74,10 @@ class PaceSettings:
     burst_s: float = 0.25
     room_share: float = 0.5
     room_s_max: float = 60.0
+    find_s: float = 4.0
+    rest_s: float = 0.5
+    strain_share: float = 0.2
+    slack_share: float = float(os.environ.get('SLACK','.08'))
 
     def __post_init__(self) -> None:
         whole("pace.calls_max", self.calls_max, 1, 1_000_000)
@@ -66,6 +91,10 @@ class PaceSettings:
         number("pace.burst_s", self.burst_s, 0.0, 60.0)
         number("pace.room_share", self.room_share, 0.0, 1.0)
         number("pace.room_s_max", self.room_s_max, 0.0, 86_400.0)
+        number("pace.find_s", self.find_s, 0.1, 86_400.0)
+        number("pace.rest_s", self.rest_s, 0.0, REST_S_MAX)
+        number("pace.strain_share", self.strain_share, 0.0, 1.0)
+        number("pace.slack_share", self.slack_share, 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,35 +107,81 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """How often one thing goes wrong: its ``share`` of the latest calls, and how much of that is ``noise``.
+
+    It was answered by slowing down at ``fell_at``; until ``still_until`` is seen whether that was of use.
+    """
+
+    share: float = 0.0
+    noise: float = 0.0
+    fell_at: datetime | None = None
+    still_until: datetime | None = None
+
+    def heard(self, met: bool, sent_at: datetime) -> "Trouble":
+        """A call has ended, and met this or not."""
+        share = self.share + (met - self.share) * _LATEST
+        noise = self.noise
+        if self.stands(sent_at):
+            noise += (met - noise) * (_UP if met else _NOISE)
+        elif not met:
+            noise *= _DECAY
+        return replace(self, share=share, noise=noise)
+
+    def stands(self, sent_at: datetime) -> bool:
+        """Whether a call was sent after the pace fell, and before it rose again."""
+        if self.fell_at is None or self.still_until is None:
+            return False
+        return self.fell_at <= sent_at < self.still_until
+
+    def is_news(self, sent_at: datetime) -> bool:
+        """Whether a call knew of the last fall when it was sent."""
+        return self.fell_at is None or sent_at >= self.fell_at
+
+    def answered(self, now: datetime, still_s: float) -> "Trouble":
+        """The pace falls."""
+        return replace(self, fell_at=now, still_until=now + timedelta(seconds=still_s))
+
+
+CALM = Trouble()
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
     """A speed. ``rate_per_s`` is None in slow start, where ``allowance`` bounds the calls in flight.
 
-    ``successes`` and ``watched_s`` are weighted by how recent they are; their ratio is the measured
-    rate. ``tokens`` are the calls that the rate has saved up; too many calls make them a debt.
+    ``admitted`` and ``watched_s`` are weighted by how recent they are; their ratio is the measured
+    rate. ``tokens`` are the calls that the rate has saved up; too many calls, and a rest, make them a debt.
+    ``refused_per_s`` is the rate at which calls were refused last. From ``knee`` calls in flight on it is
+    one more with every round trip.
     """
 
     at: datetime
-    allowance: int
+    allowance: float
     rate_per_s: float | None = None
     tokens: float = 1.0
     in_flight: int = 0
-    successes: float = 0.0
+    admitted: float = 0.0
     watched_s: float = 0.0
-    fell_at: datetime | None = None
-    still_until: datetime | None = None
+    refused_per_s: float = 0.0
+    find_s: float = 4.0
+    rests: int = 0
+    knee: float | None = None
+    limit: Trouble = CALM
+    strain: Trouble = CALM
     room: Room | None = None
 
     @property
     def measured_per_s(self) -> float:
-        """Successes per second while calls were in flight."""
-        return self.successes / self.watched_s if self.watched_s > 0 else 0.0
+        """Admitted calls per second while calls were in flight."""
+        return self.admitted / self.watched_s if self.watched_s > 0 else 0.0
 
 
 def shared(settings: PaceSettings, workers: int) -> PaceSettings:
     """The settings of one of so many workers that call the same upstream.
 
     Each climbs on its own, so each climbs by its share: four workers that climb by 1 % a second meet
-    the limit four times as often as one does. Each sees a share of the successes, so it looks back for
+    the limit four times as often as one does. Each sees a share of the answers, so it looks back for
     longer, or it would take chance for a rate. In simulation both together nearly halve the waste of four.
     """
     workers = max(workers, 1)
@@ -117,15 +192,21 @@ def shared(settings: PaceSettings, workers: int) -> PaceSettings:
     )
 
 
-def started(settings: PaceSettings, now: datetime, *, in_flight: int = 0) -> Pace:
-    """Slow start: for a gate that flows anew, with what is still out, and for a new worker."""
-    return Pace(at=now, allowance=settings.start_calls, in_flight=in_flight)
+def started(
+    settings: PaceSettings, now: datetime, *, in_flight: int = 0, before: Pace | None = None
+) -> Pace:
+    """Slow start: for a gate that flows anew, with what is still out, and for a new worker.
+
+    Of the pace ``before`` only stays how much the upstream could bear.
+    """
+    knee = None if before is None else before.knee
+    return Pace(at=now, allowance=settings.start_calls, in_flight=in_flight, knee=knee)
 
 
 def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
     """How many calls may start now."""
     pace = _forward(pace, settings, now)
-    calls = pace.allowance if pace.rate_per_s is None else settings.calls_max
+    calls = _calls_max(pace, settings)
     if _rate(pace, now) is not None:
         calls = min(calls, pace.in_flight + int(pace.tokens))
     return max(calls - pace.in_flight, 0)
@@ -137,8 +218,7 @@ def opens_in_s(pace: Pace, settings: PaceSettings, now: datetime) -> float | Non
         return 0.0
     pace = _forward(pace, settings, now)
     rate = _rate(pace, now)
-    calls = pace.allowance if pace.rate_per_s is None else settings.calls_max
-    if rate is None or pace.in_flight >= calls:
+    if rate is None or pace.in_flight >= _calls_max(pace, settings):
         return None
     wait_s = (1.0 - pace.tokens) / rate if rate > 0 else DELAY_S_MAX
     if pace.room is not None and now < pace.room.reset_at:
@@ -154,48 +234,148 @@ def began(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace
     return replace(pace, in_flight=pace.in_flight + calls, tokens=tokens, room=room)
 
 
-def succeeded(pace: Pace, settings: PaceSettings, now: datetime, room: Room | None = None) -> Pace:
-    """A call was answered as it should be."""
+def ended(
+    pace: Pace,
+    settings: PaceSettings,
+    word: Word,
+    *,
+    sent_at: datetime,
+    now: datetime,
+    wait_s: float = 0.0,
+    room: Room | None = None,
+    isolated: bool = False,
+) -> Pace:
+    """A call has ended so; the other words are those of `refused`."""
+    if word.sign is Sign.GOOD:
+        return answered(pace, settings, sent_at=sent_at, now=now, room=room)
+    if word.refuses:
+        return refused(
+            pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated
+        )
+    if word.kind in _SERVED:
+        return answered(pace, settings, sent_at=sent_at, now=now, well=False)
+    if word.kind in _STRAINS:
+        return strained(pace, settings, sent_at=sent_at, now=now)
+    return failed(pace, settings, now, blamed=word.sign is Sign.BAD)
+
+
+def answered(
+    pace: Pace,
+    settings: PaceSettings,
+    *,
+    sent_at: datetime,
+    now: datetime,
+    room: Room | None = None,
+    well: bool = True,
+) -> Pace:
+    """A call was admitted; not ``well`` where it failed on the upstream's side then."""
     pace = _landed(pace, settings, now)
     rate = pace.rate_per_s
-    if rate is not None:  # before this success is counted: right after one, chance looks like more
+    if rate is not None:  # before this one is counted: right after one, chance looks like more
         rate = max(rate, pace.measured_per_s)
+    news = pace.limit.is_news(sent_at)
     pace = replace(
         pace,
-        allowance=min(pace.allowance + 1, settings.calls_max),
-        successes=pace.successes + 1.0,
+        allowance=_grown(pace, settings) if well else pace.allowance,
+        admitted=pace.admitted + 1.0,
         rate_per_s=rate,
+        rests=0 if news else pace.rests,
+        limit=pace.limit.heard(False, sent_at),
+        strain=pace.strain.heard(False, sent_at),
     )
     return pace if room is None else _heeding(pace, room, settings, now)
 
 
-def failed(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
-    """A call ended in another way; whether the upstream is sick is the gate's question."""
-    return _landed(pace, settings, now)
+def failed(pace: Pace, settings: PaceSettings, now: datetime, *, blamed: bool = True) -> Pace:
+    """A call ended in another way; whether the upstream is sick is the gate's question.
+
+    One that it is not to blame for is no reason to go slowly, and no measurement.
+    """
+    pace = _landed(pace, settings, now)
+    return pace if blamed else replace(pace, allowance=_grown(pace, settings))
 
 
-def limited(
-    pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime, wait_s: float = 0.0
+def refused(
+    pace: Pace,
+    settings: PaceSettings,
+    *,
+    sent_at: datetime,
+    now: datetime,
+    wait_s: float = 0.0,
+    isolated: bool = False,
 ) -> Pace:
     """A call met the upstream's rate limit: fall to what was measured, once for each episode.
 
     ``wait_s`` is the pause that it was told to make. The longer that is, the dearer is the next limit,
-    so the longer the rate stays as it is before it climbs again.
+    so the longer the rate stays as it is before it climbs again. ``isolated``: hardly any other was refused.
     """
     pace = _landed(pace, settings, now)
-    if pace.fell_at is not None and sent_at < pace.fell_at:
+    before = pace.limit
+    pace = replace(pace, limit=before.heard(True, sent_at))
+    if not before.is_news(sent_at):
+        return pace
+    noise = pace.limit.noise
+    if isolated and (before.stands(sent_at) or (noise > 0 and pace.limit.share <= noise + settings.slack_share)):
+        return pace
+    if pace.rate_per_s is None and pace.limit.share < THR:
         return pace
     rate = pace.measured_per_s
     if rate < settings.rate_min_per_s:  # nothing to fall to, and a crawl would last: begin again
-        return replace(pace, allowance=settings.start_calls, rate_per_s=None, fell_at=now)
-    still_s = min(settings.still_times * wait_s, STILL_S_MAX)
+        limit = pace.limit.answered(now, 0.0)
+        return replace(pace, allowance=settings.start_calls, rate_per_s=None, limit=limit)
+    still_s, rest_s, rests = STILL_S_MIN, 0.0, pace.rests
+    if not isolated:
+        if not wait_s:
+            rest_s, rests = min(settings.rest_s * 2.0**rests, REST_S_MAX), rests + 1
+        still_s = max(STILL_S_MIN, min(settings.still_times * (wait_s or rest_s), STILL_S_MAX))
     return replace(
         pace,
-        rate_per_s=rate,
-        tokens=0.0,
-        fell_at=now,
-        still_until=now + timedelta(seconds=still_s),
+        rate_per_s=FALL * rate,
+        refused_per_s=pace.rate_per_s or settings.measured_times_max * rate,
+        find_s=max(settings.find_s, wait_s),
+        tokens=-rate * rest_s,
+        rests=rests,
+        limit=pace.limit.answered(now, still_s),
     )
+
+
+def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime) -> Pace:
+    """A hold that a refusal brought about is over: who still started slowly is paced now, if it was dear."""
+    pace = _forward(pace, settings, now)
+    rate = pace.measured_per_s
+    if held_s < DEAR_S or pace.rate_per_s is not None or rate < settings.rate_min_per_s:
+        return pace
+    limit = pace.limit.answered(now, STILL_S_MIN)
+    refused_per_s = settings.measured_times_max * rate
+    return replace(
+        pace, rate_per_s=rate, refused_per_s=refused_per_s, tokens=1.0, limit=limit,
+        find_s=max(settings.find_s, held_s),
+    )  # fmt: skip
+
+
+def strained(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime) -> Pace:
+    """A call timed out, or was told that the upstream is overloaded: fewer at once, once for each episode."""
+    pace = _landed(pace, settings, now)
+    before = pace.strain
+    pace = replace(pace, strain=before.heard(True, sent_at))
+    usual = pace.strain.noise + settings.slack_share
+    if not before.is_news(sent_at) or pace.strain.share < max(settings.strain_share, usual):
+        return pace
+    if pace.measured_per_s < settings.rate_min_per_s:  # it is down, and not weak
+        return pace
+    knee = max((pace.in_flight + 1) / 2.0, float(settings.start_calls))
+    return replace(pace, allowance=knee, knee=knee, strain=pace.strain.answered(now, STILL_S_MIN))
+
+
+def _calls_max(pace: Pace, settings: PaceSettings) -> int:
+    bounded = pace.rate_per_s is None or pace.knee is not None
+    return int(pace.allowance) if bounded else settings.calls_max
+
+
+def _grown(pace: Pace, settings: PaceSettings) -> float:
+    past_knee = pace.knee is not None and pace.allowance >= pace.knee
+    more = 1.0 / pace.allowance if past_knee else 1.0
+    return min(pace.allowance + more, settings.calls_max)
 
 
 def _landed(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
@@ -248,17 +428,25 @@ def _watched(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
         return pace
     kept = exp(-passed_s / settings.measure_s)
     watched_s = pace.watched_s * kept + settings.measure_s * (1.0 - kept)
-    return replace(pace, successes=pace.successes * kept, watched_s=watched_s)
+    return replace(pace, admitted=pace.admitted * kept, watched_s=watched_s)
 
 
 def _climbed(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
-    if pace.rate_per_s is None or pace.fell_at is None:
+    rate, fell_at, still_until = pace.rate_per_s, pace.limit.fell_at, pace.limit.still_until
+    if rate is None or fell_at is None:
         return pace
-    if pace.still_until is not None:
-        passed_s -= max((pace.still_until - pace.at).total_seconds(), 0.0)
+    if still_until is not None:
+        passed_s -= max((still_until - pace.at).total_seconds(), 0.0)
         if passed_s <= 0:
             return pace
-    quiet_s = max((pace.at - pace.fell_at).total_seconds(), 0.0) + passed_s
-    climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
-    bound = max(pace.rate_per_s, settings.measured_times_max * pace.measured_per_s)
-    return replace(pace, rate_per_s=min(pace.rate_per_s * (1.0 + climb_per_s * passed_s), bound))
+    bound = max(rate, settings.measured_times_max * pace.measured_per_s)
+    near = 0.95 * pace.refused_per_s
+    if rate < near:
+        rate = near - (near - rate) * exp(-passed_s / pace.find_s)
+    elif rate > 1.05 * pace.refused_per_s:
+        rate *= exp(passed_s / (2*pace.find_s))
+    else:
+        quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
+        climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
+        rate *= 1.0 + climb_per_s * passed_s
+    return replace(pace, rate_per_s=min(rate, bound))

@@ -117,6 +117,9 @@ class Policy:
     Three things have limits of their own: failures (``attempts_max``), waits that the upstream
     ordered (``waits_max``, ``wait_s_max`` in all) and crashes of the worker (``crashes_max``).
 
+    With ``weak_share`` a failure that the upstream is to blame for is a wait while at least that share of the
+    latest calls of everybody fails: it says more about the upstream than about the item.
+
     ``deadline_s`` is the total time of a job that brings none of its own, waits and holds included: the
     smallest of its pipeline's policies, fixed when it is enqueued. It counts from when the job may begin (``run_at``,
     for a job that has one), and from the start again for each new life.
@@ -135,6 +138,7 @@ class Policy:
     attempts_max: int = 3
     waits_max: int = 20
     wait_s_max: float = 7 * 86_400.0
+    weak_share: float | None = None
     crashes_max: int = 3
     snoozes_max: int = 1_000
     crash_is_failure: bool = False
@@ -160,6 +164,8 @@ class Policy:
         whole("crashes_max", self.crashes_max, 1, COUNT_MAX)
         whole("snoozes_max", self.snoozes_max, 0, COUNT_MAX)
         number("wait_s_max", self.wait_s_max, 0.0, DELAY_S_MAX)
+        if self.weak_share is not None:
+            number("weak_share", self.weak_share, 0.01, 1.0)
         flag("crash_is_failure", self.crash_is_failure)
         flag("heed_server", self.heed_server)
         for name in ("deadline_s", "inline_s_max"):

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.model.gates import GateState
-from perdure.model.kinds import KINDS, Kind, PauseScope
+from perdure.model.kinds import KINDS, PauseScope, Sign
 from perdure.rules.gate import (
+    UNDECIDED_MAX,
     Gate,
     GateMove,
     GateSettings,
@@ -21,6 +22,7 @@ from perdure.rules.gate import (
     moved,
 )
 from perdure.rules.hold import hint
+from perdure.rules.sign import Word
 from perdure.rules.words import because, seconds
 
 
@@ -46,31 +48,34 @@ def probed(
     gate: Gate,
     settings: GateSettings,
     *,
-    kind: Kind | None,
+    word: Word,
     generation: int,
     until: datetime | None = None,
     now: datetime,
     chance: float,
 ) -> Step:
-    """The probe ended; ``kind`` is None for a success, ``until`` the pause that it was told to make.
+    """The probe ended; ``word`` is what it says, ``until`` the pause that it was told to make.
 
     The result of a probe that is no longer the one that is out says nothing, except for its hint.
     """
+    kind = word.kind
     if gate.state is not GateState.PROBING or generation != gate.generation:
         if kind is None or until is None:
             return Step(gate)
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
-    if kind is None:
-        return _passed(gate, settings, now)
+    if word.sign is Sign.GOOD or kind is None:
+        return _passed(gate, settings, word, now)
     if gate.cause is HoldCause.CREDENTIAL and KINDS[kind].scope is PauseScope.CREDENTIAL:
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
-    step = _missed(gate, settings, kind, now, chance)
+    step = _missed(gate, settings, word, now, chance)
     if until is None:
         return step
     told = hint(step.gate, settings, kind=kind, generation=generation, until=until, now=now)
     if told.move is None:
         return step
-    return Step(replace(told.gate, generation=step.gate.generation), step.move, told.text)
+    proof = told.gate.probe_first if word.sign is Sign.BAD else step.gate.probe_first
+    gate = replace(told.gate, generation=step.gate.generation, probe_first=proof)
+    return Step(gate, step.move, told.text)
 
 
 def lost(
@@ -110,38 +115,53 @@ def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
     )
 
 
-def _passed(gate: Gate, settings: GateSettings, now: datetime) -> Step:
+def _passed(gate: Gate, settings: GateSettings, word: Word, now: datetime) -> Step:
     passes = gate.passes + 1
-    text = f"probe {passes} of {settings.flow_after} succeeded"
+    proof = "succeeded" if word.kind is None else f"was answered ({word.label})"
+    text = f"probe {passes} of {settings.flow_after} {proof}"
     if passes < settings.flow_after:
         due_at = latest(now, gate.held_until)
-        return moved(gate, GateMove.PASS, now, text, passes=passes, held_until=due_at)
+        return moved(gate, GateMove.PASS, now, text, passes=passes, held_until=due_at, undecided=0)
     era = gate.generation + 1
     text = f"flowing: {text}"
     return moved(gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era)
 
 
-def _missed(gate: Gate, settings: GateSettings, kind: Kind, now: datetime, chance: float) -> Step:
-    if KINDS[kind].counts_for_gate:
-        return _again(gate, settings, GateMove.MISS, f"the probe failed: {kind.value}", now, chance)
-    text = f"the probe says nothing about the upstream: {kind.value}"
-    return _again(gate, settings, GateMove.UNDECIDED, text, now, chance)
+def _missed(gate: Gate, settings: GateSettings, word: Word, now: datetime, chance: float) -> Step:
+    if word.sign is Sign.BAD:
+        return _again(gate, settings, GateMove.MISS, f"the probe failed: {word.label}", now, chance)
+    undecided = gate.undecided + 1
+    text = f"the probe says nothing about the upstream: {word.label}"
+    by_person = gate.until_person or gate.kept_until is not None
+    if undecided < UNDECIDED_MAX or by_person or gate.cause is HoldCause.CREDENTIAL:
+        step = _again(gate, settings, GateMove.UNDECIDED, text, now, chance)
+        return replace(step, gate=replace(step.gate, undecided=undecided))
+    text = f"{text}; {undecided} in a row, so calls start again, slowly"
+    due_at = latest(now, gate.told_until)
+    changes = {"held_until": due_at, "probe_first": False, "undecided": undecided}
+    return moved(gate, GateMove.UNDECIDED, now, text, **changes)
 
 
 def _again(
     gate: Gate, settings: GateSettings, move: GateMove, text: str, now: datetime, chance: float
 ) -> Step:
-    """Held again. Only a failure of the upstream makes the gap longer and the count start anew."""
+    """Held again. Only a failure of the upstream makes the gap longer and the count start anew.
+
+    After a probe that says nothing another job soon says more. Behind a credential that does not go on for
+    ever: nothing but a good answer frees it.
+    """
     missed = move is GateMove.MISS
-    gap = gate.gap + 1 if missed else max(gate.gap, 1)
-    passes = 0 if missed else gate.passes
+    gap, passes, undecided = max(gate.gap, 1), gate.passes, gate.undecided
+    if missed:
+        gap, passes, undecided = gate.gap + 1, 0, 0
     if gate.until_person:
         text = f"{text}; held until a person releases it"
         return moved(gate, move, now, text, held_until=None, gap=gap, passes=passes)
-    wait_s = gap_s(settings, gap, chance)
+    soon = move is GateMove.UNDECIDED and undecided + 1 < UNDECIDED_MAX
+    wait_s = gap_s(settings, 1 if soon else gap, chance)
     due_at = after(now, wait_s)
     if gate.kept_until is not None and gate.kept_until > due_at:
         due_at, wait_s = gate.kept_until, (gate.kept_until - now).total_seconds()
     text = f"{text}; the next is due in {seconds(wait_s)}"
     changes = {"held_until": latest(due_at, gate.held_until), "kept_until": None}
-    return moved(gate, move, now, text, **changes, gap=gap, passes=passes)
+    return moved(gate, move, now, text, **changes, gap=gap, passes=passes, undecided=undecided)

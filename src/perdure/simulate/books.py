@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 from perdure.simulate.replies import Form, Reply
 
+_ANSWERED = frozenset({Form.OK, Form.MISFIT, Form.OWN_BUG})
+
 
 @dataclass(slots=True)
 class Books:
     """What happened. ``given_up`` jobs ended failed; those neither done nor given up were left over.
+
+    Of those given up ``defective`` had to be, because something was wrong with them.
 
     ``waited_s`` holds, by owner, each job's time from its arrival to its first call. ``early`` counts
     calls that began before the upstream had said they may. ``limit_per_s`` is the highest rate that the
@@ -20,6 +24,7 @@ class Books:
     jobs: int = 0
     done: int = 0
     given_up: int = 0
+    defective: int = 0
     early: int = 0
     probes: int = 0
     trips: int = 0
@@ -39,8 +44,18 @@ class Books:
 
     @property
     def wasted(self) -> int:
-        """Calls that were not answered as they should be."""
-        return sum(count for form, count in self.answers.items() if form is not Form.OK)
+        """Calls that the upstream did not answer as it should."""
+        return sum(count for form, count in self.answers.items() if form not in _ANSWERED)
+
+    @property
+    def ended(self) -> int:
+        """Jobs that ended as they should."""
+        return self.done + self.defective
+
+    @property
+    def lost(self) -> int:
+        """Jobs that ended failed though nothing was wrong with them."""
+        return self.given_up - self.defective
 
     @property
     def left_over(self) -> int:
@@ -58,6 +73,13 @@ class Books:
         self.done += 1
         self.finished_s = now_s
         self.done_s.setdefault(owner, []).append(now_s)
+
+    def gave_up(self, now_s: float, *, defective: bool) -> None:
+        """A job has ended failed."""
+        self.given_up += 1
+        if defective:
+            self.defective += 1
+            self.finished_s = now_s
 
     def looked(self, now_s: float, waiting: int) -> None:
         """The queue is so long now; the last look in a second stands for it."""

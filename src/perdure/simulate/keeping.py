@@ -13,28 +13,21 @@ from datetime import datetime
 
 from perdure.model.decisions import Hold
 from perdure.model.gates import GateState
-from perdure.model.kinds import KINDS, FailureClass, Kind, PauseScope
+from perdure.model.kinds import PauseScope, Sign
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate import Gate, GateMove, GateSettings, Step, view
 from perdure.rules.hold import hint, release, resume, trip
-from perdure.rules.pace import (
-    Pace,
-    admits,
-    began,
-    failed,
-    limited,
-    opens_in_s,
-    shared,
-    started,
-    succeeded,
-)
+from perdure.rules.pace import Pace, admits, began, opens_in_s, resumed, shared, started
+from perdure.rules.pace import ended as paced
 from perdure.rules.probe import lease, lost, probe_due, probed
-from perdure.rules.window import Window, ended, merged, sent
+from perdure.rules.sign import Word
+from perdure.rules.window import Reading, Window, ended, isolated, merged, reading, sent
 from perdure.simulate.books import Books
 from perdure.simulate.moments import at, since_s
 from perdure.simulate.scene import Fleet
 
 OWN, CREDENTIAL = "upstream", "credential"
+NOTHING = Reading(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +45,10 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A call that has ended; ``kind`` is None for a success, ``hint_s`` the wait that it asks for."""
+    """A call that has ended; ``hint_s`` is the wait that it asks for."""
 
     ticket: Pass
-    kind: Kind | None
+    word: Word
     hint_s: float | None
     sent_at: datetime
     now: datetime
@@ -83,6 +76,9 @@ class Keeping:
         self.hands: dict[int, Hand] = {}
         self._names = 0
         self._in_flight = 0
+        self._held_s = 0.0
+        self._isolated = False  # whether the refusal that came last was one of few
+        self._read = NOTHING  # what the failure that came last was judged by
         self._quiet = self._quiet_enough = settings.window.calls + fleet.calls_max
         books.gate.append((0.0, GateState.FLOWING.value))
 
@@ -157,7 +153,7 @@ class Keeping:
         if ticket.probes is not None:
             gate = self.gates[ticket.probes]
             step = probed(
-                gate, self.settings, kind=call.kind, generation=ticket.generation(ticket.probes),
+                gate, self.settings, word=call.word, generation=ticket.generation(ticket.probes),
                 until=at(now_s + call.hint_s) if call.hint_s else None,
                 now=call.now, chance=call.chance,
             )  # fmt: skip
@@ -166,28 +162,32 @@ class Keeping:
         hand = self.hands[worker]
         hand.out -= 1
         self._in_flight -= 1
-        hand.pace = self._paced(hand.pace, call)
         took_s = (call.now - call.sent_at).total_seconds()
         hand.window = ended(
-            hand.window, self.settings.window, name=ticket.name, kind=call.kind, took_s=took_s
+            hand.window, self.settings.window, name=ticket.name, word=call.word, took_s=took_s
         )
-        counts = call.kind is not None and KINDS[call.kind].counts_for_gate
-        self._quiet = 0 if counts else self._quiet + 1
+        bad = call.word.sign is Sign.BAD
+        self._quiet = 0 if bad else self._quiet + 1
+        self._isolated = (bad or call.word.refuses) and self._is_isolated(call.now)
+        hand.pace = self._paced(hand.pace, call)
         self._judge(call, now_s)
 
-    def heard_hold(self, hold: Hold, call: Landed, now_s: float) -> None:
-        """The decision asks for a pause of everything behind the upstream or the credential."""
-        if hold.scope is PauseScope.JOB or call.kind is None:
-            return
+    def heard_hold(self, hold: Hold, call: Landed, now_s: float) -> bool:
+        """The decision asks for a pause of everything behind the upstream or the credential; whether it is made."""
+        if hold.scope is PauseScope.JOB or call.word.kind is None:
+            return False
+        if hold.scope is PauseScope.UPSTREAM and hold.for_s is not None and self._isolated:
+            return False
         name = CREDENTIAL if hold.scope is PauseScope.CREDENTIAL else OWN
         until = None if hold.for_s is None else at(now_s + hold.for_s)
         step = hint(
-            self.gates[name], self.settings, kind=call.kind,
+            self.gates[name], self.settings, kind=call.word.kind,
             generation=call.ticket.generation(name), until=until, now=call.now,
         )  # fmt: skip
         if step.move is not None and step.gate.until_person:
             self._books.alerts += 1
         self._take(name, step, now_s)
+        return True
 
     def released(self, now_s: float) -> None:
         """A person lets everything flow."""
@@ -201,7 +201,7 @@ class Keeping:
             return view(self.gates[CREDENTIAL], probe=True)
         gate = self.gates[OWN]
         if gate.state is GateState.FLOWING and ticket.probes is None:
-            return FLOWING
+            return replace(FLOWING, failed=self._read.failed, known=self._read.known)
         return view(gate, probe=ticket.probes is not None)
 
     # -- inside ------------------------------------------------------------------------------
@@ -223,6 +223,9 @@ class Keeping:
     def _take(self, name: str, step: Step, now_s: float) -> None:
         if step.move is None:
             return
+        before = self.gates[name]
+        if before.state is GateState.HELD and before.since_at is not None:
+            self._held_s = now_s - since_s(before.since_at)
         self.gates[name] = step.gate
         if step.move is GateMove.TRIP:
             self._books.trips += 1
@@ -244,25 +247,42 @@ class Keeping:
             for gate, before in zip(self.gates.values(), hand.seen, strict=True)
         )
         hand.seen = seen
-        if anew:
-            hand.pace = started(self.settings.pace, now, in_flight=hand.out)
+        if not anew:
+            hand.pace = resumed(
+                hand.pace, self.settings.pace, held_s=self._held_s, now=now
+            )
+        else:
+            hand.pace = started(
+                self.settings.pace, now, in_flight=hand.out, before=hand.pace
+            )
 
     def _paced(self, pace: Pace, call: Landed) -> Pace:
-        settings = self.settings.pace
-        if call.kind is None:
-            return succeeded(pace, settings, call.now)
-        if KINDS[call.kind].failure_class is FailureClass.RATE_LIMITED:
-            return limited(
-                pace, settings, sent_at=call.sent_at, now=call.now, wait_s=call.hint_s or 0.0
-            )
-        return failed(pace, settings, call.now)
+        return paced(
+            pace, self.settings.pace, call.word, sent_at=call.sent_at, now=call.now,
+            wait_s=call.hint_s or 0.0, isolated=self._isolated,
+        )  # fmt: skip
+
+    def _merged(self) -> Window:
+        return merged(self.settings.window, *(hand.window for hand in self.hands.values()))
+
+    def _is_isolated(self, now: datetime) -> bool:
+        counts_from = self.gates[OWN].counts_from
+        share = self.settings.isolated_share
+        return isolated(
+            self._merged(), self.settings.window, share, counts_from=counts_from, now=now
+        )
 
     def _judge(self, call: Landed, now_s: float) -> None:
         """Where no failure can be in the window any more there is nothing to judge."""
-        gate = self.gates[OWN]
+        gate, self._read = self.gates[OWN], NOTHING
         if gate.state is not GateState.FLOWING:
             return
         if self._quiet > self._quiet_enough and self.settings.window.slow_s is None:
             return
-        window = merged(self.settings.window, *(hand.window for hand in self.hands.values()))
+        window = self._merged()
         self._take(OWN, trip(gate, self.settings, window, call.now, call.chance), now_s)
+        if call.word.sign is Sign.BAD:
+            found = reading(
+                window, self.settings.window, counts_from=gate.counts_from, now=call.now
+            )
+            self._read = found if found.known >= self.settings.window.calls_min else NOTHING

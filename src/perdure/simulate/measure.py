@@ -35,18 +35,18 @@ class Played:
     @property
     def waste(self) -> float:
         """Failed calls per success."""
-        return self.books.wasted / max(self.books.done, 1)
+        return self.books.wasted / max(self.books.ended, 1)
 
     @property
     def limited(self) -> float:
         """Answers of status 429 that ask us to slow down, per success."""
         answers = self.books.answers
-        return (answers[Form.LIMITED] + answers[Form.RAMP]) / max(self.books.done, 1)
+        return (answers[Form.LIMITED] + answers[Form.RAMP]) / max(self.books.ended, 1)
 
     @property
     def waste_max(self) -> float:
         """The aim: little, and what no strategy avoids, and what it takes to see an outage."""
-        unavoidable = self.bound.wasted / max(self.bound.done, 1)
+        unavoidable = self.bound.wasted / max(self.bound.ended, 1)
         seeing = self.books.in_flight_at_trip + WINDOW_CALLS + self.books.probes
         return WASTE_MAX + unavoidable + seeing / self.books.jobs
 
@@ -54,7 +54,7 @@ class Played:
     def drain(self) -> float | None:
         """How long it took, as a multiple of the bound; None where it did not end."""
         from_s = self.scene.drain_from_s
-        if not self.finished or not self.books.done:
+        if not self.finished or not self.books.ended:
             return None
         return (self.books.finished_s - from_s) / (self.bound.finished_s - from_s)
 
@@ -131,7 +131,7 @@ def measured(one: Strategy, runs: Sequence[Played]) -> Measured:
         seeds=len(runs),
         jobs=runs[0].books.jobs,
         done=fmean(run.books.done for run in runs),
-        lost=fmean(run.books.given_up for run in runs),
+        lost=fmean(run.books.lost for run in runs),
         left_over=fmean(run.books.left_over for run in runs),
         waste=fmean(run.waste for run in runs),
         waste_worst=max(run.waste for run in runs),

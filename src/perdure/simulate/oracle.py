@@ -17,19 +17,25 @@ def oracle(scene: Scene, seed: int) -> Books:
     """The books of the all-knowing scheduler."""
     upstream, books = Upstream(scene.upstream, seed), Books(jobs=scene.jobs)
     batches = sorted(scene.batches, key=lambda one: one.at_s)
-    flying: list[tuple[float, bool]] = []  # when each call ends, and whether it succeeds
-    waiting, now_s = 0, 0.0
+    # when each call ends, how many more its job wants, and whether something is wrong with that
+    flying: list[tuple[float, int, bool]] = []
+    waiting: list[tuple[int, bool]] = []
+    now_s, no = 0.0, 0
     while batches or waiting or flying:
         while batches and batches[0].at_s <= now_s:
-            waiting += batches.pop(0).jobs
+            for _ in range(batches.pop(0).jobs):
+                broken = scene.defect is not None and scene.defect.strikes(no)
+                waiting.append((scene.defect.calls if broken and scene.defect else 1, broken))
+                no += 1
         if waiting and len(flying) < scene.fleet.calls_max:
             free_s = upstream.free_at(now_s)
             if free_s <= now_s:
                 reply = upstream.call(now_s)
                 books.starts_s.append(now_s)
                 books.answered(reply)
-                heappush(flying, (now_s + reply.took_s, reply.form is Form.OK))
-                waiting -= 1
+                left, broken = waiting.pop()
+                left -= reply.form is Form.OK
+                heappush(flying, (now_s + reply.took_s, left, broken))
                 continue
             next_s = min(free_s, flying[0][0]) if flying else free_s
         elif flying:
@@ -40,11 +46,13 @@ def oracle(scene: Scene, seed: int) -> Books:
             next_s = min(next_s, batches[0].at_s)
         now_s = max(now_s, next_s)
         while flying and flying[0][0] <= now_s:
-            ended_s, good = heappop(flying)
-            if good:
-                books.succeeded("all", ended_s)
+            ended_s, left, broken = heappop(flying)
+            if left:
+                waiting.append((left, broken))
+            elif broken:
+                books.gave_up(ended_s, defective=True)
             else:
-                waiting += 1
+                books.succeeded("all", ended_s)
     books.ended_s = now_s
     books.limit_per_s = upstream.limit_per_s
     return books

@@ -35,6 +35,7 @@ from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.gate import GateSettings
 from perdure.rules.policy import Policy
+from perdure.rules.sign import word_of
 from perdure.simulate.books import Books
 from perdure.simulate.keeping import Keeping, Landed, Pass
 from perdure.simulate.line import Job, Line
@@ -259,6 +260,9 @@ class Play:
         self.books.starts_s.append(now_s)
         claim.sent_s = now_s
         claim.reply = self._upstream.call(now_s)
+        defect = self._scene.defect
+        if claim.reply.form is Form.OK and defect is not None and defect.strikes(job.no):
+            claim.reply = claim.reply._replace(form=defect.form)
         self._at(now_s + claim.reply.took_s, _What.END, claim)
 
     def _end(self, claim: _Claim) -> None:
@@ -278,12 +282,12 @@ class Play:
     def _settle(self, claim: _Claim, outcome: Returned | Raised | Lost) -> None:
         now, job, keeping = at(self._now_s), claim.job, self._keeping
         verdict = classify(outcome, now=now)
-        kind = verdict.kind if isinstance(verdict, Failure) else None
+        word = word_of(verdict)
         view, landed = FLOWING, None
         if keeping is not None and claim.ticket is not None:
             hint_s = verdict.hint_s if isinstance(verdict, Failure) else None
-            landed = Landed(claim.ticket, kind, hint_s, at(claim.sent_s), now, self._chance())
-            if kind is not Kind.WORKER_LOST or claim.ticket.probes is not None:
+            landed = Landed(claim.ticket, word, hint_s, at(claim.sent_s), now, self._chance())
+            if word.kind is not Kind.WORKER_LOST or claim.ticket.probes is not None:
                 keeping.landed(claim.worker.no, landed, self._now_s)
             view = keeping.view(claim.ticket)
         total_s = self._policy.deadline_s
@@ -294,12 +298,12 @@ class Play:
             job.told_s = self._now_s + verdict.hint_s
         hold = decision.hold if isinstance(decision, Retry | Fail | HandOver) else None
         if hold is not None and keeping is not None and landed is not None:
-            keeping.heard_hold(hold, landed, self._now_s)
-            if hold.for_s is not None:
+            heard = keeping.heard_hold(hold, landed, self._now_s)
+            if heard and hold.for_s is not None:
                 until_s = max(self._told[1], self._now_s + hold.for_s)
                 self._told = (self._now_s, until_s)
         if keeping is not None and not keeping.flowing and isinstance(decision, Retry | Fail):
-            blamed = kind is not None and KINDS[kind].blame is Blame.UPSTREAM
+            blamed = word.kind is not None and KINDS[word.kind].blame is Blame.UPSTREAM
             self.books.spent_held += blamed and decision.counted is Counted.FAILURES
         self._record(job, decision)
 
@@ -318,5 +322,7 @@ class Play:
                 self._line.put(job, self._now_s)
 
     def _given_up(self, job: Job) -> None:
-        self.books.given_up += 1
+        defect = self._scene.defect
+        defective = defect is not None and defect.strikes(job.no)
+        self.books.gave_up(self._now_s, defective=defective)
         self._left[job.owner] -= 1

@@ -4,7 +4,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from perdure.model.outcomes import Evidence
+from perdure.model.kinds import Kind
+from perdure.model.outcomes import Evidence, Origin
 
 TOKENS_IN = 1_000  # of one call's prompt
 TOKENS_OUT = 500  # of one call's answer
@@ -21,6 +22,8 @@ class Form(Enum):
     BILLING = "billing"  # 429 that means: no money left
     TIMED_OUT = "timed out"  # no answer within the time allowed
     CUT = "cut"  # 200, and an error in the middle of the stream
+    MISFIT = "misfit"  # 200, and not what was asked for
+    OWN_BUG = "own bug"  # 200, and then the stage's own code raises
 
 
 class Reply(NamedTuple):
@@ -54,6 +57,11 @@ _EVIDENCE: dict[Form, Evidence] = {
         names=("anthropic.APIStatusError", "anthropic.APIError"),
         status=200,
         codes=("overloaded_error",),
+    ),
+    Form.MISFIT: Evidence(names=("perdure.model.errors.OutputError",), kind=Kind.INVALID_OUTPUT),
+    Form.OWN_BUG: Evidence(
+        names=("builtins.KeyError", "builtins.LookupError", "builtins.Exception"),
+        origin=Origin.OWN,
     ),
 }
 

@@ -175,7 +175,7 @@ class Melee:
             return
         job.failures += 1
         if self._rival.tries is not None and job.failures >= self._rival.tries:
-            self.books.given_up += 1
+            self.books.gave_up(now_s, defective=False)
             self._gone(job)
             return
         job.told_s = now_s + (hint_s or 0.0)

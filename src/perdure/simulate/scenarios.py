@@ -6,7 +6,8 @@ from math import exp
 from random import Random
 
 from perdure.model.errors import UnknownName
-from perdure.simulate.scene import Batch, Scene
+from perdure.simulate.replies import Form
+from perdure.simulate.scene import Batch, Defect, Scene
 from perdure.simulate.upstream import Account, Brownout, Ramp, UpstreamModel
 
 OUTAGE_MEDIAN_S = 45 * 60.0  # of 456 incidents of three providers, by their status pages
@@ -57,6 +58,15 @@ def _sampled(seed: int) -> Scene:
 def _burst(name: str, title: str, *, horizon_s: float = 6_000.0, **changes: bool | float) -> Scene:
     upstream = replace(UpstreamModel(rate_per_s=10.0, burst=10.0), **changes)  # type: ignore[arg-type]
     return Scene(name, title, upstream, _one(2_000), horizon_s)
+
+
+def _defects(
+    name: str, title: str, share: float, form: Form, calls: int, fault_share: float = 0.0
+) -> Scenario:
+    upstream = UpstreamModel(fault_share=fault_share)
+    defect = Defect(share, form, calls)
+    scene = Scene(name, title, upstream, _one(2_000), 6_000.0, defect=defect)
+    return _plain(scene, (), 1.15)
 
 
 def _faults(name: str, share: float) -> Scenario:
@@ -125,6 +135,20 @@ _RESTART = Scene(
     4_000.0,
     killed_s=(20.0, 40.0),
 )
+_RANDOM = Scene(
+    "W3c",
+    "5 % of the calls meet a 429 by chance, with a hint of 2 s",
+    UpstreamModel(refused_share=0.05, hint_s_min=2.0),
+    _one(2_000),
+    3_000.0,
+)
+_DEBT = Scene(
+    "W5b",
+    "40/s without hints, and rejected calls count, up to five seconds' worth",
+    UpstreamModel(rate_per_s=40.0, burst=40.0, hints=False, rejected_count=True, debt_max=200.0),
+    _one(4_000),
+    3_000.0,
+)
 
 SCENARIOS: dict[str, Scenario] = {
     one.name: one
@@ -139,11 +163,13 @@ SCENARIOS: dict[str, Scenario] = {
             _burst("W3b", "the same, and a hint is never less than 20 s", hint_s_min=20.0),
             ("hint-exact", "hint-floor"), 1.1,
         ),
+        _plain(_RANDOM, ("hint-exact", "hint-floor"), 1.2),
         _plain(_burst("W4", "burst of 2,000 over 10/s, without hint", hints=False), _ALL, 1.1),
         _plain(
             _burst("W5", "burst of 2,000 over 10/s, and rejected calls count", horizon_s=1_500.0, rejected_count=True),
             _HINTED, 1.1,
         ),
+        _plain(_DEBT, _FEW, 1.2),
         _faults("W6a", 0.1),
         _faults("W6b", 0.3),
         _faults("W6c", 0.5),
@@ -153,6 +179,9 @@ SCENARIOS: dict[str, Scenario] = {
         _plain(_STREAM, _FEW, 1.1),
         _plain(_TENANTS, _FEW, 1.1),
         _plain(_RESTART, ("gate-in-memory", "expo-full", "sdk-3"), 1.1),
+        _defects("W13a", "a bug of one's own in every item", 1.0, Form.OWN_BUG, 2),
+        _defects("W13b", "a bug of one's own in 10 % of the items", 0.1, Form.OWN_BUG, 2),
+        _defects("W14", "answers that never fit, and 8 % of calls fail", 1.0, Form.MISFIT, 3, 0.08),
     )
 }  # fmt: skip
 

@@ -2,7 +2,24 @@
 
 from dataclasses import dataclass
 
+from perdure.simulate.replies import Form
 from perdure.simulate.upstream import UpstreamModel
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """What is wrong with a ``share`` of the jobs: an answer to them comes to this ``form``, each time.
+
+    ``calls`` is what such a job costs before it is given up.
+    """
+
+    share: float
+    form: Form
+    calls: int
+
+    def strikes(self, no: int) -> bool:
+        """Whether the job of that number is one of them; they are spread evenly."""
+        return int((no + 1) * self.share) > int(no * self.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,7 @@ class Scene:
     killed_s: tuple[float, ...] = ()
     person_s: tuple[float, ...] = ()
     stop_owner: str | None = None
+    defect: Defect | None = None
 
     @property
     def jobs(self) -> int:

@@ -52,7 +52,8 @@ class Account:
 class UpstreamModel:
     """The numbers of an upstream. ``rate_per_s`` None is no limit at all.
 
-    ``hints``: a 429 says how long to wait, and never less than ``hint_s_min``. ``rejected_count``: it uses up the limit all the same.
+    ``hints``: a 429 says how long to wait, and never less than ``hint_s_min``. ``rejected_count``: it uses up the limit all the same,
+    up to ``debt_max`` calls of it (or the burst). ``refused_share`` of the calls meet a 429 by chance, whatever their rate.
     ``fault_share`` of the admitted calls fail with a 500, ``cut_share`` in the middle of the answer.
     """
 
@@ -65,6 +66,8 @@ class UpstreamModel:
     hints: bool = True
     hint_s_min: float = 0.0
     rejected_count: bool = False
+    debt_max: float | None = None
+    refused_share: float = 0.0
     fault_share: float = 0.0
     cut_share: float = 0.0
     timeout_s: float = 60.0
@@ -108,6 +111,8 @@ class Upstream:
         if self._down_until_s(now_s) is not None:
             return Reply(Form.UNAVAILABLE, model.down_s * self._spread())
         self._fill(now_s)
+        if model.refused_share and self._chance() < model.refused_share:
+            return Reply(Form.LIMITED, _REFUSED_S, model.hint_s_min if model.hints else None)
         if self._tokens < 1.0:
             return self._refused()
         self._tokens -= 1.0
@@ -164,7 +169,9 @@ class Upstream:
 
     def _refused(self) -> Reply:
         if self.model.rejected_count:
-            self._tokens = max(self._tokens - 1.0, -self.model.burst)
+            debt_max = self.model.debt_max
+            floor = self.model.burst if debt_max is None else debt_max
+            self._tokens = max(self._tokens - 1.0, -floor)
         form = Form.LIMITED if self.model.ramp is None else Form.RAMP
         wait_s = max((1.0 - self._tokens) / self._rate, self.model.hint_s_min)
         return Reply(form, _REFUSED_S, wait_s if self.model.hints else None)

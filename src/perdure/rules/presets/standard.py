@@ -14,8 +14,9 @@ _HOLD = Rule(  # a person has to act; until then nobody behind the credential ca
 STANDARD = Preset(
     Policy(
         name="standard",
-        version=1,
+        version=2,
         attempts_max=5,
+        weak_share=0.25,
         backoff=Backoff(Curve.EXPONENTIAL, base_s=2.0, factor=2.0, cap_s=300.0),
         jitter=Jitter(Spread.PROPORTIONAL, ratio=0.25),
         hint=Hints(counted=False, kinds=frozenset(Kind)),

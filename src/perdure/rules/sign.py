@@ -1,0 +1,47 @@
+"""What the end of a call says about its upstream: that it answers, that it is sick, or nothing."""
+
+from dataclasses import dataclass
+
+from perdure.model.kinds import KINDS, FailureClass, Kind, Sign
+from perdure.model.outcomes import Origin
+from perdure.model.verdicts import Failure, Success, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What one call says. ``kind`` is None for a success, and for what is neither success nor failure."""
+
+    sign: Sign
+    kind: Kind | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the upstream has asked for fewer calls."""
+        return self.kind is not None and KINDS[self.kind].failure_class is FailureClass.RATE_LIMITED
+
+    @property
+    def label(self) -> str:
+        """The word for people."""
+        return "success" if self.kind is None else self.kind.value
+
+
+WELL = Word(Sign.GOOD)
+
+
+def word_of(verdict: Verdict) -> Word:
+    """What a call that came to this says; a stage that snoozed or was cancelled has said nothing."""
+    if isinstance(verdict, Success):
+        return WELL
+    if not isinstance(verdict, Failure):
+        return Word(Sign.NEITHER, Kind.CANCELLED)
+    return Word(sign_of(verdict), verdict.kind)
+
+
+def sign_of(failure: Failure) -> Sign:
+    """An answer proves that the upstream is up; a defect of the caller's own code proves nothing."""
+    facts = KINDS[failure.kind]
+    if facts.proved_by_status and failure.status is not None:
+        return Sign.GOOD
+    if failure.kind is Kind.UNKNOWN and failure.origin is Origin.OWN:
+        return Sign.NEITHER
+    return facts.sign
