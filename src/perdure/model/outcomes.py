@@ -1,8 +1,17 @@
 """What happened in one attempt, as data: the noun between *run* and *classify*."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from perdure.model.kinds import Kind
+
+
+class Origin(StrEnum):
+    """Whose code an exception came from."""
+
+    OWN = "own code"
+    LIBRARY = "library"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +24,7 @@ class Evidence:
     a model stopped. ``facts`` are the few body fields that judgement reads (wait hints, quota
     names, the server's own verdict). ``kind`` and ``wait_s`` are set when the stage said itself what
     went wrong; ``public_code`` and ``public_message`` when it said what users may read about it.
-    ``usage`` counts tokens that were paid for all the same.
+    ``usage`` counts tokens that were paid for all the same. ``origin`` is whose code raised it.
     """
 
     names: tuple[str, ...] = ()
@@ -32,6 +41,7 @@ class Evidence:
     usage: tuple[tuple[str, int], ...] = ()
     public_code: str | None = None
     public_message: str | None = None
+    origin: Origin = Origin.UNKNOWN
 
     def header(self, name: str) -> str | None:
         """The value of a header, by its lower-case name."""
@@ -117,6 +127,13 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class Unstorable:
+    """The stage returned what cannot be kept: JSON cannot hold it, it is too large, or the store refuses it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snoozed:
     """The stage asked to be called again later."""
 
@@ -173,5 +190,14 @@ class Revoked:
 
 
 Outcome = (
-    Returned | Snoozed | Withdrawn | Raised | TimedOut | Unbegun | Lost | Interrupted | Revoked
+    Returned
+    | Unstorable
+    | Snoozed
+    | Withdrawn
+    | Raised
+    | TimedOut
+    | Unbegun
+    | Lost
+    | Interrupted
+    | Revoked
 )

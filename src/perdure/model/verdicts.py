@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from perdure.model.kinds import Kind
+from perdure.model.outcomes import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Failure:
 
     ``server_says`` is the server's own word on whether to try again, where it gave one.
     ``status`` and ``names`` are kept for policies that list them. ``by_code``: the upstream's own code
-    named the kind, which then counts alone.
+    named the kind, which then counts alone. ``origin`` is whose code raised it. ``final``: the next try would
+    end the same, and no policy may ask for it.
     """
 
     kind: Kind
@@ -30,6 +32,8 @@ class Failure:
     status: int | None = None
     names: tuple[str, ...] = ()
     by_code: bool = False
+    origin: Origin = Origin.UNKNOWN
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
