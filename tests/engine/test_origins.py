@@ -68,7 +68,7 @@ def throw(error, cause=None):
 
 def while_handling(error, then):
     try:
-        raise error
+        throw(error)
     except BaseException:
         throw(then)
 
@@ -86,7 +86,7 @@ def in_a_group():
 
 OWN = {
     "a key that is not there": (lambda: {}["k"],),
-    "an index that is not there": (lambda: [][3],),
+    "an index that is not there": (lambda: list(range(3))[3],),
     "no number": (int, "x"),
     "no JSON": (json.loads, "{"),
     "no URL": (urlsplit, "http://[x"),
