@@ -12,6 +12,7 @@ from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
 from perdure.rules.checked import made, number
+from perdure.rules.foreign import held
 from perdure.rules.policy import Policy, Profile
 
 
@@ -30,7 +31,7 @@ class Callee:
         """What a function says of itself."""
         is_async, home = (
             inspect.iscoroutinefunction(call),
-            package_of(function_behind(call).__module__),
+            package_of(held(function_behind(call), "__module__")),
         )
         return cls(
             call, is_async, wants_context=_positional(call) == 2, shape=Shape(call), home=home
