@@ -29,12 +29,12 @@ class Callee:
     @classmethod
     def of(cls, call: Callable[..., Any]) -> "Callee":
         """What a function says of itself."""
-        is_async, home = (
-            inspect.iscoroutinefunction(call),
-            package_of(held(function_behind(call), "__module__")),
-        )
         return cls(
-            call, is_async, wants_context=_positional(call) == 2, shape=Shape(call), home=home
+            call,
+            is_async=inspect.iscoroutinefunction(call),
+            wants_context=_positional(call) == 2,
+            shape=Shape(call),
+            home=package_of(held(function_behind(call), "__module__")),
         )
 
 
