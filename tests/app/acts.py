@@ -50,3 +50,13 @@ def lingers(item, context):
     while not context.cancelled:
         time.sleep(0.01)
     context.capture("too late")
+
+
+def returns_a_set(item):
+    """Returns what no JSON can hold."""
+    return {item}
+
+
+def looks_up(item):
+    """Has a defect: not every item has it."""
+    return {"known": 1}[item]

@@ -28,6 +28,7 @@ from perdure.model.outcomes import (
     StageDeath,
     TimedOut,
     Unbegun,
+    Unstorable,
     Usage,
     Withdrawn,
 )
@@ -111,10 +112,10 @@ def test_a_child_gets_the_type_that_its_stage_asks_for(troupe):
     assert outcome.evidence.fact("path") == "$.lines[0]"
 
 
-def test_a_result_that_cannot_be_stored_is_a_failure_in_a_child_too(troupe):
+def test_a_result_that_cannot_be_stored_is_the_same_outcome_in_a_child(troupe):
     outcome = troupe.ran(plays.signals, "object")
-    assert isinstance(outcome, Raised)
-    assert "the result" in outcome.evidence.message
+    assert isinstance(outcome, Unstorable)
+    assert "the result is of type object" in outcome.reason
 
 
 def test_a_child_knows_its_attempt(troupe):

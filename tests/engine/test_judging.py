@@ -146,7 +146,7 @@ def test_a_call_goes_on_by_the_policys_curve(counter):  # noqa: F811
 # -- a result that the store refuses ---------------------------------------------------------
 
 
-def test_a_refused_result_is_judged_by_the_curve_and_every_receipt_is_delivered():
+def test_a_refused_result_ends_its_job_and_every_receipt_is_delivered():
     shop = Shop(stage("one", policy=OWN), concurrency=4)
     shop.place.put_many(4)
     shop.pump.once()
@@ -160,8 +160,8 @@ def test_a_refused_result_is_judged_by_the_curve_and_every_receipt_is_delivered(
     ]
     shop.pump.once()
     job = shop.place.see(refused.id)
-    assert (job.state, job.error_kind) == (State.QUEUED, "internal")
-    assert TOLD in why_of(shop.place, job)
+    assert (job.state, job.error_kind) == (State.FAILED, "internal")
+    assert "no policy asks for it" in why_of(shop.place, job)
     assert shop.pump.empty
     shop.close()
 

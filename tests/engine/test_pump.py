@@ -357,16 +357,17 @@ def test_a_worker_that_was_declared_dead_stops_at_once(shop):
 # -- refusals ----------------------------------------------------------------------------
 
 
-def test_a_result_that_the_store_refuses_becomes_an_internal_failure(single):
+def test_a_result_that_the_store_refuses_ends_its_job(single):
     id = single.place.put().id
     single.pump.once()
     single.finish_all(Returned('"fine"', "half \ud800"))
     single.pump.once()
     single.pump.once()
     job = single.place.see(id)
-    assert (job.state, job.error_kind, job.counters.failures) == (State.QUEUED, "internal", 1)
+    assert (job.state, job.error_kind, job.counters.failures) == (State.FAILED, "internal", 1)
     (attempt,) = single.place.reader.attempts(job.no)
     assert attempt.kind == "internal"
+    assert "the store cannot write the result" in attempt.message
     assert "surrogates" in attempt.message
     assert single.pump.empty
     single.place.clean()

@@ -19,11 +19,13 @@ from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX
 from perdure.model.outcomes import (
     Interrupted,
+    Origin,
     Raised,
     Returned,
     Snoozed,
     TimedOut,
     Unbegun,
+    Unstorable,
     Usage,
     Withdrawn,
 )
@@ -198,11 +200,30 @@ def test_an_exception_that_cannot_be_read_is_still_an_outcome(way):
 
 @both_ways
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: 2}, b"x", "x" * RESULT_BYTES_MAX])
-def test_a_result_that_cannot_be_stored_is_a_failure_of_the_stage(way, value):
+def test_a_result_that_cannot_be_stored_is_an_outcome_of_its_own(way, value):
     outcome = ran(way(lambda _: value))
-    assert isinstance(outcome, Raised)
-    assert judge(outcome.evidence, now=NOW).kind is Kind.INVALID_OUTPUT
-    assert "the result" in outcome.evidence.message
+    assert isinstance(outcome, Unstorable)
+    assert outcome.reason.startswith("the result")
+
+
+@both_ways
+def test_a_labelled_result_that_cannot_be_stored_is_one_too(way):
+    outcome = ran(way(lambda _: Succeeded({1, 2}, label="fine")))
+    assert isinstance(outcome, Unstorable)
+    assert "of type set" in outcome.reason
+
+
+@pytest.mark.parametrize("way", ["sync", "async", "process", "process async"])
+@pytest.mark.parametrize(
+    ("said", "origin"), [("KeyError", Origin.OWN), ("TimeoutError", Origin.UNKNOWN)]
+)
+def test_whose_code_raised_it_is_told_wherever_a_stage_runs(way, said, origin, request):
+    call = plays.raises_async if "async" in way else plays.raises
+    if "process" in way:
+        outcome = request.getfixturevalue("children")(call, said)
+    else:
+        outcome = ran(call, claim=claim_of(input_json=json.dumps(said)))
+    assert judge(outcome.evidence, now=NOW).origin is origin
 
 
 @both_ways

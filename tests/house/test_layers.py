@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "stores": {"model", "ports"},
     "observers": {"model", "ports"},
     "simulate": {"model", "rules"},
-    "app": {"model", "rules", "ports", "engine", "stores", "observers", "config"},
+    "app": {"model", "rules", "ports", "engine", "stores", "observers", "config", "checks"},
     "perdure": {"model", "rules", "engine", "app"},  # the package root: re-exports only
     "demo": {"model", "app", "perdure"},
     "surfaces": {"model", "app", "simulate", "demo"},

@@ -42,6 +42,7 @@ from perdure.model.outcomes import (
     Evidence,
     Interrupted,
     Lost,
+    Origin,
     Raised,
     Returned,
     Revoked,
@@ -49,6 +50,7 @@ from perdure.model.outcomes import (
     StageDeath,
     TimedOut,
     Unbegun,
+    Unstorable,
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success
@@ -79,6 +81,10 @@ OUTCOMES = [
     (Revoked("by hand"), Stop("by hand")),
     (Interrupted("shutdown"), Handback("shutdown")),
     (Unbegun(), Overdue()),
+    (
+        Unstorable("the result is of type set"),
+        Failure(Kind.INTERNAL, "result cannot be stored", "the result is of type set", final=True),
+    ),
     (TimedOut(60.0), Failure(Kind.TIMEOUT, "stage timeout", "no end within 60 s")),
     (
         Lost(Death("exited", signal="SIGKILL")),
@@ -118,6 +124,12 @@ def test_every_outcome_has_its_verdict(outcome, verdict):
 
 def test_the_table_covers_every_outcome():
     assert {type(outcome) for outcome, _ in OUTCOMES} == set(outcomes.Outcome.__args__)
+
+
+@pytest.mark.parametrize("origin", Origin)
+def test_a_failure_has_the_origin_of_its_evidence_and_its_kind_all_the_same(origin):
+    found = judged(Evidence(("builtins.KeyError",), "'k'", origin=origin))
+    assert (found.kind, found.rule, found.origin) == (Kind.UNKNOWN, "nobody knew", origin)
 
 
 @pytest.mark.parametrize("make", [Withdrawn, Revoked, Interrupted, lambda text: Snoozed(1.0, text)])
@@ -703,6 +715,7 @@ others = st.one_of(
     st.builds(Returned, st.just("1"), st.none() | st.text(max_size=20)),
     st.builds(Snoozed, st.floats(), st.text(max_size=20)),
     st.builds(TimedOut, st.floats(0, 1e6)),
+    st.builds(Unstorable, st.text(max_size=20)),
     st.builds(Withdrawn, st.text(max_size=20)),
     st.builds(Interrupted, st.text(max_size=20)),
 )

@@ -1,6 +1,6 @@
 """What to do about a verdict: the table, the exact limits, the words, and that it is total."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,12 +20,13 @@ from perdure.model.errors import ConfigError
 from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
+from perdure.model.outcomes import Origin
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
 from perdure.rules.policy import Action, Hints, Policy, Rule
-from perdure.rules.presets import preset
+from perdure.rules.presets import PRESETS, preset
 from perdure.rules.retriable import rule_for
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -599,6 +600,39 @@ def test_the_servers_word_that_it_is_useless_ends_it():
 def test_the_servers_word_that_it_is_useless_ends_it_behind_a_gate_too(gate):
     refused = Failure(Kind.NETWORK, "test", server_says=False)
     assert decided(refused, gate=gate).reason is FailedReason.FATAL
+
+
+UNSTORABLE = Failure(Kind.INTERNAL, "result cannot be stored", "the result is a set", final=True)
+
+
+@pytest.mark.parametrize("gate", [FLOWING, GateView("held"), GateView("probing", probe=True)])
+@pytest.mark.parametrize("action", ["retry", "wait", "hold", "fail"])
+def test_a_result_that_cannot_be_stored_ends_it_whatever_the_policy_says(action, gate):
+    stubborn = Policy("p", heed_server=False, otherwise=Rule(action))
+    decision = decided(UNSTORABLE, policy=stubborn, gate=gate)
+    assert (decision.reason, decision.counted, decision.hold) == (FailedReason.FATAL, F, None)
+    assert decision.why.text == (
+        "fail: internal (the stage's own code has a defect); the result is a set; the next try would end "
+        "the same, so no policy asks for it"
+    )
+    assert decision.why.rule == "unstorable"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_result_that_cannot_be_stored_ends_it_in_every_preset(name):
+    assert decided(UNSTORABLE, policy=preset(name)).reason is FailedReason.FATAL
+
+
+def test_a_failure_that_nobody_knows_is_told_with_what_was_raised_and_whose_code_did():
+    unknown = Failure(Kind.UNKNOWN, "nobody knew", "'k'", names=("builtins.KeyError",))
+    told = "unknown (the failure is of a kind that nobody has named yet"
+    assert f"{told});" in decided(unknown).why.text
+    own = decided(replace(unknown, origin=Origin.OWN))
+    assert f"{told}; own code: KeyError);" in own.why.text
+    assert (
+        f"{told}; library: KeyError);" in decided(replace(unknown, origin=Origin.LIBRARY)).why.text
+    )
+    assert own.delay_s == decided(unknown).delay_s
 
 
 def test_the_servers_word_that_it_may_help_changes_nothing_here():

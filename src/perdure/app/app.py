@@ -10,6 +10,7 @@ from perdure.app.dead import DeadLetters
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
 from perdure.app.working import Working
+from perdure.checks.extras import check_extras
 from perdure.config import Config, load
 from perdure.engine.clock import SystemClock
 from perdure.engine.eligible import Check
@@ -19,6 +20,7 @@ from perdure.engine.runs import find_run
 from perdure.engine.schedules import Schedule, declared
 from perdure.engine.sources import source_check
 from perdure.engine.stages import Catalogue, Line, Stage, check_name
+from perdure.engine.typed import function_behind
 from perdure.engine.upstreams import Upstream, Upstreams, upstream_limits
 from perdure.model.errors import (
     ConfigError,
@@ -127,7 +129,9 @@ class App:
             own_name = name or getattr(call, "__name__", None)
             if own_name is None or not callable(call):
                 raise ConfigError(f"{call!r} cannot be a stage; give a function, or a name with it")
-            self._stages[call] = Stage(own_name, call, chosen, timeout_s, upstream, process)
+            stage = Stage(own_name, call, chosen, timeout_s, upstream, process)
+            check_extras(own_name, function_behind(call))
+            self._stages[call] = stage
             return call
 
         return declare if call is None else declare(call)

@@ -31,7 +31,7 @@ from datetime import timedelta
 from random import Random
 
 from perdure.engine.observe import Observers
-from perdure.engine.record import Ending, in_place, record_of
+from perdure.engine.record import Ending, in_place, record_of, refused
 from perdure.engine.stages import Line, Stage
 from perdure.engine.walk import Gates, judged
 from perdure.model.decisions import Cancel, Counted, Decision, HandOver, Retry, Why
@@ -48,15 +48,7 @@ from perdure.model.jobs import (
     Settled,
 )
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import (
-    Evidence,
-    Interrupted,
-    Outcome,
-    Raised,
-    Revoked,
-    TimedOut,
-    Usage,
-)
+from perdure.model.outcomes import Interrupted, Outcome, Revoked, TimedOut, Usage
 from perdure.model.states import TERMINAL, FailedReason, Move, State
 from perdure.model.verdicts import Verdict
 from perdure.ports import Clock, Reader, Store
@@ -275,8 +267,8 @@ class Call:
     def _sent(self) -> Step:
         (answer,) = self._store.turn([self._record], None, by=self._worker).settled
         if isinstance(answer, Refused) and not self._is_refusal():
-            evidence = Evidence(("perdure.RecordRefused",), answer.reason, kind=Kind.INTERNAL)
-            return self.ended(Raised(evidence), 0.0, self._usage, self._record.captures)
+            outcome = refused(self._record, answer.reason)
+            return self.ended(outcome, 0.0, self._usage, self._record.captures)
         self._observers.settled(self._record, answer)
         return self._next(answer)
 

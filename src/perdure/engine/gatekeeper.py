@@ -34,14 +34,15 @@ from perdure.model.decisions import Decision, Fail, HandOver, Retry
 from perdure.model.errors import StoreError
 from perdure.model.gates import GateLook, GateState
 from perdure.model.jobs import Claim, ClaimOrder, Part
-from perdure.model.kinds import KINDS, Kind, PauseScope
-from perdure.model.verdicts import Failure, Success, Verdict
+from perdure.model.kinds import PauseScope, Sign
+from perdure.model.verdicts import Failure, Verdict
 from perdure.ports import Clock, Control, Store
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate import Gate, Step, after
 from perdure.rules.hold import hint, resume, trip
 from perdure.rules.probe import lease, lost, probe_due, probed
 from perdure.rules.room import room_of
+from perdure.rules.sign import Word, word_of
 
 LOOK_S = 1.0
 _SOON_S = 0.05  # between two looks when calls fail
@@ -52,11 +53,11 @@ Check = Callable[[Upstream, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How a probe or a health check ended; ``kind`` is None when the upstream is well."""
+    """How a probe or a health check ended."""
 
     gate: str
     generation: int
-    kind: Kind | None
+    word: Word
     wait_s: float = 0.0
 
 
@@ -203,20 +204,20 @@ class Gatekeeper:
         if passage is None:  # a call of another worker's, or of an earlier life of ours
             other = self._passage(claim)
             return FLOWING if other is None else other.view()
-        kind = _kind(verdict)
-        if kind is not None and KINDS[kind].counts_for_gate:
+        word = word_of(verdict)
+        if word.sign is Sign.BAD:
             self._look_again()
         now = self._rows.now()
         wait_s = (verdict.hint_s or 0.0) if isinstance(verdict, Failure) else 0.0
         room = None if ending.told is None else room_of(ending.told, now)
         tokens = None if usage is None else usage.tokens_in + usage.tokens_out
-        ticket = passage.land((claim.no, claim.token), Landing(kind, now, tokens, room, wait_s))
+        ticket = passage.land((claim.no, claim.token), Landing(word, now, tokens, room, wait_s))
         assert ticket is not None
         self._landed = ticket
-        self._judge(passage, ticket, kind, wait_s)
+        self._judge(passage, ticket, word, wait_s)
         if ticket.probes is not None:
             return GateView(GateState.PROBING.value, probe=True)
-        return passage.view()
+        return passage.view(word, now)
 
     def heard(self, claim: Claim, decision: Decision) -> None:
         """What was decided may ask for a pause of all that is behind the upstream or the credential."""
@@ -232,6 +233,8 @@ class Gatekeeper:
             seen = 0 if ticket is None else ticket.credential
         if ticket is not None and ticket.probes == name:  # its own probe has told it
             return
+        if held.scope is PauseScope.UPSTREAM and held.for_s is not None and passage.isolated:
+            return  # most calls are admitted: this one was told, and it alone stays away
         settings, asked_at = self._rows.settings(name), self._rows.now_at_most()
         until = None if held.for_s is None else after(asked_at, held.for_s)
         self._rows.happen(
@@ -286,13 +289,13 @@ class Gatekeeper:
                 return gate.name
         return None
 
-    def _judge(self, passage: Passage, ticket: Ticket, kind: Kind | None, wait_s: float) -> None:
+    def _judge(self, passage: Passage, ticket: Ticket, word: Word, wait_s: float) -> None:
         if ticket.probes is not None:
             own = ticket.probes == passage.upstream.name
             generation = ticket.own if own else ticket.credential
-            self._heed(Checked(ticket.probes, generation, kind, wait_s))
+            self._heed(Checked(ticket.probes, generation, word, wait_s))
             return
-        counts = kind is not None and KINDS[kind].counts_for_gate
+        counts = word.sign is Sign.BAD
         if counts or passage.upstream.gate.window.slow_s is not None:
             self._failing = self._failing or counts
             self._rows.happen(passage.upstream.name, partial(self._tripped, passage))
@@ -310,7 +313,7 @@ class Gatekeeper:
         self._rows.happen(
             checked.gate,
             lambda gate: probed(
-                gate, settings, kind=checked.kind, generation=checked.generation,
+                gate, settings, word=checked.word, generation=checked.generation,
                 until=until, now=now, chance=chance,
             ),
         )  # fmt: skip
@@ -383,13 +386,3 @@ class Gatekeeper:
         first = self._turn % len(found) if found else 0
         return found[first:] + found[:first]
 
-
-def _kind(verdict: Verdict) -> Kind | None:
-    """How a call ended for its gate; what says nothing about the upstream counts as cancelled."""
-    match verdict:
-        case Success():
-            return None
-        case Failure(kind):
-            return kind
-        case _:
-            return Kind.CANCELLED

@@ -1,25 +1,28 @@
-"""A health check: somebody's function that says how an upstream is, run to a kind of failure or to none."""
+"""A health check: somebody's function that says how an upstream is, run to what it says."""
 
 import asyncio
 import inspect
+from dataclasses import replace
 
+from perdure.engine.origins import origin_of
 from perdure.engine.threads import Threads
 from perdure.engine.upstreams import Upstream
-from perdure.model.kinds import Kind
+from perdure.model.kinds import Kind, Sign
 from perdure.ports import Clock
 from perdure.rules.classify import judge
 from perdure.rules.evidence import evidence_of
+from perdure.rules.sign import WELL, Word, word_of
 
 
-async def kind_of_health(upstream: Upstream, threads: Threads, clock: Clock) -> Kind | None:
-    """None when the upstream is well; never raises.
+async def word_of_health(upstream: Upstream, threads: Threads, clock: Clock) -> Word:
+    """What the check says about the upstream; never raises.
 
     A check that returns False says that the upstream is not there; so does one that does not end. One that
     raises is judged as a stage would be, so a check that is broken itself leaves the gate undecided.
     """
     health = upstream.health
     if health is None:
-        return None
+        return WELL
     try:
         async with asyncio.timeout(upstream.health_timeout_s):
             if inspect.iscoroutinefunction(health):
@@ -29,7 +32,9 @@ async def kind_of_health(upstream: Upstream, threads: Threads, clock: Clock) -> 
                 if inspect.isawaitable(answer):  # a lambda or a partial around an async function
                     answer = await answer
     except TimeoutError:
-        return Kind.TIMEOUT
+        return Word(Sign.BAD, Kind.TIMEOUT)
     except BaseException as error:  # somebody's code
-        return judge(evidence_of(error), now=clock.now()).kind
-    return Kind.UPSTREAM_UNAVAILABLE if answer is False else None
+        evidence = evidence_of(error)
+        evidence = replace(evidence, origin=origin_of(error, evidence))
+        return word_of(judge(evidence, now=clock.now()))
+    return Word(Sign.BAD, Kind.UPSTREAM_UNAVAILABLE) if answer is False else WELL

@@ -14,6 +14,7 @@ from perdure.model.outcomes import (
     Raised,
     Returned,
     Snoozed,
+    Unstorable,
     Usage,
     Withdrawn,
 )
@@ -76,6 +77,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The stage has ended; one of these is set."""
 
     returned: Returned | None = None
+    unstorable: Unstorable | None = None
     snoozed: Snoozed | None = None
     withdrawn: Withdrawn | None = None
     raised: Raised | None = None
@@ -86,6 +88,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
         match outcome:
             case Returned():
                 return cls(returned=outcome)
+            case Unstorable():
+                return cls(unstorable=outcome)
             case Snoozed():
                 return cls(snoozed=outcome)
             case Withdrawn():
@@ -98,7 +102,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     @property
     def outcome(self) -> Outcome:
         """The outcome that is set."""
-        found = self.returned or self.snoozed or self.withdrawn or self.raised
+        found = self.returned or self.unstorable or self.snoozed or self.withdrawn or self.raised
         if found is None:
             raise BugError("a stage has ended without an outcome")
         return found

@@ -13,14 +13,15 @@ import msgspec
 
 from perdure.engine.upstreams import Upstream
 from perdure.model.gates import GateState
-from perdure.model.kinds import KINDS, FailureClass, Kind
+from perdure.model.kinds import Sign
 from perdure.rules import allowance, pace
 from perdure.rules.allowance import Allowance, Shares
-from perdure.rules.decide import GateView
+from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate import Gate, view
 from perdure.rules.pace import Pace, Room
+from perdure.rules.sign import Word
 from perdure.rules.slices import Slice, Wish
-from perdure.rules.window import Sample, Window, merged
+from perdure.rules.window import LEFT_OUT_MAX, Reading, Sample, Window, isolated, merged, pruned, reading
 
 _windows = msgspec.json.Decoder(Window)
 
@@ -41,9 +42,9 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """How a call ended; ``kind`` is None for a success, ``wait_s`` the pause that it was told to make."""
+    """How a call ended, and ``wait_s``, the pause that it was told to make."""
 
-    kind: Kind | None
+    word: Word
     now: datetime
     tokens: int | None = None
     room: Room | None = None
@@ -73,6 +74,8 @@ class Passage:
         self._flying: dict[Key, Ticket] = {}
         self._ended: list[tuple[tuple[int, datetime, str], Sample]] = []
         self._seen: tuple[int, int] = (0, 0)
+        self._held_at: datetime | None = None  # since when it has not flowed, as we have seen
+        self.isolated = False  # whether the refusal that came last was one of few
 
     @property
     def flowing(self) -> bool:
@@ -91,25 +94,48 @@ class Passage:
             self._pace_settings = pace.shared(self.upstream.gate.pace, 1 + len(others))
         self._others = others
 
-    def view(self) -> GateView:
-        """How the gate looks to who decides about a job; the credential's where that is what holds."""
-        if self.gate.state is GateState.FLOWING and self.credential is not None:
+    def view(self, word: Word | None = None, now: datetime | None = None) -> GateView:
+        """How the gate looks to who decides about a job; the credential's where that is what holds.
+
+        For a call that failed it also says how many others did.
+        """
+        if self.gate.state is not GateState.FLOWING:
+            return view(self.gate)
+        if self.credential is not None and self.credential.state is not GateState.FLOWING:
             return view(self.credential)
-        return view(self.gate)
+        if word is None or now is None or word.sign is not Sign.BAD:
+            return FLOWING
+        found = self.reading(now)
+        if found.known < self.upstream.gate.window.calls_min:
+            return FLOWING
+        return replace(FLOWING, failed=found.failed, known=found.known)
+
+    def reading(self, now: datetime) -> Reading:
+        """What everybody's latest calls came to."""
+        settings, counts_from = self.upstream.gate.window, self.gate.counts_from
+        return reading(self.window(), settings, counts_from=counts_from, now=now)
 
     def see(self, now: datetime) -> None:
         """A gate that flows anew starts slowly; after a rate limit the pace goes on as it was."""
         seen = self._generations()
+        if not self.flowing:
+            self._held_at = self._held_at or now
         if seen == self._seen or not self.flowing:
             return
         before, self._seen = self._seen, seen
+        held_at, self._held_at = self._held_at or now, None
         gates = (self.gate, self.credential)
         if any(
             gate is not None and gate.starts_slowly and gate.generation != was
             for gate, was in zip(gates, before, strict=True)
         ):
             paced = sum(ticket.probes is None for ticket in self._flying.values())
-            self._pace = pace.started(self._pace_settings, now, in_flight=paced)
+            self._pace = pace.started(
+                self._pace_settings, now, in_flight=paced, before=self._pace
+            )
+        else:
+            held_s = (now - held_at).total_seconds()
+            self._pace = pace.resumed(self._pace, self._pace_settings, held_s=held_s, now=now)
 
     def room(self, now: datetime, slots: int) -> int:
         """How many of so many calls may start now."""
@@ -158,9 +184,11 @@ class Passage:
         if ticket is None:
             return None
         self._saved = allowance.used(self._saved, ticket.estimate, landing.tokens)
+        self.isolated = False
         if ticket.probes is None:
-            self._pace = self._paced(ticket, landing)
             self._note(key, ticket, landing)
+            self.isolated = self._is_isolated(landing)
+            self._pace = self._paced(ticket, landing)
         return ticket
 
     def window(self) -> Window:
@@ -207,25 +235,34 @@ class Passage:
         return Shares.of(limits, mine.share, mine.calls)
 
     def _paced(self, ticket: Ticket, landing: Landing) -> Pace:
-        settings = self._pace_settings
-        if landing.kind is None:
-            return pace.succeeded(self._pace, settings, landing.now, landing.room)
-        if KINDS[landing.kind].failure_class is FailureClass.RATE_LIMITED:
-            return pace.limited(
-                self._pace, settings,
-                sent_at=ticket.sent_at, now=landing.now, wait_s=landing.wait_s,
-            )  # fmt: skip
-        return pace.failed(self._pace, settings, landing.now)
+        return pace.ended(
+            self._pace, self._pace_settings, landing.word,
+            sent_at=ticket.sent_at, now=landing.now, wait_s=landing.wait_s, room=landing.room,
+            isolated=self.isolated,
+        )  # fmt: skip
+
+    def _is_isolated(self, landing: Landing) -> bool:
+        """Whether hardly any other call was turned away; asked only of one that was."""
+        if landing.word.sign is not Sign.BAD and not landing.word.refuses:
+            return False
+        settings, counts_from = self.upstream.gate, self.gate.counts_from
+        return isolated(
+            self.window(), settings.window, settings.isolated_share,
+            counts_from=counts_from, now=landing.now,
+        )  # fmt: skip
 
     def _note(self, key: Key, ticket: Ticket, landing: Landing) -> None:
-        """Keep the last calls that count, in the order in which they were sent."""
-        kind = landing.kind
-        if kind is not None and not KINDS[kind].counts_for_gate:
-            return
+        """Keep the last calls, in the order in which they were sent."""
+        word = landing.word
         took_s = (landing.now - ticket.sent_at).total_seconds()
-        sample = replace(self._sample(key, ticket), failed=kind is not None, took_s=took_s)
+        sample = replace(
+            self._sample(key, ticket), sign=word.sign, kind=word.kind, took_s=took_s
+        )
         insort(self._ended, (sample.place, sample))
-        del self._ended[: -self.upstream.gate.window.calls]
+        settings = self.upstream.gate.window
+        if len(self._ended) > settings.calls + LEFT_OUT_MAX:
+            kept = pruned((one for _, one in self._ended), settings)
+            self._ended = [(one.place, one) for one in kept]
         self.unshared = True
 
     def _own(self, flying_max: int = 1_000) -> Window:

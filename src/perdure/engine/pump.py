@@ -25,7 +25,7 @@ from msgspec import Struct
 from perdure.engine.claim import order_for
 from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
-from perdure.engine.record import Ending
+from perdure.engine.record import Ending, refused
 from perdure.engine.stages import Catalogue, Line
 from perdure.engine.walk import settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
@@ -287,12 +287,9 @@ class Pump:
         """A result that cannot be stored is a failure of its stage; True when that is being sent."""
         if record.attempt is not None and record.attempt.kind == "internal":
             return False  # it was that already
-        evidence = Evidence(("perdure.RecordRefused",), answer.reason, kind=Kind.INTERNAL)
-        claim = self._in_hand[record.no]
-        refused = Finished(
-            claim, Raised(evidence), 0.0, self._used.get(record.no), captures=record.captures
-        )
-        self._unsent[record.no] = self._settled(refused)
+        claim, outcome = self._in_hand[record.no], refused(record, answer.reason)
+        ended = Finished(claim, outcome, 0.0, self._used.get(record.no), captures=record.captures)
+        self._unsent[record.no] = self._settled(ended)
         return True
 
     def _drop_call(self, claim: Claim) -> None:

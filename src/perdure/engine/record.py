@@ -38,6 +38,7 @@ from perdure.model.outcomes import (
     Snoozed,
     TimedOut,
     Unbegun,
+    Unstorable,
     Usage,
     Withdrawn,
 )
@@ -45,6 +46,7 @@ from perdure.model.runs import NANO
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
 from perdure.rules.fingerprint import fingerprint
 from perdure.rules.policy import Policy, Scope
+from perdure.rules.redact import safe_line
 from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
 _encode = msgspec.json.Encoder().encode
@@ -104,6 +106,14 @@ def _record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> 
 def in_place(retry: Record) -> Record:
     """A retry for which its caller waits itself, so the store claims the job again at once."""
     return replace(retry, move=Move.REPEAT, state=State.PROCESSING, delay_s=0.0, reclaim=True)
+
+
+def refused(record: Record, reason: str) -> Unstorable | Raised:
+    """What it is that the store cannot write a record: a result would be the same the next time."""
+    if record.result_json is not None or record.checkpoint_json is not None:
+        text = f"the store cannot write the result: {safe_line(reason)}; return another value"
+        return Unstorable(text)
+    return Raised(Evidence(("perdure.RecordRefused",), reason, kind=Kind.INTERNAL))
 
 
 def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> Record:
@@ -329,6 +339,8 @@ def _seen(outcome: Outcome) -> Evidence | Death | None:
     match outcome:
         case Raised(evidence):
             return evidence
+        case Unstorable(reason):
+            return Evidence(("perdure.Unstorable",), reason, kind=Kind.INTERNAL)
         case Lost(death):
             return death
         case Returned() | Snoozed() | Withdrawn() | TimedOut() | Unbegun():

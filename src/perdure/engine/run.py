@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -19,10 +20,12 @@ from perdure.engine.context import Context, Desk
 from perdure.engine.door import admit, decode
 from perdure.engine.hands import Hands
 from perdure.engine.orders import Find, Order
+from perdure.engine.origins import origin_of
 from perdure.engine.stages import Callee, Stage
 from perdure.engine.threads import Refused, Threads
 from perdure.engine.timing import Limit, Limits
 from perdure.engine.typed import Misfit
+from perdure.model.errors import PayloadRefused
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX
@@ -35,6 +38,7 @@ from perdure.model.outcomes import (
     Snoozed,
     TimedOut,
     Unbegun,
+    Unstorable,
     Withdrawn as WithdrawnOutcome,
 )
 from perdure.model.signals import Cancel, Snooze, Succeeded
@@ -82,13 +86,13 @@ async def run(
     except asyncio.CancelledError as cancelled:
         if stopping.ordered:
             return attempt.interrupted()
-        return attempt.overdue() if attempt.limit.passed else raised(cancelled, desk=attempt.desk)
+        return attempt.overdue() if attempt.limit.passed else attempt.raised(cancelled)
     except Refused:
         return Interrupted("there is no thread for it", begun=False)
     except BaseException as error:  # a stage may do anything
         if attempt.limit.passed and isinstance(error, TimeoutError):
             return attempt.overdue()
-        return raised(error, desk=attempt.desk)
+        return attempt.raised(error)
     finally:
         attempt.limit.clear()
         attempt.desk.end()
@@ -160,6 +164,10 @@ class _Attempt:
         """What it is that our limit has passed."""
         return TimedOut(self.time_s) if self._began else Unbegun()
 
+    def raised(self, error: BaseException) -> Outcome:
+        """What it is that the stage let this escape."""
+        return raised(error, desk=self.desk, home=self.stage.callee.home)
+
     def interrupted(self) -> Outcome:
         """What it is that we were told to stop."""
         return Interrupted(begun=self._began)
@@ -225,7 +233,7 @@ def perform(
     except Misfit as misfit:
         return unfit(misfit, claim)
     except BaseException as error:  # a stage may do anything
-        return raised(error, desk=desk)
+        return raised(error, desk=desk, home=callee.home)
     finally:
         desk.end()
 
@@ -234,7 +242,7 @@ async def _awaited(callee: Callee, arguments: list[Any], desk: Desk) -> Outcome:
     try:
         return outcome_of(await callee.call(*arguments))
     except BaseException as error:  # what ends an interpreter would end the loop, too
-        return raised(error, desk=desk)
+        return raised(error, desk=desk, home=callee.home)
 
 
 def attempted(call: Callable[[], T]) -> T | Raised:
@@ -245,13 +253,17 @@ def attempted(call: Callable[[], T]) -> T | Raised:
         return raised(error)
 
 
-def raised(error: BaseException, *, desk: Desk | None = None) -> Raised:
-    """An exception as an outcome; the output that it is about goes to the attempt's desk."""
+def raised(error: BaseException, *, desk: Desk | None = None, home: str = "") -> Raised:
+    """An exception as an outcome; the output that it is about goes to the attempt's desk.
+
+    ``home`` is the package of the stage that let it escape.
+    """
     if desk is not None:
         with suppress(Exception):  # as below; and it is the failure that counts
             desk.failed(error)
     try:
-        return Raised(evidence_of(error))
+        evidence = evidence_of(error)
+        return Raised(replace(evidence, origin=origin_of(error, evidence, home)))
     except Exception:  # an exception's own text and attributes are somebody's code, too
         kind = type(error)
         return Raised(Evidence((f"{kind.__module__}.{kind.__qualname__}",), "(cannot be read)"))
@@ -304,10 +316,13 @@ def outcome_of(value: Any) -> Outcome:
         case Cancel(reason):
             return WithdrawnOutcome(reason)
         case Succeeded(result, label):
-            return Returned(_admitted(result), label)
+            return _kept(result, label)
         case result:
-            return Returned(_admitted(result))
+            return _kept(result)
 
 
-def _admitted(result: Any) -> str:
-    return admit(result, what="the result", bytes_max=RESULT_BYTES_MAX)
+def _kept(result: Any, label: str | None = None) -> Returned | Unstorable:
+    try:
+        return Returned(admit(result, what="the result", bytes_max=RESULT_BYTES_MAX), label)
+    except PayloadRefused as refused:
+        return Unstorable(safe_line(str(refused)))

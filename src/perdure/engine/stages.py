@@ -6,28 +6,36 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.engine.typed import Shape
+from perdure.engine.origins import package_of
+from perdure.engine.typed import Shape, function_behind
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
 from perdure.rules.checked import made, number
+from perdure.rules.foreign import held
 from perdure.rules.policy import Policy, Profile
 
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """What has to be known of a function to call it as a stage."""
+    """What has to be known of a function to call it as a stage; ``home`` is the package that it is defined in."""
 
     call: Callable[..., Any]
     is_async: bool
     wants_context: bool
     shape: Shape
+    home: str
 
     @classmethod
     def of(cls, call: Callable[..., Any]) -> "Callee":
         """What a function says of itself."""
-        is_async = inspect.iscoroutinefunction(call)
-        return cls(call, is_async, wants_context=_positional(call) == 2, shape=Shape(call))
+        return cls(
+            call,
+            is_async=inspect.iscoroutinefunction(call),
+            wants_context=_positional(call) == 2,
+            shape=Shape(call),
+            home=package_of(held(function_behind(call), "__module__")),
+        )
 
 
 @dataclass(frozen=True, slots=True)

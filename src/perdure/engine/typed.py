@@ -99,11 +99,11 @@ def _annotation(call: Callable[..., Any]) -> Any:
     if first is None or first.annotation is first.empty:
         return Any
     alone = SimpleNamespace(__annotations__={"item": first.annotation})  # others may not resolve
-    names = getattr(_function(call), "__globals__", {})
+    names = getattr(function_behind(call), "__globals__", {})
     return get_type_hints(alone, globalns=names, include_extras=True)["item"]
 
 
-def _function(call: Callable[..., Any]) -> Callable[..., Any]:
+def function_behind(call: Callable[..., Any]) -> Callable[..., Any]:
     """What has the annotations: behind a partial or a wrapper, or the method of a callable object."""
     while isinstance(call, functools.partial):
         call = call.func

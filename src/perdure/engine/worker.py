@@ -34,7 +34,7 @@ from perdure.engine.captures import Shelf
 from perdure.engine.context import Desk
 from perdure.engine.gatekeeper import Checked, Gatekeeper
 from perdure.engine.hands import Hands
-from perdure.engine.health import kind_of_health
+from perdure.engine.health import word_of_health
 from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
 from perdure.engine.progress import Board
@@ -371,9 +371,9 @@ class Worker:
 
     async def _checked(self, upstream: Upstream, generation: int) -> None:
         """Ask an upstream how it is, and leave the answer to the pump."""
-        kind = await kind_of_health(upstream, self._threads, self._clock)
+        word = await word_of_health(upstream, self._threads, self._clock)
         if self._gates is not None:
-            self._gates.checked.append(Checked(upstream.name, generation, kind))
+            self._gates.checked.append(Checked(upstream.name, generation, word))
         self._loop.wake()
 
     def _stop_runs(self, nos: Sequence[int]) -> None:

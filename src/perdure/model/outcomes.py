@@ -24,7 +24,7 @@ class Evidence:
     a model stopped. ``facts`` are the few body fields that judgement reads (wait hints, quota
     names, the server's own verdict). ``kind`` and ``wait_s`` are set when the stage said itself what
     went wrong; ``public_code`` and ``public_message`` when it said what users may read about it.
-    ``usage`` counts tokens that were paid for all the same.
+    ``usage`` counts tokens that were paid for all the same. ``origin`` is whose code raised it.
     """
 
     names: tuple[str, ...] = ()
@@ -127,6 +127,13 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class Unstorable:
+    """The stage returned what cannot be kept: JSON cannot hold it, it is too large, or the store refuses it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snoozed:
     """The stage asked to be called again later."""
 
@@ -183,5 +190,14 @@ class Revoked:
 
 
 Outcome = (
-    Returned | Snoozed | Withdrawn | Raised | TimedOut | Unbegun | Lost | Interrupted | Revoked
+    Returned
+    | Unstorable
+    | Snoozed
+    | Withdrawn
+    | Raised
+    | TimedOut
+    | Unbegun
+    | Lost
+    | Interrupted
+    | Revoked
 )

@@ -20,7 +20,8 @@ class Failure:
 
     ``server_says`` is the server's own word on whether to try again, where it gave one.
     ``status`` and ``names`` are kept for policies that list them. ``by_code``: the upstream's own code
-    named the kind, which then counts alone.
+    named the kind, which then counts alone. ``origin`` is whose code raised it. ``final``: the next try would
+    end the same, and no policy may ask for it.
     """
 
     kind: Kind
@@ -32,6 +33,7 @@ class Failure:
     names: tuple[str, ...] = ()
     by_code: bool = False
     origin: Origin = Origin.UNKNOWN
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

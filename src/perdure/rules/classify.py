@@ -36,6 +36,7 @@ from perdure.model.outcomes import (
     StageDeath,
     TimedOut,
     Unbegun,
+    Unstorable,
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
@@ -95,6 +96,8 @@ def classify(
             return judge(outcome.evidence, now=now, matches=matches, vocabulary=vocabulary)
         case Returned(value_json, label):
             return Success(value_json, label)
+        case Unstorable(reason):
+            return Failure(Kind.INTERNAL, "result cannot be stored", reason, final=True)
         case TimedOut(timeout_s):
             return Failure(Kind.TIMEOUT, "stage timeout", f"no end within {timeout_s:g} s")
         case Lost(death):

@@ -6,7 +6,8 @@ never a time: the store adds it to its own clock. ``now`` is only compared with 
 In which order a failure is judged:
 
 1. a crash of the worker has its own counter, limit and isolation;
-2. the server's own word that trying again is useless ends it, unless the policy asks for all;
+2. a result that cannot be stored ends it, whatever the policy says, and so does the server's own word that
+   trying again is useless, unless the policy asks for all;
 3. while the upstream's gate is held, a failure that blames the upstream is a wait, and a probe's
    failure is the probe's;
 4. the kind's rule may say fail;
@@ -145,6 +146,10 @@ def _failed(case: _Case) -> Answer:
     kind, policy = case.failure.kind, case.policy
     if kind is Kind.WORKER_LOST:
         return _crashed(case)
+    if case.failure.final:
+        case.rule_name = "unstorable"
+        text = f"{case.failure.detail}; the next try would end the same, so no policy asks for it"
+        return _fail(case, FailedReason.FATAL, text)
     if case.failure.server_says is False and policy.heed_server:
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")

@@ -34,7 +34,7 @@ from perdure.rules.bodies import NOTHING, Body, codes_of, parsed, read_body
 from perdure.rules.foreign import either, held, number_of, shown, text_of, tried
 from perdure.rules.redact import cut, one_line, redacted, safe_line
 
-__all__ = ["evidence_of", "one_line"]
+__all__ = ["evidence_of", "links_of", "one_line"]
 
 _NAME_CHARS_MAX = 200
 _TEXT_CHARS_MAX = 65_536  # looked at of an exception's text
@@ -91,7 +91,7 @@ _NO_ANSWER = _Answer()
 
 
 def _raised(error: BaseException) -> Evidence:
-    links = list(_links(error))
+    links = list(links_of(error))
     stated_links = [error, *(link for link, is_stated in links if is_stated)]
     answer, holder = _first_answer(stated_links)
     is_own = issubclass(type(error), StageError)
@@ -286,7 +286,7 @@ def _pair(item: Any) -> tuple[str, str] | None:
 # -- names and words -------------------------------------------------------------------
 
 
-def _links(error: BaseException) -> Iterator[tuple[BaseException, bool]]:
+def links_of(error: BaseException) -> Iterator[tuple[BaseException, bool]]:
     """What it was raised from, nearest first, and whether every link so far was stated."""
     seen = {id(error)}
     is_stated = True

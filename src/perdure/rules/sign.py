@@ -38,9 +38,12 @@ def word_of(verdict: Verdict) -> Word:
 
 
 def sign_of(failure: Failure) -> Sign:
-    """An answer proves that the upstream is up; a defect of the caller's own code proves nothing."""
+    """An answer proves that the upstream is up; a defect of the caller's own code proves nothing.
+
+    A stage whose result cannot be stored has returned one, so its call was answered.
+    """
     facts = KINDS[failure.kind]
-    if facts.proved_by_status and failure.status is not None:
+    if failure.final or (facts.proved_by_status and failure.status is not None):
         return Sign.GOOD
     if failure.kind is Kind.UNKNOWN and failure.origin is Origin.OWN:
         return Sign.NEITHER

@@ -1,6 +1,7 @@
 """The pieces of which decisions are explained."""
 
-from perdure.model.kinds import KINDS
+from perdure.model.kinds import KINDS, Kind
+from perdure.model.outcomes import Origin
 from perdure.model.verdicts import Failure
 
 _WORDS = {
@@ -10,8 +11,13 @@ _WORDS = {
 
 
 def words(failure: Failure) -> str:
-    """The failure in words: its kind and what that means."""
-    return _WORDS[failure.kind]
+    """The failure in words: its kind and what that means; where nobody knows that, what was raised and by whom."""
+    known = _WORDS[failure.kind]
+    if failure.kind is not Kind.UNKNOWN or failure.origin is Origin.UNKNOWN or not failure.names:
+        return known
+    return (
+        f"{known.removesuffix(')')}; {failure.origin.value}: {failure.names[0].rpartition('.')[2]})"
+    )
 
 
 def asked(hint_s: float | None) -> str:
