@@ -136,7 +136,7 @@ class GateSettings:
     lease_s: float = 300.0
     relapse_s: float = 120.0
     hint_s_max: float = HINT_S_MAX
-    isolated_share: float = 0.25
+    isolated_share: float = float(__import__('os').environ.get('ISO','.25'))
     pace: PaceSettings = PaceSettings()
 
     def __post_init__(self) -> None:

@@ -66,9 +66,9 @@ class PaceSettings:
     start_calls: int = 1
     calls_max: int = 1_000
     rate_min_per_s: float = 0.01
-    climb_per_s: float = 0.01
-    quicken_s: float = 10.0
-    still_times: float = 20.0
+    climb_per_s: float = float(os.environ.get('CLIMB','.004'))
+    quicken_s: float = float(os.environ.get('QUICK','20'))
+    still_times: float = float(os.environ.get('STILLT','20'))
     measured_times_max: float = 2.0
     measure_s: float = 10.0
     burst_s: float = 0.25
@@ -76,7 +76,7 @@ class PaceSettings:
     room_s_max: float = 60.0
     find_s: float = 4.0
     rest_s: float = 0.5
-    strain_share: float = 0.2
+    strain_share: float = float(os.environ.get('STRAIN','.5'))
     slack_share: float = float(os.environ.get('SLACK','.08'))
 
     def __post_init__(self) -> None:
@@ -359,7 +359,7 @@ def strained(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: date
     before = pace.strain
     pace = replace(pace, strain=before.heard(True, sent_at))
     usual = pace.strain.noise + settings.slack_share
-    if not before.is_news(sent_at) or pace.strain.share < max(settings.strain_share, usual):
+    if not before.is_news(sent_at) or pace.strain.share < settings.strain_share:
         return pace
     if pace.measured_per_s < settings.rate_min_per_s:  # it is down, and not weak
         return pace
@@ -442,8 +442,8 @@ def _climbed(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     bound = max(rate, settings.measured_times_max * pace.measured_per_s)
     near = 0.95 * pace.refused_per_s
     if rate < near:
-        rate = near - (near - rate) * exp(-passed_s / pace.find_s)
-    elif rate > 1.05 * pace.refused_per_s:
+        rate = min(pace.refused_per_s - (pace.refused_per_s - rate) * exp(-passed_s / pace.find_s), near)
+    elif rate > 1.05 * pace.refused_per_s and pace.limit.share < float(os.environ.get('FREE','.02')):
         rate *= exp(passed_s / (2*pace.find_s))
     else:
         quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s

@@ -48,6 +48,11 @@ class Books:
         return sum(count for form, count in self.answers.items() if form not in _ANSWERED)
 
     @property
+    def answered_calls(self) -> int:
+        """Calls that it did answer so, whatever became of their jobs."""
+        return sum(self.answers[form] for form in _ANSWERED)
+
+    @property
     def ended(self) -> int:
         """Jobs that ended as they should."""
         return self.done + self.defective
