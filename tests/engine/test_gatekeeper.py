@@ -233,7 +233,7 @@ def test_one_probe_goes_out_however_many_jobs_and_workers_there_are(anywhere):
     assert sum(len(post.running) for post in posts) == 1
 
 
-def test_the_least_probed_job_goes_and_its_failure_is_not_counted(either):
+def test_the_least_tried_job_goes_and_its_failure_is_not_counted(either):
     post = Post(either)
     put(either, 12)
     seen = set[str]()
