@@ -304,7 +304,10 @@ class Runs:
             )
         self._looks[self._checker.speaker, run.no] = look = self.look(run)
         overspent = look.over and look.due and not self._is_through(run)
-        if self.quiet and run.status is RunStatus.RUNNING and overspent:
+        feeds = self._checker.speaker.startswith(
+            "feeder"
+        )  # looks after each chunk, and at its status only
+        if self.quiet and run.status is RunStatus.RUNNING and overspent and not feeds:
             run.overspent_looks += 1
             if run.overspent_looks > _LOOKS_MAX:
                 self._checker.broken("L10", f"run {run.no} is over its budget and goes on: {run}")

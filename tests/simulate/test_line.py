@@ -45,7 +45,9 @@ def test_a_retry_keeps_its_place():
     assert line.claim() is first
 
 
-@pytest.mark.parametrize("counted", [Counted.PROBES, Counted.FAILURES, Counted.WAITS, Counted.SNOOZES])
+@pytest.mark.parametrize(
+    "counted", [Counted.PROBES, Counted.FAILURES, Counted.WAITS, Counted.SNOOZES]
+)
 def test_a_probe_is_the_least_tried_of_the_first_hundred(counted):
     line = line_of(*["a"] * 150, fair=False)
     line.ready(0.0)
