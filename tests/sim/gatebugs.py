@@ -133,6 +133,9 @@ GATES = (
     ),
     Mutant("a lost probe freezes the gate", ("L1", "L9"), probes_are_never_lost, storms.upstreams_and_kills),
     Mutant(
+        "silent probes go on for ever", ("L11",), nobody_gives_up, storms.defects_behind_a_gate
+    ),
+    Mutant(
         "the store lets pass what a gate holds", ("S11",),
         reworded("closed_lanes", _VIEW, f"{_VIEW} WHERE gate IS NULL"),
         storms.upstreams_and_a_slow_store,
@@ -159,9 +162,6 @@ GATES = (
     ),
     Mutant(
         "only the innocent probe", ("L1",), only_the_innocent_probe, storms.suspects_behind_a_gate
-    ),
-    Mutant(
-        "silent probes go on for ever", ("L11",), nobody_gives_up, storms.defects_behind_a_gate
     ),
     Mutant(
         "a probe that failed is forgotten", ("S11",), failures_are_forgotten,
