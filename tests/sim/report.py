@@ -60,6 +60,7 @@ ANSWERS = (
     "ticks that came second",
     "turns of dead workers refused",
     "waiting jobs expired",
+    "waits for a weak upstream",
     "workers declared dead",
     "writes refused by a full store",
 )

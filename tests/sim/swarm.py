@@ -364,4 +364,5 @@ def _policy(rng: Random, number: int) -> Policy:
         },
         scope=rng.choice((Scope.STAGE, Scope.STAGE, Scope.JOB)),
         crash_is_failure=rng.random() < 0.2,
+        weak_share=rng.choice((None, None, 0.25, 0.5)),
     )
