@@ -31,6 +31,8 @@ class Probes:
             gate.not_bad = 0
         elif old.state is GateState.PROBING:
             self._probed(gate, new)
+        elif new.state is GateState.HELD and old.name in self._credentials():
+            gate.keyed = True  # nothing else is told to it, whoever gives the hold its name
         if not person and new.state is GateState.HELD and old.probe_first and not new.probe_first:
             self._check_given_up(gate)
         if new.state is GateState.FLOWING:
@@ -48,10 +50,9 @@ class Probes:
             if self._signs(gate) and Sign.NEITHER not in self._signs(gate):
                 self._checker.broken("S11", f"{self._what(gate)} is taken for undecided")
             gate.undecided, gate.not_bad = gate.undecided + 1, gate.not_bad + 1
-        elif new.gap > old.gap and self._signs(gate) & BAD:
-            gate.undecided = gate.not_bad = 0
-        elif new.gap > old.gap:
-            gate.not_bad += 1
+        elif new.gap > old.gap:  # whose call has not even ended, was timed out
+            not_bad = self._signs(gate) and not self._signs(gate) & BAD
+            gate.undecided, gate.not_bad = 0, gate.not_bad + 1 if not_bad else 0
         self._check_not_for_ever(gate, new)
 
     def _check_proved(self, gate: GateAccount, *, last: bool = True) -> None:
@@ -84,12 +85,11 @@ class Probes:
             )
 
     def _needs_proof(self, gate: GateAccount) -> bool:
-        """Whether it is a credential's, or a person's."""
-        row = gate.row
-        credentials = {one.credential for one in self._gates.outside.upstreams}
-        return (
-            gate.keyed or row.name in credentials or row.until_person or row.kept_until is not None
-        )
+        """Whether a credential or a person holds it; not so where a person's time is over."""
+        return gate.keyed or gate.row.until_person or gate.row.kept_until is not None
+
+    def _credentials(self) -> set[str | None]:
+        return {one.credential for one in self._gates.outside.upstreams}
 
     def _signs(self, gate: GateAccount) -> frozenset[Sign]:
         """What the probe that is out may have said; nothing while it has not ended, and if it never began."""
