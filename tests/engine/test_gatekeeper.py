@@ -233,7 +233,7 @@ def test_one_probe_goes_out_however_many_jobs_and_workers_there_are(anywhere):
     assert sum(len(post.running) for post in posts) == 1
 
 
-def test_the_least_probed_job_goes_and_its_failure_is_not_counted(either):
+def test_the_least_tried_job_goes_and_its_failure_is_not_counted(either):
     post = Post(either)
     put(either, 12)
     seen = set[str]()
@@ -251,6 +251,22 @@ def test_the_least_probed_job_goes_and_its_failure_is_not_counted(either):
         (claim,) = post.running.values()
     assert len(seen | {claim.id}) == 4
     assert gate(either).gap == 4
+
+
+def test_a_probe_that_says_nothing_is_followed_by_one_with_another_job(either):
+    """It counts as a failure of its job, not as a probe; the job is ready again before the next is due."""
+    post = Post(either)
+    put(either, 12)
+    claim = probing(post)
+    seen = [claim.id]
+    for _ in range(2):
+        post.end(claim, failed(Kind.INTERNAL))
+        post.turn()
+        while gate(either).state is not PROBING:
+            post.turn(passing_s=0.5)
+        (claim,) = post.running.values()
+        seen.append(claim.id)
+    assert len({*seen}) == 3
 
 
 def test_a_probe_that_succeeds_lets_the_gate_flow_and_its_job_is_done(either):

@@ -291,7 +291,7 @@ class Checker:
                 self.roster.check_rescue(job, what)
             if rescue and job.on_lost is not None:
                 self._check_wish(job, record, what)
-            probe = self.gates.was_probe(job, record.token)
+            probe = self.gates.was_probe(job.id, record.token)
             what_counts = counted(record, self.policy(job, record), death, probe=probe)
             check_limits(self, job, record, what_counts)
         self._apply(job, record)

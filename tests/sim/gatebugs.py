@@ -1,5 +1,6 @@
 """Bugs of gates, put back on purpose: as other breakers had them, or as ours once did."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.passage import Passage
 from perdure.engine.slicing import Slicing
 from perdure.model.gates import GateState
-from perdure.rules import hold as hold_module
+from perdure.rules import hold as hold_module, probe as probe_module
 from perdure.rules.decide import FLOWING
 from perdure.rules.gate import Gate, Step
 from tests.sim import storms
@@ -101,6 +102,22 @@ def suspects_have_no_slices(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Slicing, "once", once)
 
 
+def nobody_gives_up(patch: pytest.MonkeyPatch) -> None:
+    """Probes that say nothing of the upstream are followed by others, however many there were."""
+    patch.setattr(probe_module, "UNDECIDED_MAX", 1_000_000)
+
+
+def failures_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Probes that say nothing are counted in all, not in a row."""
+    right = probe_module._again
+
+    def again(gate: Gate, *args: Any) -> Step:
+        step = right(gate, *args)
+        return replace(step, gate=replace(step.gate, undecided=gate.undecided))
+
+    patch.setattr(probe_module, "_again", again)
+
+
 GATES = (
     Mutant(
         "half-open without limit", ("S11",),
@@ -115,6 +132,9 @@ GATES = (
         "a second hint shortens the first", ("S11",), the_last_hint_stands, storms.only_upstreams
     ),
     Mutant("a lost probe freezes the gate", ("L1", "L9"), probes_are_never_lost, storms.upstreams_and_kills),
+    Mutant(
+        "silent probes go on for ever", ("L11",), nobody_gives_up, storms.defects_behind_a_gate
+    ),
     Mutant(
         "the store lets pass what a gate holds", ("S11",),
         reworded("closed_lanes", _VIEW, f"{_VIEW} WHERE gate IS NULL"),
@@ -142,6 +162,10 @@ GATES = (
     ),
     Mutant(
         "only the innocent probe", ("L1",), only_the_innocent_probe, storms.suspects_behind_a_gate
+    ),
+    Mutant(
+        "a probe that failed is forgotten", ("S11",), failures_are_forgotten,
+        storms.defects_behind_a_gate,
     ),
     Mutant("suspects have no slices", ("L1",), suspects_have_no_slices, storms.upstreams_and_kills),
 )  # fmt: skip

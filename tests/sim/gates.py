@@ -7,7 +7,7 @@ has heard: an answer that was lost on the way tells it nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,13 @@ from perdure.model.jobs import Claim, ClaimOrder, Record
 from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
 from perdure.model.operations import Deed
 from perdure.model.states import Move
-from perdure.rules.gate import Gate, GateSettings
+from perdure.rules.gate import Gate
 from perdure.rules.policy import HintMode
 from perdure.stores.moments import to_us
+from tests.sim.answers import Calls, Ended, is_refusal, signs_of
 from tests.sim.ledger import GateAccount, JobAccount
 from tests.sim.outside import Outside
+from tests.sim.probes import Probes
 
 if TYPE_CHECKING:
     from tests.sim.checker import Checker
@@ -37,28 +39,12 @@ _MOVES = {(_FLOWING, _HELD), (_HELD, _HELD), (_HELD, _FLOWING), (_HELD, _PROBING
 _NEAR_US = 1_000  # of moments that were reckoned with fractions of a second
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a call really ended: when, whether well, and until when the upstream wants no other."""
-
-    at_us: int
-    well: bool
-    told_us: int | None = None
-
-
 @dataclass(slots=True)
 class Known:
     """What a worker has heard of a gate, and when that was said."""
 
     state: GateState = GateState.FLOWING
     at_us: int = 0
-
-
-@dataclass(slots=True)
-class _Calls:
-    ended: dict[tuple[str, int], Ended] = field(default_factory=dict)
-    healthy_us: dict[str, int] = field(default_factory=dict)  # by upstream, when it last said so
-    probes: set[tuple[str, int]] = field(default_factory=set)  # every claim that was one
 
 
 class Gates:
@@ -68,22 +54,26 @@ class Gates:
         self._checker = checker
         self._ledger = checker.ledger
         self._world = checker.world
-        self._calls = _Calls()
+        self._calls = Calls(checker.ledger)
         self._known: dict[tuple[int, str], Known] = {}
         self._since_us: dict[tuple[str, int], int] = {}  # since when a worker's slice has run
         self.outside = Outside()
+        self._probes = Probes(self, checker, self._calls)
 
     # -- what really happened ------------------------------------------------------------
 
-    def ended(self, job_id: str, token: int, *, well: bool, wait_s: float | None = None) -> None:
-        """A stage has ended; ``wait_s`` is the pause that its upstream asked for."""
-        now_us = self._world.now_us
-        told_us = None if not wait_s else now_us + round(wait_s * 1e6)
-        self._calls.ended[job_id, token] = Ended(now_us, well, told_us)
+    def ended(self, job_id: str, token: int, end: object) -> None:
+        """A stage has ended with this value or error."""
+        self._calls.ended[job_id, token] = self._end_of(end)
 
-    def healthy(self, upstream: str) -> None:
-        """A health check was answered well."""
-        self._calls.healthy_us[upstream] = self._world.now_us
+    def checked(self, upstream: str, end: object) -> None:
+        """A health check has ended so; a dictionary stands for an answer."""
+        self._calls.checks.setdefault(upstream, []).append(self._end_of(end))
+
+    def _end_of(self, end: object) -> Ended:
+        now_us, wait_s = self._world.now_us, getattr(end, "wait_s", None)
+        told_us = None if not wait_s else now_us + round(wait_s * 1e6)
+        return Ended(now_us, signs_of(end), told_us, is_refusal(end))
 
     def heard(
         self, method: str, answer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -96,6 +86,7 @@ class Gates:
             state = rows[name].state if name in rows else _FLOWING
             at_us = self._us(answer.now) or 0
             self._known[kwargs["worker"], name] = Known(state, at_us)
+            self._calls.looked(kwargs["worker"], name, answer, self._world.now_us)
 
     def closed(self, stage: str) -> bool:
         """Whether a gate closes the lanes of a stage now."""
@@ -105,9 +96,9 @@ class Gates:
         own = self._ledger.gate(upstream.name)
         return not own.flowing or not (own.parent is None or self._ledger.gate(own.parent).flowing)
 
-    def was_probe(self, job: JobAccount, token: int) -> bool:
+    def was_probe(self, job_id: str, token: int) -> bool:
         """Whether that claim was made as a gate's probe."""
-        return (job.id, token) in self._calls.probes
+        return (job_id, token) in self._calls.probes
 
     # -- changes -------------------------------------------------------------------------
 
@@ -154,6 +145,7 @@ class Gates:
             self._checker.broken("S11", f"{name} went from {old.state} to {new.state}")
         if not person:
             self._by_worker(gate, new)
+        self._probes.changed(gate, new, person=person)
         self._count(old, new, person=person)
         self._take_over(gate, new, person=person)
 
@@ -166,10 +158,6 @@ class Gates:
             self._checker.broken("S11", f"{old.name}: the pause it was told is {early_s:g} s less")
         if old.state is _HELD and new.state is not _HELD:
             self._check_over(gate, new)
-        if old.state is _PROBING and new.state is _FLOWING:
-            self._check_proved(gate)
-        if old.state is _PROBING and new.state is _HELD and new.passes > old.passes:
-            self._check_proved(gate, last=False)
 
     def _check_over(self, gate: GateAccount, new: Gate) -> None:
         """A hold ends when its time is over, and with a probe where something is to be proved."""
@@ -184,19 +172,6 @@ class Gates:
         """Whether it is a credential's, behind which a gate is held: the probes of that wait for it."""
         behind = [one.name for one in self.outside.upstreams if one.credential == name]
         return any(not self._ledger.gate(one).flowing for one in behind)
-
-    def _check_proved(self, gate: GateAccount, *, last: bool = True) -> None:
-        """The probe that is out, and no other call, has shown that the upstream is back."""
-        name, ended = gate.row.name, self._calls.ended.get(gate.probe or ("", 0))
-        well = ended is not None and ended.well
-        if gate.probe is None:
-            well = self._calls.healthy_us.get(name, -1) >= gate.leased_us
-        if not well:
-            self._checker.broken("S11", f"{name} takes {gate.probe} for well, it was {ended}")
-        gate.passes += 1
-        wanted = self._flow_after(name)
-        if last and gate.passes < wanted:
-            self._checker.broken("S11", f"{name} flows after {gate.passes} of {wanted} probes")
 
     def _take_over(self, gate: GateAccount, new: Gate, *, person: bool) -> None:
         old, now_us = gate.row, self._world.now_us
@@ -221,9 +196,8 @@ class Gates:
             (_PROBING, _FLOWING): "gates released" if person else "probes that let a gate flow",
         }.get((old.state, new.state))
         if old.state is _PROBING and new.state is _HELD and not person:
-            what = (
-                "probes that failed" if new.gap > old.gap else "probes that say nothing or are lost"
-            )
+            what = "probes that failed" if new.gap > old.gap else "probes taken back by a hint"
+            what = "probes that say nothing" if new.undecided > old.undecided else what
             if old.lease_until is not None and self._world.now_us >= (
                 self._us(old.lease_until) or 0
             ):
@@ -245,7 +219,9 @@ class Gates:
         for name in dict.fromkeys((upstream.name, own.parent)):
             if name is not None:
                 self._check_passes(self._ledger.gate(name), what, probe=name == probes)
-        if probes is not None and probes not in (upstream.name, own.parent):
+        if probes is None:
+            self._calls.sent(worker, upstream.name, (job.id, claim.token), self._world.now_us)
+        elif probes not in (upstream.name, own.parent):
             self._checker.broken("S11", f"{what} as the probe of {probes}")
         self._check_concurrency(upstream, what)
 
@@ -260,6 +236,7 @@ class Gates:
     def settled(self, job: JobAccount, record: Record, by: int | None, *, asked: bool) -> None:
         """An attempt has ended. ``asked``: its worker claims in the same turn, so it has told the gates."""
         attempt = record.attempt
+        self._calls.settled((job.id, record.token), self._world.now_us)
         if attempt is None or attempt.kind is None or by is None or attempt.worker != by:
             return
         upstream = self.outside.upstream(attempt.stage)
@@ -272,7 +249,7 @@ class Gates:
             self._check_unspent(upstream, job, record, ended)
         hears = policy.hint.mode is not HintMode.IGNORE and record.move is Move.RETRY
         if hears and asked and KINDS[kind].scope is not PauseScope.JOB:
-            self._check_told(upstream, kind, job, ended)
+            self._check_told(upstream, kind, job, record)
 
     def _check_unspent(
         self, upstream: Upstream, job: JobAccount, record: Record, ended: Ended
@@ -296,20 +273,34 @@ class Gates:
                     f"#{job.no}/{record.token} counts a failure, and {name} is {gate.row.state}",
                 )
 
-    def _check_told(self, upstream: Upstream, kind: Kind, job: JobAccount, ended: Ended) -> None:
-        """What an upstream asks for is at its gate before the attempt is recorded."""
-        name = upstream.name
+    def _check_told(self, upstream: Upstream, kind: Kind, job: JobAccount, record: Record) -> None:
+        """What an upstream asks for is at its gate before the attempt is recorded.
+
+        Unless it has turned only a few calls away: then the job that met it stays away, and it alone.
+        """
+        assert record.attempt is not None
+        name, out = upstream.name, (job.id, record.token)
         if KINDS[kind].scope is PauseScope.CREDENTIAL:
             name = upstream.credential or name
-        gate = self._ledger.gate(name)
-        if ended.told_us is None or ended.told_us <= self._world.now_us + _NEAR_US:
+        gate, told_us = self._ledger.gate(name), self._calls.ended[out].told_us
+        if told_us is None or told_us <= self._world.now_us + _NEAR_US:
             return
-        if gate.heard_us + _NEAR_US < ended.told_us and gate.spoken_us < job.claimed_us:
-            early_s = (ended.told_us - gate.heard_us) / 1e6
+        if gate.heard_us + _NEAR_US >= told_us or gate.spoken_us >= job.claimed_us:
+            self._world.seen["pauses told to a gate"] += 1
+            return
+        early_s = (told_us - gate.heard_us) / 1e6
+        few = KINDS[kind].scope is PauseScope.UPSTREAM and out not in self._calls.probes
+        if not few or not self._calls.few_refused(upstream, record.attempt.worker or 0, out):
             self._checker.broken(
                 "S11", f"#{job.no} was told to stay away from {name} for {early_s:g} s more"
             )
-        self._world.seen["pauses told to a gate"] += 1
+        due_us = self._world.now_us + round((record.delay_s or 0.0) * 1e6)
+        if due_us + _NEAR_US < told_us:
+            self._checker.broken(
+                "S9",
+                f"#{job.no}/{record.token} is due {(told_us - due_us) / 1e6:g} s before {name} said",
+            )
+        self._world.seen["pauses that one job made alone"] += 1
 
     # -- limits --------------------------------------------------------------------------
 
@@ -365,11 +356,6 @@ class Gates:
     def _names(self, upstreams: Sequence[str]) -> list[str]:
         parents = [self._ledger.gate(name).parent for name in upstreams]
         return [*upstreams, *(one for one in parents if one is not None)]
-
-    def _flow_after(self, name: str) -> int:
-        """How many probes a gate asks for; a credential's asks for what any of its upstreams does."""
-        named = [one for one in self.outside.upstreams if name in (one.name, one.credential)]
-        return min((one.gate.flow_after for one in named), default=GateSettings().flow_after)
 
     def _limit(self, name: str) -> int | None:
         return next(

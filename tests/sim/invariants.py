@@ -1,6 +1,6 @@
 """The invariants by name, what judges each, and what it means that one of them is broken.
 
-The names S1 to S16, S19 and L1, L2, L6 are those of the published promise; L9, L10 and E1 to E16 are our own,
+The names S1 to S16, S19 and L1, L2, L6 are those of the published promise; L9 to L11 and E1 to E16 are our own,
 finer ones.
 Every function that is named here says `broken` with that name; a test looks whether it does.
 """
@@ -53,7 +53,7 @@ INVARIANTS = {
     ),
     "S9": Invariant(
         "no attempt starts before it is due, or earlier than its policy or a server asked",
-        ("Checker._claim", "Checker._check_expiry", "limits._check_pause"),
+        ("Checker._claim", "Checker._check_expiry", "Gates._check_told", "limits._check_pause"),
     ),
     "S10": Invariant(
         "neither a worker nor an upstream ever has more calls than its concurrency",
@@ -61,9 +61,10 @@ INVARIANTS = {
     ),
     "S11": Invariant(
         "behind a gate that is not flowing nothing starts but its one probe, nor before a told pause "
-        "is over; only that probe, its time or a person lets it flow",
+        "is over; only that probe, its time, three probes that say nothing or a person lets it flow",
         ("Gates._probe", "Gates._changed", "Gates._by_worker", "Gates._check_over",
-         "Gates._check_proved", "Gates.claimed", "Gates._check_passes", "Gates._check_told"),
+         "Probes._probed", "Probes._check_proved", "Probes._check_given_up", "Gates.claimed",
+         "Gates._check_passes", "Gates._check_told"),
     ),
     "S12": Invariant(
         "the same key is the same job, as long as that is there",
@@ -111,6 +112,11 @@ INVARIANTS = {
         "after the faults end, every run ends, every bulk operation is done, and a run that is over its "
         "budget is aborted within a few looks",
         ("Simulation._see_runs_end", "Simulation._see_jobs_end", "Runs.seen"),
+    ),
+    "L11": Invariant(
+        "no sequence of results holds an upstream for ever that answers: within so many probes its gate flows, "
+        "unless it is a credential's or a person's",
+        ("Probes._check_not_for_ever", "Simulation._see_gates_flow"),
     ),
     "E1": Invariant(
         "no turn fails for a reason that nobody foresaw",

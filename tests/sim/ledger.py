@@ -142,7 +142,10 @@ class GateAccount:
     closed_us: int = 0  # since when it has not been flowing
     leased_us: int = 0
     probe: tuple[str, int] | None = None  # the job and the token that are out as its probe
-    passes: int = 0  # probes that have really succeeded, in a row
+    passes: int = 0  # probes that were really answered, in a row
+    undecided: int = 0  # probes that really said nothing, in a row
+    not_bad: int = 0  # probes that did not really fail, in a row, and did not let it flow
+    keyed: bool = False  # whether a credential is what it is held for
 
     @property
     def flowing(self) -> bool:

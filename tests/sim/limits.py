@@ -1,6 +1,7 @@
 """How often a job may be tried: counted from what happened, compared with the policy."""
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from perdure.model.jobs import Record
@@ -15,6 +16,8 @@ from tests.sim.ledger import JobAccount
 
 if TYPE_CHECKING:
     from tests.sim.checker import Checker
+
+_SHARE = re.compile(r"\b(\d+) of the last (\d+) calls failed: ").search
 
 
 def counted(
@@ -45,8 +48,22 @@ def counted(
     heard_s = why["hint_s"] if hints.mode is not HintMode.IGNORE else None
     by_hint = rule.action is Action.RETRY and bool(heard_s) and not hints.counted
     too_long = heard_s is not None and heard_s > hints.s_max
+    if _is_weak(record, policy):
+        return "waits"
     ordered = rule.action in (Action.WAIT, Action.HOLD) or by_hint
     return "waits" if ordered and not too_long else "failures"
+
+
+def _is_weak(record: Record, policy: Policy) -> bool:
+    """Whether it says that the upstream fails too many calls to hold this one against the job, and by its numbers may."""
+    assert record.attempt is not None
+    found = _SHARE(json.loads(record.attempt.why_json)["text"])
+    if found is None or policy.weak_share is None or record.attempt.kind is None:
+        return False
+    failed, known = map(int, found.groups())
+    blamed = KINDS[Kind(record.attempt.kind)].blame is Blame.UPSTREAM
+    retried = _rule(policy, record.attempt.kind).action is Action.RETRY
+    return blamed and retried and failed >= policy.weak_share * known
 
 
 def hint_s(policy: Policy, record: Record) -> float:
@@ -71,6 +88,7 @@ def check_limits(checker: "Checker", job: JobAccount, record: Record, what: str 
     if what is not None:
         job.count(what, attempt.stage)
     policy = checker.policy(job, record)
+    checker.world.seen["waits for a weak upstream"] += _is_weak(record, policy)
     both = what == "crashes" and policy.crash_is_failure
     if both:
         job.count("failures", attempt.stage)
@@ -120,7 +138,8 @@ def _check_pause(
         return
     rule = _rule(policy, attempt.kind)
     so_far = job.counted(what, attempt.stage if policy.scope is Scope.STAGE else None)
-    base_s = base_delay_s(rule.backoff or policy.backoff, so_far)
+    nth = 1 if _is_weak(record, policy) else so_far
+    base_s = base_delay_s(rule.backoff or policy.backoff, nth)
     least_s = min(jittered_s(rule.jitter or policy.jitter, base_s, one) for one in (0.0, 1.0))
     hints, heard_s = rule.hint or policy.hint, json.loads(attempt.why_json)["hint_s"]
     if hints.mode is HintMode.EXACT and heard_s:

@@ -21,6 +21,8 @@ TROUBLES = {
     "upstream_partial": 4,
     "upstream_billing": 2,
 }
+# What a job may meet while its upstream answers: the first two prove that it does, the others nothing.
+DEFECTS = ("invalid_output", "bad_request", "own_bug", "internal", "unhinted")
 # What people do to gates, and how often at most.
 GATE_DEEDS = {"gate_hold": 5, "gate_probe": 6, "gate_release": 6}
 
@@ -34,6 +36,7 @@ class Outside:
     health: frozenset[str] = frozenset()  # those that are asked instead of a job
     troubles: dict[str, float] = field(default_factory=dict)  # per second
     probe_more_s: float = 1.0  # how much longer than a call its lease is as a probe
+    defect: str | None = None  # what probes meet that says nothing bad of the upstream
 
     @property
     def used(self) -> set[str]:
@@ -80,6 +83,7 @@ def outside_of(rng: Random, chaos_s: float) -> Outside:
         frozenset(name for name in names if rng.random() < 0.2),
         {kind: most * rng.random() / chaos_s for kind, most in TROUBLES.items() if _on(rng)},
         rng.choice((UNTIED_S, 0.1, 2.0, 30.0)),
+        rng.choice((None, *DEFECTS)),
     )
 
 
@@ -96,6 +100,7 @@ def _gate(rng: Random) -> GateSettings:
         lease_s=rng.choice((1.0, 4.0, 30.0)),  # some are shorter than a call
         relapse_s=rng.choice((0.0, 30.0)),
         hint_s_max=rng.choice((10.0, 3600.0)),
+        isolated_share=rng.choice((0.0, 0.25, 0.5, 0.5)),
         pace=PaceSettings(
             start_calls=rng.choice((1, 5)), rate_min_per_s=rng.choice((0.2, 1.0)), measure_s=5.0
         ),

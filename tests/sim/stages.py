@@ -37,6 +37,7 @@ class Script:
         self._kernel = kernel
         self._began = checker.began
         self._used = checker.runs.used
+        self.defects = False  # whether, after the chaos, every probe meets the defect of the seed
 
     def stage_in(self, process: Process) -> Callable[[Any, Context], Any]:
         """A stage as the given process runs it."""
@@ -48,20 +49,20 @@ class Script:
             try:
                 value = await self._work(context, process)
             except BaseException as error:
-                end(well=False, wait_s=getattr(error, "wait_s", None))
+                end(error)
                 raise
-            end(well=isinstance(value, dict | Succeeded))
+            end(value)
             return value
 
         return play
 
     async def _work(self, context: Context, process: Process) -> Any:
-        world, act = self._world, self._act()
-        await asyncio.sleep(world.rng.expovariate(1 / self._setup.work_s))
+        world, act = self._world, self._act(context)
+        upstream = self._setup.outside.behind.get(context.stage)
+        await asyncio.sleep(self._takes_s(upstream))
         if context.item.get("poison") == context.stage:
             await self._die(process)
         self._say_usage(context)
-        upstream = self._setup.outside.behind.get(context.stage)
         trouble = None if upstream is None else self._weather.answer(upstream)
         if trouble is not None:
             raise trouble
@@ -70,6 +71,12 @@ class Script:
             return await self._play(act, process)
         self._say_usage(context)
         return {"of": context.stage, "token": context.token}
+
+    def _takes_s(self, upstream: str | None) -> float:
+        """How long a call takes; that of an upstream that is well no longer than it may."""
+        takes_s = self._world.rng.expovariate(1 / self._setup.work_s)
+        well = upstream is not None and not self._world.chaos
+        return min(takes_s, 0.5 * self._setup.timeout_s) if well else takes_s
 
     def _say_usage(self, context: Context) -> None:
         """What was used up since the last time."""
@@ -89,15 +96,27 @@ class Script:
             trouble = self._weather.answer(upstream)
             if trouble is not None:
                 raise trouble
-            self._gates.healthy(upstream)
             return True
 
-        return health
+        async def judged() -> bool:
+            try:
+                healthy = await health()
+            except BaseException as error:
+                self._gates.checked(upstream, error)
+                raise
+            self._gates.checked(upstream, {"healthy": healthy})
+            return healthy
 
-    def _act(self) -> str | None:
+        return judged
+
+    def _act(self, context: Context) -> str | None:
+        rng, defect = self._world.rng, self._setup.outside.defect
+        probe = defect is not None and self._gates.was_probe(context.job_id, context.token)
+        if probe and (rng.random() < 0.4 if self._world.chaos else self.defects):
+            return defect
         if self._world.chaos:
             for act, chance in self._setup.acts.items():
-                if self._world.rng.random() < chance:
+                if rng.random() < chance:
                     return act
         return None
 
@@ -113,7 +132,7 @@ class Script:
         rng = self._world.rng
         match act:
             case "rate_limited" if rng.random() < 0.5:
-                raise Refused(429, rng.choice((0, 1, 4, 20, 100)))
+                raise Refused(429, rng.choice((None, 0, 1, 4, 20, 100)))
             case "rate_limited":
                 raise StageError("rate_limited", "slow down", wait_s=rng.uniform(0.0, 20.0))
             case "network":
@@ -122,6 +141,14 @@ class Script:
                 raise StageError("invalid_output", "no total")
             case "refused_value":
                 return {"total": float("nan")}
+            case "own_bug":
+                return {}["total"]  # unknown, and of our own code
+            case "internal":
+                raise StageError("internal", "a defect")
+            case "bad_request":
+                raise Refused(400)
+            case "unhinted":
+                raise Refused(429)
             case "fatal":
                 raise StageError("invalid_request", "cannot ever work")
             case "timeout":
@@ -144,6 +171,7 @@ class Script:
             await asyncio.sleep(self._setup.timeout_s * 0.8)
         except asyncio.CancelledError:
             await asyncio.sleep(self._setup.work_s)
+            return {"stubborn": "stopped"}
         return {"stubborn": True}
 
 

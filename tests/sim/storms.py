@@ -39,6 +39,17 @@ def short_probes(setup: Setup) -> Setup:
     return replace(only_upstreams(setup), outside=outside, work_s=1.5, timeout_s=30.0)
 
 
+def defects_behind_a_gate(setup: Setup) -> Setup:
+    """Outages, and jobs with a defect of their own, which says nothing of the upstream."""
+    outside = sick(setup.chaos_s)
+    gate = replace(outside.upstreams[0].gate, flow_after=3)
+    outside = replace(
+        outside, upstreams=(replace(outside.upstreams[0], gate=gate),), defect="own_bug",
+        troubles={"upstream_outage": 16 / setup.chaos_s},
+    )  # fmt: skip
+    return replace(only_upstreams(setup), outside=outside, acts={"own_bug": 0.3})
+
+
 def upstreams_and_kills(setup: Setup) -> Setup:
     """A few jobs behind a sick upstream, and processes are killed with them in their hands."""
     outside = replace(sick(setup.chaos_s), troubles={"upstream_outage": 20 / setup.chaos_s})

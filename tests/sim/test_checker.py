@@ -29,6 +29,7 @@ from tests.sim.gates import Gates
 from tests.sim.invariants import INVARIANTS, Violation
 from tests.sim.letters import Letters
 from tests.sim.mutants import OTHERS, THE_FOUR
+from tests.sim.probes import Probes
 from tests.sim.roster import Roster
 from tests.sim.run import Simulation
 from tests.sim.runbugs import BOOKS
@@ -294,7 +295,7 @@ def test_a_wrong_history_is_named(invariant, history):
 
 JUDGES = {
     "Checker": Checker, "Deeds": Deeds, "Gates": Gates, "Letters": Letters, "Roster": Roster,
-    "Runs": Runs, "Simulation": Simulation,
+    "Probes": Probes, "Runs": Runs, "Simulation": Simulation,
 }  # fmt: skip
 
 

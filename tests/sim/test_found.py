@@ -1,5 +1,6 @@
 """What the simulation found, each in its smallest form."""
 
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -15,12 +16,16 @@ from perdure.engine.upstreams import Upstream
 from perdure.model.errors import StoreUnavailable
 from perdure.model.gates import GateState
 from perdure.model.jobs import ClaimOrder, Lane, NewJob, OnLost
+from perdure.model.kinds import Kind, Sign
 from perdure.model.limits import LOST_BATCH_MAX
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
-from perdure.rules.gate import Gate
+from perdure.rules.gate import Gate, GateSettings, HoldCause
+from perdure.rules.hold import hint, hold
 from perdure.rules.presets import preset
+from perdure.rules.probe import lease, probed
+from perdure.rules.sign import WELL, Word
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -143,8 +148,45 @@ def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_am
     passage.start((1, 1), clock.now(), tokens=None, probes="u")
     passage.gate = Gate("u", generation=2, counts_from=2)  # a later probe has let it flow
     passage.see(clock.now())
-    passage.land((1, 1), Landing(None, clock.now()))
+    passage.land((1, 1), Landing(WELL, clock.now()))
     assert passage.room(clock.now(), 1) == 1
+
+
+def test_a_credential_that_a_person_held_for_a_while_is_still_freed_by_a_good_answer_only(clock):
+    """The person's hold hid what it was held for, and three probes that said nothing let it flow."""
+    settings, now = GateSettings(), clock.now()
+    until = now + timedelta(seconds=5.0)
+    gate = hint(Gate("key"), settings, kind=Kind.BILLING, generation=0, until=until, now=now).gate
+    gate = hold(gate, reason="", until=until, now=now).gate
+    for _ in range(4):
+        now = gate.held_until
+        gate = lease(gate, settings, now).gate
+        said = Word(Sign.NEITHER, Kind.INTERNAL)
+        gate = probed(
+            gate, settings, word=said, generation=gate.generation, now=now, chance=0.5
+        ).gate
+        assert (gate.state, gate.probe_first) == (GateState.HELD, True)
+    gate = lease(gate, settings, gate.held_until).gate
+    answered = Word(Sign.GOOD, Kind.INVALID_OUTPUT)
+    gate = probed(
+        gate, settings, word=answered, generation=gate.generation, now=clock.now(), chance=0.5
+    ).gate
+    assert gate == Gate(
+        "key", generation=gate.generation, since_at=clock.now(), gap=gate.gap,
+        proved_at=clock.now(), counts_from=gate.generation,
+    )  # fmt: skip
+
+
+def test_a_third_probe_that_is_told_of_its_credential_does_not_end_the_proving(clock):
+    """It was the third in a row that says nothing of the upstream, and the gate flowed when the pause was over."""
+    settings, now = GateSettings(), clock.now()
+    gate = Gate("u", GateState.PROBING, 7, cause=HoldCause.TRIP, probe_first=True, undecided=2)
+    until = now + timedelta(seconds=5.0)
+    told = probed(
+        gate, settings, word=Word(Sign.NEITHER, Kind.BILLING), generation=7, until=until, now=now,
+        chance=0.5,
+    ).gate  # fmt: skip
+    assert (told.cause, told.held_until, told.probe_first) == (HoldCause.CREDENTIAL, until, True)
 
 
 def test_a_call_that_is_set_aside_for_what_goes_on_is_not_given_to_another(clock):

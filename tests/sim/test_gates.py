@@ -25,11 +25,14 @@ from perdure.rules.slices import Slice
 from perdure.testing.nouns import replace
 from tests.sim.invariants import Violation
 from tests.sim.outside import Outside
-from tests.sim.scenes import FAILED, LINE, STAGES, Scene
+from tests.sim.scenes import DONE, FAILED, LINE, STAGES, Scene
+from tests.sim.weather import Refused
 
 SETTINGS = GateSettings(flow_after=2)
 UPSTREAM = Upstream("u", "key", SETTINGS, UpstreamLimits(None, 1, None))
 OUTSIDE = Outside((UPSTREAM, Upstream("v")), {"one": "u"})
+FINE = {"of": "one"}
+INVALID = StageError("invalid_output", "no total")
 LIMITED = Raised(evidence_of(StageError("rate_limited", "slow down", wait_s=9.0)))
 
 
@@ -114,6 +117,32 @@ class GateScene(Scene):
             )
         )  # fmt: skip
 
+    def silent(self, *, gives_up: bool = False) -> None:
+        """The probe is taken for one that says nothing."""
+        gate = self.gate()
+        self.became(
+            replace(
+                gate, state=GateState.HELD, generation=gate.generation + 1, lease_until=None,
+                held_until=self.now, undecided=gate.undecided + 1,
+                probe_first=gate.probe_first and not gives_up,
+            )
+        )  # fmt: skip
+
+    def failed(self) -> None:
+        """The probe is taken for a failure of the upstream's."""
+        gate = self.gate()
+        self.became(
+            replace(
+                gate, state=GateState.HELD, generation=gate.generation + 1, lease_until=None,
+                held_until=self.now, gap=gate.gap + 1, passes=0,
+            )
+        )  # fmt: skip
+
+    def probed(self, end: object) -> None:
+        """A probe goes out, and its call really ends so."""
+        self.probe()
+        self.checker.gates.ended("a", self.checker.ledger.jobs[1].token, end)
+
     def parted(self, calls: int, *, generation: int = 0, done: bool = True) -> None:
         until = self.now + timedelta(seconds=15)
         parts = {no: Slice(until, share=0.5, calls=calls) for no in (1, 2)}
@@ -130,7 +159,7 @@ def test_a_right_history_of_a_gate_passes():
     for state in (GateState.HELD, GateState.FLOWING):
         scene.probe()
         job = scene.checker.ledger.jobs[1]
-        scene.checker.gates.ended("a", job.token, well=True)
+        scene.checker.gates.ended("a", job.token, FINE)
         scene.passes(state)
         record_as_probe(scene)
     scene.told(5.0)
@@ -140,6 +169,45 @@ def test_a_right_history_of_a_gate_passes():
     scene.became(release(scene.gate(), reason="", now=scene.now).gate, by="ann")
     scene.claim()
     assert scene.world.seen["probes that let a gate flow"] == 1
+
+
+def test_three_probes_that_say_nothing_may_let_a_gate_flow_and_any_answer_proves_as_much_as_a_success():
+    scene = GateScene()
+    scene.enqueue()
+    scene.trip()
+    scene.world.clock.push(2.5)
+    for gives_up in (False, False, True):
+        scene.probed(KeyError("total"))
+        scene.silent(gives_up=gives_up)
+        record_as_probe(scene)
+    scene.became(Gate("u", generation=scene.gate().generation + 1))
+    scene.trip()
+    scene.world.clock.push(2.5)
+    for state, end in ((GateState.HELD, Refused(400)), (GateState.FLOWING, INVALID)):
+        scene.probed(end)
+        scene.passes(state)
+        record_as_probe(scene)
+    assert scene.world.seen["gates that give up probing"] == 1
+
+
+def test_a_pause_may_be_one_jobs_alone_where_few_others_were_turned_away():
+    scene = GateScene()
+    last = after_nine(scene, FINE, DONE)
+    scene.checker.gates.ended(last.id, 1, Refused(429, 9.0))
+    _written(scene, last, LIMITED)
+    assert scene.world.seen["pauses that one job made alone"] == 1
+
+
+def after_nine(scene: GateScene, end: object, outcome: Any) -> Any:
+    """The tenth call, after nine that ended so."""
+    for no in range(1, 10):
+        scene.enqueue(f"job{no}")
+        call = scene.claim(no=no)
+        scene.checker.gates.ended(call.id, 1, end)
+        scene.world.clock.push(0.1)
+        scene.settled(call, outcome)
+    scene.enqueue("last")
+    return scene.claim(no=10)
 
 
 def record_as_probe(scene: GateScene) -> None:
@@ -204,7 +272,7 @@ def flowing_after_too_few_probes(scene: GateScene) -> None:
     scene.trip()
     scene.world.clock.push(2.5)
     scene.probe()
-    scene.checker.gates.ended("a", 1, well=True)
+    scene.checker.gates.ended("a", 1, FINE)
     scene.passes(GateState.FLOWING)
 
 
@@ -222,6 +290,73 @@ def flowing_before_its_time(scene: GateScene) -> None:
 
 def from_flowing_to_probing(scene: GateScene) -> None:
     scene.became(Gate("u", GateState.PROBING, 1, lease_by=1))
+
+
+def an_answer_is_taken_for_none(scene: GateScene) -> None:
+    _out(scene, FINE)
+    scene.silent()
+
+
+def gives_up_too_soon(scene: GateScene) -> None:
+    for _ in range(2):
+        _out(scene, KeyError("total"))
+        scene.silent()
+        record_as_probe(scene)
+    _out(scene, Refused(503))
+    scene.failed()
+    record_as_probe(scene)
+    _out(scene, KeyError("total"))
+    scene.silent(gives_up=True)
+
+
+def gives_up_without_a_probe(scene: GateScene) -> None:
+    scene.trip()
+    scene.became(replace(scene.gate(), generation=2, probe_first=False))
+
+
+def gives_up_for_a_credential(scene: GateScene) -> None:
+    for number in range(3):
+        _out(scene, KeyError("total"), cause=HoldCause.CREDENTIAL)
+        scene.silent(gives_up=number == 2)
+        record_as_probe(scene)
+
+
+def gives_up_for_a_person(scene: GateScene) -> None:
+    for number in range(3):
+        _out(scene, KeyError("total"), until_person=True)
+        scene.silent(gives_up=number == 2)
+        record_as_probe(scene)
+
+
+def asks_for_ever(scene: GateScene) -> None:
+    for _ in range(6):
+        _out(scene, KeyError("total"))
+        scene.silent()
+        record_as_probe(scene)
+
+
+def _out(scene: GateScene, end: object, **parts: Any) -> None:
+    """The gate is held, and its probe ends so."""
+    if scene.gate().state is GateState.FLOWING:
+        scene.enqueue()
+        scene.trip()
+        row = scene.gate()
+        if parts:
+            scene.became(replace(row, generation=row.generation + 1, **parts), by="ann")
+        scene.world.clock.push(2.5)
+    scene.probed(end)
+
+
+def a_pause_of_one_job_though_most_were_turned_away(scene: GateScene) -> None:
+    last = after_nine(scene, Refused(429), LIMITED)
+    scene.checker.gates.ended(last.id, 1, Refused(429, 9.0))
+    _written(scene, last, LIMITED)
+
+
+def a_pause_that_nobody_makes(scene: GateScene) -> None:
+    last = after_nine(scene, FINE, DONE)
+    scene.checker.gates.ended(last.id, 1, Refused(429, 90.0))
+    _written(scene, last, LIMITED)
 
 
 def a_second_hint_shortens_the_first(scene: GateScene) -> None:
@@ -246,7 +381,7 @@ def a_probe_of_another_gate(scene: GateScene) -> None:
 def a_pause_that_no_gate_hears_of(scene: GateScene) -> None:
     scene.enqueue()
     claim = scene.claim()
-    scene.checker.gates.ended("a", 1, well=False, wait_s=9.0)
+    scene.checker.gates.ended("a", 1, Refused(429, 9.0))
     _written(scene, claim, LIMITED)
 
 
@@ -290,7 +425,7 @@ def counted_though_it_was_known_to_be_held(scene: GateScene) -> None:
     seen = GateLook(scene.now, (scene._row(scene.gate()),))
     scene.checker.gates.heard("look_at_gates", seen, (("u",),), {"worker": 1})
     scene.world.clock.push(1.0)
-    scene.checker.gates.ended("a", 1, well=False)
+    scene.checker.gates.ended("a", 1, Refused(503))
     scene.settled(claim, FAILED)
 
 
@@ -305,6 +440,14 @@ WRONG = [
     ("S11", flowing_without_a_probe),
     ("S11", flowing_before_its_time),
     ("S11", from_flowing_to_probing),
+    ("S11", an_answer_is_taken_for_none),
+    ("S11", gives_up_too_soon),
+    ("S11", gives_up_without_a_probe),
+    ("S11", gives_up_for_a_credential),
+    ("S11", gives_up_for_a_person),
+    ("L11", asks_for_ever),
+    ("S11", a_pause_of_one_job_though_most_were_turned_away),
+    ("S9", a_pause_that_nobody_makes),
     ("S11", a_second_hint_shortens_the_first),
     ("S11", claimed_before_the_upstream_wants),
     ("S11", a_probe_of_another_gate),

@@ -26,6 +26,7 @@ class Weather:
         self._names = [one.name for one in outside.upstreams]
         self._ttl_s = ttl_s
         self._until_us: dict[tuple[str, str], int] = {}
+        self._share = 0.5  # of the calls to an upstream that partly fails
         for kind, rate in outside.troubles.items():
             self._plan(kind, rate)
 
@@ -36,6 +37,8 @@ class Weather:
             name = self._world.rng.choice(self._names)
             lasts_s = self._ttl_s * self._world.rng.choice((0.2, 1.0, 3.0))
             self._until_us[name, kind] = self._world.now_us + round(lasts_s * 1e6)
+            if kind == "upstream_partial":
+                self._share = self._world.rng.choice((0.1, 0.5))
             self._world.history.note(self._world.now_us, "weather", kind, name, f"{lasts_s:g} s")
             self._plan(kind, rate)
 
@@ -52,7 +55,7 @@ class Weather:
     def _has(self, name: str, kind: str) -> bool:
         if not self._world.chaos or self._world.now_us >= self._until_us.get((name, kind), 0):
             return False
-        return kind != "upstream_partial" or self._world.rng.random() < 0.5
+        return kind != "upstream_partial" or self._world.rng.random() < self._share
 
     def _outage(self) -> Exception:
         wait_s = self._world.rng.choice((None, None, 2.0, 15.0))
@@ -64,7 +67,7 @@ class Weather:
         return Refused(429, self._world.rng.choice((None, 1.0, 3.0, 20.0)))
 
     def _partial(self) -> Exception:
-        return Refused(502)
+        return self._world.rng.choice((Refused(502), Refused(429, 3.0)))
 
     def _billing(self) -> Exception:
         return StageError("billing", "no credit", wait_s=self._world.rng.choice((None, 5.0)))

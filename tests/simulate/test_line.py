@@ -1,5 +1,7 @@
 """Who is next: by arrival, or fair between owners; retries keep their place."""
 
+import pytest
+
 from perdure.model.decisions import Counted
 from perdure.simulate.line import Line
 
@@ -43,14 +45,17 @@ def test_a_retry_keeps_its_place():
     assert line.claim() is first
 
 
-def test_a_probe_is_the_least_probed_of_the_first_hundred():
+@pytest.mark.parametrize(
+    "counted", [Counted.PROBES, Counted.FAILURES, Counted.WAITS, Counted.SNOOZES]
+)
+def test_a_probe_is_the_least_tried_of_the_first_hundred(counted):
     line = line_of(*["a"] * 150, fair=False)
     line.ready(0.0)
     seen = []
     for _ in range(101):
         job = line.claim_probe()
         seen.append(job.no)
-        job.counters = job.counters.raised(Counted.PROBES)
+        job.counters = job.counters.raised(counted)
         line.put(job, 0.0)
         line.ready(0.0)
     assert seen == [*range(100), 0]

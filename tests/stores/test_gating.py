@@ -145,10 +145,10 @@ BROKEN: dict[str, Broken] = {
     ),
     "the probe is simply the first": (
         on_both(
-            ("least_probed", "ORDER BY probes, rank_at", "ORDER BY rank_at"),
-            ("probe_claim", "ORDER BY probes, rank_at", "ORDER BY rank_at"),
+            ("least_tried", "ORDER BY starts, rank_at", "ORDER BY rank_at"),
+            ("probe_claim", "ORDER BY starts, rank_at", "ORDER BY rank_at"),
         ),
-        ("test_the_probe_is_the_least_probed_of_the_first",),
+        ("test_the_probe_is_the_least_tried_of_the_first",),
     ),
     "what fell due behind the gate is not looked for": (
         on_both(

@@ -172,7 +172,7 @@ class Gate:
     """The control row of one upstream or credential; see the head of this file for its fields.
 
     ``gap`` counts the gaps between probes, ``passes`` the probes that succeeded in a row,
-    ``undecided`` those in a row that said nothing.
+    ``undecided`` those in a row that said nothing. ``for_credential`` stays set under a person's hold.
     ``lease_by`` is the worker that has the probe. ``until_person`` stays set while a person's hurried probe is out, so that its failure leads back;
     ``kept_until`` is the end of a person's timed hold, meanwhile, for the same reason.
     """
@@ -196,6 +196,12 @@ class Gate:
     hints_from: int = 0
     kept_until: datetime | None = None
     undecided: int = 0
+    for_credential: bool = False
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether only a good answer frees it: a credential is what it is held for, whatever hides that."""
+        return self.for_credential or self.cause is HoldCause.CREDENTIAL
 
     @property
     def starts_slowly(self) -> bool:
@@ -262,4 +268,5 @@ _FREE: dict[str, Any] = {
     "passes": 0,
     "kept_until": None,
     "undecided": 0,
+    "for_credential": False,
 }

@@ -68,8 +68,10 @@ def hint(
     endless = gate.until_person or until is None or _too_long(cause, until, settings, now)
     told_until = latest(gate.told_until, until)
     held_until = None if endless else latest(gate.held_until, told_until)
-    asked = (held_until, told_until, endless, proof)
-    if asked == (gate.held_until, gate.told_until, gate.until_person, gate.probe_first):
+    keyed = gate.needs_answer or cause is HoldCause.CREDENTIAL
+    asked = (held_until, told_until, endless, proof, keyed)
+    known = (gate.held_until, gate.told_until, gate.until_person, gate.probe_first)
+    if asked == (*known, gate.needs_answer):
         return Step(gate)
     return moved(
         gate,
@@ -77,6 +79,7 @@ def hint(
         now,
         f"held {_how_long(held_until, now)}: {kind.value}",
         **_named(gate, cause, kind.value),
+        for_credential=keyed,
         held_until=held_until,
         told_until=told_until,
         until_person=endless,
@@ -100,6 +103,7 @@ def hold(gate: Gate, *, reason: str, until: datetime | None, now: datetime) -> S
         now,
         because(f"held by a person {_how_long(held_until, now)}", reason),
         cause=HoldCause.PERSON,
+        for_credential=gate.needs_answer,
         reason=reason,
         held_until=held_until,
         until_person=held_until is None,
@@ -133,7 +137,7 @@ def resume(gate: Gate, now: datetime) -> Step:
     """
     if gate.held_until is None or now < gate.held_until or gate.probe_first:
         return Step(gate)
-    gave_up = gate.undecided >= UNDECIDED_MAX and gate.cause is not HoldCause.CREDENTIAL
+    gave_up = gate.undecided >= UNDECIDED_MAX and not gate.needs_answer
     goes_on = gate.cause is HoldCause.HINT and not gave_up
     text = "flowing: the time of the hold is over"
     if gave_up:

@@ -65,7 +65,7 @@ def probed(
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
     if word.sign is Sign.GOOD or kind is None:
         return _passed(gate, settings, word, now)
-    if gate.cause is HoldCause.CREDENTIAL and KINDS[kind].scope is PauseScope.CREDENTIAL:
+    if gate.needs_answer and KINDS[kind].scope is PauseScope.CREDENTIAL:
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
     step = _missed(gate, settings, word, now, chance)
     if until is None:
@@ -73,7 +73,8 @@ def probed(
     told = hint(step.gate, settings, kind=kind, generation=generation, until=until, now=now)
     if told.move is None:
         return step
-    proof = told.gate.probe_first if word.sign is Sign.BAD else step.gate.probe_first
+    keep = word.sign is Sign.BAD or KINDS[kind].scope is PauseScope.CREDENTIAL
+    proof = told.gate.probe_first if keep else step.gate.probe_first
     gate = replace(told.gate, generation=step.gate.generation, probe_first=proof)
     return Step(gate, step.move, told.text)
 
@@ -133,7 +134,7 @@ def _missed(gate: Gate, settings: GateSettings, word: Word, now: datetime, chanc
     undecided = gate.undecided + 1
     text = f"the probe says nothing about the upstream: {word.label}"
     by_person = gate.until_person or gate.kept_until is not None
-    if undecided < UNDECIDED_MAX or by_person or gate.cause is HoldCause.CREDENTIAL:
+    if undecided < UNDECIDED_MAX or by_person or gate.needs_answer:
         step = _again(gate, settings, GateMove.UNDECIDED, text, now, chance)
         return replace(step, gate=replace(step.gate, undecided=undecided))
     text = f"{text}; {undecided} in a row, so calls start again, slowly"

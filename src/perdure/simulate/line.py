@@ -21,6 +21,12 @@ class Job:
         self.started_s: float | None = None
         self.told_s = 0.0
 
+    @property
+    def tries(self) -> int:
+        """How often it was started and came back, whatever that counted as."""
+        seen = self.counters
+        return seen.failures + seen.waits + seen.snoozes + seen.probes
+
 
 class Line:
     """Jobs that wait."""
@@ -78,9 +84,9 @@ class Line:
         return job
 
     def claim_probe(self) -> Job:
-        """The least probed of the first 100."""
+        """The least tried of the first 100: after a probe that said nothing another job goes."""
         first = nsmallest(100, self._ready)
-        entry = min(first, key=lambda one: (one[2].counters.probes, one[0], one[1]))
+        entry = min(first, key=lambda one: (one[2].tries, one[0], one[1]))
         self._ready.remove(entry)
         self._ready.sort()
         return entry[2]

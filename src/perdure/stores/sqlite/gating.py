@@ -91,7 +91,7 @@ def _probe(
     first = heads(cx, order, lanes, PROBE_BATCH_MAX)
     if not first:
         raise NoProbe
-    (no,) = cx.execute(SQL.least_probed, {"nos": encoded(first)}).fetchone()
+    (no,) = cx.execute(SQL.least_tried, {"nos": encoded(first)}).fetchone()
     cx.execute(SQL.claim, {"nos": encoded([no]), "worker": order.worker, "now": now})
     (claim,) = claims_of(cx, [no])
     return Probe(gate, claim)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+from perdure.model.decisions import Counted
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateState, Probe, Samples, Slices
 from perdure.model.jobs import Claim, ClaimOrder, Lane, OnLost, Receipt
@@ -123,26 +124,48 @@ class Gating(OnAFreshStore):
         order = ClaimOrder(self.worker, 1, (self.place.lanes["two"],))
         assert self.place.store.probe(order, self._change(), DEED) is None
 
-    def test_the_probe_is_the_least_probed_of_the_first(self) -> None:
+    def test_the_probe_is_the_least_tried_of_the_first(self) -> None:
+        """However its tries ended: a probe that said nothing of the upstream counts as a failure or a wait."""
         self._vendor()
         first, second, third = (made.id for made in self.place.put_many(3))
-        for probes, wanted in ((1, first), (1, second), (1, third), (2, first)):
+        ends = (Counted.PROBES, Counted.FAILURES, Counted.WAITS, Counted.SNOOZES)
+        for counted, wanted in zip(ends, (first, second, third, first), strict=True):
             self._set("vendor", HELD)
             probe = self._probe()
             assert probe is not None
             claim = probe.claim
             assert claim.id == wanted
             back = retry(claim, self.worker, delay_s=0.0)
-            counters = replace(claim.counters, probes=probes)
+            counters = claim.counters.raised(counted)
             self.place.settle(replace(back, counters=counters), by=self.worker)
+
+    def test_a_job_that_was_tried_before_the_gate_was_held_goes_after_the_others(self) -> None:
+        self._vendor()
+        tried = self.one_claim()
+        self.place.settle(retry(tried, self.worker, delay_s=0.0), by=self.worker)
+        fresh = self.place.put().id
+        for wanted in (fresh, tried.id):
+            self._set("vendor", HELD)
+            assert self._probed() == wanted
+
+    def test_tries_are_counted_for_each_stage(self) -> None:
+        self._vendor()
+        lane = Lane("q", "c", "p", "two", upstream="vendor")
+        two = self.place.store.lanes([lane])[lane]
+        claim = self.one_claim()
+        self.place.settle(retry(claim, self.worker, delay_s=0.0), by=self.worker)
+        (again,) = self.place.take(self.worker, 1)
+        self.place.settle(advance(again, self.worker, two), by=self.worker)
+        self.place.put()
+        self._set("vendor", HELD)
+        assert self._probed() == claim.id
 
     def test_a_job_beyond_the_first_hundred_is_not_the_probe(self) -> None:
         self._vendor()
         many = self.place.put_many(PROBE_BATCH_MAX + 1)
         claims = self.place.take(self.worker, PROBE_BATCH_MAX)
         backs = [retry(claim, self.worker, delay_s=0.0) for claim in claims]
-        told = [replace(one, counters=replace(one.counters, probes=1)) for one in backs]
-        self.place.settle(*told, by=self.worker)
+        self.place.settle(*backs, by=self.worker)
         self._set("vendor", HELD)
         assert self._probed() == many[0].id
 
