@@ -174,7 +174,7 @@ def test_timeouts_of_many_calls_leave_fewer_in_flight_and_answers_bring_more():
     assert 10 <= fell.allowance <= 25
     assert admits(fell, STANDARD, at(30)) == 0
     grown = fell
-    for n in range(40):
+    for _ in range(40):
         grown = answered(began(grown, STANDARD, 1, at(31)), STANDARD, sent_at=at(31), now=at(32))
     assert fell.allowance + 1 <= grown.allowance <= fell.allowance + 5  # a round trip or two
 
