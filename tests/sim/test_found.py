@@ -21,6 +21,7 @@ from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.gate import Gate
 from perdure.rules.presets import preset
+from perdure.rules.sign import WELL
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -143,7 +144,7 @@ def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_am
     passage.start((1, 1), clock.now(), tokens=None, probes="u")
     passage.gate = Gate("u", generation=2, counts_from=2)  # a later probe has let it flow
     passage.see(clock.now())
-    passage.land((1, 1), Landing(None, clock.now()))
+    passage.land((1, 1), Landing(WELL, clock.now()))
     assert passage.room(clock.now(), 1) == 1
 
 

@@ -123,12 +123,9 @@ def when_weak(policy: Policy, question: Question) -> str | None:
     """What else holds while the upstream fails many of everybody's calls; None where nothing does."""
     if policy.weak_share is None:
         return None
-    usual, *weak = (
-        _decided(policy, question, chance, gate=gate)
-        for chance, gate in ((0.5, FLOWING), (0.0, _FAILING), (1.0, _FAILING))
-    )
-    wait_s = _range(*weak)
-    if wait_s is None or usual.counted is Counted.WAITS or weak[0].counted is not Counted.WAITS:
+    least, most = (_decided(policy, question, chance, gate=_FAILING) for chance in (0.0, 1.0))
+    wait_s = _range(least, most)
+    if wait_s is None or not _waits(least) or _waits(_decided(policy, question, 0.5)):
         return None
     return (
         f"while {policy.weak_share:.0%} or more of the upstream's latest calls fail, it is a wait of "
@@ -171,6 +168,10 @@ def _decided(
     if isinstance(decision, Succeed | Cancel | Release):  # pragma: no cover
         raise BugError("a failure was answered as if it were none")
     return decision
+
+
+def _waits(decision: Retry | Fail | HandOver) -> bool:
+    return isinstance(decision, Retry) and decision.counted is Counted.WAITS
 
 
 def _action(decision: Retry | Fail | HandOver) -> str:
