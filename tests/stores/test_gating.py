@@ -145,8 +145,8 @@ BROKEN: dict[str, Broken] = {
     ),
     "the probe is simply the first": (
         on_both(
-            ("least_probed", "ORDER BY probes, rank_at", "ORDER BY rank_at"),
-            ("probe_claim", "ORDER BY probes, rank_at", "ORDER BY rank_at"),
+            ("least_probed", "ORDER BY starts, rank_at", "ORDER BY rank_at"),
+            ("probe_claim", "ORDER BY starts, rank_at", "ORDER BY rank_at"),
         ),
         ("test_the_probe_is_the_least_probed_of_the_first",),
     ),

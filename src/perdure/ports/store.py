@@ -60,7 +60,7 @@ class Store(Protocol):
     def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
         """Change a gate where its generation is as seen, and claim one job from behind it, in one transaction.
 
-        The job is the least-probed of the first hundred that could run now in those of the order's lanes that
+        The job is the least-tried of the first hundred that could run now in those of the order's lanes that
         only this gate closes, as their upstream's or as their credential's. None, and nothing is changed, when
         the gate has moved on or no such job waits. `WorkerDead` as in `turn`.
         """

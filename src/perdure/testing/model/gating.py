@@ -43,7 +43,7 @@ class Gatehouse:
             promote(self._tables, could, now)
             first = sorted((job for job in self._again(could) if job.ready), key=in_line)
             least = min(
-                first[:PROBE_BATCH_MAX], key=lambda job: (job.counters.probes, *in_line(job))
+                first[:PROBE_BATCH_MAX], key=lambda job: (job.counters.starts, *in_line(job))
             )
             (claim,) = self._tables.claims([take(self._tables, least, order.worker, now)])
             return Probe(gate, claim)

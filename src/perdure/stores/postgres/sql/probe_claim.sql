@@ -1,4 +1,4 @@
--- Claim the least-probed of the first jobs of these lanes, merged by rank as in `claim.sql`.
+-- Claim the least-tried of the first jobs of these lanes, merged by rank as in `claim.sql`.
 WITH firsts AS MATERIALIZED (
     SELECT l.lane, h.rank_at, h.no
     FROM unnest(%(lanes)s::bigint[]) AS l (lane)
@@ -16,11 +16,11 @@ last AS MATERIALIZED (
     LEFT JOIN (SELECT rank_at, no FROM firsts ORDER BY rank_at, no OFFSET %(look)s - 1) AS f ON true
 ),
 heads AS MATERIALIZED (
-    SELECT h.no, h.rank_at, h.probes
+    SELECT h.no, h.rank_at, h.starts
     FROM last AS l
     CROSS JOIN firsts AS f
     CROSS JOIN LATERAL (
-        SELECT j.no, j.rank_at, j.probes FROM perdure_jobs AS j
+        SELECT j.no, j.rank_at, j.starts FROM perdure_jobs AS j
         WHERE j.lane = f.lane AND j.isolation = %(isolation)s AND j.ready = 1
         AND (j.rank_at, j.no) <= (l.rank_at, l.no)
         ORDER BY j.rank_at, j.no LIMIT %(look)s
@@ -29,7 +29,7 @@ heads AS MATERIALIZED (
 ),
 picked AS MATERIALIZED (
     SELECT s.no
-    FROM (SELECT no FROM heads ORDER BY probes, rank_at, no) AS h
+    FROM (SELECT no FROM heads ORDER BY starts, rank_at, no) AS h
     CROSS JOIN LATERAL (
         SELECT j.no FROM perdure_jobs AS j
         WHERE j.no = h.no AND coalesce(j.ready, 0) = 1 LIMIT 1  -- by number, not by the index of ready ones
