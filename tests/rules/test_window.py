@@ -8,6 +8,7 @@ from hypothesis import example, given, strategies as st
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, Kind, Sign
+from perdure.rules.gate import basic_gate
 from perdure.rules.window import (
     IN_FLIGHT_MAX,
     LEFT_OUT_MAX,
@@ -77,20 +78,26 @@ def test_calls_in_flight_dilute_only_where_they_outlast_the_failures():
     assert not is_sick(window, t=60.0)  # all of them would have failed by now
 
 
-HALF = WindowSettings(fail_share=0.5)
+HALF = basic_gate().window  # as the converter's document has it
 HALVES = {
+    "nothing": ([], False),
+    "nine failures are too few": ([F] * 9, False),
+    "the tenth makes ten of ten": ([F] * 10, True),
     "five of ten are half": ([K, F] * 5, True),
     "four of ten are not": ([K] * 6 + [F] * 4, False),
     "ten of twenty are half": ([K, F] * 10, True),
     "nine of twenty are not": ([K] * 11 + [F] * 9, False),
     "only the last twenty count": ([F] * 100 + [K] * 11 + [F] * 9, False),
+    "older failures have left": ([F] * 20 + [K] * 20, False),
     "older successes have left": ([K] * 100 + [F] * 10 + [K] * 10, True),
+    "calls in flight are not failures": ([K] * 10 + [P] * 10, False),
+    "calls in flight are no part of the sample": ([F] * 9 + [P] * 11, False),
     "calls in flight do not dilute": ([F] * 10 + [P] * 10, True),
 }
 
 
 @pytest.mark.parametrize("name", HALVES)
-def test_another_share_is_a_setting(name):
+def test_half_of_the_last_twenty_and_at_least_ten(name):
     results, expected = HALVES[name]
     assert is_sick(window_of(results), HALF) is expected
 
