@@ -12,13 +12,12 @@ from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Outcome
 from perdure.model.states import FailedReason, State
-from perdure.rules.gate import GateSettings, HoldCause
+from perdure.rules.gate import GateSettings, HoldCause, basic_gate
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.testing.nouns import replace
 from tests.engine.gating import (
     FINE,
-    QUICK,
     STANDARD,
     Post,
     failed,
@@ -123,24 +122,28 @@ def test_a_burst_of_refusals_with_the_same_hint_holds_the_gate(either):
     assert (gate(either).state, gate(either).cause) == (HELD, HoldCause.HINT)
 
 
-def test_where_every_hint_holds_so_does_an_isolated_one(either):
-    """As the documents of the seed presets say, whose gates count no refusal as isolated."""
-    post = Post(
-        either,
-        stage(policy=STANDARD),
-        upstreams=[upstream(gate=replace(QUICK, isolated_share=0.0))],
-    )
-    put(either, 40)
-    for _ in range(3):
+def test_behind_a_basic_gate_every_hint_holds_however_isolated(either):
+    """As the converter's document has it."""
+    post = Post(either, stage(policy=STANDARD), upstreams=[upstream(gate=basic_gate())])
+    put(either, 60)
+    for _ in range(6):
         post.turn(passing_s=0.1)
         post.end_all(FINE)
     first, *others = post.turn(passing_s=0.1)
+    post.end(first, REFUSED)
     for claim in others:
         post.end(claim, FINE)
     post.turn(passing_s=0.1)
-    post.end(first, REFUSED)
-    post.turn(passing_s=0.1)
-    assert gate(either).cause is HoldCause.HINT
+    assert (gate(either).state, gate(either).cause) == (HELD, HoldCause.HINT)
+
+
+def test_behind_a_basic_gate_half_of_the_calls_hold_the_queue(either):
+    post = Post(either, stage(policy=STANDARD), upstreams=[upstream(gate=basic_gate())])
+    put(either, 60)
+    for turn in range(20):
+        post.turn(passing_s=0.1)
+        post.end_all(SICK if turn % 2 else FINE)
+    assert gate(either).cause is HoldCause.TRIP
 
 
 # -- half of the calls fail --------------------------------------------------------------
