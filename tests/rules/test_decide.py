@@ -634,6 +634,13 @@ def test_a_hint_binds_the_job_that_met_it_while_the_upstream_is_weak_too():
     assert decided(failure, policy=WEAK, gate=HALF).delay_s == 30.0
 
 
+def test_a_hint_over_the_cap_ends_the_job_however_weak_the_upstream_is():
+    failure = Failure(Kind.NETWORK, "test", hint_s=60.5)
+    decision = decided(failure, policy=WEAK, gate=HALF)
+    assert (decision.reason, decision.why.rule) == (FailedReason.EXHAUSTED, "hint.s_max")
+    assert decision.hold == Hold(PauseScope.UPSTREAM)
+
+
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "standard"])
 @pytest.mark.parametrize("kind", [Kind.UPSTREAM_ERROR, Kind.TIMEOUT])
 def test_the_presets_of_others_decide_the_same_however_weak_the_upstream_is(name, kind):
