@@ -15,20 +15,35 @@ from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids
 from perdure.engine.record import Ending
 from perdure.engine.stages import Line, Stage
-from perdure.engine.walk import settle
+from perdure.engine.walk import Gates, settle
+from perdure.model.decisions import Decision
 from perdure.model.errors import ConfigError
-from perdure.model.jobs import ZERO, Counters
+from perdure.model.jobs import ZERO, Claim, Counters
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised, Snoozed
+from perdure.model.verdicts import Verdict
 from perdure.rules.backoff import Backoff, Jitter
+from perdure.rules.decide import GateView
 from perdure.rules.gate import Gate, GateSettings
 from perdure.rules.hold import hint, trip
 from perdure.rules.matchers import Match
-from perdure.rules.pace import PaceSettings, admits, started
+from perdure.rules.pace import (
+    Pace,
+    PaceSettings,
+    Room,
+    Trouble,
+    admits,
+    answered,
+    failed as pace_failed,
+    refused,
+    started,
+    strained,
+)
 from perdure.rules.policy import Hints, Policy, Rule
 from perdure.rules.probe import lease, probed
+from perdure.rules.sign import WELL
 from perdure.rules.vocabulary import VOCABULARIES
-from perdure.rules.window import WindowSettings
+from perdure.rules.window import WindowSettings, isolated
 from perdure.testing import VirtualClock
 from tests.engine.kit import claim_of, echo
 from tests.rules.gate_kit import MIDDLE, at, probing, recovered, tripped, window_of
@@ -64,14 +79,14 @@ LOST = Lost(Death("exited", signal="SIGKILL"))
 
 def written(
     policy: Policy, outcome: Outcome, *, chance: float = 0.25, deadline_s: float | None = None,
-    past: Counters = ZERO, **counters: Any,
+    past: Counters = ZERO, gates: Gates | None = None, **counters: Any,
 ) -> tuple[object, ...]:  # fmt: skip
     """What the store is told about an attempt that ended so under the policy."""
     claim = claim_of(counters=Counters(starts=1, **counters), past=past, deadline_s=deadline_s)
     stage = Stage("one", echo, PLAIN, 60.0)
     line = Line("p", "q", "c", (stage,), {"one": 1})
     ending = Ending(claim, outcome, 0.5, 1, policy=policy)
-    record = settle(ending, line, stage, chance=chance)
+    record = settle(ending, line, stage, chance=chance, gates=gates)
     assert record.attempt is not None
     told = record.attempt
     return (record.state, record.delay_s, record.failed_reason, record.error_code, told.policy)
@@ -109,6 +124,7 @@ POLICY: dict[str, tuple[Policy, Row]] = {
     "attempts_max": (PLAIN, Row(1, 2, after(NETWORK))),
     "waits_max": (PLAIN, Row(0, 1, after(LIMITED))),
     "wait_s_max": (PLAIN, Row(9.0, 10.0, after(LIMITED))),
+    "weak_share": (PLAIN, Row(None, 0.5, lambda one: written(one, NETWORK, failures=2, gates=Failing()))),
     "crashes_max": (PLAIN, Row(1, 2, after(LOST))),
     "snoozes_max": (PLAIN, Row(0, 1, after(Snoozed(5.0, "later")))),
     "crash_is_failure": (PLAIN, Row(False, True, after(LOST))),
@@ -176,6 +192,16 @@ JITTER: dict[str, Row] = {
 }  # fmt: skip
 
 
+class Failing:
+    """Gates that say that all of the last ten calls failed."""
+
+    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+        return GateView(failed=10, known=10)
+
+    def heard(self, claim: Claim, decision: Decision) -> None:
+        """Nothing is held."""
+
+
 FLOWING = Gate("model")
 
 
@@ -191,7 +217,7 @@ def first_gap(settings: GateSettings) -> object:
 def probe_passes(settings: GateSettings) -> object:
     gate, now = probing(settings=settings)
     return probed(
-        gate, settings, kind=None, generation=gate.generation, now=now, chance=MIDDLE
+        gate, settings, word=WELL, generation=gate.generation, now=now, chance=MIDDLE
     ).move
 
 
@@ -219,8 +245,77 @@ def calls_at_once(settings: GateSettings) -> object:
     return admits(started(settings.pace, at(0)), settings.pace, at(0))
 
 
+def is_isolated(settings: GateSettings) -> object:
+    """One call of ten was turned away."""
+    window, share = window_of([False] * 9 + [True]), settings.isolated_share
+    return isolated(window, settings.window, share, counts_from=0, now=at(20))
+
+
+# A pace that has run for a while, and what happens to it then.
+
+
+def running(**changes: Any) -> Pace:
+    """Ten calls a second were admitted; the last of them met a limit, and two are in flight."""
+    fell = Trouble(fell_at=at(-100), still_until=at(-100))
+    pace = Pace(at(0), 5.0, 10.0, 0.0, 2, 100.0, 10.0, refused_per_s=10.0, limit=fell)
+    return replace(pace, **changes)
+
+
+def later(settings: PaceSettings) -> Pace:
+    return pace_failed(running(), settings, at(1))
+
+
+def after_refusal(*, wait_s: float = 0.0, isolated: bool = False, **changes: Any) -> Look:
+    def look(settings: PaceSettings) -> object:
+        pace = running(**changes)
+        call = {"sent_at": at(0), "now": at(0), "wait_s": wait_s, "isolated": isolated}
+        return refused(pace, settings, **call)
+
+    return look
+
+
+def after_strain(settings: PaceSettings) -> object:
+    """Calls time out, among others that are usually lost."""
+    pace = running(in_flight=20, strain=Trouble(share=0.3, noise=0.2))
+    return strained(pace, settings, sent_at=at(0), now=at(0)).knee
+
+
+def told_of_room(settings: PaceSettings) -> object:
+    room = Room(40, at(30), 100)
+    return answered(running(), settings, sent_at=at(0), now=at(0), room=room).room
+
+
+def saved_up(settings: PaceSettings) -> object:
+    return admits(running(), settings, at(60))
+
+
+def grown(settings: PaceSettings) -> object:
+    pace = replace(started(settings, at(0)), allowance=2.0)
+    return answered(pace, settings, sent_at=at(0), now=at(0)).allowance
+
+
+PACE: dict[str, Row] = {
+    "start_calls": Row(1, 2, lambda one: admits(started(one, at(0)), one, at(0))),
+    "calls_max": Row(2, 10, grown),
+    "rate_min_per_s": Row(0.01, 100.0, after_refusal()),
+    "climb_per_s": Row(0.01, 0.02, later),
+    "quicken_s": Row(10.0, 20.0, later),
+    "still_times": Row(20.0, 10.0, after_refusal(wait_s=5.0)),
+    "measured_times_max": Row(1.0, 2.0, later),
+    "measure_s": Row(10.0, 20.0, later),
+    "burst_s": Row(0.25, 0.5, saved_up),
+    "room_share": Row(0.5, 0.3, told_of_room),
+    "room_s_max": Row(60.0, 20.0, told_of_room),
+    "find_s": Row(4.0, 8.0, after_refusal()),
+    "rest_s": Row(0.5, 1.0, after_refusal()),
+    "strain_share": Row(0.2, 0.9, after_strain),
+    "slack_share": Row(0.08, 0.5, after_strain),
+}
+
+
 GATE: dict[str, Row] = {
-    "window": Row(WindowSettings(), WindowSettings(fail_share=0.9), trips),
+    "window": Row(WindowSettings(), WindowSettings(fail_share=0.5), trips),
+    "isolated_share": Row(0.25, 0.0, is_isolated),
     "gaps": Row(GateSettings().gaps, Backoff("fixed", base_s=30.0), first_gap),
     "jitter": Row(STILL, Jitter("full"), first_gap),
     "flow_after": Row(1, 2, probe_passes),
@@ -248,6 +343,7 @@ PARTS: dict[type, tuple[Any, dict[str, Row]]] = {
     Backoff: (Backoff(), BACKOFF),
     Jitter: (Jitter(), JITTER),
     GateSettings: (GateSettings(), GATE),
+    PaceSettings: (PaceSettings(), PACE),
 }
 FIELDS = [(cls, one.name) for cls in PARTS for one in fields(cls) if one.name != "steps_s"]
 

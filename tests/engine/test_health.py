@@ -8,22 +8,23 @@ import pytest
 
 from perdure.engine.control import cancel
 from perdure.engine.gatekeeper import Checked
-from perdure.engine.health import kind_of_health
+from perdure.engine.health import word_of_health
 from perdure.engine.observe import Observers
 from perdure.engine.threads import Threads
 from perdure.model.errors import StageError
 from perdure.model.events import EventName
 from perdure.model.gates import GateState
-from perdure.model.kinds import KINDS, Kind
+from perdure.model.kinds import Kind, Sign
+from perdure.rules.sign import WELL, Word
 from perdure.testing import VirtualClock
 from tests.engine.gating import Post, gate, put, upstream
 
 HELD, FLOWING, PROBING = GateState.HELD, GateState.FLOWING, GateState.PROBING
 
 
-def asked(health, *, timeout_s: float = 20.0) -> Kind | None:
+def asked(health, *, timeout_s: float = 20.0) -> Word:
     one = upstream(health=health, health_timeout_s=timeout_s)
-    return asyncio.run(kind_of_health(one, Threads(1), VirtualClock()))
+    return asyncio.run(word_of_health(one, Threads(1), VirtualClock()))
 
 
 async def well():
@@ -46,14 +47,14 @@ def loosely(health):
 
 @pytest.mark.parametrize("health", [lambda: None, lambda: True, lambda: 0, well, loosely(well)])
 def test_a_check_that_returns_says_that_the_upstream_is_well(health):
-    assert asked(health) is None
+    assert asked(health) == WELL
 
 
 @pytest.mark.parametrize(
     "health", [lambda: False, unwell, loosely(unwell), functools.partial(unwell)]
 )
 def test_a_check_that_returns_false_says_that_it_is_not_there(health):
-    assert asked(health) is Kind.UPSTREAM_UNAVAILABLE
+    assert asked(health) == Word(Sign.BAD, Kind.UPSTREAM_UNAVAILABLE)
 
 
 def test_a_check_that_raises_is_judged_as_a_stage_would_be():
@@ -63,17 +64,23 @@ def test_a_check_that_raises_is_judged_as_a_stage_would_be():
     def ours():
         raise StageError(Kind.AUTH, "no key")
 
-    assert KINDS[asked(refused)].counts_for_gate
-    assert asked(ours) is Kind.AUTH
+    def answered():
+        raise StageError(Kind.INVALID_OUTPUT, "no JSON")
+
+    assert asked(refused).sign is Sign.BAD
+    assert asked(ours) == Word(Sign.NEITHER, Kind.AUTH)
+    assert asked(answered) == Word(Sign.GOOD, Kind.INVALID_OUTPUT)
 
 
 def test_a_check_that_is_broken_itself_says_nothing_about_the_upstream():
     def broken():
         raise TypeError("takes no arguments")
 
-    found = asked(broken)
-    assert found is not None
-    assert not KINDS[found].counts_for_gate
+    def unforeseen():
+        raise LookupError("nobody has named this")
+
+    for health in (broken, unforeseen):
+        assert asked(health).sign is Sign.NEITHER
 
 
 @pytest.mark.parametrize("way", ["thread", "loop"])
@@ -85,7 +92,7 @@ def test_a_check_that_does_not_end_is_a_timeout(way):
 
     health = waiting if way == "loop" else (lambda: let_go.wait(20))
     try:
-        assert asked(health, timeout_s=0.05) is Kind.TIMEOUT
+        assert asked(health, timeout_s=0.05) == Word(Sign.BAD, Kind.TIMEOUT)
     finally:
         let_go.set()
 
@@ -117,11 +124,13 @@ def test_the_check_is_asked_instead_of_a_job(either):
     generation = until_asked(post, asked_at, 1)
     assert (gate(either).state, gate(either).generation) == (PROBING, generation)
     assert post.running == {}
-    post.gates.checked.append(Checked("vendor", generation, Kind.UPSTREAM_UNAVAILABLE))
+    post.gates.checked.append(
+        Checked("vendor", generation, Word(Sign.BAD, Kind.UPSTREAM_UNAVAILABLE))
+    )
     post.turn()
     assert (gate(either).state, gate(either).gap) == (HELD, 2)
     generation = until_asked(post, asked_at, 2)
-    post.gates.checked.append(Checked("vendor", generation, None))
+    post.gates.checked.append(Checked("vendor", generation, WELL))
     post.turn()
     assert gate(either).state is FLOWING
     assert post.moves(EventName.GATE_PROBED) == ["lease", "miss", "lease"]
@@ -136,7 +145,7 @@ def test_a_late_answer_of_a_check_changes_nothing(either):
     post.turn(passing_s=61.0)  # its lease is over
     assert gate(either).state is HELD
     second = until_asked(post, asked_at, 2)
-    post.gates.checked.append(Checked("vendor", first, None))
+    post.gates.checked.append(Checked("vendor", first, WELL))
     post.turn()
     assert (gate(either).state, gate(either).generation) == (PROBING, second)
 

@@ -5,13 +5,15 @@ from math import inf
 
 from perdure.engine.passage import Landing, Passage
 from perdure.model.gates import GateState
-from perdure.model.kinds import Kind
+from perdure.model.kinds import Kind, Sign
 from perdure.rules.allowance import UpstreamLimits
 from perdure.rules.gate import Gate
+from perdure.rules.sign import WELL
 from perdure.rules.slices import Slice
-from perdure.rules.window import Sample, Window, reading
+from perdure.rules.window import LEFT_OUT_MAX, Sample, Window, reading
 from perdure.testing.nouns import replace
 from tests.engine.gating import QUICK, upstream
+from tests.rules.gate_kit import said
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 ME = 7
@@ -29,7 +31,7 @@ def called(way: Passage, count: int, kind: Kind | None, *, first: int = 1) -> No
     for no in range(first, first + count):
         way.start((no, 1), later(no / 1_000), tokens=None, probes=None)
     for no in range(first, first + count):
-        way.land((no, 1), Landing(kind, later(1.0)))
+        way.land((no, 1), Landing(said(kind), later(1.0)))
 
 
 def found(way: Passage):
@@ -40,21 +42,23 @@ def test_a_call_counts_from_the_moment_it_is_sent_and_is_filled_in_by_its_end():
     way = passage()
     way.start((1, 1), NOW, tokens=None, probes=None)
     assert (way.out, found(way).known) == (1, 0)
-    way.land((1, 1), Landing(Kind.TIMEOUT, later(1.0)))
+    way.land((1, 1), Landing(said(Kind.TIMEOUT), later(1.0)))
     assert (way.out, found(way).known, found(way).failed) == (0, 1, 1)
 
 
-def test_kinds_that_say_nothing_about_the_upstream_leave_no_trace():
+def test_kinds_that_say_nothing_about_the_upstream_do_not_count_and_are_told_of():
     way = passage()
-    for first, kind in enumerate((Kind.RATE_LIMITED, Kind.INVALID_REQUEST, Kind.CANCELLED)):
+    kinds = (Kind.RATE_LIMITED, Kind.INVALID_REQUEST, Kind.CANCELLED)
+    for first, kind in enumerate(kinds):
         called(way, 1, kind, first=first + 1)
     assert found(way).known == 0
-    assert not way.unshared
+    assert dict(found(way).left_out) == dict.fromkeys(kinds, 1)
+    assert way.unshared  # others count them when they ask whether refusals are isolated
 
 
 def test_a_call_that_is_not_ours_changes_nothing():
     way = passage()
-    assert way.land((1, 1), Landing(None, NOW)) is None
+    assert way.land((1, 1), Landing(WELL, NOW)) is None
     assert way.ticket((1, 1)) is None
 
 
@@ -62,20 +66,23 @@ def test_a_probe_is_no_sample():
     way = passage()
     way.start((1, 1), NOW, tokens=None, probes="vendor")
     assert way.window() == Window()
-    assert way.land((1, 1), Landing(Kind.TIMEOUT, later(1.0))).probes == "vendor"
+    assert way.land((1, 1), Landing(said(Kind.TIMEOUT), later(1.0))).probes == "vendor"
     assert way.window() == Window()
 
 
 def test_only_the_last_calls_are_kept():
     way = passage()
     called(way, 50, None)
-    assert len(way.shown().samples) == QUICK.window.calls
+    assert len(way.shown().samples) <= QUICK.window.calls + LEFT_OUT_MAX
+    called(way, 500, None, first=51)
+    assert len(way.shown().samples) <= QUICK.window.calls + LEFT_OUT_MAX
+    assert found(way).known == QUICK.window.calls
 
 
 def test_what_others_know_is_merged_with_what_we_know():
     way = passage()
     called(way, 2, Kind.TIMEOUT)
-    others = tuple(Sample(0, later(0.5), f"8.{n}", True, 0.1) for n in range(3))
+    others = tuple(Sample(0, later(0.5), f"8.{n}", Sign.BAD, 0.1) for n in range(3))
     way.heed((Window(others),))
     assert found(way).failed == 5
 

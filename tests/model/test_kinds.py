@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.model.kinds import GROUPS, KINDS, Blame, FailureClass, Kind, PauseScope
+from perdure.model.kinds import GROUPS, KINDS, Blame, FailureClass, Kind, PauseScope, Sign
 
 
 def test_every_kind_has_facts():
@@ -22,16 +22,30 @@ def test_no_two_kinds_say_the_same():
     assert len({facts.sentence for facts in KINDS.values()}) == len(KINDS)
 
 
-def test_only_the_upstream_and_the_unknown_count_for_a_gate():
-    counting = {kind for kind, facts in KINDS.items() if facts.counts_for_gate}
-    assert {KINDS[kind].blame for kind in counting - {Kind.UNKNOWN}} == {Blame.UPSTREAM}
+def test_what_blames_the_upstream_is_a_bad_sign_and_so_is_the_unknown():
+    bad = {kind for kind, facts in KINDS.items() if facts.sign is Sign.BAD}
+    blamed = {kind for kind, facts in KINDS.items() if facts.blame is Blame.UPSTREAM}
+    assert bad == blamed | {Kind.UNKNOWN}
+
+
+def test_what_proves_an_answer_is_a_good_sign_and_never_blames_the_upstream():
+    good = {kind for kind, facts in KINDS.items() if facts.sign is Sign.GOOD}
+    assert good == {Kind.INVALID_OUTPUT, Kind.TRUNCATED_OUTPUT, Kind.CONTENT_REFUSED}
+    proved = {kind for kind, facts in KINDS.items() if facts.proved_by_status}
+    assert proved == {Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.NOT_FOUND}
+    assert {KINDS[kind].sign for kind in proved} == {Sign.NEITHER}
+
+
+def test_nothing_about_a_credential_is_a_sign_of_its_upstream():
+    scoped = [facts for facts in KINDS.values() if facts.scope is PauseScope.CREDENTIAL]
+    assert {facts.sign for facts in scoped} == {Sign.NEITHER}
 
 
 def test_a_limit_is_never_somebodys_failure():
     limits = [f for f in KINDS.values() if f.failure_class is FailureClass.RATE_LIMITED]
     assert len(limits) == 2
     assert {facts.blame for facts in limits} == {Blame.NOBODY}
-    assert not any(facts.counts_for_gate for facts in limits)
+    assert {facts.sign for facts in limits} == {Sign.NEITHER}
 
 
 def test_what_the_caller_has_to_mend_is_final():

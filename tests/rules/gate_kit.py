@@ -4,16 +4,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from perdure.model.kinds import Kind
+from perdure.model.kinds import KINDS, Kind, Sign
 from perdure.rules.gate import Gate, GateMove, GateSettings, Step
 from perdure.rules.hold import hint, trip
 from perdure.rules.probe import lease, probed
+from perdure.rules.sign import WELL, Word
 from perdure.rules.window import Sample, Window
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 MIDDLE = 0.5  # the chance at which a proportional jitter adds nothing
 SETTINGS = GateSettings()
 DOWN = Kind.UPSTREAM_UNAVAILABLE
+SIGNS = {True: Sign.BAD, False: Sign.GOOD, None: None}
+
+
+def said(kind: Kind | None) -> Word:
+    """What a call says that ended so, with nothing known but its kind; None is a success."""
+    return WELL if kind is None else Word(KINDS[kind].sign, kind)
 
 
 def at(seconds: float) -> datetime:
@@ -26,7 +33,7 @@ def window_of(
     """Calls sent a second apart: True failed, False succeeded, None is in flight."""
     return Window(
         tuple(
-            Sample(generation, at(number), f"{number:04}", failed, took_s)
+            Sample(generation, at(number), f"{number:04}", SIGNS[failed], took_s)
             for number, failed in enumerate(results)
         )
     )
@@ -60,7 +67,7 @@ def hinted(gate, until, *, kind=Kind.RATE_LIMITED, generation=None, t=0.0, setti
 def recovered(gap, t):
     """A gate that flows since ``t``, after so many gaps."""
     gate, _ = probing(replace(tripped(), gap=gap))
-    step = probed(gate, SETTINGS, kind=None, generation=gate.generation, now=at(t), chance=MIDDLE)
+    step = probed(gate, SETTINGS, word=WELL, generation=gate.generation, now=at(t), chance=MIDDLE)
     return step.gate
 
 

@@ -12,10 +12,10 @@ from random import Random
 from perdure.model.kinds import Kind
 from perdure.rules.gate import Gate, GateSettings, GateState, may_start
 from perdure.rules.hold import hint, resume, trip
-from perdure.rules.pace import began, failed, limited, started, succeeded
+from perdure.rules.pace import began, ended as paced, resumed, started
 from perdure.rules.probe import lease, probe_due, probed
-from perdure.rules.window import Window, ended, sent
-from tests.rules.gate_kit import START, at
+from perdure.rules.window import Window, ended, isolated, sent
+from tests.rules.gate_kit import START, at, said
 
 LOOK_S = 0.02  # between two looks of a worker whose gate flows
 
@@ -127,41 +127,49 @@ class Worker:
     def _settle(self, _, name, sent_s, generation, probe, kind, wait_s):
         now, until = at(self.now_s), None
         if wait_s is not None:
-            until, self.told_s = at(self.now_s + wait_s), max(self.told_s, self.now_s + wait_s)
+            until = at(self.now_s + wait_s)
         self.books.done += kind is None
         self.books.wasted += kind is not None
         if kind is None and self.books.found_s is None:
             self.books.found_s = self.now_s
         if probe:
-            call = {"kind": kind, "generation": generation, "until": until, "now": now}
+            call = {"word": said(kind), "generation": generation, "until": until, "now": now}
             self._flows(probed(self.gate, self.settings, **call, chance=self.chance()).gate)
             return kind is not None
-        self._paced(kind, sent_s, now)
+        took_s = self.now_s - sent_s
         self.window = ended(
-            self.window, self.settings.window, name=name, kind=kind, took_s=self.now_s - sent_s
+            self.window, self.settings.window, name=name, word=said(kind), took_s=took_s
         )
+        alone = kind is not None and self._is_isolated(now)
+        self.pace = paced(
+            self.pace, self.settings.pace, said(kind),
+            sent_at=at(sent_s), now=now, wait_s=wait_s or 0.0, isolated=alone,
+        )  # fmt: skip
         step = trip(self.gate, self.settings, self.window, now, self.chance())
         self.books.trips += step.move is not None
         self.gate = step.gate
-        if kind is not None and until is not None:
+        if kind is not None and until is not None and not alone:
+            self.told_s = max(self.told_s, self.now_s + wait_s)
             call = {"kind": kind, "generation": generation, "until": until, "now": now}
             self.gate = hint(self.gate, self.settings, **call).gate
         return kind is not None
 
-    def _paced(self, kind, sent_s, now):
-        if kind is None:
-            self.pace = succeeded(self.pace, self.settings.pace, now)
-        elif kind is Kind.RATE_LIMITED:
-            self.pace = limited(self.pace, self.settings.pace, sent_at=at(sent_s), now=now)
-        else:
-            self.pace = failed(self.pace, self.settings.pace, now)
+    def _is_isolated(self, now):
+        settings, counts_from = self.settings, self.gate.counts_from
+        share = settings.isolated_share
+        return isolated(self.window, settings.window, share, counts_from=counts_from, now=now)
 
     def _flows(self, gate):
-        changed = gate.generation != self.gate.generation
-        self.gate = gate
-        if changed and gate.state is GateState.FLOWING and gate.starts_slowly:
+        was, self.gate = self.gate, gate
+        if gate.generation == was.generation or gate.state is not GateState.FLOWING:
+            return
+        now, settings = at(self.now_s), self.settings.pace
+        if gate.starts_slowly:
             out = sum(not probe for _, _, _, _, probe, _, _ in self.out)
-            self.pace = started(self.settings.pace, at(self.now_s), in_flight=out)
+            self.pace = started(settings, now, in_flight=out, before=self.pace)
+        elif was.since_at is not None:
+            held_s = (now - was.since_at).total_seconds()
+            self.pace = resumed(self.pace, settings, held_s=held_s, now=now)
 
     def _next_s(self):
         moments = [self.out[0][0]] if self.out else []

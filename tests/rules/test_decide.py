@@ -18,7 +18,7 @@ from perdure.model.decisions import (
 )
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import ZERO, Counters
-from perdure.model.kinds import Kind, PauseScope
+from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
 from perdure.model.outcomes import Origin
 from perdure.model.states import FailedReason
@@ -572,6 +572,81 @@ def test_a_failure_of_the_upstream_behind_a_gate_is_a_wait(state):
     decision = decided(NETWORK, gate=GateView(state), failures=2)
     assert (type(decision), decision.counted) == (Retry, Counted.WAITS)
     assert decision.why.gate == state
+
+
+WEAK = replace(PLAIN, weak_share=0.25)
+HALF = GateView(failed=11, known=20)
+
+
+def test_while_the_upstream_fails_many_calls_its_failure_is_a_wait_with_the_share_in_words():
+    decision = decided(NETWORK, policy=WEAK, gate=HALF, failures=2, waits=1)
+    assert (type(decision), decision.counted) == (Retry, Counted.WAITS)
+    assert decision.delay_s == 1.0  # the first delay, however often it has waited
+    assert "11 of the last 20 calls failed: attempt not counted, wait 2 of 2" in decision.why.text
+
+
+@pytest.mark.parametrize(
+    ("failed", "known", "counted"),
+    [(4, 20, Counted.FAILURES), (5, 20, Counted.WAITS), (20, 20, Counted.WAITS), (0, 0, Counted.FAILURES)],
+)  # fmt: skip
+def test_the_share_is_reached_exactly(failed, known, counted):
+    gate = GateView(failed=failed, known=known)
+    assert decided(NETWORK, policy=WEAK, gate=gate).counted is counted
+
+
+@pytest.mark.parametrize("spent", [{"waits": 2}, {"waits": 1, "waited_s": 100.0}])
+def test_a_job_that_has_waited_as_often_or_as_long_as_it_may_pays_again(spent):
+    decision = decided(NETWORK, policy=WEAK, gate=HALF, **spent)
+    assert (type(decision), decision.counted) == (Retry, Counted.FAILURES)
+    assert "attempt 1 of 3 failed" in decision.why.text
+    last = decided(NETWORK, policy=WEAK, gate=HALF, failures=2, **spent)
+    assert (type(last), last.reason) == (Fail, FailedReason.EXHAUSTED)
+
+
+def test_an_item_that_always_fails_costs_its_waits_and_then_its_attempts():
+    """Two waits and three attempts: five calls, where a healthy upstream would see three."""
+    waits = failures = calls = 0
+    while True:
+        calls += 1
+        decision = decided(NETWORK, policy=WEAK, gate=HALF, waits=waits, failures=failures)
+        if isinstance(decision, Fail):
+            break
+        waits += decision.counted is Counted.WAITS
+        failures += decision.counted is Counted.FAILURES
+    assert calls == 5
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if KINDS[kind].blame is not Blame.UPSTREAM])
+def test_what_the_upstream_is_not_to_blame_for_counts_however_weak_it_is(kind):
+    policy = replace(WEAK, otherwise=Rule("retry"), rules={})
+    failure = Failure(kind, "test")
+    weak = decided(failure, policy=policy, gate=HALF)
+    assert weak == decided(failure, policy=policy, gate=FLOWING)
+
+
+def test_what_the_policy_would_not_try_again_fails_however_weak_the_upstream_is():
+    policy = replace(WEAK, rules={Kind.NETWORK: Rule("fail")})
+    assert isinstance(decided(NETWORK, policy=policy, gate=HALF), Fail)
+
+
+def test_a_hint_binds_the_job_that_met_it_while_the_upstream_is_weak_too():
+    failure = Failure(Kind.NETWORK, "test", hint_s=30.0)
+    assert decided(failure, policy=WEAK, gate=HALF).delay_s == 30.0
+
+
+def test_a_hint_over_the_cap_ends_the_job_however_weak_the_upstream_is():
+    failure = Failure(Kind.NETWORK, "test", hint_s=60.5)
+    decision = decided(failure, policy=WEAK, gate=HALF)
+    assert (decision.reason, decision.why.rule) == (FailedReason.EXHAUSTED, "hint.s_max")
+    assert decision.hold == Hold(PauseScope.UPSTREAM)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "standard"])
+@pytest.mark.parametrize("kind", [Kind.UPSTREAM_ERROR, Kind.TIMEOUT])
+def test_the_presets_of_others_decide_the_same_however_weak_the_upstream_is(name, kind):
+    failure, policy = Failure(kind, "test"), preset(name)
+    weak = decided(failure, policy=policy, gate=HALF)
+    assert weak == decided(failure, policy=policy, gate=FLOWING)
 
 
 def test_a_failure_that_is_not_the_upstreams_counts_behind_a_gate_too():

@@ -72,7 +72,7 @@ policies = st.builds(
     scope=st.sampled_from(["stage", "job"]), backoff=backoffs, jitter=jitters, hint=hints,
     rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=4),
     matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words, fine_words]),
-    crash_is_failure=st.booleans(), heed_server=st.booleans(),
+    crash_is_failure=st.booleans(), heed_server=st.booleans(), weak_share=st.none() | st.floats(0.01, 1.0),
 )  # fmt: skip
 
 
@@ -96,6 +96,8 @@ WRONG = [
     ({"name": "p", "atempts_max": 3}, ["'atempts_max'", "did you mean 'attempts_max'"]),
     ({"name": "p", "attempts_max": "3"}, ["attempts_max", "'3'", "whole number between 1"]),
     ({"name": "p", "attempts_max": True}, ["attempts_max", "True"]),
+    ({"name": "p", "weak_share": 0}, ["weak_share", "0", "between 0.01 and 1"]),
+    ({"name": "p", "weak_share": "most"}, ["weak_share", "'most'", "number"]),
     ({"name": "p", "backoff": 5}, ["backoff", "5", "table"]),
     ({"name": "p", "backoff": {"base_s": -1}}, ["backoff.base_s", "-1", "between 0 and"]),
     ({"name": "p", "backoff": {"curve": "log"}}, ["backoff.curve", "'log'", "linear"]),
@@ -168,6 +170,14 @@ def test_a_file_may_say_only_what_differs_from_another_policy():
 def test_a_file_that_changes_nothing_is_the_policy_below_it(name):
     mine = policy_from({"name": name, "based_on": name, "version": preset(name).version})
     assert mine == preset(name)
+
+
+def test_a_file_may_take_the_weak_share_from_the_policy_below_or_change_it():
+    assert policy_from({"name": "p", "based_on": "standard"}).weak_share == 0.25
+    for said, share in (("none", None), (0.5, 0.5)):
+        mine = policy_from({"name": "p", "based_on": "standard", "weak_share": said})
+        assert mine.weak_share == share
+        assert policy_from(tomllib.loads(tomli_w.dumps(policy_form(mine)))) == mine
 
 
 def test_another_curve_does_not_keep_the_steps_of_the_one_below():

@@ -29,6 +29,7 @@ from perdure.rules.gate import (
 from perdure.rules.hold import trip
 from perdure.rules.pace import admits, began, started
 from perdure.rules.probe import hurry, lease, lost, probed
+from perdure.rules.sign import WELL
 from perdure.rules.window import WindowSettings
 from tests.rules.gate_kit import (
     DOWN,
@@ -38,6 +39,7 @@ from tests.rules.gate_kit import (
     hinted,
     probing,
     recovered,
+    said,
     sick,
     tripped,
     window_of,
@@ -120,12 +122,14 @@ def test_the_basic_breaker_holds_cools_down_and_resumes_on_a_healthy_window():
     assert (gate.state, gate.held_until) == (GateState.HELD, at(30))
     for failures in (1, 2):
         gate, t = probing(gate, settings)
-        gate = probed(gate, settings, kind=DOWN, generation=gate.generation, now=t, chance=0.9).gate
+        gate = probed(
+            gate, settings, word=said(DOWN), generation=gate.generation, now=t, chance=0.9
+        ).gate
         assert gate.held_until == at(30 + 30 * failures)
     moves = []
     for _ in range(3):
         gate, t = probing(gate, settings)
-        step = probed(gate, settings, kind=None, generation=gate.generation, now=t, chance=0.9)
+        step = probed(gate, settings, word=WELL, generation=gate.generation, now=t, chance=0.9)
         gate = step.gate
         moves.append(step.move)
     assert moves == [GateMove.PASS, GateMove.PASS, GateMove.FLOW]
@@ -138,12 +142,13 @@ def test_the_basic_breaker_has_the_documents_own_numbers_by_default():
         gaps=Backoff(Curve.FIXED, base_s=60.0, cap_s=None),
         jitter=Jitter(Spread.NONE),
         flow_after=3,
+        isolated_share=0.0,
     )
     assert gap_s(basic_gate(cooldown_ms=3_600_000), 1, 0.9) == 3_600.0
 
 
 def test_the_basic_breaker_with_a_small_window_asks_for_no_more_than_it_holds():
-    assert basic_gate(window=4).window == WindowSettings(calls=4, calls_min=4)
+    assert basic_gate(window=4).window == WindowSettings(calls=4, calls_min=4, fail_share=0.5)
     assert basic_gate(window=40, fail_threshold=0.25).window == WindowSettings(
         calls=40, calls_min=10, fail_share=0.25
     )
@@ -156,6 +161,7 @@ BAD_SETTINGS = [
     ({"lease_s": 0.5}, "gate.lease_s is 0.5; it must be a number between 1 and"),
     ({"relapse_s": -1.0}, "gate.relapse_s is -1.0; it must be a number between 0 and"),
     ({"hint_s_max": float("inf")}, "gate.hint_s_max is inf; it must be a number between 0 and"),
+    ({"isolated_share": -0.1}, "gate.isolated_share is -0.1; it must be a number between 0 and 1"),
 ]
 
 
@@ -166,12 +172,19 @@ def test_a_bad_setting_is_named_with_its_value_and_range(changes, message):
     assert str(told.value).startswith(message)
 
 
-LEAST = {"flow_after": 1, "lease_s": 1.0, "relapse_s": 0.0, "hint_s_max": 0.0}
+LEAST = {
+    "flow_after": 1,
+    "lease_s": 1.0,
+    "relapse_s": 0.0,
+    "hint_s_max": 0.0,
+    "isolated_share": 0.0,
+}
 MOST = {
     "flow_after": 1_000,
     "lease_s": DELAY_S_MAX,
     "relapse_s": DELAY_S_MAX,
     "hint_s_max": DELAY_S_MAX,
+    "isolated_share": 1.0,
 }
 
 

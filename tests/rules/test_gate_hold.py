@@ -9,6 +9,7 @@ from perdure.rules.gate import Gate, GateMove, GateState, HoldCause, Step, may_s
 from perdure.rules.hold import hold, release, resume, trip
 from perdure.rules.pace import started
 from perdure.rules.probe import lease, probe_due, probed
+from perdure.rules.sign import WELL
 from tests.rules.gate_kit import (
     DOWN,
     MIDDLE,
@@ -18,6 +19,7 @@ from tests.rules.gate_kit import (
     hinted,
     probing,
     recovered,
+    said,
     sick,
     tripped,
     window_of,
@@ -34,14 +36,14 @@ def person_hold(gate, until=None, t=0.0, reason="maintenance"):
 def test_a_sick_window_holds_the_gate_under_a_new_generation_with_a_probe_in_two_seconds():
     step = trip(Gate("model"), SETTINGS, sick(), at(100), MIDDLE)
     assert step.move is GateMove.TRIP
-    assert step.text == "held: 20 of the last 20 calls failed; a probe is due in 2 s"
+    assert step.text == "held: 20 of the last 20 calls that count failed; a probe is due in 2 s"
     assert step.gate == Gate(
         "model",
         state=GateState.HELD,
         generation=1,
         since_at=at(100),
         cause=HoldCause.TRIP,
-        reason="20 of the last 20 calls failed",
+        reason="20 of the last 20 calls that count failed",
         held_until=at(102),
         probe_first=True,
         gap=1,
@@ -61,7 +63,7 @@ def test_too_few_calls_do_not_trip():
 def test_late_results_of_an_earlier_era_do_not_trip_a_gate_that_flows_again():
     gate, t = probing()
     flowing = probed(
-        gate, SETTINGS, kind=None, generation=gate.generation, now=t, chance=MIDDLE
+        gate, SETTINGS, word=WELL, generation=gate.generation, now=t, chance=MIDDLE
     ).gate
     assert flowing.state is GateState.FLOWING
     for generation in range(flowing.generation):
@@ -72,7 +74,7 @@ def test_late_results_of_an_earlier_era_do_not_trip_a_gate_that_flows_again():
 @pytest.mark.parametrize("kind", [None, DOWN])
 def test_late_results_of_an_earlier_era_change_nothing_while_held_or_probing(kind):
     for gate in (tripped(), probing()[0]):
-        step = probed(gate, SETTINGS, kind=kind, generation=0, now=at(5), chance=MIDDLE)
+        step = probed(gate, SETTINGS, word=said(kind), generation=0, now=at(5), chance=MIDDLE)
         assert step == Step(gate)
 
 
@@ -163,7 +165,7 @@ def test_an_overloaded_upstream_is_probed_when_the_time_it_asked_for_is_over():
     assert probe_due(gate, at(10))
     gate = lease(gate, SETTINGS, at(10)).gate
     missed = probed(
-        gate, SETTINGS, kind=DOWN, generation=gate.generation, now=at(11), chance=MIDDLE
+        gate, SETTINGS, word=said(DOWN), generation=gate.generation, now=at(11), chance=MIDDLE
     )
     assert missed.gate.held_until == at(13)
 
@@ -198,7 +200,7 @@ def test_a_hint_while_the_probe_is_out_ends_its_say():
     held = hinted(gate, at(60), generation=0, t=2.0).gate
     assert (held.state, held.held_until, held.lease_until) == (GateState.HELD, at(60), None)
     assert probed(
-        held, SETTINGS, kind=None, generation=gate.generation, now=t, chance=MIDDLE
+        held, SETTINGS, word=WELL, generation=gate.generation, now=t, chance=MIDDLE
     ) == Step(held)
 
 
@@ -302,7 +304,7 @@ def test_a_manual_hold_takes_the_probe_that_is_out_its_say():
     gate, t = probing()
     held = person_hold(gate, t=2.0).gate
     assert held.state is GateState.HELD
-    step = probed(held, SETTINGS, kind=None, generation=gate.generation, now=t, chance=MIDDLE)
+    step = probed(held, SETTINGS, word=WELL, generation=gate.generation, now=t, chance=MIDDLE)
     assert step == Step(held)
 
 

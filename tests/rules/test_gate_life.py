@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import given, settings as examples, strategies as st
 
-from perdure.model.kinds import Kind
+from perdure.model.kinds import Kind, Sign
 from perdure.rules import hold as holds, probe as probes
 from perdure.rules.gate import (
     GATE_MOVES,
@@ -15,6 +15,7 @@ from perdure.rules.gate import (
     GateMove,
     GateSettings,
     GateState,
+    HoldCause,
     Step,
     after,
     may_start,
@@ -22,7 +23,7 @@ from perdure.rules.gate import (
 )
 from perdure.rules.pace import started
 from perdure.rules.window import Sample, Window
-from tests.rules.gate_kit import START
+from tests.rules.gate_kit import START, said
 
 SETTINGS = GateSettings(flow_after=2, lease_s=30.0, hint_s_max=3_600.0)
 PACE = started(SETTINGS.pace, START)
@@ -84,14 +85,15 @@ class Walk:
         until = None if event.wait_s is None else after(now, event.wait_s)
         match event.name:
             case "trip":
-                samples = [Sample(generation, now, f"{n:02}", True) for n in range(20)]
+                samples = [Sample(generation, now, f"{n:02}", Sign.BAD) for n in range(20)]
                 return rules.trip(gate, SETTINGS, Window(tuple(samples)), now, event.chance)
             case "hint":
                 kind = event.kind or Kind.RATE_LIMITED
                 call = {"kind": kind, "generation": generation, "until": until, "now": now}
                 return rules.hint(gate, SETTINGS, **call)
             case "probed":
-                call = {"kind": event.kind, "generation": generation, "until": until, "now": now}
+                word = said(event.kind)
+                call = {"word": word, "generation": generation, "until": until, "now": now}
                 return rules.probed(gate, SETTINGS, **call, chance=event.chance)
             case "lost":
                 return rules.lost(gate, SETTINGS, now, event.chance)
@@ -219,6 +221,38 @@ def test_every_gate_can_be_brought_to_flow_without_a_person_or_waits_for_one(lif
         walked.happens(Event("lease"))
         walked.happens(Event("probed"))
     assert walked.gate.state is GateState.FLOWING
+
+
+def probed_in_vain(gate, rules):
+    """Three probes that say nothing, each as soon as it may go."""
+    walked = Walk(rules, gate=gate, now=gate.held_until)
+    for _ in range(3):
+        walked.now = max(walked.now, walked.gate.held_until)
+        walked.happens(Event("lease"))
+        walked.happens(Event("probed", kind=Kind.INTERNAL))
+    walked.happens(Event("resume"))
+    return walked.gate
+
+
+@given(lives)
+def test_three_probes_that_say_nothing_free_any_gate_but_a_credentials_and_a_persons(life):
+    gate = probes.lost(walk(life, Rules()).gate, SETTINGS, after(START, 1e9), 0.5).gate
+    mended_by_proof = gate.cause in (HoldCause.TRIP, HoldCause.HINT) and not gate.until_person
+    if gate.probe_first and mended_by_proof and gate.kept_until is None:
+        gate = probed_in_vain(gate, Rules())
+        assert gate.state is GateState.FLOWING
+        assert gate.starts_slowly
+
+
+def never_gives_up(gate, settings, **call):
+    return probes.probed(replace(gate, undecided=0), settings, **call)
+
+
+def test_a_gate_that_never_gives_up_would_stay_held():
+    """The broken twin."""
+    gate = walk([TRIP], Rules()).gate
+    assert probed_in_vain(gate, Rules()).state is GateState.FLOWING
+    assert probed_in_vain(gate, Rules(probed=never_gives_up)).state is GateState.HELD
 
 
 # The broken twins: each breaks one promise, and a short life shows it.

@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.model.kinds import KINDS, Kind, PauseScope
+from perdure.model.kinds import KINDS, Kind, PauseScope, Sign
+from perdure.model.verdicts import Failure
 from perdure.rules.gate import Gate, GateMove, GateSettings, GateState, Step, gap_s
 from perdure.rules.hold import hint, hold, resume
 from perdure.rules.probe import hurry, lease, lost, probe_due, probed
-from tests.rules.gate_kit import DOWN, MIDDLE, SETTINGS, START, Row, at, probing, tripped
+from perdure.rules.sign import word_of
+from tests.rules.gate_kit import DOWN, MIDDLE, SETTINGS, START, Row, at, probing, said, tripped
 
+NEITHER = [kind for kind in Kind if KINDS[kind].sign is Sign.NEITHER]
 LATEST = 1.0 - 2.0**-53  # the largest chance below 1
 
 
@@ -18,7 +21,7 @@ def result(gate, kind, now, *, settings=SETTINGS, until=None, generation=None, c
     return probed(
         gate,
         settings,
-        kind=kind,
+        word=said(kind),
         generation=gate.generation if generation is None else generation,
         until=until,
         now=now,
@@ -147,7 +150,7 @@ def test_a_clock_that_ran_backwards_makes_no_pause_shorter(kind):
     assert result(gate, kind, at(-100), settings=settings).gate.held_until == t
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if KINDS[kind].counts_for_gate])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if KINDS[kind].sign is Sign.BAD])
 def test_a_failure_of_the_upstream_makes_the_gap_longer(kind):
     gate, t = probing()
     step = result(gate, kind, t)
@@ -156,27 +159,116 @@ def test_a_failure_of_the_upstream_makes_the_gap_longer(kind):
     assert (step.gate.state, step.gate.gap, step.gate.held_until) == (GateState.HELD, 2, at(6))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if not KINDS[kind].counts_for_gate])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if KINDS[kind].sign is Sign.GOOD])
+def test_a_failure_that_proves_an_answer_passes_a_probe(kind):
+    gate, t = probing()
+    step = result(gate, kind, t)
+    assert (step.move, step.gate.state) == (GateMove.FLOW, GateState.FLOWING)
+    assert step.text == f"flowing: probe 1 of 1 was answered ({kind.value})"
+    assert step.gate.starts_slowly
+
+
+def test_a_wrong_request_that_carries_a_status_passes_a_probe_and_without_one_says_nothing():
+    for status, move in ((400, GateMove.FLOW), (None, GateMove.UNDECIDED)):
+        gate, t = probing()
+        word = word_of(Failure(Kind.INVALID_REQUEST, "test", status=status))
+        step = probed(gate, SETTINGS, word=word, generation=gate.generation, now=t, chance=MIDDLE)
+        assert step.move is move
+
+
+@pytest.mark.parametrize("kind", NEITHER)
 def test_a_failure_that_is_not_the_upstreams_leaves_it_undecided_and_nothing_grows(kind):
+    """Another job may say more, so it goes after the first gap, however far the gaps have grown."""
     settings = GateSettings(flow_after=3)
     gate, t = probing(replace(tripped(), gap=7, passes=1), settings)
     step = result(gate, kind, t, settings=settings)
     assert step.move is GateMove.UNDECIDED
     assert step.text == (
-        f"the probe says nothing about the upstream: {kind.value}; the next is due in 14 s"
+        f"the probe says nothing about the upstream: {kind.value}; the next is due in 2 s"
     )
-    assert (step.gate.gap, step.gate.passes, step.gate.held_until) == (7, 1, at(16))
-    assert probe_due(step.gate, at(16))
+    assert (step.gate.gap, step.gate.passes, step.gate.held_until) == (7, 1, at(4))
+    assert probe_due(step.gate, at(4))
 
 
-def test_an_undecided_probe_neither_frees_nor_sticks_the_gate():
+@pytest.mark.parametrize("kind", NEITHER)
+def test_after_three_probes_in_a_row_that_say_nothing_calls_start_again_slowly(kind):
+    gate, t = probing(replace(tripped(), gap=7))
+    for _ in range(2):
+        gate, t = probing(result(gate, kind, t).gate)
+    step = result(gate, kind, t)
+    assert step.move is GateMove.UNDECIDED
+    assert step.text == (
+        f"the probe says nothing about the upstream: {kind.value}; "
+        "3 in a row, so calls start again, slowly"
+    )
+    assert not probe_due(step.gate, t)
+    flowing = resume(step.gate, t)
+    assert (flowing.move, flowing.gate.state) == (GateMove.RESUME, GateState.FLOWING)
+    assert flowing.text == "flowing: 3 probes in a row said nothing about the upstream"
+    assert flowing.gate.starts_slowly
+    assert flowing.gate.undecided == 0
+    assert (flowing.gate.gap, t) == (7, at(6))
+
+
+@pytest.mark.parametrize("between", [DOWN, None])
+def test_a_probe_that_says_something_starts_the_count_of_those_that_do_not_anew(between):
+    settings = GateSettings(flow_after=3)
+    gate, t = probing(settings=settings)
+    for kind in (Kind.INTERNAL, Kind.INTERNAL, between, Kind.INTERNAL, Kind.INTERNAL):
+        gate, t = probing(result(gate, kind, t, settings=settings).gate, settings)
+    assert gate.undecided == 2
+
+
+def test_a_lost_probe_neither_counts_as_one_that_says_nothing_nor_starts_the_count_anew():
     gate, t = probing()
-    for _ in range(50):
-        gate = result(gate, Kind.INVALID_REQUEST, t).gate
-        assert gate.state is GateState.HELD
-        gate, t = probing(gate)
+    gate, t = probing(result(gate, Kind.INTERNAL, t).gate)
+    gate, t = probing(lost(gate, SETTINGS, at(9_999), MIDDLE).gate)
+    assert gate.undecided == 1
+
+
+def test_after_three_probes_that_say_nothing_nobody_starts_before_the_upstream_said():
+    gate, t = probing()
+    for _ in range(2):
+        gate, t = probing(result(gate, Kind.RATE_LIMITED, t).gate)
+    gate = result(gate, Kind.RATE_LIMITED, t, until=at(60)).gate
+    assert (gate.state, gate.held_until) == (GateState.HELD, at(60))
+    assert resume(gate, at(59.9)) == Step(gate)
+    flowing = resume(gate, at(60)).gate
+    assert (flowing.state, flowing.starts_slowly) == (GateState.FLOWING, True)
+
+
+def test_a_give_up_is_for_its_own_outage_alone():
+    """The next hold asks for its own proof again."""
+    gate, t = probing()
+    for _ in range(2):
+        gate, t = probing(result(gate, Kind.INTERNAL, t).gate)
+    gate = resume(result(gate, Kind.INTERNAL, t).gate, t).gate
+    again = tripped(gate, t=10.0)
+    assert (again.undecided, again.probe_first) == (0, True)
+    assert resume(again, at(1e9)) == Step(again)
+
+
+@pytest.mark.parametrize("kind", [Kind.INTERNAL, Kind.CANCELLED])
+def test_a_credentials_gate_flows_by_a_good_answer_alone_and_asks_less_often(kind):
+    gate, t = probing(replace(credential(at(10)), gap=7))
+    waits_s = []
+    for _ in range(6):
+        held = result(gate, kind, t).gate
+        assert resume(held, at(1e9)) == Step(held)
+        waits_s.append((held.held_until - t).total_seconds())
+        gate, t = probing(held)
+    assert waits_s == [2.0, 2.0, 14.0, 14.0, 14.0, 14.0]
     assert result(gate, None, t).gate.state is GateState.FLOWING
-    assert t == at(2 * 51)
+
+
+@pytest.mark.parametrize("until", [None, at(3600)])
+def test_what_a_person_holds_is_not_given_up(until):
+    gate = hold(Gate("model"), reason="", until=until, now=START).gate
+    for n in range(6):
+        hurried = hurry(gate, reason="", now=at(n)).gate
+        gate = result(probing(hurried)[0], Kind.INTERNAL, at(n)).gate
+        assert (gate.state, gate.held_until) == (GateState.HELD, until)
+        assert resume(gate, at(3599)) == Step(gate)
 
 
 # Lost.

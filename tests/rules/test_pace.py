@@ -8,17 +8,20 @@ from hypothesis import given, strategies as st
 
 from perdure.model.errors import ConfigError
 from perdure.rules.pace import (
+    CALM,
     Pace,
     PaceSettings,
     Room,
+    Trouble,
     admits,
+    answered as pace_answered,
     began,
     failed,
-    limited,
     opens_in_s,
+    refused,
     shared,
     started,
-    succeeded,
+    strained,
 )
 from tests.rules.gate_kit import START, at
 
@@ -32,11 +35,17 @@ def paced(rate_per_s, **changes):
         "allowance": 1,
         "rate_per_s": rate_per_s,
         "tokens": 0.0,
-        "successes": rate_per_s * 10.0,
+        "admitted": rate_per_s * 10.0,
         "watched_s": 10.0,
-        "fell_at": START,
+        "refused_per_s": rate_per_s,
+        "limit": Trouble(fell_at=START, still_until=START),
     }
     return Pace(**(given_by_default | changes))
+
+
+def answered(pace, settings, now, room=None, *, sent_at=None):
+    """An answer to a call that was sent just now, unless it is said when."""
+    return pace_answered(pace, settings, sent_at=sent_at or now, now=now, room=room)
 
 
 # Slow start.
@@ -50,7 +59,7 @@ def test_slow_start_begins_with_one_call_and_doubles_with_every_round_trip():
         pace = began(pace, STANDARD, wave, at(round_trip))
         assert admits(pace, STANDARD, at(round_trip)) == 0
         for _ in range(wave):
-            pace = succeeded(pace, STANDARD, at(round_trip + 1))
+            pace = answered(pace, STANDARD, at(round_trip + 1))
     assert waves == [1, 2, 4, 8, 16, 32, 64]
 
 
@@ -77,7 +86,7 @@ def test_the_allowance_stops_at_the_most_calls_allowed():
     settings = PaceSettings(start_calls=3, calls_max=4)
     pace = began(started(settings, START), settings, 3, START)
     for _ in range(3):
-        pace = succeeded(pace, settings, at(1))
+        pace = answered(pace, settings, at(1))
     assert (pace.allowance, admits(pace, settings, at(1))) == (4, 4)
 
 
@@ -94,7 +103,7 @@ def steady(rate_per_s, seconds, *, pace=None, settings=STANDARD, since_s=0.0):
     pace = pace or began(started(settings, at(since_s)), settings, 1, at(since_s))
     for n in range(1, round(rate_per_s * seconds) + 1):
         now = at(since_s + n / rate_per_s)
-        pace = began(succeeded(pace, settings, now), settings, 1, now)
+        pace = began(answered(pace, settings, now), settings, 1, now)
     return pace
 
 
@@ -124,34 +133,47 @@ def test_nothing_is_measured_before_time_has_passed():
 # Pacing.
 
 
-def test_the_first_limit_ends_slow_start_at_the_measured_rate():
+def refused_often(pace, t, *, times=10, **more):
+    """That many calls in a row are refused, all sent just before."""
+    for _ in range(times):
+        pace = refused(pace, STANDARD, sent_at=at(t - 0.5), now=at(t), **more)
+    return pace
+
+
+def test_refusals_in_a_row_end_slow_start_at_the_measured_rate():
     pace = steady(8.0, 30.0)
-    fell = limited(pace, STANDARD, sent_at=at(29), now=at(30))
-    assert fell.rate_per_s == pytest.approx(pace.measured_per_s)
-    assert (fell.tokens, fell.fell_at) == (0.0, at(30))
+    fell = refused_often(pace, 30.0)
+    assert 0.5 * pace.measured_per_s <= fell.rate_per_s <= pace.measured_per_s
+    assert fell.limit.fell_at == at(30)
     assert admits(fell, STANDARD, at(30)) == 0
 
 
-def test_a_limit_before_any_success_begins_again_with_one_call():
-    pace = began(replace(started(STANDARD, START), allowance=7), STANDARD, 7, START)
-    pace = limited(pace, STANDARD, sent_at=START, now=at(1))
-    assert (pace.rate_per_s, pace.allowance, pace.fell_at) == (None, 1, at(1))
+def test_one_refusal_among_answers_ends_no_slow_start():
+    pace = steady(8.0, 30.0)
+    after_one = refused(pace, STANDARD, sent_at=at(29), now=at(30), wait_s=2.0, isolated=True)
+    assert (after_one.rate_per_s, after_one.allowance) == (None, pace.allowance)
+
+
+def test_limits_before_any_success_begin_again_with_one_call():
+    pace = began(replace(started(STANDARD, START), allowance=20), STANDARD, 20, START)
+    pace = refused_often(pace, 1.0)
+    assert (pace.rate_per_s, pace.allowance, pace.limit.fell_at) == (None, 1, at(1))
 
 
 def test_a_limit_after_nothing_but_failures_begins_again_instead_of_crawling():
     pace = paced(20.0, in_flight=2)
-    pace = limited(failed(pace, STANDARD, at(500)), STANDARD, sent_at=at(1), now=at(500))
+    pace = refused(failed(pace, STANDARD, at(500)), STANDARD, sent_at=at(1), now=at(500))
     assert (pace.rate_per_s, pace.allowance) == (None, 1)
 
 
 def test_one_episode_makes_one_fall():
-    pace = paced(20.0, in_flight=3, successes=50.0)
-    pace = limited(pace, STANDARD, sent_at=at(1), now=at(2))
+    pace = paced(20.0, in_flight=3, admitted=50.0)
+    pace = refused(pace, STANDARD, sent_at=at(1), now=at(2))
     fallen = pace.rate_per_s
-    pace = limited(pace, STANDARD, sent_at=at(1.9), now=at(3))
-    assert (pace.rate_per_s, pace.fell_at) == (pytest.approx(fallen, rel=0.03), at(2))
-    pace = limited(pace, STANDARD, sent_at=at(2), now=at(4))
-    assert pace.fell_at == at(4)
+    pace = refused(pace, STANDARD, sent_at=at(1.9), now=at(3))
+    assert (pace.rate_per_s, pace.limit.fell_at) == (pytest.approx(fallen, rel=0.03), at(2))
+    pace = refused(pace, STANDARD, sent_at=at(2), now=at(4))
+    assert pace.limit.fell_at == at(4)
 
 
 def test_calls_start_at_the_rate():
@@ -185,7 +207,8 @@ def test_calls_in_flight_are_bounded_while_paced_too():
 
 @pytest.mark.parametrize(("fell_s", "climb"), [(0.0, 0.011), (-10.0, 0.021), (-90.0, 0.101)])
 def test_the_rate_climbs_by_one_percent_a_second_and_faster_the_longer_it_is_quiet(fell_s, climb):
-    pace = paced(10.0, in_flight=1, fell_at=at(fell_s))
+    fell = Trouble(fell_at=at(fell_s), still_until=at(fell_s))
+    pace = paced(10.0, in_flight=1, limit=fell)
     climbed = failed(pace, STANDARD, at(1))
     assert climbed.rate_per_s == pytest.approx(10.0 * (1 + climb))
 
@@ -195,17 +218,17 @@ def test_the_rate_does_not_climb_while_nothing_is_in_flight():
 
 
 def test_the_rate_never_climbs_above_twice_the_measured_rate():
-    pace = paced(10.0, in_flight=1, successes=60.0)
+    pace = paced(10.0, in_flight=1, admitted=60.0)
     assert failed(pace, STANDARD, at(60)).rate_per_s == 10.0  # 6/s measured, and fading
     pace = steady(10.0, 30.0)
-    fell = limited(began(pace, STANDARD, 1, at(30)), STANDARD, sent_at=at(30), now=at(30))
+    fell = refused_often(began(pace, STANDARD, 1, at(30)), 30.0)
     climbed = steady(10.0, 300.0, pace=fell, since_s=30.0)
     assert climbed.rate_per_s <= 2.0 * 10.0 * 1.1
-    assert climbed.rate_per_s > 19.0
+    assert climbed.rate_per_s > 15.0
 
 
 def test_the_rate_is_never_below_what_is_measured():
-    pace = succeeded(paced(2.0, in_flight=1, successes=80.0), STANDARD, at(0.1))
+    pace = answered(paced(2.0, in_flight=1, admitted=80.0), STANDARD, at(0.1))
     assert pace.rate_per_s == pytest.approx(pace.measured_per_s, rel=0.02)
     assert pace.rate_per_s > 7.0
 
@@ -216,7 +239,7 @@ def test_the_rate_is_never_below_what_is_measured():
 def with_room(remaining, reset_s, limit=None, *, rate_per_s=None):
     pace = paced(rate_per_s) if rate_per_s else replace(started(STANDARD, START), allowance=500)
     pace = began(replace(pace, tokens=1.0), STANDARD, 1, START)
-    return succeeded(pace, STANDARD, START, Room(remaining, at(reset_s), limit))
+    return answered(pace, STANDARD, START, Room(remaining, at(reset_s), limit))
 
 
 def starts_within(pace, seconds):
@@ -270,19 +293,19 @@ def test_room_is_heeded_for_any_reset_within_a_minute(reset_s):
 
 
 def test_room_that_says_nothing_replaces_an_older_one():
-    pace = succeeded(with_room(50, 10.0), STANDARD, START, Room(90, at(10), 100))
+    pace = answered(with_room(50, 10.0), STANDARD, START, Room(90, at(10), 100))
     assert pace.room is None
 
 
 def test_calls_of_the_slow_start_are_no_debt_when_room_is_first_told():
     pace = began(replace(started(STANDARD, START), allowance=200), STANDARD, 100, START)
-    pace = succeeded(pace, STANDARD, at(1), Room(100, at(11)))
+    pace = answered(pace, STANDARD, at(1), Room(100, at(11)))
     assert pace.tokens == 1.0
 
 
 def test_an_answer_without_room_keeps_what_the_last_one_said():
     pace = with_room(50, 10.0)
-    assert succeeded(pace, STANDARD, at(1)).room == Room(50, at(10))
+    assert answered(pace, STANDARD, at(1)).room == Room(50, at(10))
 
 
 # Settings, and every input.
@@ -301,6 +324,10 @@ BAD_SETTINGS = [
     ({"burst_s": -1.0}, "pace.burst_s is -1.0; it must be a number between 0 and 60"),
     ({"room_share": 2.0}, "pace.room_share is 2.0; it must be a number between 0 and 1"),
     ({"room_s_max": -0.1}, "pace.room_s_max is -0.1; it must be a number between 0 and"),
+    ({"find_s": 0.0}, "pace.find_s is 0.0; it must be a number between 0.1 and"),
+    ({"rest_s": 17.0}, "pace.rest_s is 17.0; it must be a number between 0 and 16"),
+    ({"strain_share": 1.5}, "pace.strain_share is 1.5; it must be a number between 0 and 1"),
+    ({"slack_share": -1.0}, "pace.slack_share is -1.0; it must be a number between 0 and 1"),
 ]
 
 
@@ -322,6 +349,10 @@ MOST = {
     "burst_s": 60.0,
     "room_share": 1.0,
     "room_s_max": 86_400.0,
+    "find_s": 86_400.0,
+    "rest_s": 16.0,
+    "strain_share": 1.0,
+    "slack_share": 1.0,
 }
 
 
@@ -337,7 +368,9 @@ moments = st.floats(-10.0, 300.0).map(at) | st.datetimes(timezones=st.just(UTC))
 rooms = st.builds(Room, st.integers(-5, 10**9), moments, st.none() | st.integers(0, 10**9))
 happenings = st.lists(
     st.tuples(
-        st.sampled_from(["began", "began", "succeeded", "succeeded", "failed", "limited"]),
+        st.sampled_from(
+            ["began", "began", "answered", "answered", "failed", "refused", "strained"]
+        ),
         moments,
         st.integers(0, 50),
         st.none() | rooms,
@@ -355,18 +388,21 @@ def test_any_happening_at_any_time_leaves_a_pace_within_its_bounds(happened):
         match name:
             case "began":
                 pace = began(pace, STANDARD, min(calls, admits(pace, STANDARD, now)), now)
-            case "succeeded":
-                pace = succeeded(pace, STANDARD, now, room)
+            case "answered":
+                pace = answered(pace, STANDARD, now, room, sent_at=sent_at)
             case "failed":
                 pace = failed(pace, STANDARD, now)
-            case "limited":
-                pace = limited(pace, STANDARD, sent_at=sent_at, now=now)
+            case "strained":
+                pace = strained(pace, STANDARD, sent_at=sent_at, now=now)
+            case "refused":
+                call = {"sent_at": sent_at, "now": now, "wait_s": calls / 5.0}
+                pace = refused(pace, STANDARD, **call, isolated=room is None)
         assert pace.at >= before.at
         assert 0 <= pace.in_flight <= STANDARD.calls_max
         assert 1 <= pace.allowance <= STANDARD.calls_max
         assert 0 <= admits(pace, STANDARD, now) <= STANDARD.calls_max - pace.in_flight
         rose = pace.rate_per_s is not None and pace.rate_per_s > (before.rate_per_s or 0.0)
-        if rose and name != "limited":
+        if rose and name != "refused":
             assert pace.rate_per_s <= 2.0 * pace.measured_per_s * (1 + 1e-9)
 
 
@@ -384,7 +420,7 @@ def test_a_worker_with_a_small_share_does_not_take_its_calls_own_speed_for_a_rat
     pace, t = paced(0.5, tokens=1.0), 0.0
     for _ in range(60):
         t += opens_in_s(pace, level, at(t)) + 1e-6
-        pace = succeeded(began(pace, level, 1, at(t)), level, at(t + 0.4))
+        pace = answered(began(pace, level, 1, at(t)), level, at(t + 0.4))
         t += 0.4
     assert pace.measured_per_s == pytest.approx(0.5, rel=0.15)
 
@@ -423,12 +459,12 @@ def test_a_pace_says_how_long_until_the_next_call(pace, opens_s):
         assert admits(pace, STANDARD, at(found + 0.001)) >= 1
 
 
-@pytest.mark.parametrize(("wait_s", "still_s"), [(0.0, 0.0), (2.0, 40.0), (3_600.0, 900.0)])
+@pytest.mark.parametrize(("wait_s", "still_s"), [(2.0, 40.0), (3_600.0, 900.0)])
 def test_the_longer_the_pause_that_a_limit_costs_the_later_the_next_climb(wait_s, still_s):
-    pace = replace(paced(10.0, in_flight=1), fell_at=None)
-    fell = limited(pace, STANDARD, sent_at=at(0), now=at(0), wait_s=wait_s)
-    fell = replace(fell, in_flight=1, successes=1e6, watched_s=10.0)
-    still = replace(admitting(fell, still_s), successes=1e6)
+    pace = paced(10.0, in_flight=1, limit=CALM)
+    fell = refused(pace, STANDARD, sent_at=at(0), now=at(0), wait_s=wait_s)
+    fell = replace(fell, in_flight=1, admitted=1e6, watched_s=10.0)
+    still = replace(admitting(fell, still_s), admitted=1e6)
     assert still.rate_per_s == fell.rate_per_s
     assert admitting(still, still_s + 5.0).rate_per_s > fell.rate_per_s
 

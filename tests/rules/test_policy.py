@@ -147,7 +147,7 @@ def test_a_policy_that_is_based_on_another_differs_in_what_is_given_alone():
     mine = Policy.based_on("standard", name="mine", attempts_max=9, rules={"billing": "fail"})
     assert (mine.label, mine.attempts_max) == ("mine/1", 9)
     assert mine.rules == {**standard.rules, Kind.BILLING: FAIL}
-    changed = {"name", "attempts_max", "rules"}
+    changed = {"name", "version", "attempts_max", "rules"}
     for one in dataclasses.fields(Policy):
         same = getattr(mine, one.name) == getattr(standard, one.name)
         assert same is (one.name not in changed), one.name

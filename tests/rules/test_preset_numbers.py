@@ -29,9 +29,12 @@ NUMBERS = (
     "matches",
 )  # fmt: skip
 
+LATER = ("weak_share",)  # numbers that older versions did not have, and whose absence says the same
+
 # label: (digest of the numbers, the record that introduced them)
 KNOWN: dict[str, tuple[str, str]] = {
     "standard/1": ("9556b47fd2c81a0a", "0018"),
+    "standard/2": ("6175b527fe7902ef", "0019"),
     "reports/1": ("063bcda5fa70d86d", "0018"),
     "converter/1": ("a26a84c325069d9a", "0018"),
     "datasets/1": ("d796ce0f5f33649b", "0018"),
@@ -47,6 +50,7 @@ KNOWN: dict[str, tuple[str, str]] = {
 def digest(policy: Policy) -> str:
     form = policy_form(policy)
     numbers = {name: form.get(name) for name in NUMBERS}
+    numbers |= {name: form[name] for name in LATER if name in form}
     if policy.vocabulary.wire:
         numbers["wire"] = [dict(policy.vocabulary.kinds), dict(policy.vocabulary.internal)]
     text = json.dumps(numbers, sort_keys=True)
@@ -99,7 +103,10 @@ def test_the_documents_say_so():
         {"attempts_max": 6},
         {"backoff": Backoff(base_s=3.0)},
         {"rules": {}},
-        {"version": 2},
+        {"version": 1},
+        {"version": 3},
+        {"weak_share": 0.5},
+        {"weak_share": None},
         {"matches": (Match(Kind.AUTH, code="E_KEY"),)},
         {"vocabulary": GATEWAY},
     ],

@@ -228,7 +228,12 @@ def test_every_preset_has_a_reason_and_names_the_rules_it_implements(name):
     found = PRESETS[name]
     assert len(found.reason) > 60
     assert found.implements
-    assert found.policy.version == 1
+    assert found.policy.version == (2 if name == "standard" else 1)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "standard"])
+def test_the_presets_of_others_count_every_failure_however_weak_the_upstream_is(name):
+    assert preset(name).weak_share is None
 
 
 @pytest.mark.parametrize("name", PRESETS)

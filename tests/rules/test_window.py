@@ -1,30 +1,34 @@
 """The window of calls that a gate judges by: counted at send, only what blames the upstream."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import example, given, strategies as st
 
 from perdure.model.errors import ConfigError
-from perdure.model.kinds import KINDS, Kind
+from perdure.model.kinds import KINDS, Kind, Sign
+from perdure.rules.gate import basic_gate
 from perdure.rules.window import (
     IN_FLIGHT_MAX,
+    LEFT_OUT_MAX,
     Reading,
     Sample,
     Window,
     WindowSettings,
     ended,
+    isolated,
     merged,
     reading,
     sent,
     sickness,
 )
-from tests.rules.gate_kit import DOWN, at, window_of
+from tests.rules.gate_kit import DOWN, at, said, window_of
 
 STANDARD = WindowSettings()
-COUNTING = [kind for kind in Kind if KINDS[kind].counts_for_gate]
-SILENT = [kind for kind in Kind if not KINDS[kind].counts_for_gate]
+BAD = [kind for kind in Kind if KINDS[kind].sign is Sign.BAD]
+GOOD = [kind for kind in Kind if KINDS[kind].sign is Sign.GOOD]
+NEITHER = [kind for kind in Kind if KINDS[kind].sign is Sign.NEITHER]
 
 
 def is_sick(window, settings=STANDARD, *, counts_from=0, t=100.0):
@@ -38,13 +42,44 @@ def sent_and_ended(results, settings=STANDARD, *, generation=0):
     for number, kind in enumerate(results):
         name = f"{number:04}"
         window = sent(window, settings, name=name, generation=generation, now=at(number))
-        window = ended(window, settings, name=name, kind=kind, took_s=0.5)
+        window = ended(window, settings, name=name, word=said(kind), took_s=0.5)
     return window
 
 
 # results, oldest first: failed, ok (K), in flight (P); whether the standard window is sick.
 F, K, P = True, False, None
 TABLE = {
+    "nothing": ([], False),
+    "nine failures are too few": ([F] * 9, False),
+    "the tenth makes ten of ten": ([F] * 10, True),
+    "half of ten is weak, not down": ([K, F] * 5, False),
+    "nine of ten are nearly all": ([K] + [F] * 9, True),
+    "eight of ten are not": ([K] * 2 + [F] * 8, False),
+    "ten of twenty are weak, not down": ([K, F] * 10, False),
+    "eighteen of twenty are nearly all": ([K] * 2 + [F] * 18, True),
+    "seventeen of twenty are not": ([K] * 3 + [F] * 17, False),
+    "only the last twenty count": ([F] * 100 + [K] * 3 + [F] * 17, False),
+    "older failures have left": ([F] * 20 + [K] * 20, False),
+    "older successes have left": ([K] * 100 + [F] * 18 + [K] * 2, True),
+    "calls in flight are not failures": ([K] * 10 + [P] * 10, False),
+    "calls in flight are no part of the sample": ([F] * 9 + [P] * 11, False),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_nearly_all_of_the_last_twenty_and_at_least_ten(name):
+    results, expected = TABLE[name]
+    assert is_sick(window_of(results)) is expected
+
+
+def test_calls_in_flight_dilute_only_where_they_outlast_the_failures():
+    window = window_of([F] * 10 + [P] * 10, took_s=30.0)
+    assert is_sick(window, t=40.0)
+    assert not is_sick(window, t=60.0)  # all of them would have failed by now
+
+
+HALF = basic_gate().window  # as the converter's document has it
+HALVES = {
     "nothing": ([], False),
     "nine failures are too few": ([F] * 9, False),
     "the tenth makes ten of ten": ([F] * 10, True),
@@ -61,29 +96,106 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", HALVES)
 def test_half_of_the_last_twenty_and_at_least_ten(name):
-    results, expected = TABLE[name]
-    assert is_sick(window_of(results)) is expected
+    results, expected = HALVES[name]
+    assert is_sick(window_of(results), HALF) is expected
 
 
-@pytest.mark.parametrize("kind", COUNTING)
+@pytest.mark.parametrize("kind", BAD)
 def test_a_kind_that_blames_the_upstream_counts_as_a_failure(kind):
     window = sent_and_ended([kind] * 10)
     assert reading(window, STANDARD, counts_from=0, now=at(0)) == Reading(10, 10, 0)
 
 
-@pytest.mark.parametrize("kind", SILENT)
-def test_every_other_kind_is_neither_a_failure_nor_a_success(kind):
-    nothing = reading(sent_and_ended([kind] * 20), STANDARD, counts_from=0, now=at(0))
-    assert nothing == Reading(0, 0, 0)
-    mixed = [DOWN, kind, None, kind] * 5
-    found = reading(sent_and_ended(mixed), STANDARD, counts_from=0, now=at(0))
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_kind_that_proves_an_answer_counts_as_one(kind):
+    found = reading(sent_and_ended([DOWN, kind] * 5), STANDARD, counts_from=0, now=at(0))
     assert found == Reading(10, 5, 0)
 
 
+@pytest.mark.parametrize("kind", NEITHER)
+def test_every_other_kind_is_left_out_and_told_of(kind):
+    nothing = reading(sent_and_ended([kind] * 20), STANDARD, counts_from=0, now=at(0))
+    assert nothing == Reading(0, 0, 0, ((kind, 20),))
+    mixed = [DOWN, kind, None, kind] * 5
+    found = reading(sent_and_ended(mixed), STANDARD, counts_from=0, now=at(0))
+    assert found == Reading(10, 5, 0, ((kind, 10),))
+
+
 def test_the_kinds_that_must_not_count_do_not():
-    assert {Kind.RATE_LIMITED, Kind.INVALID_REQUEST, Kind.CANCELLED, Kind.AUTH} <= set(SILENT)
+    assert {Kind.RATE_LIMITED, Kind.INVALID_REQUEST, Kind.CANCELLED, Kind.AUTH} <= set(NEITHER)
+    assert {Kind.INVALID_OUTPUT, Kind.TRUNCATED_OUTPUT, Kind.CONTENT_REFUSED} == set(GOOD)
+
+
+def test_what_is_left_out_stands_in_the_words_with_its_kinds_the_most_first():
+    mixed = [Kind.CANCELLED, *([Kind.INTERNAL] * 3), *([DOWN] * 4)] * 3
+    found = reading(sent_and_ended(mixed), STANDARD, counts_from=0, now=at(0))
+    assert sickness(found, STANDARD) == (
+        "12 of the last 12 calls that count failed (8 left out: 6 internal, 2 cancelled)"
+    )  # the first four were sent before any call that counts
+
+
+def test_a_few_failures_among_answers_that_do_not_fit_are_not_all_of_the_calls():
+    mixed = [DOWN if n % 12 == 0 else Kind.INVALID_OUTPUT for n in range(100)]
+    found = reading(sent_and_ended(mixed), STANDARD, counts_from=0, now=at(0))
+    assert (found.known, found.failed) == (20, 2)
+
+
+def test_left_out_calls_are_remembered_up_to_a_limit_and_push_nothing_out():
+    window = sent_and_ended([DOWN] * 20 + [Kind.CANCELLED] * (LEFT_OUT_MAX + 5))
+    found = reading(window, STANDARD, counts_from=0, now=at(0))
+    assert found == Reading(20, 20, 0, ((Kind.CANCELLED, LEFT_OUT_MAX),))
+
+
+# Whether refusals are isolated.
+
+LIMIT = Kind.RATE_LIMITED
+REFUSALS = {
+    "one of twenty": ([None] * 19 + [LIMIT], True),
+    "four of twenty": (([None] * 4 + [LIMIT]) * 4, True),
+    "five of twenty are a quarter": (([None] * 3 + [LIMIT]) * 5, False),
+    "half": ([None, LIMIT] * 10, False),
+    "a failed call was turned away too": (
+        ([None] * 3 + [DOWN]) * 4 + [None, None, None, LIMIT],
+        False,
+    ),
+    "an answer that does not fit was admitted": ([Kind.INVALID_OUTPUT] * 19 + [LIMIT], True),
+    "what is neither is no call of the upstream's": ([Kind.CANCELLED] * 19 + [LIMIT], False),
+    "too few to tell": ([None] * 8 + [LIMIT], False),
+    "ten are enough": ([None] * 9 + [LIMIT], True),
+    "older refusals have left": ([LIMIT] * 40 + [None] * 19 + [LIMIT], True),
+    "older answers have left": ([None] * 40 + [LIMIT] * 5 + [None] * 14 + [LIMIT], False),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals_are_isolated_while_less_than_a_quarter_of_the_calls_is_turned_away(name):
+    results, expected = REFUSALS[name]
+    window = sent_and_ended(results)
+    assert isolated(window, STANDARD, 0.25, counts_from=0, now=at(100)) is expected
+
+
+def test_with_a_share_of_nothing_no_refusal_is_isolated():
+    window = sent_and_ended([None] * 19 + [LIMIT])
+    assert not isolated(window, STANDARD, 0.0, counts_from=0, now=at(100))
+
+
+def test_calls_of_an_earlier_generation_do_not_make_a_refusal_isolated():
+    window = sent_and_ended([None] * 19 + [LIMIT])
+    assert not isolated(window, STANDARD, 0.25, counts_from=1, now=at(100))
+
+
+def test_a_call_that_outlasts_the_refusals_was_admitted():
+    """Answers of 30 s and refusals of half a second: the answers are still to come."""
+    window = Window(
+        tuple(
+            Sample(0, at(n), f"{n:02}") if n % 5 else Sample(0, at(n), f"{n:02}", Sign.NEITHER, 0.5, LIMIT)
+            for n in range(20)
+        )
+    )  # fmt: skip
+    assert isolated(window, STANDARD, 0.25, counts_from=0, now=at(20))
+    assert not isolated(window, STANDARD, 0.25, counts_from=0, now=at(0))
 
 
 def test_bad_requests_cannot_hide_an_outage():
@@ -101,9 +213,9 @@ def test_a_place_is_taken_at_send_so_a_late_success_is_old_news():
     for number in range(20):
         window = sent(window, settings, name=f"{number:02}", generation=0, now=at(number))
     for number in range(10, 20):
-        window = ended(window, settings, name=f"{number:02}", kind=DOWN, took_s=1.0)
+        window = ended(window, settings, name=f"{number:02}", word=said(DOWN), took_s=1.0)
     for number in range(10):
-        window = ended(window, settings, name=f"{number:02}", kind=None, took_s=60.0)
+        window = ended(window, settings, name=f"{number:02}", word=said(None), took_s=60.0)
     assert reading(window, settings, counts_from=0, now=at(60)) == Reading(10, 10, 0)
 
 
@@ -113,7 +225,9 @@ def hundred_in_flight(settings, note_sent, note_ended):
     for number in range(100):
         window = note_sent(window, settings, name=f"{number:04}", generation=0, now=at(number))
     for number in range(30):
-        window = note_ended(window, settings, name=f"{number:04}", kind=Kind.TIMEOUT, took_s=100.0)
+        window = note_ended(
+            window, settings, name=f"{number:04}", word=said(Kind.TIMEOUT), took_s=100.0
+        )
         name = f"{number + 100:04}"
         window = note_sent(window, settings, name=name, generation=0, now=at(number + 100))
     return window
@@ -144,7 +258,7 @@ def test_results_of_an_earlier_generation_are_history():
 
 def test_a_late_sender_of_an_old_generation_cannot_push_newer_results_out():
     """A worker with an old copy of the gate sends last; its calls still stand before the others."""
-    old = Window(tuple(Sample(1, at(50 + n), f"old{n:02}", False) for n in range(20)))
+    old = Window(tuple(Sample(1, at(50 + n), f"old{n:02}", Sign.GOOD) for n in range(20)))
     window = merged(STANDARD, old, window_of([F] * 20, generation=2))
     assert reading(window, STANDARD, counts_from=2, now=at(90)) == Reading(20, 20, 0)
 
@@ -153,7 +267,7 @@ def test_a_result_for_an_unknown_or_ended_call_changes_nothing():
     window = window_of([F, K, P])
     for name in ("0000", "0001", "nobody"):
         for kind in (None, DOWN, Kind.CANCELLED):
-            assert ended(window, STANDARD, name=name, kind=kind, took_s=9.0) == window
+            assert ended(window, STANDARD, name=name, word=said(kind), took_s=9.0) == window
 
 
 def test_slow_calls_count_where_a_limit_is_set():
@@ -163,14 +277,14 @@ def test_slow_calls_count_where_a_limit_is_set():
     assert not is_sick(quick, settings)
     assert not is_sick(slow, STANDARD)
     found = reading(slow, settings, counts_from=0, now=at(0))
-    assert sickness(found, settings) == "10 of the last 10 calls took 5 s or more"
+    assert sickness(found, settings) == "10 of the last 10 calls that count took 5 s or more"
 
 
 @pytest.mark.parametrize(("slow", "expected"), [(15, False), (16, True)])
 def test_the_share_of_slow_calls_is_reached_exactly(slow, expected):
     settings = WindowSettings(slow_s=5.0, slow_share=0.8)
     samples = tuple(
-        Sample(0, at(n), f"{n:02}", failed=False, took_s=9.0 if n < slow else 1.0)
+        Sample(0, at(n), f"{n:02}", sign=Sign.GOOD, took_s=9.0 if n < slow else 1.0)
         for n in range(20)
     )
     assert is_sick(Window(samples), settings) is expected
@@ -224,9 +338,9 @@ def test_settings_at_their_limits_pass():
 
 def in_flight_behind(quick, out_s):
     """Ten answers, then so many results of one second each that failed among calls still in flight."""
-    calls = [Sample(0, at(n), f"{n:03}", failed=False, took_s=30.0) for n in range(10)]
+    calls = [Sample(0, at(n), f"{n:03}", sign=Sign.GOOD, took_s=30.0) for n in range(10)]
     calls += [
-        Sample(0, at(40 + n), f"{40 + n:03}", failed=True if n in quick else None, took_s=1.0)
+        Sample(0, at(40 + n), f"{40 + n:03}", sign=Sign.BAD if n in quick else None, took_s=1.0)
         for n in range(40)
     ]
     return reading(Window(tuple(calls)), WindowSettings(), counts_from=0, now=at(80 + out_s))
@@ -319,7 +433,7 @@ def histories(calls, settings):
                 windows[worker],
                 settings,
                 name=f"{worker}-{number:02}",
-                kind=KIND_OF[result],
+                word=said(KIND_OF[result]),
                 took_s=took_s,
             )
     return plain, list(windows.values())
@@ -332,7 +446,7 @@ def test_windows_of_several_workers_merge_to_what_a_plain_list_says(
 ):
     plain, windows = histories(calls, settings)
     found = reading(merged(settings, *windows), settings, counts_from=counts_from, now=at(t))
-    assert found == plain.reading(counts_from, at(t))
+    assert replace(found, left_out=()) == plain.reading(counts_from, at(t))
 
 
 @given(calls_of, settings_of)
@@ -357,4 +471,4 @@ def test_a_copy_from_before_the_result_does_not_undo_it(calls, settings):
 def test_a_window_stays_small(calls, settings):
     _, windows = histories(calls, settings)
     for window in windows:
-        assert sum(sample.failed is not None for sample in window.samples) <= settings.calls
+        assert sum(sample.counts for sample in window.samples) <= settings.calls

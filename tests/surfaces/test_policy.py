@@ -206,6 +206,19 @@ def test_the_readable_answer_has_the_sentence_and_the_whole_schedule():
     assert text.startswith("retry in 30 s: upstream_unavailable")
     assert "attempt 3 of 4: retry in 384 to 576 s" in text
     assert "attempt 4 of 4: fail (exhausted)" in text
+    assert "latest calls fail" not in text
+
+
+def test_the_readable_answer_says_what_a_weak_upstream_costs_where_that_is_another_thing():
+    words = "while 25% or more of the upstream's latest calls fail, it is a wait of 1.5 to 2.5 s, not counted"
+    assert words in run("explain", "standard", "--error", "http:503").output
+    for spec in ("http:429", "http:400", "kind:invalid_output", "kind:internal", "lost"):
+        assert "latest calls fail" not in run("explain", "standard", "--error", spec).output
+
+
+def test_a_policy_that_is_shown_says_its_weak_share_where_it_has_one():
+    assert "weak_share = 0.25" in run("show", "standard").output
+    assert "weak_share" not in run("show", "reports").output
 
 
 BAD = [

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from tools.pages.text import Missing, facts, number, prose, seconds, table, yes
 
-from perdure.model.kinds import GROUPS, KINDS, Kind
+from perdure.model.kinds import GROUPS, KINDS, Kind, KindFacts
 from perdure.model.verdicts import Failure
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.policy import Action, Policy, Rule
@@ -22,6 +22,9 @@ def kinds_page() -> list[str]:
         "What is done about it is said by the stage's policy; see [presets](presets.md).",
         "A stage names a kind itself with `StageError(kind, message)`,",
         "and what users read about it [if need be](../howto-codes.md).",
+        "What a kind is a sign of decides whether it counts for the [gate](../howto-gates.md) of an upstream:",
+        "good is an answer, bad blames the upstream, and neither is left out.",
+        "A kind `unknown` that the stage's own code raised is neither, and a result that cannot be stored is good.",
         "",
         "The rules of a policy may name a group. It stands for those of its kinds that have no rule of their own beside it:",
         "",
@@ -36,11 +39,19 @@ def kinds_page() -> list[str]:
             {
                 "blame": known.blame.value,
                 "class": known.failure_class.value,
-                "counts for a gate": yes(known.counts_for_gate),
+                "a sign of its upstream": _sign(known),
                 "a pause covers": f"the {known.scope.value}",
             }
         )
     return lines
+
+
+def _sign(known: KindFacts) -> str:
+    return (
+        f"{known.sign.value}, good with an HTTP status"
+        if known.proved_by_status
+        else known.sign.value
+    )
 
 
 def _links(kinds: Collection[Kind]) -> str:
@@ -88,6 +99,7 @@ def _numbers(policy: Policy) -> list[tuple[str, str]]:
         ("attempts_max", f"{policy.attempts_max}, the first included"),
         ("waits_max", number(policy.waits_max)),
         ("wait_s_max", f"{seconds(policy.wait_s_max)} in all"),
+        ("weak_share", _weak_share(policy)),
         ("crashes_max", number(policy.crashes_max)),
         ("snoozes_max", number(policy.snoozes_max)),
         ("backoff", _curve(policy.backoff)),
@@ -98,6 +110,12 @@ def _numbers(policy: Policy) -> list[tuple[str, str]]:
         ("crash_is_failure", yes(policy.crash_is_failure)),
         ("vocabulary", _vocabulary(policy.vocabulary)),
     ]
+
+
+def _weak_share(policy: Policy) -> str:
+    if policy.weak_share is None:
+        return "none: a failure counts, however weak the upstream is"
+    return f"{policy.weak_share:.0%}: a failure of the upstream is a wait while so many of its latest calls fail"
 
 
 def _vocabulary(words: Vocabulary) -> str:

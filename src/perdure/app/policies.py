@@ -12,7 +12,7 @@ import tomli_w
 
 from perdure.model.errors import CallerError, ConfigError, UnknownName
 from perdure.model.kinds import Kind
-from perdure.rules.explain import Question, explain, schedule
+from perdure.rules.explain import Question, explain, schedule, when_weak
 from perdure.rules.form import nearest, policy_form, policy_from
 from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
@@ -38,10 +38,11 @@ class PolicyPage:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What a policy would do, and what it would do after each attempt."""
+    """What a policy would do, what it would do after each attempt, and what else while the upstream is weak."""
 
     answer: dict[str, Any]
     schedule: tuple[dict[str, Any], ...]
+    when_weak: str | None = None
 
 
 def policy_pages() -> list[PolicyPage]:
@@ -103,7 +104,7 @@ def explained(
     failure, code = failure_of(asked, policy, datetime.now(UTC))
     question = Question(failure, attempt, waits, crashes, code, stage)
     rows = tuple(answer.as_form() for _, answer in schedule(policy, question))
-    return Explained(explain(policy, question).as_form(), rows)
+    return Explained(explain(policy, question).as_form(), rows, when_weak(policy, question))
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -12,7 +12,8 @@ In which order a failure is judged:
    failure is the probe's;
 4. the kind's rule may say fail;
 5. a hint longer than the policy accepts ends it and holds the upstream until a person looks;
-   otherwise the kind's rule says retry, wait, hold or hand over;
+   otherwise the kind's rule says retry, wait, hold or hand over, and a retry is a wait while the upstream
+   fails many calls of everybody's;
 6. a retry that the deadline would cut off is not begun.
 """
 
@@ -155,14 +156,14 @@ def _failed(case: _Case) -> Answer:
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
     if case.gate.state != "flowing" and KINDS[kind].blame is Blame.UPSTREAM:
         return _behind_gate(case)
-    if _is_weak(case):
-        return _waiting(case, _hold(case), weak=True)
     if case.rule.action is Action.FAIL:
         return _fail(case, FailedReason.FATAL, "this kind is not retried")
     if case.hint_s is not None and case.hint_s > case.hints.s_max:
         case.rule_name = "hint.s_max"
         text = f"the server asked for {seconds(case.hint_s)}, more than the policy accepts"
         return _fail(case, FailedReason.EXHAUSTED, text, Hold(KINDS[kind].scope))
+    if _is_weak(case):
+        return _waiting(case, _hold(case), weak=True)
     return _tried_again(case, case.rule.action)
 
 

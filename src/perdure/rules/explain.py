@@ -18,11 +18,12 @@ from perdure.model.errors import BugError
 from perdure.model.jobs import Counters
 from perdure.model.kinds import KINDS
 from perdure.model.verdicts import Failure
-from perdure.rules.decide import FLOWING, Standing, decide
+from perdure.rules.decide import FLOWING, GateView, Standing, decide
 from perdure.rules.policy import Policy
 from perdure.rules.retriable import rule_for
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # a deadline is counted from it
+_FAILING = replace(FLOWING, failed=1, known=1)  # all of the latest calls
 _LOOKED_BACK_MAX = 1_000  # attempts; by then a deadline has passed, or there is no telling
 
 
@@ -118,6 +119,20 @@ def schedule(policy: Policy, question: Question) -> list[tuple[int, Answer]]:
     return answers
 
 
+def when_weak(policy: Policy, question: Question) -> str | None:
+    """What else holds while the upstream fails many of everybody's calls; None where nothing does."""
+    if policy.weak_share is None:
+        return None
+    least, most = (_decided(policy, question, chance, gate=_FAILING) for chance in (0.0, 1.0))
+    wait_s = _range(least, most)
+    if wait_s is None or not _waits(least) or _waits(_decided(policy, question, 0.5)):
+        return None
+    return (
+        f"while {policy.weak_share:.0%} or more of the upstream's latest calls fail, it is a wait of "
+        f"{wait_s.min:g} to {wait_s.max:g} s, not counted, {policy.waits_max} times at most"
+    )
+
+
 def _deadline_at(policy: Policy, question: Question) -> datetime | None:
     """When the job would expire: earlier attempts took no time, and failed like this one."""
     if policy.deadline_s is None:
@@ -130,7 +145,11 @@ def _deadline_at(policy: Policy, question: Question) -> datetime | None:
 
 
 def _decided(
-    policy: Policy, question: Question, chance: float, deadline_at: datetime | None = None
+    policy: Policy,
+    question: Question,
+    chance: float,
+    deadline_at: datetime | None = None,
+    gate: GateView = FLOWING,
 ) -> Retry | Fail | HandOver:
     counters = Counters(
         starts=question.attempt,
@@ -142,13 +161,17 @@ def _decided(
         Standing(counters, deadline_at=deadline_at),
         question.failure,
         policy,
-        FLOWING,
+        gate,
         _ANY_TIME,
         chance,
     )
     if isinstance(decision, Succeed | Cancel | Release):  # pragma: no cover
         raise BugError("a failure was answered as if it were none")
     return decision
+
+
+def _waits(decision: Retry | Fail | HandOver) -> bool:
+    return isinstance(decision, Retry) and decision.counted is Counted.WAITS
 
 
 def _action(decision: Retry | Fail | HandOver) -> str:

@@ -1,8 +1,8 @@
 """Policies as plain data: what stands in a TOML or JSON file, both ways, without loss.
 
 A field that is left out has its default. ``"none"`` says that there is none where the default is a
-number (a backoff without a cap), and takes a deadline or an ``inline_s_max`` from the policy that this one is
-``based_on``. Refusals name the field, the value and what is allowed.
+number (a backoff without a cap), and takes a deadline, an ``inline_s_max`` or a ``weak_share`` from the policy
+that this one is ``based_on``. Refusals name the field, the value and what is allowed.
 """
 
 from collections.abc import Callable, Mapping
@@ -157,6 +157,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "hint": lambda value: _built(Hints, value, "hint", _HINTS),
     "deadline_s": _or_none,
     "inline_s_max": _or_none,
+    "weak_share": _or_none,
     "rules": _rules,
     "otherwise": lambda value: _rule(value, "otherwise"),
     "retriable": lambda value: tuple(value) if isinstance(value, list) else value,

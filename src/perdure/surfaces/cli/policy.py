@@ -121,6 +121,8 @@ def explain(
     click.echo("\n  if every attempt failed like this:")
     for row in found.schedule:
         click.echo(f"    attempt {row['attempt']} of {row['attempts_max']}: {_outcome(row)}")
+    if found.when_weak is not None:
+        click.echo(f"\n  {found.when_weak}")
 
 
 def _outcome(row: dict[str, Any]) -> str:
