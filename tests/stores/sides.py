@@ -37,7 +37,7 @@ COUNTS: dict[type, str] = {
     Conflict: "job", ItemView: "job", CaptureView: "capture",
 }  # fmt: skip
 NUMBERED = {
-    "lane": "lane", "worker": "worker", "run": "run", "redrive_run": "run", "parent": "run",
+    "lane": "lane", "worker": "worker", "alive": "worker", "run": "run", "redrive_run": "run", "parent": "run",
     "job_no": "job", "cursor": "job", "go_on_after": "job",
 }  # fmt: skip
 
@@ -122,6 +122,8 @@ class Side:
     def _field(self, value: Any, counts: str | None) -> Any:
         if counts is None:
             return value if type(value) in PLAIN else self.told(value)
+        if isinstance(value, frozenset):
+            return sorted(repr(self.name_of(counts, one)) for one in value)
         return None if value is None else self.name_of(counts, value)
 
     def told_lane(self, value: LaneView) -> Any:

@@ -8,7 +8,7 @@ What may happen at once: other workers do the same. One write wins; a second tri
 second lease finds the probe out, the later of two hints stands.
 
 If we die on any line: what was not written did not happen. A probe in our hands is lost, and its lease says
-when another may go; our slices of the limits are free when their lease is over.
+when another may go; our slices of the limits are free when we are declared dead or their lease is over.
 
 Only the pump's thread calls this; a health check runs elsewhere and leaves its answer in a deque.
 """
@@ -27,7 +27,7 @@ from perdure.engine.gaterows import GateRows
 from perdure.engine.observe import Observers
 from perdure.engine.passage import Key, Landing, Passage, Ticket, window_in
 from perdure.engine.record import Ending
-from perdure.engine.slicing import Slicing, slices_in
+from perdure.engine.slicing import Slicing, slices_of
 from perdure.engine.stages import Catalogue
 from perdure.engine.upstreams import Upstream
 from perdure.model.decisions import Decision, Fail, HandOver, Retry
@@ -354,7 +354,8 @@ class Gatekeeper:
             passage.unshared = False
         for one in seen.slices:
             passage = self._passages[one.gate]
-            passage.slices, passage.slices_generation = slices_in(one.slices_json), one.generation
+            passage.slices_generation = one.generation
+            passage.slices = slices_of(one, seen.alive | {self._worker})
 
     def _show(self, gate: Gate) -> None:
         for passage in self._passages.values():

@@ -3,8 +3,11 @@
 Always true: the slices whose lease runs never come to more than the whole. A worker changes only its own
 slice, by compare-and-set on all of them, and takes at most what the others have left over. So one that
 comes gets little at first; those who have more than their fair part give the rest back when they renew, and
-the next look gives it to the newcomer. Calls that are in flight are not given back before they have ended. A
-worker that is killed keeps its slice from the others for one lease.
+the next look gives it to the newcomer. Calls that are in flight are not given back before they have ended.
+
+What a worker has is free when its lease is over, and at once when the store has declared it dead, by whichever
+death: it can start and record nothing more, its jobs are given to others, who need its part for them, and what
+it may still have out it has without any lease. A slice that a dead worker writes for itself counts for nothing.
 
 The fair part is max-min: nobody gets more than it wants, and what one does not want the others share evenly.
 """
