@@ -21,8 +21,6 @@ from functools import partial
 from math import inf
 from random import Random
 
-import msgspec
-
 from perdure.engine.gaterows import GateRows
 from perdure.engine.observe import Observers
 from perdure.engine.passage import Key, Landing, Passage, Ticket, window_in
@@ -32,6 +30,7 @@ from perdure.engine.stages import Catalogue
 from perdure.engine.upstreams import Upstream
 from perdure.model.decisions import Decision, Fail, HandOver, Retry
 from perdure.model.errors import StoreError
+from perdure.model.events import EventName
 from perdure.model.gates import GateLook, GateState
 from perdure.model.jobs import Claim, ClaimOrder, Part
 from perdure.model.kinds import KINDS, Kind, PauseScope
@@ -45,7 +44,6 @@ from perdure.rules.room import room_of
 
 LOOK_S = 1.0
 _SOON_S = 0.05  # between two looks when calls fail
-_encode = msgspec.json.Encoder().encode
 
 Check = Callable[[Upstream, int], None]
 
@@ -81,6 +79,7 @@ class Gatekeeper:
         self._catalogue = catalogue
         self._clock = clock
         self._chance = chance
+        self._observers = observers
         self._passages: dict[str, Passage] = {}
         self._flying: dict[Key, Passage] = {}
         self._landed: Ticket | None = None  # of the call that ended last
@@ -337,7 +336,7 @@ class Gatekeeper:
 
     def _told(self) -> dict[str, str]:
         return {
-            name: _encode(passage.shown()).decode()
+            name: passage.told_json(self._rows.now())
             for name, passage in self._passages.items()
             if passage.unshared
         }
@@ -356,6 +355,13 @@ class Gatekeeper:
             passage = self._passages[one.gate]
             passage.slices_generation = one.generation
             passage.slices = slices_of(one, seen.alive | {self._worker})
+        for name, passage in self._passages.items():
+            news = passage.pace_news(seen.now)
+            if news is not None:
+                self._observers.tell(
+                    EventName.GATE_PACED, gate=name, rate_per_s=news.rate_per_s,
+                    was_per_s=news.was_per_s, reason=news.reason,
+                )  # fmt: skip
 
     def _show(self, gate: Gate) -> None:
         for passage in self._passages.values():

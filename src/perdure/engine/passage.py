@@ -10,7 +10,9 @@ from datetime import datetime
 from math import inf
 
 import msgspec
+from msgspec import to_builtins
 
+from perdure.engine.pacing import PaceNotes, PaceShown, PaceTold
 from perdure.engine.upstreams import Upstream
 from perdure.model.gates import GateState
 from perdure.model.kinds import KINDS, FailureClass, Kind
@@ -23,6 +25,7 @@ from perdure.rules.slices import Slice, Wish
 from perdure.rules.window import Sample, Window, merged
 
 _windows = msgspec.json.Decoder(Window)
+_encode = msgspec.json.Encoder().encode
 
 Key = tuple[int, int]  # a job and its token
 _SHARED_MAX = 100  # calls in flight that others are told of: the newest, as the window is of those
@@ -69,6 +72,7 @@ class Passage:
         self._worker = worker
         self._pace_settings = upstream.gate.pace
         self._pace = pace.started(self._pace_settings, now)
+        self._notes = PaceNotes(now)
         self._saved = Allowance(now, mean_tokens=float(upstream.tokens_per_call))
         self._flying: dict[Key, Ticket] = {}
         self._ended: list[tuple[tuple[int, datetime, str], Sample]] = []
@@ -110,6 +114,10 @@ class Passage:
         ):
             paced = sum(ticket.probes is None for ticket in self._flying.values())
             self._pace = pace.started(self._pace_settings, now, in_flight=paced)
+            self._notes.started(now, probed=any(_is_proved(gate) for gate in gates))
+            self.unshared = self.unshared or bool(
+                self._ended
+            )  # who has no calls has nothing to tell
 
     def room(self, now: datetime, slots: int) -> int:
         """How many of so many calls may start now."""
@@ -160,6 +168,8 @@ class Passage:
         self._saved = allowance.used(self._saved, ticket.estimate, landing.tokens)
         if ticket.probes is None:
             self._pace = self._paced(ticket, landing)
+            if self._notes.note(self._pace, self._pace_settings, landing.kind, landing.now):
+                self.unshared = True
             self._note(key, ticket, landing)
         return ticket
 
@@ -170,6 +180,20 @@ class Passage:
     def shown(self) -> Window:
         """What others are told of ours."""
         return self._own(_SHARED_MAX)
+
+    def told_json(self, now: datetime) -> str:
+        """What is written of us: our calls for the other workers, the rest for people."""
+        limits = self.upstream.limits
+        told = PaceTold(self.pace_shown(now), limits if limits.any else None)
+        return _encode(to_builtins(self.shown()) | to_builtins(told)).decode()
+
+    def pace_shown(self, now: datetime) -> PaceShown:
+        """Our pace, as people see it."""
+        return self._notes.shown(self._pace, self._pace_settings, now)
+
+    def pace_news(self, now: datetime) -> PaceShown | None:
+        """What is to be told of our pace as an event, if there is something."""
+        return self._notes.news(self.pace_shown(now), now)
 
     def wish(self, *, ready: bool, free: int) -> Wish:
         """What we could use of the limits: all, while jobs are ready and we have ``free`` slots for them.
@@ -239,6 +263,11 @@ class Passage:
 
     def _sample(self, key: Key, ticket: Ticket) -> Sample:
         return Sample(ticket.own, ticket.sent_at, f"{self._worker}.{key[0]}.{key[1]}")
+
+
+def _is_proved(gate: Gate | None) -> bool:
+    """Whether it flows because a probe succeeded."""
+    return gate is not None and gate.proved_at is not None and gate.proved_at == gate.since_at
 
 
 def window_in(samples_json: str) -> Window | None:

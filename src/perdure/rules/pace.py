@@ -146,6 +146,20 @@ def opens_in_s(pace: Pace, settings: PaceSettings, now: datetime) -> float | Non
     return wait_s
 
 
+def in_force(pace: Pace, settings: PaceSettings, now: datetime) -> float | None:
+    """The rate at which calls may start now; None in slow start."""
+    return _rate(_forward(pace, settings, now), now)
+
+
+def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, float] | None:
+    """From when on the rate climbs while calls go well, and by which share a second; None where it does not."""
+    if pace.rate_per_s is None or pace.fell_at is None:
+        return None
+    begins_at = now if pace.still_until is None else max(now, pace.still_until)
+    quiet_s = max((begins_at - pace.fell_at).total_seconds(), 0.0)
+    return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
+
+
 def began(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
     """So many calls start."""
     pace = _forward(pace, settings, now)
