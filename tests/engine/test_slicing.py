@@ -103,6 +103,23 @@ def test_in_flight_calls_are_never_more_than_the_limit_even_when_a_worker_joins(
     assert (len(first.running), len(second.running)) == (3, 3)
 
 
+def test_a_worker_that_never_pauses_gives_a_newcomer_its_part_as_its_calls_end(anywhere):
+    """What it has in flight it keeps; but it starts no more than its part, or it would have as many for ever."""
+    first = Post(anywhere(), upstreams=limited(AT_ONCE))
+    put(first.place, 300)
+    for _ in range(12):
+        first.turn(passing_s=0.5)
+    second = Post(anywhere(), upstreams=limited(AT_ONCE))
+    for _ in range(12):
+        for post in (first, second):
+            post.turn(passing_s=0.6)  # limits are parted while all of its calls are in flight
+            post.end_all(FINE)
+            post.turn()
+            assert len(first.running) + len(second.running) <= 6
+    assert (len(first.running), len(second.running)) == (3, 3)
+    assert calls(first.place) == {first.worker: 3, second.worker: 3}
+
+
 def test_a_dead_workers_slice_is_free_when_its_lease_is_over(anywhere):
     dying, left = (Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2))
     put(dying.place, 300)

@@ -21,7 +21,7 @@ from perdure.rules.allowance import Allowance, Shares
 from perdure.rules.decide import GateView
 from perdure.rules.gate import Gate, view
 from perdure.rules.pace import Pace, Room
-from perdure.rules.slices import Slice, Wish
+from perdure.rules.slices import Slice, Wish, usable
 from perdure.rules.window import Sample, Window, merged
 
 _windows = msgspec.json.Decoder(Window)
@@ -228,7 +228,8 @@ class Passage:
         mine = self.slices.get(self._worker)
         if mine is None or mine.until <= now:
             return Shares.of(limits, 0.0, 0)
-        return Shares.of(limits, mine.share, mine.calls)
+        calls = usable(self.slices, self._worker, concurrency=limits.concurrency, now=now)
+        return Shares.of(limits, mine.share, calls)
 
     def _paced(self, ticket: Ticket, landing: Landing) -> Pace:
         settings = self._pace_settings
