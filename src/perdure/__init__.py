@@ -30,7 +30,7 @@ from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate import GateSettings, basic_gate
 from perdure.rules.matchers import Match
-from perdure.rules.pace import PaceSettings
+from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
 from perdure.rules.vocabulary import Vocabulary
 from perdure.rules.window import WindowSettings

@@ -17,7 +17,7 @@ from perdure.model.outcomes import Evidence, Outcome, Raised, Returned, Usage
 from perdure.model.views import JobView
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.gate import Gate, GateSettings
-from perdure.rules.pace import PaceSettings
+from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.policy import Policy, Rule
 from perdure.rules.presets import preset
 from perdure.rules.window import WindowSettings

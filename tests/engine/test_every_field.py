@@ -29,8 +29,6 @@ from perdure.rules.hold import hint, trip
 from perdure.rules.matchers import Match
 from perdure.rules.pace import (
     Pace,
-    PaceSettings,
-    Room,
     Trouble,
     admits,
     answered,
@@ -39,8 +37,10 @@ from perdure.rules.pace import (
     started,
     strained,
 )
+from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.policy import Hints, Policy, Rule
 from perdure.rules.probe import lease, probed
+from perdure.rules.room import Room
 from perdure.rules.sign import WELL
 from perdure.rules.vocabulary import VOCABULARIES
 from perdure.rules.window import WindowSettings, isolated

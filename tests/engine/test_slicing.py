@@ -5,6 +5,7 @@ import pytest
 from perdure.engine import slicing
 from perdure.engine.slicing import NOBODY, slices_in
 from perdure.model.gates import Slices
+from perdure.model.outcomes import Death
 from perdure.rules.allowance import UpstreamLimits
 from perdure.rules.slices import LEASE_S, taken
 from tests.engine.gating import FINE, Post, put, stage, upstream
@@ -26,6 +27,13 @@ def shares(place) -> dict[int, float]:
         for no, part in slices_in(one.slices_json).items()
         if no != NOBODY
     }
+
+
+def calls(place) -> dict[int, int]:
+    """How many calls each worker may have out."""
+    (found,) = place.store.look_at_gates(("vendor",), worker=0, samples={}).slices
+    parts = slices_in(found.slices_json)
+    return {no: part.calls for no, part in parts.items() if no != NOBODY}
 
 
 def started_in(posts, seconds: float, *, step_s: float = 0.1, tokens: int | None = None) -> list:
@@ -95,6 +103,23 @@ def test_in_flight_calls_are_never_more_than_the_limit_even_when_a_worker_joins(
     assert (len(first.running), len(second.running)) == (3, 3)
 
 
+def test_a_worker_that_never_pauses_gives_a_newcomer_its_part_as_its_calls_end(anywhere):
+    """What it has in flight it keeps; but it starts no more than its part, or it would have as many for ever."""
+    first = Post(anywhere(), upstreams=limited(AT_ONCE))
+    put(first.place, 300)
+    for _ in range(12):
+        first.turn(passing_s=0.5)
+    second = Post(anywhere(), upstreams=limited(AT_ONCE))
+    for _ in range(12):
+        for post in (first, second):
+            post.turn(passing_s=0.6)  # limits are parted while all of its calls are in flight
+            post.end_all(FINE)
+            post.turn()
+            assert len(first.running) + len(second.running) <= 6
+    assert (len(first.running), len(second.running)) == (3, 3)
+    assert calls(first.place) == {first.worker: 3, second.worker: 3}
+
+
 def test_a_dead_workers_slice_is_free_when_its_lease_is_over(anywhere):
     dying, left = (Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2))
     put(dying.place, 300)
@@ -103,6 +128,51 @@ def test_a_dead_workers_slice_is_free_when_its_lease_is_over(anywhere):
     started_in([left], LEASE_S + 7.0)
     assert shares(left.place) == {left.worker: 1.0}
     assert len(started_in([left], 10.0)) >= 45
+
+
+def test_a_worker_that_is_known_to_be_dead_has_no_slice_any_more(anywhere):
+    """Its jobs are given to others, and one of these needs its part of the limit for them."""
+    dying, left = (Post(anywhere(), upstreams=limited(AT_ONCE)) for _ in range(2))
+    put(dying.place, 200)
+    for _ in range(8):
+        dying.turn(passing_s=0.5)
+    left.turn(passing_s=0.5)
+    assert (len(dying.running), len(left.running)) == (6, 0)
+    dying.store.end_worker(dying.worker, Death("exited", signal="SIGKILL"))
+    for _ in range(3):  # looks, a second apart
+        left.turn(passing_s=1.0)
+    assert len(left.running) == 6
+    assert calls(left.place) == {left.worker: 6}
+
+
+def test_every_survivor_gets_its_part_of_what_the_dead_had_whoever_noticed_it(anywhere):
+    dying, first, second = (Post(anywhere(), upstreams=limited(AT_ONCE)) for _ in range(3))
+    put(dying.place, 300)
+    posts = [dying, first, second]
+    for _ in range(30):
+        for post in posts:
+            post.turn(passing_s=0.2)
+            post.end_all(FINE)
+    assert calls(first.place) == dict.fromkeys([one.worker for one in posts], 2)
+    first.store.end_worker(dying.worker, Death("gone"))
+    for _ in range(10):
+        for post in (first, second):
+            post.turn(passing_s=0.2)
+            post.end_all(FINE)
+    assert calls(first.place) == {first.worker: 3, second.worker: 3}
+
+
+def test_a_dead_worker_that_does_not_know_it_takes_nothing_from_the_living(anywhere):
+    dead, left = (Post(anywhere(), upstreams=limited(AT_ONCE)) for _ in range(2))
+    put(dead.place, 200)
+    for post in (dead, left):
+        post.turn(passing_s=0.5)
+    left.store.end_worker(dead.worker, Death("silent"))
+    for _ in range(12):
+        dead.gates.once()
+        left.turn(passing_s=1.0)
+        left.end_all(FINE)
+    assert calls(left.place)[left.worker] == 6
 
 
 def test_a_worker_that_leaves_gives_its_slice_back_at_once(anywhere):

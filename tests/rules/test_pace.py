@@ -10,8 +10,6 @@ from perdure.model.errors import ConfigError
 from perdure.rules.pace import (
     CALM,
     Pace,
-    PaceSettings,
-    Room,
     Trouble,
     admits,
     answered as pace_answered,
@@ -19,10 +17,11 @@ from perdure.rules.pace import (
     failed,
     opens_in_s,
     refused,
-    shared,
     started,
     strained,
 )
+from perdure.rules.pace_settings import PaceSettings, shared
+from perdure.rules.room import Room
 from tests.rules.gate_kit import START, at
 
 STANDARD = PaceSettings()

@@ -11,7 +11,6 @@ import pytest
 
 from perdure.model.kinds import Kind, Sign
 from perdure.rules.pace import (
-    PaceSettings,
     Trouble,
     admits,
     answered,
@@ -23,6 +22,7 @@ from perdure.rules.pace import (
     started,
     strained,
 )
+from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.sign import WELL, Word
 from tests.rules.gate_kit import START, at, said
 from tests.rules.test_pace import paced, refused_often, steady

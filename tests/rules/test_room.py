@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure.rules.pace import Room
-from perdure.rules.room import room_of
+from perdure.rules.room import Room, room_of
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

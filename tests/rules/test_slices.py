@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings, strategies as st
 
-from perdure.rules.slices import LEASE_S, Slice, Wish, fair, fair_units, taken
+from perdure.rules.slices import LEASE_S, Slice, Wish, fair, fair_units, taken, usable
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MUCH = Wish(1.0, 1_000)
@@ -45,6 +45,19 @@ def test_calls_that_are_out_are_given_back_when_they_have_ended():
     assert taken(slices, 2, MUCH, concurrency=10, now=after(3))[2].calls == 2
     slices = taken(slices, 1, MUCH, concurrency=10, now=after(4), in_flight=3)
     assert slices[1].calls == 5
+
+
+def test_who_has_more_calls_out_than_its_part_starts_none_until_they_are_fewer():
+    slices = taken({}, 1, MUCH, concurrency=10, now=NOW)
+    assert usable(slices, 1, concurrency=10, now=NOW) == 10
+    slices = taken(slices, 2, MUCH, concurrency=10, now=after(1))
+    slices = taken(slices, 1, MUCH, concurrency=10, now=after(2), in_flight=8)
+    assert (slices[1].calls, usable(slices, 1, concurrency=10, now=after(2))) == (8, 5)
+    slices = taken(slices, 2, MUCH, concurrency=10, now=after(3))
+    assert usable(slices, 2, concurrency=10, now=after(3)) == 2
+    assert usable(slices, 3, concurrency=10, now=after(3)) == 0
+    assert usable(slices, 1, concurrency=10, now=after(2 + LEASE_S)) == 0
+    assert usable(slices, 2, concurrency=None, now=after(3)) == 0
 
 
 def test_who_wants_nothing_leaves_all_to_the_others():

@@ -158,6 +158,11 @@ GATES = (
         storms.only_upstreams,
     ),
     Mutant(
+        "the living are taken for dead when limits are parted", ("S10",),
+        reworded("workers_alive", "dead_at IS NULL", "dead_at IS NOT NULL"),
+        storms.only_upstreams,
+    ),
+    Mutant(
         "what carries on is not counted", ("S10",), nothing_is_set_aside, storms.only_limits
     ),
     Mutant(

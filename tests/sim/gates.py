@@ -23,6 +23,7 @@ from perdure.model.operations import Deed
 from perdure.model.states import Move
 from perdure.rules.gate import Gate
 from perdure.rules.policy import HintMode
+from perdure.rules.slices import Slice
 from perdure.stores.moments import to_us
 from tests.sim.answers import Calls, Ended, is_refusal, signs_of
 from tests.sim.ledger import GateAccount, JobAccount
@@ -57,6 +58,7 @@ class Gates:
         self._calls = Calls(checker.ledger)
         self._known: dict[tuple[int, str], Known] = {}
         self._since_us: dict[tuple[str, int], int] = {}  # since when a worker's slice has run
+        self._dropped: dict[str, dict[int, Slice]] = {}  # what others have left out, or who had it
         self.outside = Outside()
         self._probes = Probes(self, checker, self._calls)
 
@@ -314,6 +316,8 @@ class Gates:
         told = slices_in(slices.slices_json)
         parts = {worker: one for worker, one in told.items() if worker != NOBODY}
         self._ledger.slices[slices.gate] = (generation + 1, parts)
+        dropped = self._dropped.get(slices.gate, {}) | before
+        self._dropped[slices.gate] = {no: one for no, one in dropped.items() if no not in parts}
         now = self._world.clock.now()
         for worker in parts:
             if worker not in before or before[worker].until <= now:
@@ -328,7 +332,8 @@ class Gates:
     def _check_concurrency(self, upstream: Upstream, what: str) -> None:
         """Calls on slices that run never come to more than the upstream admits; a probe comes on top.
 
-        What a worker has claimed before its slice ran out is no longer covered when it takes another.
+        The slice of a worker that lives runs until it ends, whoever has left it out. What a worker has claimed
+        before its slice ran out is no longer covered when it takes another.
         """
         most = upstream.limits.concurrency
         if most is None:
@@ -336,7 +341,7 @@ class Gates:
         _, parts = self._ledger.slices.get(upstream.name, (0, {}))
         now = self._world.clock.now()
         out = 0
-        for worker, one in parts.items():
+        for worker, one in {**self._dropped.get(upstream.name, {}), **parts}.items():
             if one.until > now and self._ledger.workers[worker].death is None:
                 held = self._ledger.workers[worker].held
                 since_us = self._since_us.get((upstream.name, worker), 0)

@@ -7,7 +7,7 @@ from perdure.engine.upstreams import Upstream
 from perdure.rules.allowance import UpstreamLimits
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate import GateSettings
-from perdure.rules.pace import PaceSettings
+from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.window import WindowSettings
 
 NAMES = ("alpha", "beta")

@@ -40,6 +40,7 @@ LEFT_OUT = {
     "failures": "as depths",
     "workers": "as depths",
     "gates": "as depths",
+    "look": "as depths",
     "deeds": "as depths",
     "dead_groups": "as depths",
     "rivals": "as depths",

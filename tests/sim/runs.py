@@ -304,7 +304,9 @@ class Runs:
             )
         self._looks[self._checker.speaker, run.no] = look = self.look(run)
         overspent = look.over and look.due and not self._is_through(run)
-        overspent = overspent and not self._checker.speaker.startswith("feeder")  # it judges nothing
+        overspent = overspent and not self._checker.speaker.startswith(
+            "feeder"
+        )  # it judges nothing
         if self.quiet and run.status is RunStatus.RUNNING and overspent:
             run.overspent_looks += 1
             if run.overspent_looks > _LOOKS_MAX:

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.model.errors import PerdureError
 from perdure.model.filters import EVERY_JOB
+from perdure.model.gates import GateLook
 from perdure.model.jobs import Claim, Conflict, Counters, Enqueued, Receipt, Refused, Stale
 from perdure.model.operations import (
     BulkView,
@@ -144,6 +145,10 @@ class Side:
         rounded = replace(value, success_mean_s=None if mean_s is None else round(mean_s, 6))
         return ("figures", *(self.told(getattr(rounded, name)) for name in _fields(RunFigures)))
 
+    def told_look(self, value: GateLook) -> Any:
+        alive = sorted(repr(self.name_of("worker", no)) for no in value.alive)
+        return (value.now, alive, *map(self.told, (value.rows, value.samples, value.slices)))
+
     def told_refusal(self, value: Refused) -> Any:
         return ("refused", value.id, value.token)
 
@@ -159,6 +164,7 @@ class Side:
 
 
 SPECIAL: dict[type, Callable[[Side, Any], Any]] = {
+    GateLook: Side.told_look,
     LaneView: Side.told_lane,
     LanePause: Side.told_pause,
     LoggedDeed: Side.told_deed,

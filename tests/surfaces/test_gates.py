@@ -6,6 +6,7 @@ import os
 import re
 from datetime import timedelta
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -13,10 +14,12 @@ from perdure.engine.clock import SystemClock
 from perdure.engine.gates import change_of, held_by_person
 from perdure.model.errors import CallerError
 from perdure.model.events import Event, EventName
-from perdure.model.gates import GateChange, GateState
+from perdure.model.gates import GateChange, GateState, Slices
 from perdure.model.operations import Deed, LaneScope
+from perdure.model.outcomes import Death
 from perdure.observers.log import JsonFormatter, TextFormatter, log_event
 from perdure.rules.gate import Gate, HoldCause, Step
+from perdure.rules.slices import Slice
 from perdure.surfaces.cli.root import cli, main
 from tests.engine.gating import gate, line_of, put, stage
 from tests.stores.kit import Place
@@ -142,6 +145,120 @@ def test_a_credential_shows_what_is_behind_it(desk):
     assert shown[1] == "  behind credential key-1"
     desk("release", "key-1", "--reason", "paid")
     assert "upstream vendor: flowing, calls pass" in desk("show", "vendor")
+
+
+def told(desk, worker: int, **more) -> None:
+    """A worker tells its pace, as it stands 14 s after a rate limit."""
+    now = desk.place.reader.now()
+    pace = {
+        "rate_per_s": 5.0, "calls_max": 1_000, "was_per_s": 7.5, "reason": "a rate limit was met",
+        "changed_at": (now - timedelta(seconds=14)).isoformat(),
+        "rises_at": (now + timedelta(seconds=30)).isoformat(), "rise_per_s": 0.01,
+    } | more  # fmt: skip
+    said = {"samples": [], "pace": pace, "limits": {"concurrency": 10, "calls_per_s": 20.0}}
+    desk.place.store.look_at_gates(["vendor"], worker=worker, samples={"vendor": json.dumps(said)})
+
+
+def parted(desk, **parts: tuple[int, int, float]) -> None:
+    """Workers have slices: calls at once, how many each could use, and a share of the rates."""
+    until = desk.place.reader.now() + timedelta(seconds=12)
+    slices = {
+        no: Slice(until, share, wanted, share, calls)
+        for no, (calls, wanted, share) in parts.items()
+    }
+    slices["0"] = Slice(until)
+    text = msgspec.json.encode(slices).decode()
+    assert desk.place.store.change_slices(Slices("vendor", 0, text))
+
+
+def test_a_gate_that_is_paced_says_at_which_rate_its_calls_pass(desk):
+    first, second = desk.place.hire(), desk.place.hire()
+    told(desk, first)
+    line = desk("list").splitlines()[1]
+    assert line.split()[:2] == ["vendor", "flowing"]
+    assert line.endswith("3 waiting  5.0 calls a second")
+    told(desk, second, rate_per_s=None, was_per_s=None, calls_max=4, reason="it begins")
+    assert desk.json("list")[1]["says"] == "5.0 calls a second in 1 of 2 workers"
+    told(desk, second, rate_per_s=4.5)
+    assert "upstream vendor: flowing, 9.5 calls a second\n" in desk("show", "vendor")
+
+
+def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
+    first, second = desk.place.hire(), desk.place.hire()
+    told(desk, first)
+    told(
+        desk,
+        second,
+        rate_per_s=None,
+        was_per_s=None,
+        calls_max=4,
+        reason="it begins",
+        rises_at=None,
+    )
+    lines = desk("show", "vendor").splitlines()
+    assert lines[2] == "  pace: 5.0 calls a second in 1 of 2 workers, all workers together"
+    assert re.fullmatch(
+        rf"  pace of worker {first} \(host:1\): 5\.0 calls a second \(was 7\.5, 1\d s ago: a rate limit "
+        r"was met\); rises by 1 % a second from \d+ s from now on", lines[3],
+    )  # fmt: skip
+    assert re.fullmatch(
+        rf"  pace of worker {second} \(host:1\): no rate is set, 4 at once and one more with each success "
+        r"\(1\d s ago: it begins\)", lines[4],
+    )  # fmt: skip
+    assert lines[5] == "  limits: 10 calls at once, 20.0 calls a second"
+    shown = desk.json("show", "vendor")
+    assert shown["rate_per_s"] == 5.0
+    pace = shown["paces"][0]
+    assert (pace["worker"], pace["pace"]["was_per_s"]) == (first, 7.5)
+    assert (pace["pace"]["reason"], pace["pace"]["rise_per_s"]) == ("a rate limit was met", 0.01)
+
+
+def test_a_rate_that_is_rising_says_so(desk):
+    told(desk, desk.place.hire(), rises_at=None)
+    assert "rises" not in desk("show", "vendor")
+    told(desk, desk.place.hire(), rises_at=desk.place.reader.now().isoformat(), rise_per_s=0.025)
+    assert desk("show", "vendor").splitlines()[4].endswith("; rises by 2.5 % a second")
+
+
+def test_what_a_dead_worker_has_told_is_not_shown_any_more(desk):
+    worker = desk.place.hire()
+    told(desk, worker)
+    desk.place.store.end_worker(worker, Death("exited"))
+    assert "upstream vendor: flowing, calls pass" in desk("show", "vendor")
+    assert desk.json("show", "vendor")["paces"] == []
+
+
+def test_showing_one_tells_who_has_which_slice_and_who_waits_for_more(desk):
+    first, second, dead = (desk.place.hire() for _ in range(3))
+    parted(desk, **{str(first): (8, 8, 1.0), str(second): (0, 6, 0.0), str(dead): (2, 2, 0.0)})
+    desk.place.store.end_worker(dead, Death("exited"))
+    told(desk, first)
+    lines = desk("show", "vendor").splitlines()
+    slices = [line.strip() for line in lines if "slice" in line]
+    assert [re.sub(r"for 1\d s", "for 12 s", line) for line in slices] == [
+        f"slice of worker {first} (host:1): 8 of 10 calls at once, 100 % of the rates, for 12 s more",
+        (
+            f"slice of worker {second} (host:1): 0 of 10 calls at once, 0 % of the rates, for 12 s more; "
+            "could use 6 calls: the rest is in other slices"
+        ),
+        (
+            f"slice of worker {dead} (host:1): 2 of 10 calls at once, 0 % of the rates; the worker is dead: "
+            "this is free"
+        ),
+    ]
+    shown = desk.json("show", "vendor")
+    assert shown["limits"]["concurrency"] == 10
+    assert [(one["worker"], one["alive"], one["calls"]) for one in shown["slices"]] == [
+        (first, True, 8), (second, True, 0), (dead, False, 2),
+    ]  # fmt: skip
+
+
+def test_slices_of_limits_that_no_worker_has_told_are_shown_all_the_same(desk):
+    worker = desk.place.hire()
+    parted(desk, **{str(worker): (2, 2, 0.5)})
+    shown = desk("show", "vendor")
+    assert f"slice of worker {worker} (host:1): 2 calls at once, 50 % of the rates, for 1" in shown
+    assert "limits:" not in shown
 
 
 @pytest.mark.parametrize("verb", ["show", "hold", "probe", "release"])

@@ -879,26 +879,34 @@ def test_whoever_looks_on_is_told_what_holds_the_run_and_why(app, tmp_path):
     assert "the run is paused" in drawn(shot)
 
 
-def test_a_held_gate_is_named_with_its_reason(tmp_path):
+@pytest.mark.parametrize(
+    ("for_text", "command"),
+    [
+        (None, "perdure gates release 'my vendor' --reason …"),
+        ("30m", "perdure gates show 'my vendor'"),
+    ],
+)
+def test_a_held_gate_is_named_with_its_reason_and_the_command_that_helps(
+    tmp_path, for_text, command
+):
     app = App(f"sqlite:///{tmp_path}/g.db")
-    app.upstream("vendor")
+    app.upstream("my vendor")
 
-    @app.stage(upstream="vendor")
+    @app.stage(upstream="my vendor")
     def ask(item):
         return item
 
     app.pipeline("p", ask)
+    said = {"by_whom": "me", "reason": "it is down", "for_text": for_text}
     try:
-        shot = watched(
-            app,
-            lambda _: hold(app.opened, "vendor", by_whom="me", reason="it is down", for_text=None),
-        )
+        shot = watched(app, lambda _: hold(app.opened, "my vendor", **said))
     finally:
         app.close()
     (held,) = shot.held
-    assert held.what == "upstream vendor is held"
+    assert held.what == "upstream my vendor is held"
     assert "it is down" in held.why
     assert "it is down" in drawn(shot)
+    assert f"it is down); {command} |" in f"{progress_line(shot)} |"
 
 
 def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipelines_is_held(

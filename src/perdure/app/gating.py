@@ -1,9 +1,11 @@
 """Gates for people: what each is doing, why, what waits behind it, and the three things they can say to it."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from perdure.app.gate_figures import GateFigures, figures
 from perdure.engine.gates import gate_of, held_by_person, probed_by_person, released_by_person
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.gates import GateRow, GateState
@@ -24,7 +26,7 @@ class GateShown:
     """A gate as people see it. ``waiting`` counts the jobs behind it, up to a bound.
 
     ``held_until`` None while held: until a person releases it. ``gap`` counts the gaps between probes.
-    ``held_by`` is its credential where that lets nothing pass.
+    ``held_by`` is its credential where that lets nothing pass. ``told`` is what workers have told about it.
     """
 
     name: str
@@ -45,12 +47,14 @@ class GateShown:
     upstreams: tuple[str, ...]
     held_by: str | None
     now: datetime
+    told: GateFigures = GateFigures()
 
     @property
     def says(self) -> str:
         """What it is doing, in a sentence."""
         if self.state is GateState.FLOWING:
-            return "calls pass" if self.held_by is None else f"waits for {self.held_by}"
+            passing = self.told.pace_says or "calls pass"
+            return passing if self.held_by is None else f"waits for {self.held_by}"
         if self.state is GateState.PROBING:
             return f"a probe is out; {self.reason}"
         if self.held_until is None:
@@ -62,6 +66,13 @@ class GateShown:
             return f"a probe is due; no job has gone out yet; {self.reason}"
         return f"it flows again as soon as a worker looks; {self.reason}"
 
+    @property
+    def command(self) -> str:
+        """What to type about a gate that lets nothing pass: where only a person helps, what lets it flow."""
+        if self.until_person:
+            return f"perdure gates release {shlex.quote(self.name)} --reason …"
+        return f"perdure gates show {shlex.quote(self.name)}"
+
 
 def gates(opened: Opened) -> list[GateShown]:
     """Every gate that stages name or that has a row."""
@@ -69,10 +80,12 @@ def gates(opened: Opened) -> list[GateShown]:
     lanes = opened.reader.lanes()
     upstreams = {one.lane.upstream for one in lanes if one.lane.upstream}
     parents = {row.parent for row in rows.values() if row.parent}
-    now = opened.reader.now()
-    return [
-        _shown(name, rows, lanes, parents, now) for name in sorted(upstreams | parents | set(rows))
-    ]
+    names = sorted(upstreams | parents | set(rows))
+    look = opened.reader.look(names)
+    telling = opened.reader.workers() if look.samples or look.slices else ()
+    told = figures(look, {one.no: one.name for one in telling})
+    shown = [_shown(name, rows, lanes, parents, look.now) for name in names]
+    return [replace(one, told=told.get(one.name, one.told)) for one in shown]
 
 
 def gate(opened: Opened, name: str) -> GateShown:

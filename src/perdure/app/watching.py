@@ -25,11 +25,15 @@ _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Something that keeps items of the run from being claimed, why, and how many wait for it (capped)."""
+    """Something that keeps items of the run from being claimed, why, and how many wait for it (capped).
+
+    ``command`` is what to type about it, where something helps.
+    """
 
     what: str
     why: str
     waiting: int
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +221,23 @@ class Watch:
                 waiting[one.closed_by] = waiting.get(one.closed_by, 0) + one.ready + one.later
         if not waiting:
             return ()
-        why = self._reasons(run)
+        gates = {
+            f"{one.kind} {one.name} is {one.state.value}": one for one in gating.gates(self._opened)
+        }
+        why = self._reasons(run) | {text: one.says for text, one in gates.items()}
         return tuple(
             Held(
                 text.replace(f"run {run.no} is", "the run is"),
                 "; ".join(why[part] for part in text.split("; ") if why.get(part)),
                 count,
+                next((gates[part].command for part in text.split("; ") if part in gates), ""),
             )
             for text, count in sorted(waiting.items())
         )
 
     def _reasons(self, run: RunView) -> dict[str, str]:
-        """Why things are closed, by the words in which lanes say what closes them."""
-        said = {
-            f"{one.kind} {one.name} is {one.state.value}": one.says
-            for one in gating.gates(self._opened)
-        }
+        """Why things are paused, by the words in which lanes say what closes them."""
+        said: dict[str, str] = {}
         for pause in self._opened.reader.pauses():
             said[f"{pause.scope.value} {pause.name} is paused"] = pause.reason
         said[f"run {run.no} is paused"] = run.why

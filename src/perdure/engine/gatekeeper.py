@@ -8,7 +8,7 @@ What may happen at once: other workers do the same. One write wins; a second tri
 second lease finds the probe out, the later of two hints stands.
 
 If we die on any line: what was not written did not happen. A probe in our hands is lost, and its lease says
-when another may go; our slices of the limits are free when their lease is over.
+when another may go; our slices of the limits are free when we are declared dead or their lease is over.
 
 Only the pump's thread calls this; a health check runs elsewhere and leaves its answer in a deque.
 """
@@ -21,17 +21,16 @@ from functools import partial
 from math import inf
 from random import Random
 
-import msgspec
-
 from perdure.engine.gaterows import GateRows
 from perdure.engine.observe import Observers
 from perdure.engine.passage import Key, Landing, Passage, Ticket, window_in
 from perdure.engine.record import Ending
-from perdure.engine.slicing import Slicing, slices_in
+from perdure.engine.slicing import Slicing, slices_of
 from perdure.engine.stages import Catalogue
 from perdure.engine.upstreams import Upstream
 from perdure.model.decisions import Decision, Fail, HandOver, Retry
 from perdure.model.errors import StoreError
+from perdure.model.events import EventName
 from perdure.model.gates import GateLook, GateState
 from perdure.model.jobs import Claim, ClaimOrder, Part
 from perdure.model.kinds import PauseScope, Sign
@@ -46,7 +45,6 @@ from perdure.rules.sign import Word, word_of
 
 LOOK_S = 1.0
 _SOON_S = 0.05  # between two looks when calls fail
-_encode = msgspec.json.Encoder().encode
 
 Check = Callable[[Upstream, int], None]
 
@@ -82,6 +80,7 @@ class Gatekeeper:
         self._catalogue = catalogue
         self._clock = clock
         self._chance = chance
+        self._observers = observers
         self._passages: dict[str, Passage] = {}
         self._flying: dict[Key, Passage] = {}
         self._landed: Ticket | None = None  # of the call that ended last
@@ -340,7 +339,7 @@ class Gatekeeper:
 
     def _told(self) -> dict[str, str]:
         return {
-            name: _encode(passage.shown()).decode()
+            name: passage.told_json(self._rows.now())
             for name, passage in self._passages.items()
             if passage.unshared
         }
@@ -357,7 +356,15 @@ class Gatekeeper:
             passage.unshared = False
         for one in seen.slices:
             passage = self._passages[one.gate]
-            passage.slices, passage.slices_generation = slices_in(one.slices_json), one.generation
+            passage.slices_generation = one.generation
+            passage.slices = slices_of(one, seen.alive | {self._worker})
+        for name, passage in self._passages.items():
+            news = passage.pace_news(seen.now)
+            if news is not None:
+                self._observers.tell(
+                    EventName.GATE_PACED, gate=name, rate_per_s=news.rate_per_s,
+                    was_per_s=news.was_per_s, reason=news.reason,
+                )  # fmt: skip
 
     def _show(self, gate: Gate) -> None:
         for passage in self._passages.values():
@@ -385,4 +392,3 @@ class Gatekeeper:
         self._turn += 1
         first = self._turn % len(found) if found else 0
         return found[first:] + found[:first]
-

@@ -10,7 +10,9 @@ from datetime import datetime
 from math import inf
 
 import msgspec
+from msgspec import to_builtins
 
+from perdure.engine.pacing import PaceNotes, PaceShown, PaceTold
 from perdure.engine.upstreams import Upstream
 from perdure.model.gates import GateState
 from perdure.model.kinds import Sign
@@ -18,12 +20,24 @@ from perdure.rules import allowance, pace
 from perdure.rules.allowance import Allowance, Shares
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate import Gate, view
-from perdure.rules.pace import Pace, Room
+from perdure.rules.pace import Pace
+from perdure.rules.pace_settings import shared
+from perdure.rules.room import Room
 from perdure.rules.sign import Word
-from perdure.rules.slices import Slice, Wish
-from perdure.rules.window import LEFT_OUT_MAX, Reading, Sample, Window, isolated, merged, pruned, reading
+from perdure.rules.slices import Slice, Wish, usable
+from perdure.rules.window import (
+    LEFT_OUT_MAX,
+    Reading,
+    Sample,
+    Window,
+    isolated,
+    merged,
+    pruned,
+    reading,
+)
 
 _windows = msgspec.json.Decoder(Window)
+_encode = msgspec.json.Encoder().encode
 
 Key = tuple[int, int]  # a job and its token
 _SHARED_MAX = 100  # calls in flight that others are told of: the newest, as the window is of those
@@ -70,6 +84,7 @@ class Passage:
         self._worker = worker
         self._pace_settings = upstream.gate.pace
         self._pace = pace.started(self._pace_settings, now)
+        self._notes = PaceNotes(now)
         self._saved = Allowance(now, mean_tokens=float(upstream.tokens_per_call))
         self._flying: dict[Key, Ticket] = {}
         self._ended: list[tuple[tuple[int, datetime, str], Sample]] = []
@@ -91,7 +106,7 @@ class Passage:
     def heed(self, others: tuple[Window, ...]) -> None:
         """What other workers know of their calls; the more there are, the slower each of us climbs."""
         if len(others) != len(self._others):
-            self._pace_settings = pace.shared(self.upstream.gate.pace, 1 + len(others))
+            self._pace_settings = shared(self.upstream.gate.pace, 1 + len(others))
         self._others = others
 
     def view(self, word: Word | None = None, now: datetime | None = None) -> GateView:
@@ -130,9 +145,11 @@ class Passage:
             for gate, was in zip(gates, before, strict=True)
         ):
             paced = sum(ticket.probes is None for ticket in self._flying.values())
-            self._pace = pace.started(
-                self._pace_settings, now, in_flight=paced, before=self._pace
-            )
+            self._pace = pace.started(self._pace_settings, now, in_flight=paced, before=self._pace)
+            self._notes.started(now, probed=any(_is_proved(gate) for gate in gates))
+            self.unshared = self.unshared or bool(
+                self._ended
+            )  # who has no calls has nothing to tell
         else:
             held_s = (now - held_at).total_seconds()
             self._pace = pace.resumed(self._pace, self._pace_settings, held_s=held_s, now=now)
@@ -189,6 +206,7 @@ class Passage:
             self._note(key, ticket, landing)
             self.isolated = self._is_isolated(landing)
             self._pace = self._paced(ticket, landing)
+            self._notes.note(self._pace, self._pace_settings, landing.word, landing.now)
         return ticket
 
     def window(self) -> Window:
@@ -198,6 +216,20 @@ class Passage:
     def shown(self) -> Window:
         """What others are told of ours."""
         return self._own(_SHARED_MAX)
+
+    def told_json(self, now: datetime) -> str:
+        """What is written of us: our calls for the other workers, the rest for people."""
+        limits = self.upstream.limits
+        told = PaceTold(self.pace_shown(now), limits if limits.any else None)
+        return _encode(to_builtins(self.shown()) | to_builtins(told)).decode()
+
+    def pace_shown(self, now: datetime) -> PaceShown:
+        """Our pace, as people see it."""
+        return self._notes.shown(self._pace, self._pace_settings, now)
+
+    def pace_news(self, now: datetime) -> PaceShown | None:
+        """What is to be told of our pace as an event, if there is something."""
+        return self._notes.news(self.pace_shown(now), now)
 
     def wish(self, *, ready: bool, free: int) -> Wish:
         """What we could use of the limits: all, while jobs are ready and we have ``free`` slots for them.
@@ -232,7 +264,8 @@ class Passage:
         mine = self.slices.get(self._worker)
         if mine is None or mine.until <= now:
             return Shares.of(limits, 0.0, 0)
-        return Shares.of(limits, mine.share, mine.calls)
+        calls = usable(self.slices, self._worker, concurrency=limits.concurrency, now=now)
+        return Shares.of(limits, mine.share, calls)
 
     def _paced(self, ticket: Ticket, landing: Landing) -> Pace:
         return pace.ended(
@@ -255,9 +288,7 @@ class Passage:
         """Keep the last calls, in the order in which they were sent."""
         word = landing.word
         took_s = (landing.now - ticket.sent_at).total_seconds()
-        sample = replace(
-            self._sample(key, ticket), sign=word.sign, kind=word.kind, took_s=took_s
-        )
+        sample = replace(self._sample(key, ticket), sign=word.sign, kind=word.kind, took_s=took_s)
         insort(self._ended, (sample.place, sample))
         settings = self.upstream.gate.window
         if len(self._ended) > settings.calls + LEFT_OUT_MAX:
@@ -276,6 +307,11 @@ class Passage:
 
     def _sample(self, key: Key, ticket: Ticket) -> Sample:
         return Sample(ticket.own, ticket.sent_at, f"{self._worker}.{key[0]}.{key[1]}")
+
+
+def _is_proved(gate: Gate | None) -> bool:
+    """Whether it flows because a probe succeeded."""
+    return gate is not None and gate.proved_at is not None and gate.proved_at == gate.since_at
 
 
 def window_in(samples_json: str) -> Window | None:

@@ -107,6 +107,12 @@ def _without(slices: Mapping[int, Slice], worker: int) -> dict[int, Slice]:
     return {no: one for no, one in slices.items() if no != worker}
 
 
+def slices_of(parted: Slices, alive: frozenset[int]) -> dict[int, Slice]:
+    """The slices of those who are alive, and what nobody's remembers."""
+    found = slices_in(parted.slices_json)
+    return {no: one for no, one in found.items() if no == NOBODY or no in alive}
+
+
 def slices_in(slices_json: str) -> dict[int, Slice]:
     """The slices as they were written; none where they are of another version: who renews writes them anew."""
     try:

@@ -36,6 +36,7 @@ class EventName(StrEnum):
     BULK_CHANGED = "bulk_changed"
     GATE_CHANGED = "gate_changed"
     GATE_PROBED = "gate_probed"
+    GATE_PACED = "gate_paced"
     GATE_ALERT = "gate_alert"
 
 

@@ -76,13 +76,14 @@ class GateLook:
     """What a worker reads about the gates that it asks for, all at one moment of the store's clock.
 
     A gate without a row is flowing and not among the rows. Samples are those of other workers that are alive,
-    and not older than `SAMPLES_S_MAX`.
+    and not older than `SAMPLES_S_MAX`. ``alive`` are all workers that nobody has declared dead.
     """
 
     now: datetime
     rows: tuple[GateRow, ...] = ()
     samples: tuple[Samples, ...] = ()
     slices: tuple[Slices, ...] = ()
+    alive: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
-from perdure.model.gates import GateRow
+from perdure.model.gates import GateLook, GateRow
 from perdure.model.limits import COUNT_MAX
 from perdure.model.operations import BulkView, LanePause, LoggedDeed, LoggedRefusal, ScheduleView
 from perdure.model.runs import ItemView, RunView
@@ -80,6 +80,10 @@ class Reader(Protocol):
 
     def gate(self, name: str) -> GateRow | None:
         """One gate; None when it has no row, and so is flowing."""
+        ...
+
+    def look(self, names: Sequence[str]) -> GateLook:
+        """All there is about these gates and their parents: rows, samples of all who are alive, and slices."""
         ...
 
     def run(self, id: str) -> RunView | None:

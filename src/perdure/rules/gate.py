@@ -53,7 +53,8 @@ from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.checked import number, whole
 from perdure.rules.decide import GateView
-from perdure.rules.pace import Pace, PaceSettings, admits
+from perdure.rules.pace import Pace, admits
+from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.window import WINDOW_CALLS_MAX, WindowSettings
 
 GAP_S_MIN = 0.1  # between two probes, whatever curve and jitter say: no hot loop on an upstream
@@ -136,7 +137,7 @@ class GateSettings:
     lease_s: float = 300.0
     relapse_s: float = 120.0
     hint_s_max: float = HINT_S_MAX
-    isolated_share: float = float(__import__('os').environ.get('ISO','.25'))
+    isolated_share: float = 0.3
     pace: PaceSettings = PaceSettings()
 
     def __post_init__(self) -> None:

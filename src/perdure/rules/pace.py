@@ -7,8 +7,8 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
   every round trip, however long that is; no rate is needed, and no clock.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate,
   never stays below it, and climbs to find out whether more is admitted: soon to just below the rate at
-  which calls were refused, and then by 1 % a second, and by one more for every 10 s without a refusal.
-  It never climbs above twice the measured rate; without that bound 0.3 calls are wasted per success.
+  which calls were refused, past it by 0.4 % a second, and as much more for every 20 s without a refusal,
+  and well beyond it soon again. It never climbs above twice the measured rate; without that bound 0.3 calls are wasted per success.
 * **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
   and one more with every round trip.
 * **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
@@ -25,125 +25,24 @@ workers add up, so each can run one on its slice. Time that runs backwards count
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-import os
-from math import exp, sqrt
+from datetime import datetime
+from math import exp
 
 from perdure.model.kinds import Kind, Sign
 from perdure.model.limits import DELAY_S_MAX
-from perdure.rules.checked import number, whole
+from perdure.rules.pace_settings import REST_S_MAX, PaceSettings
+from perdure.rules.room import Room
 from perdure.rules.sign import Word
+from perdure.rules.trouble import CALM, Trouble
 
-MEASURE_S_MAX = 3_600.0  # an hour ago the upstream was another
 STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarter of an hour
-STILL_S_MIN = float(os.environ.get('STILL','2'))  # after a fall, to see whether it was any use
-REST_S_MAX = 16.0
-DEAR_S = 5.0  # a hold of this length is worth being careful
-import os
-_DECAY=float(os.environ.get('DECAY','1'))
-THR=float(os.environ.get('THR','0.15'))
-_UP=float(os.environ.get('UP','.05'))
-FALL=float(os.environ.get("FALL","1"))
+STILL_S_MIN = 2.0  # after a fall, to see whether it was of any use
+DEAR_S = 5.0  # a hold of this length is worth some care afterwards
+_NEAR = 0.05  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
+_MANY = 0.2  # as many refusals among the latest calls end a slow start
+_RARE = 0.02  # with fewer the rate may climb as if there were no limit
 _SERVED = frozenset({Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS})  # admitted, and then it went wrong
 _STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
-_LATEST = 1 / 20  # the weight of one call among the latest
-_NOISE = float(os.environ.get('DOWN','.025'))  # the same for what is learned of noise
-
-
-@dataclass(frozen=True, slots=True)
-class PaceSettings:
-    """The knobs of a pace, for a simulation to turn.
-
-    ``still_times``: after a limit the rate stays for so many times the pause that was asked for.
-    ``measure_s``: what is that old weighs 1/e. ``burst_s``: how much of the rate is saved up while
-    nobody asks; it should cover the time between two looks. ``room_s_max``: room that is renewed
-    later than this is a quota, not a rate, and may be used up. Less than ``rate_min_per_s`` is no
-    measurement. ``find_s``: how soon the rate is back near the one that was refused. ``rest_s``: how long no
-    call starts when most are refused and nobody says until when; twice as long each time.
-    ``strain_share`` of timeouts is too much; ``slack_share`` more than noise is none.
-    """
-
-    start_calls: int = 1
-    calls_max: int = 1_000
-    rate_min_per_s: float = 0.01
-    climb_per_s: float = float(os.environ.get('CLIMB','.004'))
-    quicken_s: float = float(os.environ.get('QUICK','20'))
-    still_times: float = float(os.environ.get('STILLT','20'))
-    measured_times_max: float = 2.0
-    measure_s: float = 10.0
-    burst_s: float = 0.25
-    room_share: float = 0.5
-    room_s_max: float = 60.0
-    find_s: float = 4.0
-    rest_s: float = 0.5
-    strain_share: float = float(os.environ.get('STRAIN','.5'))
-    slack_share: float = float(os.environ.get('SLACK','.08'))
-
-    def __post_init__(self) -> None:
-        whole("pace.calls_max", self.calls_max, 1, 1_000_000)
-        whole("pace.start_calls", self.start_calls, 1, self.calls_max)
-        number("pace.rate_min_per_s", self.rate_min_per_s, 0.001, 1_000.0)
-        number("pace.climb_per_s", self.climb_per_s, 0.0, 1.0)
-        number("pace.quicken_s", self.quicken_s, 0.1, 86_400.0)
-        number("pace.still_times", self.still_times, 0.0, 1_000.0)
-        number("pace.measured_times_max", self.measured_times_max, 1.0, 100.0)
-        number("pace.measure_s", self.measure_s, 0.1, MEASURE_S_MAX)
-        number("pace.burst_s", self.burst_s, 0.0, 60.0)
-        number("pace.room_share", self.room_share, 0.0, 1.0)
-        number("pace.room_s_max", self.room_s_max, 0.0, 86_400.0)
-        number("pace.find_s", self.find_s, 0.1, 86_400.0)
-        number("pace.rest_s", self.rest_s, 0.0, REST_S_MAX)
-        number("pace.strain_share", self.strain_share, 0.0, 1.0)
-        number("pace.slack_share", self.slack_share, 0.0, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What an answer's headers say: of ``limit`` calls so many remain until the reset."""
-
-    remaining: int
-    reset_at: datetime
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """How often one thing goes wrong: its ``share`` of the latest calls, and how much of that is ``noise``.
-
-    It was answered by slowing down at ``fell_at``; until ``still_until`` is seen whether that was of use.
-    """
-
-    share: float = 0.0
-    noise: float = 0.0
-    fell_at: datetime | None = None
-    still_until: datetime | None = None
-
-    def heard(self, met: bool, sent_at: datetime) -> "Trouble":
-        """A call has ended, and met this or not."""
-        share = self.share + (met - self.share) * _LATEST
-        noise = self.noise
-        if self.stands(sent_at):
-            noise += (met - noise) * (_UP if met else _NOISE)
-        elif not met:
-            noise *= _DECAY
-        return replace(self, share=share, noise=noise)
-
-    def stands(self, sent_at: datetime) -> bool:
-        """Whether a call was sent after the pace fell, and before it rose again."""
-        if self.fell_at is None or self.still_until is None:
-            return False
-        return self.fell_at <= sent_at < self.still_until
-
-    def is_news(self, sent_at: datetime) -> bool:
-        """Whether a call knew of the last fall when it was sent."""
-        return self.fell_at is None or sent_at >= self.fell_at
-
-    def answered(self, now: datetime, still_s: float) -> "Trouble":
-        """The pace falls."""
-        return replace(self, fell_at=now, still_until=now + timedelta(seconds=still_s))
-
-
-CALM = Trouble()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +76,6 @@ class Pace:
         return self.admitted / self.watched_s if self.watched_s > 0 else 0.0
 
 
-def shared(settings: PaceSettings, workers: int) -> PaceSettings:
-    """The settings of one of so many workers that call the same upstream.
-
-    Each climbs on its own, so each climbs by its share: four workers that climb by 1 % a second meet
-    the limit four times as often as one does. Each sees a share of the answers, so it looks back for
-    longer, or it would take chance for a rate. In simulation both together nearly halve the waste of four.
-    """
-    workers = max(workers, 1)
-    return replace(
-        settings,
-        climb_per_s=settings.climb_per_s / workers,
-        measure_s=min(settings.measure_s * sqrt(workers), MEASURE_S_MAX),
-    )
-
-
 def started(
     settings: PaceSettings, now: datetime, *, in_flight: int = 0, before: Pace | None = None
 ) -> Pace:
@@ -206,7 +90,7 @@ def started(
 def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
     """How many calls may start now."""
     pace = _forward(pace, settings, now)
-    calls = _calls_max(pace, settings)
+    calls = calls_max(pace, settings)
     if _rate(pace, now) is not None:
         calls = min(calls, pace.in_flight + int(pace.tokens))
     return max(calls - pace.in_flight, 0)
@@ -218,12 +102,29 @@ def opens_in_s(pace: Pace, settings: PaceSettings, now: datetime) -> float | Non
         return 0.0
     pace = _forward(pace, settings, now)
     rate = _rate(pace, now)
-    if rate is None or pace.in_flight >= _calls_max(pace, settings):
+    if rate is None or pace.in_flight >= calls_max(pace, settings):
         return None
     wait_s = (1.0 - pace.tokens) / rate if rate > 0 else DELAY_S_MAX
     if pace.room is not None and now < pace.room.reset_at:
         wait_s = min(wait_s, (pace.room.reset_at - now).total_seconds())
     return wait_s
+
+
+def in_force(pace: Pace, settings: PaceSettings, now: datetime) -> float | None:
+    """The rate at which calls may start now; None in slow start."""
+    return _rate(_forward(pace, settings, now), now)
+
+
+def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, float] | None:
+    """From when on the rate climbs while calls go well, and by which share a second; None where it does not."""
+    fell_at, still_until = pace.limit.fell_at, pace.limit.still_until
+    if pace.rate_per_s is None or fell_at is None:
+        return None
+    begins_at = now if still_until is None else max(now, still_until)
+    if pace.rate_per_s < pace.refused_per_s * (1.0 - _NEAR):
+        return begins_at, (pace.refused_per_s / pace.rate_per_s - 1.0) / pace.find_s
+    quiet_s = max((begins_at - fell_at).total_seconds(), 0.0)
+    return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
 
 
 def began(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
@@ -249,9 +150,7 @@ def ended(
     if word.sign is Sign.GOOD:
         return answered(pace, settings, sent_at=sent_at, now=now, room=room)
     if word.refuses:
-        return refused(
-            pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated
-        )
+        return refused(pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated)
     if word.kind in _SERVED:
         return answered(pace, settings, sent_at=sent_at, now=now, well=False)
     if word.kind in _STRAINS:
@@ -311,17 +210,15 @@ def refused(
     """
     pace = _landed(pace, settings, now)
     before = pace.limit
-    pace = replace(pace, limit=before.heard(True, sent_at))
-    if not before.is_news(sent_at):
-        return pace
-    noise = pace.limit.noise
-    if isolated and (before.stands(sent_at) or (noise > 0 and pace.limit.share <= noise + settings.slack_share)):
-        return pace
-    if pace.rate_per_s is None and pace.limit.share < THR:
+    limit = before.heard(True, sent_at)
+    pace = replace(pace, limit=limit)
+    useless = before.stands(sent_at) or limit.is_noise(settings.slack_share)
+    starting = pace.rate_per_s is None and limit.share < _MANY
+    if not before.is_news(sent_at) or starting or (isolated and useless):
         return pace
     rate = pace.measured_per_s
     if rate < settings.rate_min_per_s:  # nothing to fall to, and a crawl would last: begin again
-        limit = pace.limit.answered(now, 0.0)
+        limit = limit.answered(now, 0.0)
         return replace(pace, allowance=settings.start_calls, rate_per_s=None, limit=limit)
     still_s, rest_s, rests = STILL_S_MIN, 0.0, pace.rests
     if not isolated:
@@ -330,12 +227,12 @@ def refused(
         still_s = max(STILL_S_MIN, min(settings.still_times * (wait_s or rest_s), STILL_S_MAX))
     return replace(
         pace,
-        rate_per_s=FALL * rate,
+        rate_per_s=rate,
         refused_per_s=pace.rate_per_s or settings.measured_times_max * rate,
         find_s=max(settings.find_s, wait_s),
         tokens=-rate * rest_s,
         rests=rests,
-        limit=pace.limit.answered(now, still_s),
+        limit=limit.answered(now, still_s),
     )
 
 
@@ -356,18 +253,17 @@ def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime)
 def strained(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime) -> Pace:
     """A call timed out, or was told that the upstream is overloaded: fewer at once, once for each episode."""
     pace = _landed(pace, settings, now)
-    before = pace.strain
-    pace = replace(pace, strain=before.heard(True, sent_at))
-    usual = pace.strain.noise + settings.slack_share
-    if not before.is_news(sent_at) or pace.strain.share < settings.strain_share:
-        return pace
-    if pace.measured_per_s < settings.rate_min_per_s:  # it is down, and not weak
+    news = pace.strain.is_news(sent_at)
+    pace = replace(pace, strain=pace.strain.heard(True, sent_at))
+    down = pace.measured_per_s < settings.rate_min_per_s  # and not weak: that is the gate's case
+    if down or not news or pace.strain.share < settings.strain_share:
         return pace
     knee = max((pace.in_flight + 1) / 2.0, float(settings.start_calls))
-    return replace(pace, allowance=knee, knee=knee, strain=pace.strain.answered(now, STILL_S_MIN))
+    return replace(pace, allowance=knee, knee=knee, strain=pace.strain.answered(now, 0.0))
 
 
-def _calls_max(pace: Pace, settings: PaceSettings) -> int:
+def calls_max(pace: Pace, settings: PaceSettings) -> int:
+    """How many calls may be in flight at once."""
     bounded = pace.rate_per_s is None or pace.knee is not None
     return int(pace.allowance) if bounded else settings.calls_max
 
@@ -440,11 +336,12 @@ def _climbed(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
         if passed_s <= 0:
             return pace
     bound = max(rate, settings.measured_times_max * pace.measured_per_s)
-    near = 0.95 * pace.refused_per_s
+    refused_per_s, soon = pace.refused_per_s, 1.0 - exp(-passed_s / pace.find_s)
+    near = refused_per_s * (1.0 - _NEAR)
     if rate < near:
-        rate = min(pace.refused_per_s - (pace.refused_per_s - rate) * exp(-passed_s / pace.find_s), near)
-    elif rate > 1.05 * pace.refused_per_s and pace.limit.share < float(os.environ.get('FREE','.02')):
-        rate *= exp(passed_s / (2*pace.find_s))
+        rate = min(rate + (refused_per_s - rate) * soon, near)
+    elif rate > refused_per_s * (1.0 + _NEAR) and pace.limit.share < _RARE:
+        rate *= exp(passed_s / (2.0 * pace.find_s))
     else:
         quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
         climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)

@@ -11,11 +11,19 @@ from datetime import datetime, timedelta
 
 from perdure.rules import waits
 from perdure.rules.durations import whole_of
-from perdure.rules.pace import Room
 from perdure.rules.waits import Reader
 
 _CALLS_MAX = 1e12
 _RESET_S_MAX = 86_400.0  # what comes back later than tomorrow is no rate
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What an answer's headers say: of ``limit`` calls so many remain until the reset."""
+
+    remaining: int
+    reset_at: datetime
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,12 @@
 Always true: the slices whose lease runs never come to more than the whole. A worker changes only its own
 slice, by compare-and-set on all of them, and takes at most what the others have left over. So one that
 comes gets little at first; those who have more than their fair part give the rest back when they renew, and
-the next look gives it to the newcomer. Calls that are in flight are not given back before they have ended. A
-worker that is killed keeps its slice from the others for one lease.
+the next look gives it to the newcomer. Calls that are in flight are not given back before they have ended; but
+who has more of them than its part starts none until they are fewer, or it would never have anything to give.
+
+What a worker has is free when its lease is over, and at once when the store has declared it dead, by whichever
+death: it can start and record nothing more, its jobs are given to others, who need its part for them, and what
+it may still have out it has without any lease. A slice that a dead worker writes for itself counts for nothing.
 
 The fair part is max-min: nobody gets more than it wants, and what one does not want the others share evenly.
 """
@@ -69,6 +73,15 @@ def taken(
         now + timedelta(seconds=LEASE_S), wish.share, wish.calls, min(shares[me], free), calls
     )
     return {**others, me: mine}
+
+
+def usable(slices: Mapping[int, Slice], me: int, *, concurrency: int | None, now: datetime) -> int:
+    """How many calls ``me`` may have out when it starts another: what it has, and not more than its part."""
+    running = {worker: one for worker, one in slices.items() if one.until > now}
+    if concurrency is None or me not in running:
+        return 0
+    wanted = {worker: max(one.wanted_calls, one.calls) for worker, one in running.items()}
+    return min(running[me].calls, fair_units(concurrency, wanted)[me])
 
 
 def fair(wanted: Mapping[int, float]) -> dict[int, float]:

@@ -163,9 +163,7 @@ def reading(
     quick_s = _usual_s(sample.took_s for sample in last if sample.sign is Sign.BAD)
     if quick_s is not None:
         last = [
-            sample
-            for sample in window.samples
-            if sample.counts or _outlasts(sample, quick_s, now)
+            sample for sample in window.samples if sample.counts or _outlasts(sample, quick_s, now)
         ][-settings.calls :]
     counted = [
         sample

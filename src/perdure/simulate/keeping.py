@@ -17,8 +17,8 @@ from perdure.model.kinds import PauseScope, Sign
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate import Gate, GateMove, GateSettings, Step, view
 from perdure.rules.hold import hint, release, resume, trip
-from perdure.rules.pace import Pace, admits, began, opens_in_s, resumed, shared, started
-from perdure.rules.pace import ended as paced
+from perdure.rules.pace import Pace, admits, began, ended as paced, opens_in_s, resumed, started
+from perdure.rules.pace_settings import shared
 from perdure.rules.probe import lease, lost, probe_due, probed
 from perdure.rules.sign import Word
 from perdure.rules.window import Reading, Window, ended, isolated, merged, reading, sent
@@ -248,13 +248,9 @@ class Keeping:
         )
         hand.seen = seen
         if not anew:
-            hand.pace = resumed(
-                hand.pace, self.settings.pace, held_s=self._held_s, now=now
-            )
+            hand.pace = resumed(hand.pace, self.settings.pace, held_s=self._held_s, now=now)
         else:
-            hand.pace = started(
-                self.settings.pace, now, in_flight=hand.out, before=hand.pace
-            )
+            hand.pace = started(self.settings.pace, now, in_flight=hand.out, before=hand.pace)
 
     def _paced(self, pace: Pace, call: Landed) -> Pace:
         return paced(

@@ -32,7 +32,11 @@ def slices_in(slices: Slices) -> dict[str, object]:
 
 
 def look_out(
-    now: int, rows: Iterable[Row], samples: Iterable[Row], slices: Iterable[Row]
+    now: int,
+    rows: Iterable[Row],
+    samples: Iterable[Row],
+    slices: Iterable[Row],
+    alive: Iterable[int],
 ) -> GateLook:
     """All that was read about some gates."""
     return GateLook(
@@ -40,4 +44,5 @@ def look_out(
         tuple(gate_out(row) for row in rows),
         tuple(Samples(gate, worker, told, from_us(at)) for gate, worker, told, at in samples),
         tuple(Slices(gate, generation, told) for gate, generation, told in slices),
+        frozenset(alive),
     )

@@ -48,20 +48,26 @@ class PostgresGates:
         self, names: Sequence[str], *, worker: int, samples: Mapping[str, str]
     ) -> GateLook:
         """Keep this worker's samples, and read all there is about these gates; one statement."""
-        where = {
-            "names": encoded(list(names)), "worker": worker, "samples": encoded(dict(samples)),
-            "most_us": SAMPLES_US_MAX, "now": self._connection.now(),
-        }  # fmt: skip
-        found = self._connection.resent(lambda cx: answered(cx.execute(SQL.gates_look, where)))
-        return look_out(
-            found["now"], found["rows"] or (), found["samples"] or (), found["slices"] or ()
-        )
+        return look(self._connection, names, worker, samples)
 
     def change_slices(self, slices: Slices) -> bool:
         """Part an upstream's limits anew where the generation is as seen."""
         statement = SQL.slices_change if slices.generation else SQL.slices_add
         where = slices_in(slices)
         return self._connection.resent(lambda cx: cx.execute(statement, where).rowcount == 1)
+
+
+def look(
+    connection: Connection, names: Sequence[str], worker: int, samples: Mapping[str, str]
+) -> GateLook:
+    """All there is about these gates and their parents, but what this worker has noted itself."""
+    where = {
+        "names": encoded(list(names)), "worker": worker, "samples": encoded(dict(samples)),
+        "most_us": SAMPLES_US_MAX, "now": connection.now(),
+    }  # fmt: skip
+    found = connection.resent(lambda cx: answered(cx.execute(SQL.gates_look, where)))
+    read = (found[name] or () for name in ("rows", "samples", "slices", "alive"))
+    return look_out(found["now"], *read)
 
 
 def change_gate(cx: Cx, change: GateChange, deed: Deed, now: int) -> GateRow | None:

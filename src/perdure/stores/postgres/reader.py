@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perdure.model.filters import EVERY_JOB, JobFilter
-from perdure.model.gates import GateRow
+from perdure.model.gates import GateLook, GateRow
 from perdure.model.limits import COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.views import (
@@ -25,6 +25,7 @@ from perdure.stores.auditing import CHECKS, findings, of_run
 from perdure.stores.choosing import Choice, page, preview
 from perdure.stores.moments import from_us
 from perdure.stores.postgres.claiming import array
+from perdure.stores.postgres.gating import look
 from perdure.stores.postgres.reports import (
     DIALECT,
     PostgresReports,
@@ -135,6 +136,10 @@ class PostgresReader(PostgresReports):
         """One gate; None when it has no row, and so is flowing."""
         rows = self._rows(SQL.gate, {"name": name})
         return gate_out(rows[0]) if rows else None
+
+    def look(self, names: Sequence[str]) -> GateLook:
+        """All there is about these gates and their parents, at one moment."""
+        return look(self._connection, names, 0, {})
 
     def now(self) -> datetime:
         """The store's clock."""

@@ -49,7 +49,7 @@ class SqliteGates:
         """Keep this worker's samples, and read all there is about these gates and their parents."""
         if not samples:  # then we wait for no writer
             with self._connection.read() as (cx, now):
-                return _look(cx, names, worker, now)
+                return look(cx, names, worker, now)
         with self._connection.written() as (cx, now):
             cx.executemany(
                 SQL.samples_keep,
@@ -58,7 +58,7 @@ class SqliteGates:
                     for gate, told in samples.items()
                 ],
             )
-            return _look(cx, names, worker, now)
+            return look(cx, names, worker, now)
 
     def change_slices(self, slices: Slices) -> bool:
         """Part an upstream's limits anew where the generation is as seen."""
@@ -97,7 +97,8 @@ def _probe(
     return Probe(gate, claim)
 
 
-def _look(cx: sqlite3.Connection, names: Iterable[str], worker: int, now: int) -> GateLook:
+def look(cx: sqlite3.Connection, names: Iterable[str], worker: int, now: int) -> GateLook:
+    """All there is about these gates and their parents, but what this worker has noted itself."""
     asked = set(names)
     rows = _among(cx, SQL.gates_among, asked)
     parents = {row[1] for row in rows if row[1] is not None} - asked
@@ -105,7 +106,8 @@ def _look(cx: sqlite3.Connection, names: Iterable[str], worker: int, now: int) -
     asked |= parents
     lately = {"worker": worker, "since": now - SAMPLES_US_MAX}
     samples = _among(cx, SQL.samples_among, asked, **lately)
-    return look_out(now, rows, samples, _among(cx, SQL.slices_among, asked))
+    alive = [no for (no,) in cx.execute(SQL.workers_alive).fetchall()]
+    return look_out(now, rows, samples, _among(cx, SQL.slices_among, asked), alive)
 
 
 def _among(cx: sqlite3.Connection, sql: str, names: set[str], **values: object) -> list[Row]:

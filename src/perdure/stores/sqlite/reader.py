@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perdure.model.filters import EVERY_JOB, JobFilter
-from perdure.model.gates import GateRow
+from perdure.model.gates import GateLook, GateRow
 from perdure.model.limits import COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.views import (
@@ -34,6 +34,7 @@ from perdure.stores.rows import (
     schedule_out,
     worker_out,
 )
+from perdure.stores.sqlite.gating import look
 from perdure.stores.sqlite.reports import DIALECT, SqliteReports, bounds, fetching, rows_of
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.statements import texts
@@ -126,6 +127,11 @@ class SqliteReader(SqliteReports):
         """One gate; None when it has no row, and so is flowing."""
         rows = self._rows(SQL.gate, (name,))
         return gate_out(rows[0]) if rows else None
+
+    def look(self, names: Sequence[str]) -> GateLook:
+        """All there is about these gates and their parents, at one moment."""
+        with self._connection.read() as (cx, now):
+            return look(cx, names, 0, now)
 
     def now(self) -> datetime:
         """The store's clock."""

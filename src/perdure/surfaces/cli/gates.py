@@ -1,6 +1,6 @@
 """perdure gates: what each upstream's gate is doing, and what a person can say to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from perdure.app import configured, gating, open_store
+from perdure.app.gate_figures import SliceShown, WorkerPace
 from perdure.app.gating import GateShown
 from perdure.model.gates import GateState
 from perdure.surfaces.cli.asking import user
@@ -69,6 +70,8 @@ def show(name: str, store: str | None, as_json: bool) -> None:
     if found.state is not GateState.FLOWING:
         click.echo(f"  to let it flow: perdure gates release {name!r} --reason …")
         click.echo(f"  to find out now: perdure gates probe {name!r} --reason …")
+    for line in _figures(found):
+        click.echo(f"  {line}")
     for deed in deeds:
         moment = deed.done_at.strftime("%Y-%m-%d %H:%M:%S")
         click.echo(f"  {moment}Z  {deed.verb:<16} {deed.by_whom:<12} {deed.reason}")
@@ -116,6 +119,23 @@ def _answer(name: str, text: str, waiting: str) -> None:
         click.echo(f"  {waiting}")
 
 
+def _figures(one: GateShown) -> Iterator[str]:
+    """The pace of each worker, and the slices of the limits."""
+    told = one.told
+    if len(told.paces) > 1 and told.pace_says:
+        yield f"pace: {told.pace_says}, all workers together"
+    for paced in told.paces:
+        yield f"pace of {_worker(paced)}: {paced.says(one.now)}"
+    if told.limits is not None:
+        yield f"limits: {told.limits_say}"
+    for part in told.slices:
+        yield f"slice of {_worker(part)}: {part.says(told.limits, one.now)}"
+
+
+def _worker(one: WorkerPace | SliceShown) -> str:
+    return f"worker {one.worker}" + (f" ({one.name})" if one.name else "")
+
+
 def _mark(one: GateShown) -> str:
     return {GateState.FLOWING: " ", GateState.PROBING: "?", GateState.HELD: "!"}[one.state]
 
@@ -125,5 +145,6 @@ def _behind(one: GateShown) -> str:
 
 
 def _plain(one: GateShown) -> dict[str, object]:
-    plain: dict[str, object] = msgspec.to_builtins(one)
-    return {**plain, "says": one.says}
+    plain: dict[str, Any] = msgspec.to_builtins(one)
+    told: dict[str, object] = plain.pop("told")
+    return {**plain, "says": one.says, "rate_per_s": one.told.rate_per_s, **told}

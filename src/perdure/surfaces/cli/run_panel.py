@@ -143,7 +143,8 @@ def _budget(shot: Snapshot) -> str:
 
 
 def _held(one: Held) -> str:
-    return f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
+    text = f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
+    return f"{text}; {one.command}" if one.command else text
 
 
 def is_paused(run: RunView) -> bool:

@@ -11,7 +11,7 @@ from perdure.model.limits import PROBE_BATCH_MAX, SAMPLES_S_MAX
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.testing.contract.kit import DEED, OnAFreshStore, raises
+from perdure.testing.contract.kit import DEED, TTL_S, OnAFreshStore, raises
 from perdure.testing.contract.records import advance, crash, failure, retry, success
 from perdure.testing.nouns import replace
 
@@ -352,6 +352,36 @@ class Gating(OnAFreshStore):
         assert self._look(other, "vendor", vendor="[2]") == ()
         self.place.store.mark_dead(by=self.worker)
         assert self._look(self.worker, "vendor") == ()
+
+    def test_a_look_names_all_workers_that_are_alive_and_none_that_is_dead(self) -> None:
+        first, ended, silent, other = self.worker, *(self.place.hire() for _ in range(3))
+        for asked in (["vendor"], []):
+            look = self.place.store.look_at_gates(asked, worker=other, samples={})
+            assert look.alive == {first, ended, silent, other}
+        self.place.store.end_worker(ended, Death("exited"))
+        for by in (first, other, ended):
+            look = self.place.store.look_at_gates(["vendor"], worker=by, samples={"vendor": "[1]"})
+            assert look.alive == {first, silent, other}
+        self.place.live([first, other], TTL_S + 1)
+        assert self.place.store.mark_dead(by=first) == (silent,)
+        look = self.place.store.look_at_gates(["vendor"], worker=other, samples={})
+        assert look.alive == {first, other}
+
+    def test_a_reader_sees_what_a_worker_sees_and_what_it_has_noted_itself(self) -> None:
+        self._vendor()
+        first, other = self.worker, self.place.hire()
+        self._look(first, vendor="[1]", account="[2]")
+        self._look(other, vendor="[3]", elsewhere="[4]")
+        assert self.place.store.change_slices(Slices("vendor", 0, "{}"))
+        look = self.place.reader.look(["vendor"])
+        assert look.now == self.clock.now()
+        assert [row.name for row in look.rows] == ["account", "vendor"]
+        told = [(one.gate, one.worker, one.samples_json) for one in look.samples]
+        assert told == [
+            ("account", first, "[2]"), ("vendor", first, "[1]"), ("vendor", other, "[3]"),
+        ]  # fmt: skip
+        assert look.slices == (Slices("vendor", 1, "{}"),)
+        assert look.alive == {first, other}
 
     # -- slices ------------------------------------------------------------------------------
 

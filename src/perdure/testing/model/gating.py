@@ -87,21 +87,7 @@ class Gatehouse:
             if tables.is_alive(worker):
                 for gate, told in samples.items():
                     tables.samples[gate, worker] = Samples(gate, worker, told, now)
-            asked = set(names)
-            asked |= {
-                row.parent for row in tables.gates.values() if row.name in names and row.parent
-            }
-            return GateLook(
-                now,
-                tuple(row for name, row in sorted(tables.gates.items()) if name in asked),
-                tuple(
-                    told
-                    for (gate, other), told in sorted(tables.samples.items())
-                    if gate in asked and other != worker and tables.is_alive(other)
-                    and told.saved_at >= now - length(SAMPLES_S_MAX)
-                ),
-                tuple(one for gate, one in sorted(tables.slices.items()) if gate in asked),
-            )  # fmt: skip
+            return look(tables, names, worker, now)
 
     def change_slices(self, slices: Slices) -> bool:
         """Compare and set on the generation; without a row it is 0."""
@@ -111,6 +97,24 @@ class Gatehouse:
                 return False
             self._tables.slices[slices.gate] = replace(slices, generation=slices.generation + 1)
             return True
+
+
+def look(tables: Tables, names: Sequence[str], worker: int, now: datetime) -> GateLook:
+    """All about these gates and their parents, but what this worker has noted itself."""
+    asked = set(names)
+    asked |= {row.parent for row in tables.gates.values() if row.name in names and row.parent}
+    return GateLook(
+        now,
+        tuple(row for name, row in sorted(tables.gates.items()) if name in asked),
+        tuple(
+            told
+            for (gate, other), told in sorted(tables.samples.items())
+            if gate in asked and other != worker and tables.is_alive(other)
+            and told.saved_at >= now - length(SAMPLES_S_MAX)
+        ),
+        tuple(one for gate, one in sorted(tables.slices.items()) if gate in asked),
+        frozenset(no for no in tables.workers if tables.is_alive(no)),
+    )  # fmt: skip
 
 
 def change_gate(tables: Tables, change: GateChange, deed: Deed, now: datetime) -> GateRow | None:

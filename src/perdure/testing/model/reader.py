@@ -1,13 +1,13 @@
 """The reads of the reference model."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
 from perdure.model.filters import EVERY_JOB, JobFilter
-from perdure.model.gates import GateRow
+from perdure.model.gates import GateLook, GateRow
 from perdure.model.limits import COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.states import State
@@ -23,6 +23,7 @@ from perdure.model.views import (
 )
 from perdure.model.workers import WorkerView
 from perdure.testing.model.choosing import is_meant, lane_of
+from perdure.testing.model.gating import look
 from perdure.testing.model.reporting import Reports, rows_of
 from perdure.testing.model.rows import JobRow, WorkerRow
 from perdure.testing.model.tables import Tables
@@ -133,6 +134,11 @@ class ModelReader(Reports):
         """One gate."""
         with self._tables.read():
             return self._tables.gates.get(name)
+
+    def look(self, names: Sequence[str]) -> GateLook:
+        """All about these gates and their parents."""
+        with self._tables.read() as now:
+            return look(self._tables, names, 0, now)
 
     def now(self) -> datetime:
         """The clock that it was given."""

@@ -45,5 +45,6 @@ SELECT json_build_object(
     'slices', (
         SELECT json_agg(json_build_array(s.gate, s.generation, s.slices) ORDER BY s.gate COLLATE "C")
         FROM asked AS a JOIN perdure_gate_slices AS s ON s.gate = a.name
-    )
+    ),
+    'alive', (SELECT json_agg(no) FROM perdure_workers WHERE dead_at IS NULL)
 )

@@ -1,0 +1,52 @@
+"""What a pace knows of one thing that goes wrong: how often lately, and whether going slowly is of use."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+_LATEST = 1 / 20  # the weight of one call among the latest
+_NOISE = 1 / 40  # the same for what is learned of noise from a call that went well
+_FADES = 0.98  # noise is forgotten with each call that goes well at another speed
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Its ``share`` of the latest calls, and how much of that is ``noise``: what stays when calls are fewer.
+
+    The pace fell for it at ``fell_at``, and until ``still_until`` stands still, to see whether that is of use.
+    """
+
+    share: float = 0.0
+    noise: float = 0.0
+    fell_at: datetime | None = None
+    still_until: datetime | None = None
+
+    def heard(self, met: bool, sent_at: datetime) -> "Trouble":
+        """A call has ended, and met this or not."""
+        share = self.share + (met - self.share) * _LATEST
+        noise = self.noise
+        if self.stands(sent_at):
+            noise += (met - noise) * (_LATEST if met else _NOISE)
+        elif not met:
+            noise *= _FADES
+        return replace(self, share=share, noise=noise)
+
+    def stands(self, sent_at: datetime) -> bool:
+        """Whether a call was sent after the pace fell, and before it rose again."""
+        if self.fell_at is None or self.still_until is None:
+            return False
+        return self.fell_at <= sent_at < self.still_until
+
+    def is_news(self, sent_at: datetime) -> bool:
+        """Whether a call knew of the last fall when it was sent."""
+        return self.fell_at is None or sent_at >= self.fell_at
+
+    def is_noise(self, slack_share: float) -> bool:
+        """Whether it is not met more often than at a slower pace."""
+        return self.noise > 0 and self.share <= self.noise + slack_share
+
+    def answered(self, now: datetime, still_s: float) -> "Trouble":
+        """The pace falls."""
+        return replace(self, fell_at=now, still_until=now + timedelta(seconds=still_s))
+
+
+CALM = Trouble()

@@ -1,0 +1,2 @@
+-- Everybody whom nobody has declared dead.
+SELECT no FROM perdure_workers WHERE dead_at IS NULL
