@@ -118,7 +118,7 @@ class Passage:
             return view(self.gate)
         if self.credential is not None and self.credential.state is not GateState.FLOWING:
             return view(self.credential)
-        if word is None or now is None or word.sign is not Sign.BAD:
+        if word is None or now is None or word.sign is Sign.GOOD:
             return FLOWING
         found = self.reading(now)
         if found.known < self.upstream.gate.window.calls_min:

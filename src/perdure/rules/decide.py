@@ -212,7 +212,8 @@ def _is_weak(case: _Case) -> bool:
 def _waiting(case: _Case, hold: Hold | None, *, weak: bool = False) -> Answer:
     seen, policy = case.seen, case.policy
     waits = seen.waits + 1
-    delay = _delay(case, 1 if weak else waits)  # who is weak is spared by the pace, not by one job
+    paced = policy.weak_share is not None and case.gate.known > 0
+    delay = _delay(case, 1 if paced else waits)  # the pace spares the upstream, not this one job
     if waits > policy.waits_max or seen.waited_s + delay.total_s > policy.wait_s_max:
         text = (
             f"waited {seen.waits} times and {seconds(seen.waited_s)} in all, the policy allows "

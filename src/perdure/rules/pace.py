@@ -39,9 +39,9 @@ STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarte
 STILL_S_MIN = 2.0  # after a fall, to see whether it was of any use
 DEAR_S = 5.0  # a hold of this length is worth some care afterwards
 _NEAR = 0.05  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
-_MANY = 0.2  # as many refusals among the latest calls end a slow start
-_RARE = 0.02  # with fewer the rate may climb as if there were no limit
-_SERVED = frozenset({Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS})  # admitted, and then it went wrong
+_MANY = 0.15  # as many refusals among the latest calls end a slow start, however many others were admitted
+_ONE = 0.06  # more than one refusal among the latest calls
+_RARE = 0.06  # with fewer the rate may climb as if there were no limit
 _STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
 
@@ -151,7 +151,7 @@ def ended(
         return answered(pace, settings, sent_at=sent_at, now=now, room=room)
     if word.refuses:
         return refused(pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated)
-    if word.kind in _SERVED:
+    if word.admitted:
         return answered(pace, settings, sent_at=sent_at, now=now, well=False)
     if word.kind in _STRAINS:
         return strained(pace, settings, sent_at=sent_at, now=now)
@@ -213,7 +213,7 @@ def refused(
     limit = before.heard(True, sent_at)
     pace = replace(pace, limit=limit)
     useless = before.stands(sent_at) or limit.is_noise(settings.slack_share)
-    starting = pace.rate_per_s is None and limit.share < _MANY
+    starting = pace.rate_per_s is None and limit.share < (_MANY if isolated else _ONE)
     if not before.is_news(sent_at) or starting or (isolated and useless):
         return pace
     rate = pace.measured_per_s
@@ -228,7 +228,7 @@ def refused(
     return replace(
         pace,
         rate_per_s=rate,
-        refused_per_s=pace.rate_per_s or settings.measured_times_max * rate,
+        refused_per_s=0.0 if pace.rate_per_s is None else (pace.rate_per_s + rate) / 2.0,
         find_s=max(settings.find_s, wait_s),
         tokens=-rate * rest_s,
         rests=rests,
@@ -243,9 +243,8 @@ def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime)
     if held_s < DEAR_S or pace.rate_per_s is not None or rate < settings.rate_min_per_s:
         return pace
     limit = pace.limit.answered(now, STILL_S_MIN)
-    refused_per_s = settings.measured_times_max * rate
     return replace(
-        pace, rate_per_s=rate, refused_per_s=refused_per_s, tokens=1.0, limit=limit,
+        pace, rate_per_s=rate, refused_per_s=0.0, tokens=1.0, limit=limit,
         find_s=max(settings.find_s, held_s),
     )  # fmt: skip
 

@@ -6,6 +6,8 @@ from perdure.model.kinds import KINDS, FailureClass, Kind, Sign
 from perdure.model.outcomes import Origin
 from perdure.model.verdicts import Failure, Success, Verdict
 
+_SERVED = frozenset({Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS})  # taken on, and then it went wrong
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -18,6 +20,11 @@ class Word:
     def refuses(self) -> bool:
         """Whether the upstream has asked for fewer calls."""
         return self.kind is not None and KINDS[self.kind].failure_class is FailureClass.RATE_LIMITED
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the upstream has taken the call on, however that ended."""
+        return self.sign is Sign.GOOD or self.kind in _SERVED
 
     @property
     def label(self) -> str:

@@ -213,7 +213,9 @@ def isolated(
 
 
 def _turned_away(sample: Sample) -> bool:
-    return sample.sign is Sign.BAD or (sample.sign is not None and sample.word.refuses)
+    return sample.sign is not None and (
+        sample.word.refuses or (sample.sign is Sign.BAD and not sample.word.admitted)
+    )
 
 
 def _left_out(

@@ -273,11 +273,12 @@ class Keeping:
         gate, self._read = self.gates[OWN], NOTHING
         if gate.state is not GateState.FLOWING:
             return
-        if self._quiet > self._quiet_enough and self.settings.window.slow_s is None:
+        quiet = self._quiet > self._quiet_enough and self.settings.window.slow_s is None
+        if quiet and call.word.sign is Sign.GOOD:
             return
         window = self._merged()
         self._take(OWN, trip(gate, self.settings, window, call.now, call.chance), now_s)
-        if call.word.sign is Sign.BAD:
+        if call.word.sign is not Sign.GOOD:
             found = reading(
                 window, self.settings.window, counts_from=gate.counts_from, now=call.now
             )
