@@ -52,7 +52,7 @@ def test_a_case_becomes_a_scene():
 @pytest.mark.parametrize(
     ("asked", "drain_max"),
     [
-        (Question(jobs=2_000, outage="60s"), 1.1),
+        (Question(jobs=2_000, outage="60s"), 1.15),
         (Question(jobs=1_900, outage="60s"), None),
         (Question(jobs=12_000, outage="45m"), 1.3),
         (Question(jobs=11_000, outage="45m"), None),

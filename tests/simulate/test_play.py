@@ -127,10 +127,10 @@ def test_a_run_may_end_with_one_owner_s_last_job():
 
 
 class Deaf(Keeping):
-    """Hears no hint for all."""
+    """Says that it holds everybody for a hint, and does not."""
 
     def heard_hold(self, hold, call, now_s):
-        pass
+        return True
 
 
 class DeafPlay(Play):

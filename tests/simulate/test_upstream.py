@@ -1,5 +1,7 @@
 """The modelled upstream does what its numbers say."""
 
+from dataclasses import replace
+
 import pytest
 
 from perdure.model.kinds import Kind
@@ -7,6 +9,7 @@ from perdure.model.outcomes import Raised
 from perdure.rules.classify import classify
 from perdure.simulate.moments import START_AT
 from perdure.simulate.replies import Form, evidence_of
+from perdure.simulate.scene import Defect
 from perdure.simulate.upstream import Account, Brownout, Ramp, Upstream, UpstreamModel
 
 
@@ -119,7 +122,32 @@ MEANT = {
     Form.BILLING: Kind.BILLING,
     Form.TIMED_OUT: Kind.TIMEOUT,
     Form.CUT: Kind.OVERLOADED,
+    Form.MISFIT: Kind.INVALID_OUTPUT,
+    Form.OWN_BUG: Kind.UNKNOWN,
 }
+
+
+def test_refusals_by_chance_are_as_many_as_the_model_says_and_use_up_nothing():
+    upstream = Upstream(UpstreamModel(rate_per_s=None, refused_share=0.2, hint_s_min=2.0), 1)
+    replies = [upstream.call(n * 0.01) for n in range(2_000)]
+    refused = [reply for reply in replies if reply.form is Form.LIMITED]
+    assert 300 < len(refused) < 500
+    assert {reply.hint_s for reply in refused} == {2.0}
+    assert upstream.admitted == 2_000 - len(refused)
+
+
+def test_rejected_calls_run_into_debt_as_far_as_the_model_lets_them():
+    model = UpstreamModel(rate_per_s=1.0, burst=1.0, rejected_count=True, debt_max=10.0)
+    upstream = Upstream(model, 1)
+    assert forms(upstream, [0.0] * 50).count(Form.OK) == 1
+    assert forms(upstream, [10.9]) == [Form.LIMITED]
+    assert forms(Upstream(replace(model, debt_max=None), 1), [0.0] * 50 + [2.1])[-1] is Form.OK
+
+
+def test_defects_are_spread_evenly_over_the_jobs():
+    defect = Defect(0.1, Form.OWN_BUG, 2)
+    assert [no for no in range(40) if defect.strikes(no)] == [9, 19, 29, 39]
+    assert all(Defect(1.0, Form.MISFIT, 3).strikes(no) for no in range(40))
 
 
 @pytest.mark.parametrize("form", [form for form in Form if form is not Form.OK])

@@ -146,16 +146,18 @@ def ended(
     room: Room | None = None,
     isolated: bool = False,
 ) -> Pace:
-    """A call has ended so; the other words are those of `refused`."""
-    if word.sign is Sign.GOOD:
-        return answered(pace, settings, sent_at=sent_at, now=now, room=room)
+    """A call has ended so; the other words are those of `refused`.
+
+    One that says nothing about its upstream was not turned away, so its start was admitted.
+    """
     if word.refuses:
         return refused(pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated)
-    if word.admitted:
-        return answered(pace, settings, sent_at=sent_at, now=now, well=False)
     if word.kind in _STRAINS:
         return strained(pace, settings, sent_at=sent_at, now=now)
-    return failed(pace, settings, now, blamed=word.sign is Sign.BAD)
+    if word.sign is Sign.BAD and not word.admitted:
+        return failed(pace, settings, now)
+    well = word.sign is not Sign.BAD
+    return answered(pace, settings, sent_at=sent_at, now=now, room=room, well=well)
 
 
 def answered(
@@ -185,13 +187,9 @@ def answered(
     return pace if room is None else _heeding(pace, room, settings, now)
 
 
-def failed(pace: Pace, settings: PaceSettings, now: datetime, *, blamed: bool = True) -> Pace:
-    """A call ended in another way; whether the upstream is sick is the gate's question.
-
-    One that it is not to blame for is no reason to go slowly, and no measurement.
-    """
-    pace = _landed(pace, settings, now)
-    return pace if blamed else replace(pace, allowance=_grown(pace, settings))
+def failed(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
+    """A call came to nothing; whether the upstream is down is the gate's question."""
+    return _landed(pace, settings, now)
 
 
 def refused(

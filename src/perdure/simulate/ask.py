@@ -93,7 +93,7 @@ def _drain_s_max(asked: Question, rate_per_s: float | None, latency_s: float) ->
 def _drain_max(at_best_s: float, outage_s: float) -> float | None:
     """The aim for the drain, where the drain is long beside the gaps between probes."""
     if outage_s <= 60.0 and at_best_s >= 100.0:
-        return 1.1
+        return 1.15
     return 1.3 if at_best_s >= 600.0 else None
 
 

@@ -1,5 +1,6 @@
 """What a modelled upstream answers, and the evidence that a real answer of that form would leave."""
 
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
@@ -73,4 +74,4 @@ def evidence_of(form: Form, hint_s: float | None) -> Evidence:
     if hint_s is None:
         return known
     header = ("retry-after-ms", f"{hint_s * 1_000:.3f}")
-    return Evidence(names=known.names, status=known.status, codes=known.codes, headers=(header,))
+    return replace(known, message="", headers=(header,))
