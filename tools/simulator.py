@@ -135,7 +135,7 @@ def story_lines() -> Iterator[str]:
 
 def generated(rows: Mapping[str, Row], sections: Mapping[str, Sequence[str]]) -> list[str]:
     """Everything between the marks."""
-    lines = ["## All twelve", "", *summary_lines(list(rows.values())), ""]
+    lines = ["## All scenes", "", *summary_lines(list(rows.values())), ""]
     lines += [fairness_line(), ""]
     lines += ["## Beside the prototype", "", *beside_lines(rows), ""]
     lines += ["## What jitter does", "", *jitter_lines(rows), ""]

@@ -144,11 +144,14 @@ _RANDOM = Scene(
 )
 _DEBT = Scene(
     "W5b",
-    "40/s without hints, and rejected calls count, up to five seconds' worth",
-    UpstreamModel(rate_per_s=40.0, burst=40.0, hints=False, rejected_count=True, debt_max=200.0),
-    _one(4_000),
+    "40/s without hints, quick answers, and rejected calls run into debt",
+    UpstreamModel(
+        rate_per_s=40.0, burst=40.0, latency_s=0.3, hints=False, rejected_count=True,
+        debt_max=200.0,
+    ),
+    _one(2_000),
     3_000.0,
-)
+)  # fmt: skip
 
 SCENARIOS: dict[str, Scenario] = {
     one.name: one
