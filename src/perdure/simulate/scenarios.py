@@ -1,4 +1,4 @@
-"""The twelve scenes, W1 to W12: where retrying goes wrong."""
+"""The scenes, W1 to W14: where retrying goes wrong."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
