@@ -59,3 +59,19 @@ def test_a_cap_is_recommended_for_the_reason_that_is_given():
         "more than an hour after the 12th failure, and for more than a day after the 17th" in WORDS
     )
     assert f"it is {Backoff().cap_s:.0f} s unless you say otherwise" in WORDS
+
+
+def test_what_is_said_of_weak_upstreams_is_so():
+    shown = [line for one in fences(PAGE) for line in one.lines if "latest calls fail" in line]
+    printed = CliRunner().invoke(cli, ["policy", "explain", "standard", "--error", "http:503"])
+    (line,) = shown
+    assert line in printed.output.splitlines()
+    (example,) = [
+        one.lines for one in fences(PAGE) if any("strict =" in line for line in one.lines)
+    ]
+    known: dict[str, Policy] = {}
+    exec("\n".join(example), known)
+    assert known["strict"].weak_share is None
+    standard, thrifty = preset("standard"), known["thrifty"]
+    assert f"{standard.waits_max} + {standard.attempts_max} = 25 calls" in WORDS
+    assert (thrifty.waits_max, thrifty.attempts_max, thrifty.weak_share) == (5, 5, 0.25)

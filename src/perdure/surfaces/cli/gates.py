@@ -54,7 +54,7 @@ def list_gates(store: str | None, as_json: bool) -> None:
 @store_option
 @json_option
 def show(name: str, store: str | None, as_json: bool) -> None:
-    """Show one gate and its last changes."""
+    """Show one gate: its pace, the slices of its limits and its last changes."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
         found = gating.gate(opened, name)
         deeds = gating.changes(opened, name)

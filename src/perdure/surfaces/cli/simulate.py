@@ -36,7 +36,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.option(
     "--scenario", "names", multiple=True, metavar="NAME",
-    help="W1 to W12; W2 and W6 have several forms. Default: all of them.",
+    help="W1 to W14, W3b, W3c and W5b; W2, W6 and W13 have several forms. Default: all of them.",
 )  # fmt: skip
 @click.option(
     "--policy", "policy_name", default="standard", show_default=True, metavar="NAME|FILE",
@@ -86,8 +86,8 @@ def simulate(
 ) -> None:
     """Simulate a policy and its gates against upstreams in trouble.
 
-    Without options, twelve scenarios are played: outages, bursts over a limit, partial failure,
-    brown-out, an empty account and others. Each is compared with what others do and with a bound
+    Without options, all scenarios are played: outages, bursts over a limit, random refusals, partial
+    failure, brown-out, an empty account, bugs of one's own and others. Each is compared with what others do and with a bound
     that no scheduler can beat. Time is simulated, chances are drawn from seeds, and the decisions are
     those of the engine's own rules: the same seeds give the same table. All of it takes about three
     minutes.

@@ -161,7 +161,6 @@ class Gating(OnAFreshStore):
         assert self._probed() == claim.id
 
     def test_a_job_whose_probe_counted_as_something_else_is_not_the_next_probe(self) -> None:
-        """A probe that said nothing about its upstream is a failure of its job's, and another job may say more."""
         self._vendor()
         first, second = (made.id for made in self.place.put_many(2))
         for wanted in (first, second, first):
