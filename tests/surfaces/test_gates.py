@@ -213,6 +213,28 @@ def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
     assert (pace["pace"]["reason"], pace["pace"]["rise_per_s"]) == ("a rate limit was met", 0.01)
 
 
+def test_showing_one_tells_what_the_window_counts_and_what_it_leaves_out(desk):
+    """The calls of all workers together, those that say nothing about the upstream by their kinds."""
+    now = desk.place.reader.now()
+    ends = [("bad", "timeout"), ("good", None), ("good", "invalid_output"), ("neither", "internal")]
+    for part in (ends * 2, [*ends, ("neither", "rate_limited"), (None, None)]):
+        worker = desk.place.hire()
+        samples = [
+            {
+                "generation": 1, "sent_at": (now - timedelta(seconds=20 - n)).isoformat(),
+                "name": f"{worker}.{n}", "sign": sign, "kind": kind, "took_s": 1.0,
+            }
+            for n, (sign, kind) in enumerate(part)
+        ]  # fmt: skip
+        said = json.dumps({"samples": samples})
+        desk.place.store.look_at_gates(["vendor"], worker=worker, samples={"vendor": said})
+    lines = desk("show", "vendor").splitlines()
+    wanted = "  window: 3 of the last 10 calls that count failed (4 left out: 3 internal, 1 rate_limited)"
+    assert wanted in lines
+    window = desk.json("show", "vendor")["window"]
+    assert (window["known"], window["failed"]) == (10, 3)
+
+
 def test_a_rate_that_is_rising_says_so(desk):
     told(desk, desk.place.hire(), rises_at=None)
     assert "rises" not in desk("show", "vendor")

@@ -1,13 +1,18 @@
-"""What workers have told about a gate, for people: the pace of each, and who has which slice of its limits."""
+"""What workers have told about a gate, for people: their calls, the pace of each, and who has which
+slice of its limits.
+"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from perdure.engine.gates import gate_of
 from perdure.engine.pacing import PaceShown, PaceTold, pace_in
+from perdure.engine.passage import window_in
 from perdure.engine.slicing import NOBODY, slices_in
 from perdure.model.gates import GateLook
 from perdure.rules.allowance import UpstreamLimits
+from perdure.rules.window import Reading, WindowSettings, merged, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +77,23 @@ class SliceShown:
 
 @dataclass(frozen=True, slots=True)
 class GateFigures:
-    """All of that for one gate; ``limits`` are None where no worker has told them."""
+    """All of that for one gate; ``limits`` are None where no worker has told them.
+
+    ``window`` is what the latest calls of all workers came to.
+    """
 
     paces: tuple[WorkerPace, ...] = ()
     slices: tuple[SliceShown, ...] = ()
     limits: UpstreamLimits | None = None
+    window: Reading = Reading(0, 0)
+
+    @property
+    def window_says(self) -> str:
+        """What the window counts, and what it leaves out; empty where nobody has called."""
+        one = self.window
+        if not one.known and not one.left_out:
+            return ""
+        return f"{one.failed} of the last {one.known} calls that count failed{one.besides}"
 
     @property
     def rate_per_s(self) -> float | None:
@@ -119,9 +136,21 @@ def figures(look: GateLook, names: Mapping[int, str]) -> dict[str, GateFigures]:
             ),
             _slices(look, gate, names),
             _limits(said for (of, _), (_, said) in told.items() if of == gate),
+            _reading(look, gate, [said for (of, _), (_, said) in told.items() if of == gate]),
         )
         for gate in gates
     }
+
+
+def _reading(look: GateLook, gate: str, told: Sequence[PaceTold]) -> Reading:
+    calls = max((one.window_calls for one in told), default=WindowSettings().calls)
+    settings = WindowSettings(calls=calls, calls_min=1)
+    windows = [window_in(one.samples_json) for one in look.samples if one.gate == gate]
+    counts_from = max(
+        (gate_of(row).counts_from for row in look.rows if row.name == gate), default=0
+    )
+    window = merged(settings, *(one for one in windows if one is not None))
+    return reading(window, settings, counts_from=counts_from, now=look.now)
 
 
 def _slices(look: GateLook, gate: str, names: Mapping[int, str]) -> tuple[SliceShown, ...]:

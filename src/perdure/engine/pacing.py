@@ -13,6 +13,7 @@ from perdure.rules.allowance import UpstreamLimits
 from perdure.rules.pace import Pace
 from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.sign import Word
+from perdure.rules.window import WindowSettings
 
 TELL_S = 10.0  # between two events about one gate
 NEW = "a worker that begins starts slowly"
@@ -50,6 +51,7 @@ class PaceTold:
 
     pace: PaceShown | None = None
     limits: UpstreamLimits | None = None
+    window_calls: int = WindowSettings().calls
 
 
 class PaceNotes:

@@ -220,7 +220,8 @@ class Passage:
     def told_json(self, now: datetime) -> str:
         """What is written of us: our calls for the other workers, the rest for people."""
         limits = self.upstream.limits
-        told = PaceTold(self.pace_shown(now), limits if limits.any else None)
+        calls = self.upstream.gate.window.calls
+        told = PaceTold(self.pace_shown(now), limits if limits.any else None, calls)
         return _encode(to_builtins(self.shown()) | to_builtins(told)).decode()
 
     def pace_shown(self, now: datetime) -> PaceShown:

@@ -54,7 +54,7 @@ def list_gates(store: str | None, as_json: bool) -> None:
 @store_option
 @json_option
 def show(name: str, store: str | None, as_json: bool) -> None:
-    """Show one gate: its pace, the slices of its limits and its last changes."""
+    """Show one gate: its latest calls, its pace, the slices of its limits and its last changes."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
         found = gating.gate(opened, name)
         deeds = gating.changes(opened, name)
@@ -120,8 +120,10 @@ def _answer(name: str, text: str, waiting: str) -> None:
 
 
 def _figures(one: GateShown) -> Iterator[str]:
-    """The pace of each worker, and the slices of the limits."""
+    """What the latest calls came to, the pace of each worker, and the slices of the limits."""
     told = one.told
+    if told.window_says:
+        yield f"window: {told.window_says}"
     if len(told.paces) > 1 and told.pace_says:
         yield f"pace: {told.pace_says}, all workers together"
     for paced in told.paces:
