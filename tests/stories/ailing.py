@@ -23,10 +23,11 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call; ``at_s`` is seconds since 1970."""
+    """One call; ``at_s`` is seconds since 1970, ``at_once`` the calls that it had then, with this one."""
 
     at_s: float
     form: Form
+    at_once: int
 
 
 class Ailing(Loopback):
@@ -36,6 +37,7 @@ class Ailing(Loopback):
         super().__init__("ailing")
         self._model = model
         self._upstream = Upstream(model, _SEED)
+        self._at_once = 0
         self.calls: list[Call] = []
 
     @property
@@ -58,8 +60,10 @@ class Ailing(Loopback):
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
+        self._at_once += 1
         reply = self._reply()
         await asyncio.sleep(reply.took_s)
+        self._at_once -= 1  # before its answer, which lets the caller send the next
         lines = [f"HTTP/1.1 {_STATUS[reply.form]}", "Content-Length: 2", "Connection: close"]
         if reply.hint_s is not None:
             lines.append(f"Retry-After-Ms: {reply.hint_s * 1_000:.3f}")
@@ -70,7 +74,7 @@ class Ailing(Loopback):
         now_s = time.time()
         first_s = self.calls[0].at_s if self.calls else now_s
         reply = self._upstream.call(now_s - first_s)
-        self.calls.append(Call(now_s, reply.form))
+        self.calls.append(Call(now_s, reply.form, self._at_once))
         return reply
 
 

@@ -20,6 +20,7 @@ app.upstream(
         pace=perdure.PaceSettings(start_calls=32),
     ),
 )
+app.upstream("narrow", concurrency=6)
 app.queue("shared", fair=True)
 
 _UPSTREAM = os.environ.get("STORY_UPSTREAM", "")
@@ -52,6 +53,11 @@ async def shy(item: Any) -> Any:
     return await post_async(f"{_UPSTREAM}/call", item)
 
 
+@app.stage(upstream="narrow")
+async def squeezed(item: Any) -> Any:
+    return await post_async(f"{_UPSTREAM}/call", item)
+
+
 @app.stage
 async def bare(item: Any) -> Any:
     return await post_async(f"{_UPSTREAM}/call", item)
@@ -67,6 +73,7 @@ gated = app.pipeline("gated", behind)
 bugged = app.pipeline("bugged", buggy)
 unfit = app.pipeline("unfit", choosy)
 breaking = app.pipeline("breaking", shy)
+limited = app.pipeline("limited", squeezed)
 ungated = app.pipeline("ungated", bare)
 fair = app.pipeline("fair", task, queue="shared")
 unfair = app.pipeline("unfair", task, queue="anyhow")
