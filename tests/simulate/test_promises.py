@@ -1,10 +1,12 @@
 """What the simulator is asked to show: fairness, the story's ranges, one whole family of scenarios."""
 
+from dataclasses import replace
+
 import pytest
 
-from perdure.simulate import OutageCase, Range, fairness, outage_ranges, row
+from perdure.simulate import OutageCase, Range, fairness, outage_ranges, row, scene_ranges
 from perdure.simulate.scenarios import SCENARIOS
-from perdure.simulate.scene import Fleet
+from perdure.simulate.scene import Batch, Fleet
 from tests.simulate.kit import STANDARD
 
 
@@ -39,6 +41,18 @@ def test_workers_killed_inside_the_outage_change_nothing():
     killed = outage_ranges(OutageCase(jobs=500, fleet=CASE.fleet, killed_s=(30.0, 30.5)), seeds=5)
     assert killed.wasted.high <= quiet.wasted.high + 2
     assert killed.lost == Range(0, 0)
+
+
+def test_a_scene_has_ranges_of_what_it_costs_with_or_without_an_outage():
+    outage = scene_ranges(CASE.scene, seeds=3)
+    assert outage == outage_ranges(CASE, seeds=3)
+    assert outage.holds == Range(1, 1)
+    bugs = replace(SCENARIOS["W13b"].scene(1), batches=(Batch("all", 200),))
+    found = scene_ranges(bugs, seeds=3)
+    assert found.calls_in_outage == found.lost == found.probes == Range(0, 0)
+    assert found.calls.low == 220 + found.wasted.low  # of 20 jobs two calls, of the others one
+    assert found.drain_s is not None
+    assert found.drain_s.low > 0.0
 
 
 def test_a_range_widens_on_both_sides():

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from tests.stories.kit import Story, WorkerProcess, on_both_long, until
+from perdure.simulate.upstream import UpstreamModel
+from tests.stories.ailing import Ailing, Call
+from tests.stories.kit import Story, WorkerProcess, on_both, on_both_long, until
 from tests.stories.looking import Row
 from tests.stories.nemesis import unjust
 
@@ -121,6 +123,34 @@ def test_a_job_whose_whole_worker_is_killed_is_found_by_its_lease(story):
     assert_one_crash(story, job, {"why": "silent", "exit_status": None, "signal": None})
     assert_finished_stages_ran_once(story, job)
     story.assert_audit_is_clean()
+
+
+@on_both
+def test_the_survivor_of_two_workers_goes_on_with_the_whole_limit_of_their_upstream(story):
+    with Ailing(UpstreamModel(rate_per_s=None, latency_s=0.2)) as upstream:
+        story.settings["STORY_UPSTREAM"] = upstream.url
+        story.enqueue("limited", [{"n": n} for n in range(100)], module="calls")
+        doomed = story.worker("a", lease_s=1.0, concurrency=8, module="calls")
+        until("it has the whole limit", lambda: most_at_once(upstream.calls) == 6, within_s=60)
+        number = doomed.child().worker
+        story.worker("b", lease_s=1.0, concurrency=8, module="calls").child()
+        killed_us = kill_all(doomed)
+        dead = "SELECT dead_at FROM perdure_workers WHERE no = ? AND dead_at IS NOT NULL"
+        ((dead_us,),) = until("it is dead", lambda: story.rows(dead, number), within_s=60)
+        before = len(upstream.calls)
+        story.enqueue("limited", [{"n": n} for n in range(30)], module="calls")
+        assert story.all_ended(within_s=60) == {"succeeded": 130}
+    idle_s = upstream.calls[before].at_s - dead_us / 1e6
+    print(
+        f"FIGURE dead {(dead_us - killed_us) / 1e6:.1f} s after the kill, a call {idle_s:.1f} s later"
+    )
+    assert most_at_once(upstream.calls[before:]) == 6
+    assert most_at_once(upstream.calls) == 6  # never more, whoever made them
+    story.assert_audit_is_clean()
+
+
+def most_at_once(calls: list[Call]) -> int:
+    return max((call.at_once for call in calls), default=0)
 
 
 @on_both_long

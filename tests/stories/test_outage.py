@@ -10,7 +10,7 @@ import pytest
 from perdure.simulate import OutageCase
 from perdure.simulate.scene import Fleet
 from tests.stories.kit import on_both, on_both_long
-from tests.stories.outage import shut, simulated, spent, spent_while_held, strays, suffered
+from tests.stories.toll import shut, simulated, spent, spent_while_held, strays, suffered
 
 pytestmark = pytest.mark.story
 
@@ -18,22 +18,23 @@ MINUTE = OutageCase(
     jobs=2_000, outage_s=60.0, latency_s=0.2, down_s=0.05,
     fleet=Fleet(workers=2, concurrency=32, poll_s=0.2),
 )  # fmt: skip
+COMPARED = ("calls_in_outage", "wasted", "drain_s")
 SHORT = replace(MINUTE, jobs=200, outage_s=6.0)
 
 
 def assert_as_simulated(story, case, *, restart_s=None):
-    ranges = simulated(case)
-    toll = suffered(story, case, "gated", restart_s=restart_s)
+    ranges = simulated(case.scene)
+    toll = suffered(story, case.scene, "gated", restart_s=restart_s)
     assert toll.states == {"succeeded": case.jobs}
-    assert strays(toll, ranges) == [], (toll, ranges)
+    assert strays(toll, ranges, *COMPARED) == [], (toll, ranges)
     assert spent_while_held(story) == []
     story.assert_audit_is_clean()
 
 
 def assert_not_as_simulated(story, case):
-    ranges = simulated(case)
-    toll = suffered(story, case, "ungated")
-    assert {"calls_in_outage", "wasted"} <= set(strays(toll, ranges)), (toll, ranges)
+    ranges = simulated(case.scene)
+    toll = suffered(story, case.scene, "ungated")
+    assert {"calls_in_outage", "wasted"} <= set(strays(toll, ranges, *COMPARED)), (toll, ranges)
     story.assert_audit_is_clean()
 
 

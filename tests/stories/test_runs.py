@@ -12,7 +12,7 @@ import pytest
 from perdure import App
 from perdure.model.operations import BulkStatus
 from perdure.model.runs import RunStatus
-from tests.stories.ailing import Ailing
+from tests.stories.ailing import Ailing, down_for
 from tests.stories.kit import CLI, Story, on_both, on_both_long, until
 from tests.stories.nemesis import Nemesis
 from tests.stories.runs import (
@@ -170,7 +170,7 @@ def test_a_broken_stage_aborts_a_run_of_100_000_items_after_about_the_first_chec
 
 def outage(story: Story, *, count: int, outage_s: float) -> None:
     """The upstream goes away in the middle of a run: its items are held, none fails, and the run completes."""
-    with Ailing(outage_s=outage_s, latency_s=0.02, down_s=0.05) as upstream:
+    with Ailing(down_for(outage_s, latency_s=0.02, down_s=0.05)) as upstream:
         story.settings["STORY_UPSTREAM"] = upstream.url
         for name in ("a", "b"):
             story.worker(name, module="calls", concurrency=32)

@@ -4,7 +4,7 @@ from perdure.simulate.ask import Question, scenario_of
 from perdure.simulate.fairness import Fairness, fairness
 from perdure.simulate.measure import Aim, Measured, Row, row
 from perdure.simulate.plots import draw, require_matplotlib
-from perdure.simulate.ranges import OutageCase, OutageRanges, Range, outage_ranges
+from perdure.simulate.ranges import OutageCase, Range, Ranges, outage_ranges, scene_ranges
 from perdure.simulate.scenarios import SCENARIOS, Scenario, chosen
 from perdure.simulate.strategies import Strategy, strategy
 from perdure.simulate.table import form, markdown_lines, summary_lines, text_lines
@@ -15,9 +15,9 @@ __all__ = [
     "Fairness",
     "Measured",
     "OutageCase",
-    "OutageRanges",
     "Question",
     "Range",
+    "Ranges",
     "Row",
     "Scenario",
     "Strategy",
@@ -30,6 +30,7 @@ __all__ = [
     "require_matplotlib",
     "row",
     "scenario_of",
+    "scene_ranges",
     "strategy",
     "summary_lines",
     "text_lines",

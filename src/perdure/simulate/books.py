@@ -4,9 +4,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from perdure.model.gates import GateState
 from perdure.simulate.replies import Form, Reply
 
+_HELD_ANEW = (GateState.FLOWING.value, GateState.HELD.value)
 _ANSWERED = frozenset({Form.OK, Form.MISFIT, Form.OWN_BUG})
 
 
@@ -61,6 +64,12 @@ class Books:
     def lost(self) -> int:
         """Jobs that ended failed though nothing was wrong with them."""
         return self.given_up - self.defective
+
+    @property
+    def holds(self) -> int:
+        """Times that a gate which let calls pass was held."""
+        states = [state for _, state in self.gate]
+        return sum(two == _HELD_ANEW for two in pairwise(states))
 
     @property
     def left_over(self) -> int:

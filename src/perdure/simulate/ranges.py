@@ -1,4 +1,4 @@
-"""What an outage may cost: the range of a few numbers over many seeds, to hold a real run against."""
+"""What a scene may cost: the range of a few numbers over many seeds, to hold a real run against."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,17 +27,20 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class OutageRanges:
-    """Calls begun in the outage, calls that came to nothing, and seconds from its end to the last job.
+class Ranges:
+    """Calls, calls begun in an outage, calls that came to nothing, jobs lost, times that the gate was held, probes.
 
-    ``drain_s`` is None where a run left jobs undone; ``lost`` counts jobs that ended failed.
+    ``drain_s`` is from the end of an outage, or else from the start, to the last job; None where a run left
+    jobs undone. ``lost`` counts jobs that ended failed though nothing was wrong with them.
     """
 
+    calls: Range
     calls_in_outage: Range
     wasted: Range
-    drain_s: Range | None
     lost: Range
+    holds: Range
     probes: Range
+    drain_s: Range | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +82,31 @@ STORY = OutageCase()
 
 def outage_ranges(
     case: OutageCase = STORY, *, seeds: int = 200, gates: bool = True, policy: Policy | None = None
-) -> OutageRanges:
-    """The ranges over that many seeds, with gates or without."""
-    policy = policy or preset("standard")
-    play = (gated if gates else ungated)(policy).play
-    scene = case.scene
+) -> Ranges:
+    """The ranges of an outage over that many seeds, with gates or without."""
+    return scene_ranges(case.scene, seeds=seeds, gates=gates, policy=policy)
+
+
+def scene_ranges(
+    scene: Scene, *, seeds: int = 200, gates: bool = True, policy: Policy | None = None
+) -> Ranges:
+    """The ranges of a scene over that many seeds, with gates or without."""
+    play = (gated if gates else ungated)(policy or preset("standard")).play
     books = [play(scene, seed) for seed in range(1, seeds + 1)]
-    ended = all(one.left_over == 0 and one.done for one in books)
-    return OutageRanges(
-        calls_in_outage=_range(one.calls_between(0.0, case.outage_s) for one in books),
+    ended = all(one.left_over == 0 and one.ended for one in books)
+    return Ranges(
+        calls=_range(len(one.starts_s) for one in books),
+        calls_in_outage=_range(_calls_in_outage(one, scene) for one in books),
         wasted=_range(one.wasted for one in books),
-        drain_s=_range(_drain_s(one, case) for one in books) if ended else None,
-        lost=_range(one.given_up for one in books),
+        lost=_range(one.lost for one in books),
+        holds=_range(one.holds for one in books),
         probes=_range(one.probes for one in books),
+        drain_s=_range(one.finished_s - scene.drain_from_s for one in books) if ended else None,
     )
 
 
-def _drain_s(books: Books, case: OutageCase) -> float:
-    return books.finished_s - case.outage_s
+def _calls_in_outage(books: Books, scene: Scene) -> int:
+    return sum(books.calls_between(*outage_s) for outage_s in scene.upstream.outages_s)
 
 
 def _range(values: Iterable[float]) -> Range:
