@@ -585,6 +585,14 @@ def test_while_the_upstream_fails_many_calls_its_failure_is_a_wait_with_the_shar
     assert "11 of the last 20 calls failed: attempt not counted, wait 2 of 2" in decision.why.text
 
 
+def test_behind_a_held_gate_a_job_that_has_waited_often_does_not_wait_the_longer():
+    """Its short waits for a weak upstream made it five minutes, and the gate flowed again after two seconds."""
+    decision = decided(NETWORK, policy=WEAK, gate=GateView("held"), waits=1)
+    assert (decision.counted, decision.delay_s) == (Counted.WAITS, 1.0)
+    patient = decided(NETWORK, policy=PLAIN, gate=GateView("held"), waits=1)
+    assert patient.delay_s > 1.0
+
+
 @pytest.mark.parametrize(
     ("failed", "known", "counted"),
     [(4, 20, Counted.FAILURES), (5, 20, Counted.WAITS), (20, 20, Counted.WAITS), (0, 0, Counted.FAILURES)],

@@ -212,7 +212,8 @@ def _is_weak(case: _Case) -> bool:
 def _waiting(case: _Case, hold: Hold | None, *, weak: bool = False) -> Answer:
     seen, policy = case.seen, case.policy
     waits = seen.waits + 1
-    paced = policy.weak_share is not None and case.gate.known > 0
+    behind = case.gate.known > 0 or case.gate.state != "flowing"
+    paced = policy.weak_share is not None and behind
     delay = _delay(case, 1 if paced else waits)  # the pace spares the upstream, not this one job
     if waits > policy.waits_max or seen.waited_s + delay.total_s > policy.wait_s_max:
         text = (
