@@ -123,6 +123,8 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
     begins_at = now if still_until is None else max(now, still_until)
     if pace.rate_per_s < pace.refused_per_s * (1.0 - _NEAR):
         return begins_at, (pace.refused_per_s / pace.rate_per_s - 1.0) / pace.find_s
+    if _is_beyond(pace, pace.rate_per_s):
+        return begins_at, 1.0 / (2.0 * pace.find_s)
     quiet_s = max((begins_at - fell_at).total_seconds(), 0.0)
     return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
 
@@ -339,10 +341,15 @@ def _climbed(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     near = refused_per_s * (1.0 - _NEAR)
     if rate < near:
         rate = min(rate + (refused_per_s - rate) * soon, near)
-    elif rate > refused_per_s * (1.0 + _NEAR) and pace.limit.share < _RARE:
+    elif _is_beyond(pace, rate):
         rate *= exp(passed_s / (2.0 * pace.find_s))
     else:
         quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
         climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
         rate *= 1.0 + climb_per_s * passed_s
     return replace(pace, rate_per_s=min(rate, bound))
+
+
+def _is_beyond(pace: Pace, rate: float) -> bool:
+    """Whether what was refused once is admitted now, or nobody knows what is too fast."""
+    return rate > pace.refused_per_s * (1.0 + _NEAR) and pace.limit.share < _RARE
