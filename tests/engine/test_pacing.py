@@ -161,9 +161,7 @@ def test_changes_by_a_quarter_are_news_and_not_sooner_than_ten_seconds_after_the
         (40, None),
         (44, None),
     ):
-        notes.note(
-            paced(rate, second), settings, WELL if second == 33 else REFUSED, at(second)
-        )
+        notes.note(paced(rate, second), settings, WELL if second == 33 else REFUSED, at(second))
         told = notes.news(notes.shown(paced(rate, second), settings, at(second)), at(second))
         if told is not None:
             news.append((second, told.was_per_s, told.rate_per_s, told.reason))
