@@ -275,8 +275,8 @@ def after_refusal(*, wait_s: float = 0.0, isolated: bool = False, **changes: Any
 
 
 def after_strain(settings: PaceSettings) -> object:
-    """Calls time out, among others that are usually lost."""
-    pace = running(in_flight=20, strain=Trouble(share=0.3, noise=0.2))
+    """Calls time out."""
+    pace = running(in_flight=20, strain=Trouble(share=0.3))
     return strained(pace, settings, sent_at=at(0), now=at(0)).knee
 
 
@@ -294,6 +294,8 @@ def grown(settings: PaceSettings) -> object:
     return answered(pace, settings, sent_at=at(0), now=at(0)).allowance
 
 
+NOISY = Trouble(share=0.3, noise=0.1)
+
 PACE: dict[str, Row] = {
     "start_calls": Row(1, 2, lambda one: admits(started(one, at(0)), one, at(0))),
     "calls_max": Row(2, 10, grown),
@@ -309,7 +311,7 @@ PACE: dict[str, Row] = {
     "find_s": Row(4.0, 8.0, after_refusal()),
     "rest_s": Row(0.5, 1.0, after_refusal()),
     "strain_share": Row(0.2, 0.9, after_strain),
-    "slack_share": Row(0.08, 0.5, after_strain),
+    "slack_share": Row(0.08, 0.5, after_refusal(isolated=True, limit=NOISY)),
 }
 
 

@@ -7,6 +7,8 @@ from math import inf
 
 import pytest
 
+from perdure.engine.record import Ending
+from perdure.engine.walk import judged
 from perdure.model.gates import GateState
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
@@ -109,6 +111,22 @@ def test_a_job_that_meets_an_isolated_refusal_is_not_due_before_its_hint(either)
     job = either.see(claim.id)
     assert (job.due_at - either.clock.now()).total_seconds() >= 50.0
     assert (job.counters.failures, job.counters.waits) == (0, 1)
+
+
+def test_what_was_isolated_of_one_call_says_nothing_about_a_call_that_is_not_ours(either):
+    service = Service(either, jobs=200)
+    service.runs(10.0)
+    claim, *_ = service.post.turn(passing_s=0.25)
+    service.post.end(claim, REFUSED)
+    service.post.turn()
+    assert gate(either).state is FLOWING
+    (foreign,) = either.take(either.hire(ttl_s=86_400.0), 1)
+    ending = Ending(foreign, REFUSED, 0.1, service.post.worker)
+    judged(
+        ending, stage(policy=STANDARD), chance=0.5, now=either.clock.now(), gates=service.post.gates
+    )
+    service.post.turn()
+    assert (gate(either).state, gate(either).cause) == (HELD, HoldCause.HINT)
 
 
 def test_a_burst_of_refusals_with_the_same_hint_holds_the_gate(either):

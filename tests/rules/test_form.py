@@ -172,6 +172,16 @@ def test_a_file_that_changes_nothing_is_the_policy_below_it(name):
     assert mine == preset(name)
 
 
+def test_a_caller_does_not_wait_until_an_upstream_is_better():
+    form = {"name": "p", "based_on": "standard", "profile": "sync", "inline_s_max": 1.0}
+    assert policy_from(form).weak_share is None
+    for own in (form | {"weak_share": 0.3}, {"name": "p", "profile": "sync", "weak_share": 0.3}):
+        with pytest.raises(ConfigError) as told:
+            policy_from(own)
+        assert str(told.value).startswith("weak_share is 0.3, and this policy's profile is 'sync'")
+        assert str(told.value).endswith("leave weak_share out")
+
+
 def test_a_file_may_take_the_weak_share_from_the_policy_below_or_change_it():
     assert policy_from({"name": "p", "based_on": "standard"}).weak_share == 0.25
     for said, share in (("none", None), (0.5, 0.5)):

@@ -253,7 +253,9 @@ def test_a_credentials_gate_flows_by_a_good_answer_alone_and_asks_less_often(kin
     gate, t = probing(replace(credential(at(10)), gap=7))
     waits_s = []
     for _ in range(6):
-        held = result(gate, kind, t).gate
+        step = result(gate, kind, t)
+        assert step.text.startswith(f"the probe says nothing about the credential: {kind.value};")
+        held = step.gate
         assert resume(held, at(1e9)) == Step(held)
         waits_s.append((held.held_until - t).total_seconds())
         gate, t = probing(held)

@@ -204,12 +204,44 @@ def test_calls_in_flight_are_bounded_while_paced_too():
     assert admits(paced(1000.0, in_flight=12), settings, at(1)) == 0
 
 
-@pytest.mark.parametrize(("fell_s", "climb"), [(0.0, 0.011), (-10.0, 0.021), (-90.0, 0.101)])
-def test_the_rate_climbs_by_one_percent_a_second_and_faster_the_longer_it_is_quiet(fell_s, climb):
-    fell = Trouble(fell_at=at(fell_s), still_until=at(fell_s))
-    pace = paced(10.0, in_flight=1, limit=fell)
-    climbed = failed(pace, STANDARD, at(1))
-    assert climbed.rate_per_s == pytest.approx(10.0 * (1 + climb))
+def climbed_in_a_second(*, quiet_s=0.0, **changes):
+    """By which share, with 10 calls a second that were refused last so long ago."""
+    fell = Trouble(fell_at=at(-quiet_s), still_until=at(-quiet_s))
+    changes = {"in_flight": 1, "limit": fell, "admitted": 1e3} | changes
+    return failed(paced(10.0, **changes), STANDARD, at(1)).rate_per_s / 10.0 - 1.0
+
+
+def test_near_the_rate_that_was_refused_it_climbs_slowly_and_faster_the_longer_it_is_quiet():
+    climbs = [climbed_in_a_second(quiet_s=quiet_s) for quiet_s in (0.0, 20.0, 180.0)]
+    assert climbs[0] == pytest.approx(STANDARD.climb_per_s, rel=0.1)
+    assert climbs[1] == pytest.approx(2 * STANDARD.climb_per_s, rel=0.1)
+    assert climbs[2] == pytest.approx(10 * STANDARD.climb_per_s, rel=0.1)
+
+
+def test_below_the_rate_that_was_refused_it_is_soon_back_but_not_at_it():
+    assert climbed_in_a_second(refused_per_s=20.0) > 0.2
+    fell = paced(10.0, in_flight=1, admitted=1e6, refused_per_s=20.0)
+    back = failed(fell, STANDARD, at(60))
+    assert 18.0 < back.rate_per_s < 20.0
+
+
+def test_beyond_the_rate_that_was_refused_it_doubles_within_seconds_while_few_are_refused():
+    assert climbed_in_a_second(refused_per_s=9.0) > 0.1
+    often = Trouble(share=0.2, fell_at=START, still_until=START)
+    assert climbed_in_a_second(refused_per_s=9.0, limit=often) < 0.01
+
+
+def test_a_fall_remembers_the_middle_between_the_rate_and_what_was_admitted():
+    pace = paced(20.0, admitted=100.0, in_flight=3)
+    assert refused(pace, STANDARD, sent_at=at(0), now=at(0)).refused_per_s == pytest.approx(15.0)
+
+
+def test_after_a_slow_start_nobody_knows_what_is_too_fast_and_the_rate_soon_doubles():
+    fell = refused_often(began(steady(10.0, 30.0), STANDARD, 1, at(30)), 30.0, wait_s=0.1)
+    assert fell.refused_per_s == 0.0
+    calm = replace(fell, limit=replace(fell.limit, share=0.0))
+    soon = steady(2.0 * fell.rate_per_s, 10.0, pace=calm, since_s=30.0)
+    assert soon.rate_per_s > 1.8 * fell.rate_per_s
 
 
 def test_the_rate_does_not_climb_while_nothing_is_in_flight():

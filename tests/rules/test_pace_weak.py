@@ -170,7 +170,7 @@ def busy(calls=40):
 
 def test_timeouts_of_many_calls_leave_fewer_in_flight_and_answers_bring_more():
     pace = busy()
-    fell = timed_out(pace, 30.0, 10)
+    fell = timed_out(pace, 30.0, 20)
     assert 10 <= fell.allowance <= 25
     assert admits(fell, STANDARD, at(30)) == 0
     grown = fell
@@ -182,7 +182,8 @@ def test_timeouts_of_many_calls_leave_fewer_in_flight_and_answers_bring_more():
 def test_one_timeout_changes_nothing_and_one_episode_halves_once():
     pace = busy()
     assert timed_out(pace, 30.0, 1).allowance == pace.allowance
-    fell = timed_out(pace, 30.0, 8)
+    fell = timed_out(pace, 30.0, 20)
+    assert fell.allowance < pace.allowance
     assert timed_out(fell, 31.0, 8, sent_s=29.0).allowance == fell.allowance
 
 
@@ -193,7 +194,7 @@ def test_timeouts_of_an_upstream_that_has_answered_nothing_are_the_gates_questio
 
 
 def test_what_an_upstream_could_bear_is_kept_over_a_recovery():
-    fell = timed_out(busy(), 30.0, 10)
+    fell = timed_out(busy(), 30.0, 20)
     pace, t, waves = started(STANDARD, at(60), before=fell), 60.0, []
     for _ in range(8):
         wave = admits(pace, STANDARD, at(t))

@@ -232,7 +232,8 @@ class Gatekeeper:
             seen = 0 if ticket is None else ticket.credential
         if ticket is not None and ticket.probes == name:  # its own probe has told it
             return
-        if held.scope is PauseScope.UPSTREAM and held.for_s is not None and passage.isolated:
+        alone = ticket is not None and passage.isolated  # else it is about an earlier call
+        if held.scope is PauseScope.UPSTREAM and held.for_s is not None and alone:
             return  # most calls are admitted: this one was told, and it alone stays away
         settings, asked_at = self._rows.settings(name), self._rows.now_at_most()
         until = None if held.for_s is None else after(asked_at, held.for_s)

@@ -39,7 +39,9 @@ STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarte
 STILL_S_MIN = 2.0  # after a fall, to see whether it was of any use
 DEAR_S = 5.0  # a hold of this length is worth some care afterwards
 _NEAR = 0.05  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
-_MANY = 0.15  # as many refusals among the latest calls end a slow start, however many others were admitted
+_MANY = (
+    0.25  # as many refusals among the latest calls end a slow start where most others were admitted
+)
 _ONE = 0.06  # more than one refusal among the latest calls
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit
 _STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
@@ -123,6 +125,8 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
     begins_at = now if still_until is None else max(now, still_until)
     if pace.rate_per_s < pace.refused_per_s * (1.0 - _NEAR):
         return begins_at, (pace.refused_per_s / pace.rate_per_s - 1.0) / pace.find_s
+    if _is_beyond(pace, pace.rate_per_s):
+        return begins_at, 1.0 / (2.0 * pace.find_s)
     quiet_s = max((begins_at - fell_at).total_seconds(), 0.0)
     return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
 
@@ -337,10 +341,15 @@ def _climbed(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     near = refused_per_s * (1.0 - _NEAR)
     if rate < near:
         rate = min(rate + (refused_per_s - rate) * soon, near)
-    elif rate > refused_per_s * (1.0 + _NEAR) and pace.limit.share < _RARE:
+    elif _is_beyond(pace, rate):
         rate *= exp(passed_s / (2.0 * pace.find_s))
     else:
         quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
         climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
         rate *= 1.0 + climb_per_s * passed_s
     return replace(pace, rate_per_s=min(rate, bound))
+
+
+def _is_beyond(pace: Pace, rate: float) -> bool:
+    """Whether what was refused once is admitted now, or nobody knows what is too fast."""
+    return rate > pace.refused_per_s * (1.0 + _NEAR) and pace.limit.share < _RARE

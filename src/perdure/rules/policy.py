@@ -206,6 +206,11 @@ class Policy:
                 "hand_over and inline_s_max belong to profile 'sync'; this policy's profile is "
                 "'background'"
             )
+        if self.profile is Profile.SYNC and self.weak_share is not None:
+            raise ConfigError(
+                f"weak_share is {self.weak_share!r}, and this policy's profile is 'sync': a caller does not wait "
+                "until an upstream is better; leave weak_share out"
+            )
 
     @classmethod
     def based_on(
@@ -213,7 +218,8 @@ class Policy:
     ) -> "Policy":
         """A preset, or another policy, with some fields changed and ``rules`` laid over its own.
 
-        A group in ``rules`` is laid over every rule of its kinds. The version is 1 unless another is given.
+        A group in ``rules`` is laid over every rule of its kinds. The version is 1 unless another is given. Who
+        makes it ``sync`` takes no ``weak_share`` over.
         """
         known = {one.name for one in fields(cls)}
         for field_name in changes:
@@ -222,6 +228,8 @@ class Policy:
                     f"policy has no field {field_name!r}; one of: {', '.join(sorted(known))}"
                 )
         found = named(other)
+        if changes.get("profile") == Profile.SYNC:
+            changes = {"weak_share": None, **changes}
         changes = {"version": 1, **changes}
         over = _by_kind({} if rules is None else rules)
         return replace(found, name=name, rules={**found.rules, **over}, **changes)

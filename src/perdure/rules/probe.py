@@ -132,7 +132,8 @@ def _missed(gate: Gate, settings: GateSettings, word: Word, now: datetime, chanc
     if word.sign is Sign.BAD:
         return _again(gate, settings, GateMove.MISS, f"the probe failed: {word.label}", now, chance)
     undecided = gate.undecided + 1
-    text = f"the probe says nothing about the upstream: {word.label}"
+    asked = "credential" if gate.needs_answer else "upstream"
+    text = f"the probe says nothing about the {asked}: {word.label}"
     by_person = gate.until_person or gate.kept_until is not None
     if undecided < UNDECIDED_MAX or by_person or gate.needs_answer:
         step = _again(gate, settings, GateMove.UNDECIDED, text, now, chance)

@@ -160,16 +160,6 @@ class Gating(OnAFreshStore):
         self._set("vendor", HELD)
         assert self._probed() == claim.id
 
-    def test_a_job_whose_probe_counted_as_something_else_is_not_the_next_probe(self) -> None:
-        self._vendor()
-        first, second = (made.id for made in self.place.put_many(2))
-        for wanted in (first, second, first):
-            self._set("vendor", HELD)
-            probe = self._probe()
-            assert probe is not None
-            assert probe.claim.id == wanted
-            self.place.settle(retry(probe.claim, self.worker, delay_s=0.0), by=self.worker)
-
     def test_a_job_beyond_the_first_hundred_is_not_the_probe(self) -> None:
         self._vendor()
         many = self.place.put_many(PROBE_BATCH_MAX + 1)
