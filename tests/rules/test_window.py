@@ -162,6 +162,11 @@ REFUSALS = {
     ),
     "an answer that does not fit was admitted": ([Kind.INVALID_OUTPUT] * 19 + [LIMIT], True),
     "what is neither is no call of the upstream's": ([Kind.CANCELLED] * 19 + [LIMIT], False),
+    "nor one that was turned away": ([None] * 9 + [Kind.CANCELLED] * 10 + [LIMIT], True),
+    "a call that was taken on and failed was admitted": (
+        [Kind.UPSTREAM_ERROR] * 19 + [LIMIT],
+        True,
+    ),
     "too few to tell": ([None] * 8 + [LIMIT], False),
     "ten are enough": ([None] * 9 + [LIMIT], True),
     "older refusals have left": ([LIMIT] * 40 + [None] * 19 + [LIMIT], True),
