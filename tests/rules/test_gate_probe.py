@@ -10,7 +10,7 @@ from perdure.model.verdicts import Failure
 from perdure.rules.gate import Gate, GateMove, GateSettings, GateState, HoldCause, Step, gap_s
 from perdure.rules.hold import hint, hold, resume
 from perdure.rules.probe import hurry, lease, lost, probe_due, probed
-from perdure.rules.sign import word_of
+from perdure.rules.sign import Word, word_of
 from tests.rules.gate_kit import DOWN, MIDDLE, SETTINGS, START, Row, at, probing, said, tripped
 
 NEITHER = [kind for kind in Kind if KINDS[kind].sign is Sign.NEITHER]
@@ -451,6 +451,27 @@ def test_a_credential_needs_an_answer_under_whatever_else_holds_it_and_other_gat
     assert not hint(person, SETTINGS, **limit, until=at(90)).gate.needs_answer
     keyed = {**limit, "kind": Kind.BILLING, "until": None}
     assert hint(person, SETTINGS, **keyed).gate.needs_answer
+
+
+@pytest.mark.parametrize(
+    ("word", "proof"),
+    [
+        (Word(Sign.NEITHER, Kind.UNKNOWN), False),  # a defect of the stage's own
+        (said(Kind.RATE_LIMITED), False),
+        (said(Kind.BILLING), True),
+    ],
+)
+def test_the_third_undecided_probe_with_a_pause_asks_for_proof_only_where_a_credential_is_told_of(
+    word, proof
+):
+    gate, t = probing()
+    gate = replace(gate, undecided=2)
+    step = probed(
+        gate, SETTINGS, word=word, generation=gate.generation, until=at(60), now=t, chance=MIDDLE
+    )
+    assert (step.move, step.gate.held_until) == (GateMove.UNDECIDED, at(60))
+    assert step.gate.probe_first is proof
+    assert step.gate.generation == gate.generation + 1
 
 
 def test_a_gate_knows_since_when_it_is_in_its_state():

@@ -168,3 +168,29 @@ def test_a_strain_is_told_when_its_call_was_sent(kind):
     before = replace(BUSY, strain=Trouble(0.6, 0.1, at(0.7), at(9)))
     assert ended(before, STANDARD, said(kind), **CALL).knee is None
     assert found.knee == 2.5
+
+
+def test_strained_calls_leave_half_of_them_in_flight_and_never_fewer_than_a_start_has():
+    many = replace(BUSY, in_flight=41, allowance=60.0)
+    fell = strained(many, STANDARD, **CALL)
+    assert (fell.in_flight, fell.allowance, fell.knee) == (40, 20.5, 20.5)
+    assert (fell.strain.fell_at, fell.strain.still_until) == (at(1), at(1))
+    assert fell.strain.share == pytest.approx(0.62)
+    few = strained(BUSY, PaceSettings(start_calls=4), **CALL)
+    assert (few.allowance, few.knee) == (4.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strain": Trouble(0.4, 0.1, at(0), at(9))},  # too few of them
+        {"strain": Trouble(0.6, 0.1, at(0.7), at(9))},  # it fell after the call was sent
+        {"admitted": 0.05},  # it hardly answers at all
+    ],
+)
+def test_a_strain_that_is_rare_or_no_news_or_an_outage_changes_no_speed(changes):
+    pace = replace(BUSY, allowance=60.0, **changes)
+    found = strained(pace, STANDARD, **CALL)
+    assert (found.allowance, found.knee) == (60.0, None)
+    assert found.strain.fell_at == pace.strain.fell_at
+    assert found.strain.share > pace.strain.share
