@@ -474,6 +474,12 @@ def test_the_third_undecided_probe_with_a_pause_asks_for_proof_only_where_a_cred
     assert step.gate.generation == gate.generation + 1
 
 
+@pytest.mark.parametrize(("gap", "after_relapse"), [(2, 2), (3, 2), (4, 3)])
+def test_a_relapse_forgives_half_of_the_gaps_and_counts_in_whole_ones(gap, after_relapse):
+    gate = tripped(replace(Gate("model"), gap=gap, proved_at=START), t=1.0)
+    assert (gate.gap, type(gate.gap)) == (after_relapse, int)
+
+
 def test_a_gate_knows_since_when_it_is_in_its_state():
     limit = {"kind": Kind.RATE_LIMITED, "generation": 0, "until": at(90)}
     hinted = hint(Gate("model"), SETTINGS, **limit, now=at(7)).gate

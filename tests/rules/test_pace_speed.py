@@ -1,6 +1,7 @@
 """What a pace says of its speed, what a hold leaves of it, and that each end of a call comes to its own rule."""
 
 from dataclasses import replace
+from math import e
 
 import pytest
 
@@ -63,6 +64,33 @@ def test_a_slow_rate_still_says_when_the_next_call_may_start():
     assert opens_in_s(running(rate_per_s=0.5, tokens=0.0), STANDARD, START) == 2.0
 
 
+def climbing(**changes):
+    """Ten calls a second after twenty were refused; far more was admitted, so nothing bounds the climb."""
+    return running(**({"in_flight": 1, "refused_per_s": 20.0, "admitted": 1_000.0} | changes))
+
+
+def test_it_nears_the_rate_that_was_refused_and_stops_just_below():
+    assert in_force(climbing(), STANDARD, at(4)) == pytest.approx(20.0 - 10.0 / e)
+    assert in_force(climbing(find_s=8.0), STANDARD, at(8)) == pytest.approx(20.0 - 10.0 / e)
+    assert in_force(climbing(), STANDARD, at(13)) == pytest.approx(19.0)
+    still = climbing(limit=Trouble(fell_at=START, still_until=at(2)))
+    assert in_force(still, STANDARD, at(2)) == 10.0
+    assert in_force(still, STANDARD, at(6)) == pytest.approx(20.0 - 10.0 / e)
+
+
+@pytest.mark.parametrize("rate_per_s", [19.0, 20.0, 21.0])
+def test_near_the_rate_that_was_refused_it_climbs_slowly(rate_per_s):
+    pace = climbing(rate_per_s=rate_per_s)
+    assert in_force(pace, STANDARD, at(4)) == pytest.approx(rate_per_s * (1 + 4 * 0.004 * 1.2))
+
+
+def test_well_beyond_it_climbs_fast_unless_refusals_are_many():
+    assert in_force(climbing(rate_per_s=30.0), STANDARD, at(4)) == pytest.approx(30.0 * e**0.5)
+    many = Trouble(share=0.1, fell_at=START, still_until=START)
+    slow = climbing(rate_per_s=30.0, limit=many)
+    assert in_force(slow, STANDARD, at(4)) == pytest.approx(30.0 * (1 + 4 * 0.004 * 1.2))
+
+
 # When it rises, and how fast.
 
 
@@ -94,6 +122,56 @@ def test_it_rises_when_it_no_longer_stands_still_and_faster_the_longer_that_is_a
 def test_a_fall_that_a_wrong_clock_puts_into_the_future_does_not_make_it_sink():
     pace = running(limit=Trouble(fell_at=at(100), still_until=START))
     assert rises(pace, STANDARD, START) == (START, pytest.approx(0.004))
+
+
+# The fall.
+
+NOW = {"sent_at": START, "now": START}
+
+
+def test_a_fall_leads_to_what_was_measured_and_remembers_the_middle_of_both_as_refused():
+    fell = refused(running(rate_per_s=20.0), STANDARD, **NOW, wait_s=7.0)
+    assert (fell.rate_per_s, fell.refused_per_s, fell.find_s) == (10.0, 15.0, 7.0)
+    assert refused(running(), STANDARD, **NOW, wait_s=1.0).find_s == STANDARD.find_s
+    assert refused(running(find_s=60.0), STANDARD, **NOW).find_s == STANDARD.find_s
+
+
+def test_where_nobody_says_until_when_the_rest_doubles():
+    fell = refused(running(rests=2), STANDARD, **NOW)
+    assert (fell.rests, fell.tokens, fell.limit.still_until) == (3, -20.0, at(40))
+
+
+@pytest.mark.parametrize(
+    ("share", "isolated", "goes_on"),
+    [(0.0, False, True), (0.1, False, False), (0.1, True, True), (0.2, True, False)],
+)
+def test_a_slow_start_goes_on_while_few_are_refused(share, isolated, goes_on):
+    pace = starting(limit=Trouble(share=share))
+    found = refused(pace, STANDARD, **NOW, isolated=isolated)
+    assert found.rate_per_s == (None if goes_on else 5.0)
+    assert found.refused_per_s == (7.0 if goes_on else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "falls"),
+    [
+        (Trouble(0.9, 0.0, START, START), True),
+        (Trouble(0.9, 0.0, START, at(9)), False),  # it stands still already
+        (Trouble(0.1, 0.2, START, START), False),  # as many as at a slower pace
+    ],
+)
+def test_an_isolated_refusal_makes_no_fall_where_that_would_be_of_no_use(limit, falls):
+    pace = running(rate_per_s=20.0, limit=limit)
+    assert refused(pace, STANDARD, **NOW, isolated=True).rate_per_s == (10.0 if falls else 20.0)
+    assert refused(pace, STANDARD, **NOW).rate_per_s == 10.0
+
+
+def test_with_less_than_the_least_rate_measured_it_begins_again():
+    least = refused(running(admitted=0.1), STANDARD, **NOW)
+    assert least.rate_per_s == 0.01
+    less = refused(running(admitted=0.09, allowance=9.0), STANDARD, **NOW)
+    assert (less.rate_per_s, less.allowance) == (None, 1)
+    assert (less.limit.fell_at, less.limit.still_until) == (START, START)
 
 
 # After a hold.

@@ -362,6 +362,14 @@ def test_calls_that_all_fail_are_an_outage_however_many_older_ones_are_in_flight
     assert (found.known, found.failed) == (20, 20)
 
 
+def test_a_call_in_flight_counts_once_it_outlasts_the_middle_one_of_the_failures():
+    took_s = (1.0, 1.0, 5.0, 5.0, 5.0)
+    failed = [Sample(0, at(n), f"{n}", Sign.BAD, s, DOWN) for n, s in enumerate(took_s)]
+    window = Window((*failed, Sample(0, at(10), "out")))
+    known = [reading(window, STANDARD, counts_from=0, now=at(t)).known for t in (13, 15, 15.1)]
+    assert known == [5, 5, 6]
+
+
 # The reference: a plain list.
 
 
