@@ -272,3 +272,15 @@ def test_a_strain_that_is_rare_or_no_news_or_an_outage_changes_no_speed(changes)
     assert (found.allowance, found.knee) == (60.0, None)
     assert found.strain.fell_at == pace.strain.fell_at
     assert found.strain.share > pace.strain.share
+
+
+def test_an_answer_is_heard_of_both_troubles():
+    pace = replace(BUSY, limit=replace(BUSY.limit, share=0.4))
+    found = answered(pace, STANDARD, **CALL)
+    assert found.strain.share == pytest.approx(0.57)
+    assert found.limit.share == pytest.approx(0.38)
+
+
+def test_a_new_start_keeps_what_the_upstream_could_bear_and_nothing_else():
+    kept = started(STANDARD, at(9), in_flight=2, before=replace(BUSY, knee=7.0))
+    assert kept == replace(started(STANDARD, at(9), in_flight=2), knee=7.0)
