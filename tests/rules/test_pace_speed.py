@@ -1,7 +1,7 @@
 """What a pace says of its speed, what a hold leaves of it, and that each end of a call comes to its own rule."""
 
 from dataclasses import replace
-from math import e
+from math import e, exp
 
 import pytest
 
@@ -11,6 +11,7 @@ from perdure.rules.pace import (
     STILL_S_MIN,
     Pace,
     answered,
+    began,
     ended,
     in_force,
     opens_in_s,
@@ -284,3 +285,22 @@ def test_an_answer_is_heard_of_both_troubles():
 def test_a_new_start_keeps_what_the_upstream_could_bear_and_nothing_else():
     kept = started(STANDARD, at(9), in_flight=2, before=replace(BUSY, knee=7.0))
     assert kept == replace(started(STANDARD, at(9), in_flight=2), knee=7.0)
+
+
+@pytest.mark.parametrize(("allowance", "grown"), [(3.0, 4.0), (4.0, 4.25), (8.0, 8.125)])
+def test_from_the_knee_on_an_answer_earns_one_more_call_with_every_round_trip(allowance, grown):
+    pace = replace(BUSY, allowance=allowance, knee=4.0)
+    assert answered(pace, STANDARD, **CALL).allowance == grown
+
+
+def test_an_answer_to_a_call_from_before_the_fall_does_not_end_the_row_of_rests():
+    fell = replace(BUSY, limit=Trouble(fell_at=at(0.7), still_until=at(9)))
+    assert answered(fell, STANDARD, **CALL).rests == BUSY.rests
+
+
+@pytest.mark.parametrize(("tokens", "busy_s"), [(1.0, 0.0), (0.5, 0.05), (-2.0, 0.3)])
+def test_time_without_calls_counts_as_watched_while_the_pace_itself_keeps_them_waiting(
+    tokens, busy_s
+):
+    later = began(running(tokens=tokens), STANDARD, 0, at(10))
+    assert later.admitted == pytest.approx(100.0 * exp(-busy_s / STANDARD.measure_s))
