@@ -21,7 +21,11 @@ SCORE_MIN = 0.90
 FILES = (
     "backoff", "decide", "retriable",
     "hints", "waits", "durations", "dates", "ratelimit",
-    "gate", "hold", "probe", "window", "pace", "budget",
+    "gate", "hold", "probe", "window", "sign", "pace", "trouble", "room", "budget",
+)  # fmt: skip
+COPIED = (
+    "src", "tests/__init__.py", "tests/conftest.py", "tests/rules",
+    "docs/hints.md", "docs/decisions", "CONTRIBUTING.md",
 )  # fmt: skip
 
 SETTINGS = """
@@ -35,7 +39,7 @@ markers = ["long: over 30 seconds", "story: real processes"]
 source_paths = ["src"]
 only_mutate = {files}
 pytest_add_cli_args_test_selection = ["tests/rules"]
-also_copy = ["tests", "docs"]
+also_copy = ["tests", "docs", "CONTRIBUTING.md"]
 """
 
 
@@ -59,19 +63,18 @@ def main() -> int:
     return 0 if score >= SCORE_MIN else 1
 
 
-def lay_out(names: tuple[str, ...]) -> None:
-    """A fresh copy of sources and tests; what was measured before is measured again."""
+def lay_out(names: tuple[str, ...], work: Path = WORK) -> None:
+    """A fresh copy of sources, tests and what the tests read; what was measured before is measured again."""
     for folder in ("src", "tests", "docs", "mutants"):
-        shutil.rmtree(WORK / folder, ignore_errors=True)
-    shutil.copytree(ROOT / "src", WORK / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for part in ("__init__.py", "conftest.py"):
-        (WORK / "tests").mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "tests" / part, WORK / "tests" / part)
-    shutil.copytree(ROOT / "tests" / "rules", WORK / "tests" / "rules")
-    (WORK / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "hints.md", WORK / "docs" / "hints.md")
+        shutil.rmtree(work / folder, ignore_errors=True)
+    for name in COPIED:
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, work / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, work / name)
     files = json.dumps([f"src/perdure/rules/{name}.py" for name in names])
-    (WORK / "pyproject.toml").write_text(SETTINGS.format(files=files))
+    (work / "pyproject.toml").write_text(SETTINGS.format(files=files))
 
 
 def environment() -> Path:

@@ -7,10 +7,10 @@ import pytest
 
 from perdure.model.kinds import KINDS, Kind, PauseScope, Sign
 from perdure.model.verdicts import Failure
-from perdure.rules.gate import Gate, GateMove, GateSettings, GateState, Step, gap_s
+from perdure.rules.gate import Gate, GateMove, GateSettings, GateState, HoldCause, Step, gap_s
 from perdure.rules.hold import hint, hold, resume
 from perdure.rules.probe import hurry, lease, lost, probe_due, probed
-from perdure.rules.sign import word_of
+from perdure.rules.sign import Word, word_of
 from tests.rules.gate_kit import DOWN, MIDDLE, SETTINGS, START, Row, at, probing, said, tripped
 
 NEITHER = [kind for kind in Kind if KINDS[kind].sign is Sign.NEITHER]
@@ -305,6 +305,17 @@ def test_only_a_probe_that_is_out_can_be_lost():
         assert lost(gate, SETTINGS, at(1e9), MIDDLE) == Step(gate)
 
 
+def test_the_probe_of_a_worker_that_died_is_lost_at_once_and_that_of_no_other():
+    held = tripped()
+    gate = lease(held, SETTINGS, held.held_until, by=3).gate
+    step = lost(gate, SETTINGS, at(3), MIDDLE, died=3)
+    assert (step.move, step.gate.lease_by, step.gate.held_until) == (GateMove.LOSE, None, at(5))
+    for died in (4, None):
+        assert lost(gate, SETTINGS, at(3), MIDDLE, died=died) == Step(gate)
+    nobodys = probing()[0]
+    assert lost(nobodys, SETTINGS, at(3), MIDDLE, died=3) == Step(nobodys)
+
+
 # Hints, credentials and people.
 
 
@@ -423,6 +434,64 @@ def test_a_hurried_probe_that_fails_after_a_trip_is_followed_by_one_after_the_ga
     gate, t = probing(hurry(tripped(), reason="", now=at(1)).gate)
     assert t == at(1)
     assert result(gate, DOWN, t).gate.held_until == at(5)
+
+
+def test_a_hurried_probe_leaves_no_hold_of_a_person_where_there_was_none_and_hears_new_hints():
+    gate = hurry(tripped(), reason="", now=at(1)).gate
+    assert gate.kept_until is None
+    told = hint(gate, SETTINGS, kind=DOWN, generation=gate.generation, until=at(60), now=at(2))
+    assert told.gate.held_until == at(60)
+
+
+def test_a_credential_needs_an_answer_under_whatever_else_holds_it_and_other_gates_do_not():
+    held = hold(credential(None), reason="", until=at(60), now=at(1)).gate
+    assert (held.cause, held.needs_answer) == (HoldCause.PERSON, True)
+    limit = {"kind": Kind.RATE_LIMITED, "generation": held.generation, "now": at(2)}
+    assert hint(held, SETTINGS, **limit, until=at(90)).gate.needs_answer
+    person = hold(Gate("model"), reason="", until=at(60), now=at(1)).gate
+    assert not person.needs_answer
+    assert not hint(person, SETTINGS, **limit, until=at(90)).gate.needs_answer
+    keyed = {**limit, "kind": Kind.BILLING, "until": None}
+    assert hint(person, SETTINGS, **keyed).gate.needs_answer
+
+
+@pytest.mark.parametrize(
+    ("word", "proof"),
+    [
+        (Word(Sign.NEITHER, Kind.UNKNOWN), False),  # a defect of the stage's own
+        (said(Kind.RATE_LIMITED), False),
+        (said(Kind.BILLING), True),
+    ],
+)
+def test_the_third_undecided_probe_with_a_pause_asks_for_proof_only_where_a_credential_is_told_of(
+    word, proof
+):
+    gate, t = probing()
+    gate = replace(gate, undecided=2)
+    step = probed(
+        gate, SETTINGS, word=word, generation=gate.generation, until=at(60), now=t, chance=MIDDLE
+    )
+    assert (step.move, step.gate.held_until) == (GateMove.UNDECIDED, at(60))
+    assert step.gate.probe_first is proof
+    assert step.gate.generation == gate.generation + 1
+
+
+@pytest.mark.parametrize(("gap", "after_relapse"), [(2, 2), (3, 2), (4, 3)])
+def test_a_relapse_forgives_half_of_the_gaps_and_counts_in_whole_ones(gap, after_relapse):
+    gate = tripped(replace(Gate("model"), gap=gap, proved_at=START), t=1.0)
+    assert (gate.gap, type(gate.gap)) == (after_relapse, int)
+
+
+def test_a_gate_knows_since_when_it_is_in_its_state():
+    limit = {"kind": Kind.RATE_LIMITED, "generation": 0, "until": at(90)}
+    hinted = hint(Gate("model"), SETTINGS, **limit, now=at(7)).gate
+    assert hinted.since_at == at(7)
+    assert hold(hinted, reason="", until=at(99), now=at(9)).gate.since_at == at(7)
+    assert resume(hinted, at(91)).gate.since_at == at(91)
+    assert hold(Gate("model"), reason="", until=None, now=at(7)).gate.since_at == at(7)
+    gate, t = probing(settings=GateSettings(flow_after=2))
+    assert gate.since_at == t
+    assert result(gate, None, at(8), settings=GateSettings(flow_after=2)).gate.since_at == at(8)
 
 
 def test_nothing_but_a_held_gate_can_be_hurried():

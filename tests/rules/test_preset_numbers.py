@@ -7,6 +7,7 @@ version, write the record, and add a row; the failure says the digest.
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,8 @@ from perdure.rules.form import policy_form
 from perdure.rules.policy import Match, Policy
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import GATEWAY
-from tests.house.tree import ROOT
 
+ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "docs" / "decisions"
 
 # What counts as a number: all that decides whether and when something is tried again, so also the matches, and the codes

@@ -38,8 +38,20 @@ ANTHROPIC = {
         ({**OPENAI, "x-ratelimit-reset-requests": "soon"}, None),
         ({**OPENAI, "x-ratelimit-reset-requests": "0s"}, None),
         ({**OPENAI, "x-ratelimit-reset-requests": "100h"}, None),
+        ({**OPENAI, "x-ratelimit-reset-requests": "500ms"}, Room(20, in_s(0.5), 500)),
+        ({**OPENAI, "x-ratelimit-reset-requests": "24h"}, Room(20, in_s(86_400), 500)),
+        ({**OPENAI, "x-ratelimit-remaining-requests": "1" + "0" * 12}, Room(10**12, in_s(60), 500)),
+        ({**OPENAI, "x-ratelimit-remaining-requests": "2" + "0" * 12}, None),
+        ({**OPENAI, "x-ratelimit-limit-requests": "1" + "0" * 12}, Room(20, in_s(60), 10**12)),
+        ({**OPENAI, "x-ratelimit-limit-requests": "2" + "0" * 12}, Room(20, in_s(60), None)),
         ({**OPENAI, "x-ratelimit-limit-requests": "?"}, Room(20, in_s(60), None)),
     ],
 )
 def test_a_room_is_read_from_the_headers_that_tell_it(headers, room):
     assert room_of(headers, NOW) == room
+
+
+def test_the_tightest_room_is_the_one_that_lets_the_fewest_calls_start_each_second():
+    """More calls are left of the other, but they must last for longer."""
+    plain = {"x-ratelimit-remaining": "30", "x-ratelimit-reset": "3600"}
+    assert room_of({**OPENAI, **plain}, NOW) == Room(30, in_s(3600))

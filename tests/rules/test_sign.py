@@ -61,7 +61,7 @@ def test_a_success_is_good_and_whoever_snoozed_stopped_or_gave_back_has_said_not
     assert word_of(Success("1")) is WELL
     assert WELL.sign is GOOD
     for verdict in (Pause(1.0, ""), Stop(""), Handback(""), Overdue()):
-        assert word_of(verdict).sign is NEITHER
+        assert word_of(verdict) == Word(NEITHER, Kind.CANCELLED)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -69,6 +69,14 @@ def test_a_word_refuses_where_the_upstream_asked_for_fewer_calls(kind):
     refuses = kind in (Kind.RATE_LIMITED, Kind.QUOTA_WINDOW)
     assert Word(KINDS[kind].sign, kind).refuses is refuses
     assert not WELL.refuses
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_call_was_admitted_where_it_was_answered_or_went_wrong_after_it_was_taken_on(kind):
+    taken_on = TABLE[kind][0] is GOOD or kind in (Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS)
+    assert Word(KINDS[kind].sign, kind).admitted is taken_on
+    assert Word(GOOD, kind).admitted
+    assert WELL.admitted
 
 
 def test_a_word_has_a_label_for_people():

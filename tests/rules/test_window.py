@@ -162,6 +162,11 @@ REFUSALS = {
     ),
     "an answer that does not fit was admitted": ([Kind.INVALID_OUTPUT] * 19 + [LIMIT], True),
     "what is neither is no call of the upstream's": ([Kind.CANCELLED] * 19 + [LIMIT], False),
+    "nor one that was turned away": ([None] * 9 + [Kind.CANCELLED] * 10 + [LIMIT], True),
+    "a call that was taken on and failed was admitted": (
+        [Kind.UPSTREAM_ERROR] * 19 + [LIMIT],
+        True,
+    ),
     "too few to tell": ([None] * 8 + [LIMIT], False),
     "ten are enough": ([None] * 9 + [LIMIT], True),
     "older refusals have left": ([LIMIT] * 40 + [None] * 19 + [LIMIT], True),
@@ -355,6 +360,14 @@ def test_quick_failures_do_not_outrun_slow_answers():
 def test_calls_that_all_fail_are_an_outage_however_many_older_ones_are_in_flight():
     found = in_flight_behind(quick=range(10, 40), out_s=1.5)
     assert (found.known, found.failed) == (20, 20)
+
+
+def test_a_call_in_flight_counts_once_it_outlasts_the_middle_one_of_the_failures():
+    took_s = (1.0, 1.0, 5.0, 5.0, 5.0)
+    failed = [Sample(0, at(n), f"{n}", Sign.BAD, s, DOWN) for n, s in enumerate(took_s)]
+    window = Window((*failed, Sample(0, at(10), "out")))
+    known = [reading(window, STANDARD, counts_from=0, now=at(t)).known for t in (13, 15, 15.1)]
+    assert known == [5, 5, 6]
 
 
 # The reference: a plain list.
