@@ -476,6 +476,21 @@ def test_the_third_undecided_probe_with_a_pause_asks_for_proof_only_where_a_cred
     assert step.gate.generation == gate.generation + 1
 
 
+def test_the_third_undecided_probe_leaves_the_pause_that_was_asked_for_before():
+    gate, t = probing()
+    gate = replace(gate, undecided=2, told_until=at(500))
+    held = result(gate, Kind.CANCELLED, t).gate
+    assert (held.held_until, held.probe_first, held.since_at) == (at(500), False, t)
+
+
+@pytest.mark.parametrize("kind", [DOWN, Kind.CANCELLED])
+def test_a_gate_is_held_since_its_probe_said_so(kind):
+    gate, _ = probing()
+    assert result(gate, kind, at(7)).gate.since_at == at(7)
+    keyed, _ = probing(hurry(credential(None), reason="", now=at(3)).gate)
+    assert result(keyed, kind, at(7)).gate.since_at == at(7)
+
+
 @pytest.mark.parametrize(("gap", "after_relapse"), [(2, 2), (3, 2), (4, 3)])
 def test_a_relapse_forgives_half_of_the_gaps_and_counts_in_whole_ones(gap, after_relapse):
     gate = tripped(replace(Gate("model"), gap=gap, proved_at=START), t=1.0)
