@@ -594,6 +594,21 @@ def test_behind_a_held_gate_a_job_that_has_waited_often_does_not_wait_the_longer
 
 
 @pytest.mark.parametrize(
+    ("policy", "gate", "grows"),
+    [
+        ("WEAK", GateView(failed=0, known=1), False),  # the pace of its gate spares the upstream
+        ("WEAK", GateView(), True),  # nobody else does
+        ("PLAIN", GateView(failed=0, known=20), True),
+    ],
+)
+def test_a_wait_is_as_long_as_the_first_where_a_pace_spares_the_upstream(policy, gate, grows):
+    waits = replace({"WEAK": WEAK, "PLAIN": PLAIN}[policy], otherwise=Rule("wait"), rules={})
+    first = decided(NETWORK, policy=waits, gate=gate)
+    second = decided(NETWORK, policy=waits, gate=gate, waits=1)
+    assert (second.delay_s > first.delay_s) is grows
+
+
+@pytest.mark.parametrize(
     ("failed", "known", "counted"),
     [(4, 20, Counted.FAILURES), (5, 20, Counted.WAITS), (20, 20, Counted.WAITS), (0, 0, Counted.FAILURES)],
 )  # fmt: skip
