@@ -5,12 +5,13 @@ import pytest
 from perdure.rules.decide import FLOWING
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
+from perdure.rules.presets.gates import gate_for
 from perdure.simulate.keeping import Keeping
 from perdure.simulate.play import Play
-from perdure.simulate.replies import Form
-from perdure.simulate.scene import Batch, Fleet
-from perdure.simulate.upstream import Account, UpstreamModel
-from tests.simulate.kit import down, played, scene
+from perdure.simulate.replies import Form, Reply
+from perdure.simulate.scene import Batch, Fleet, Scene
+from perdure.simulate.upstream import Account, Upstream, UpstreamModel
+from tests.simulate.kit import STANDARD, down, played, scene
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_does_not():
@@ -121,6 +122,31 @@ def test_a_run_may_end_with_one_owner_s_last_job():
     books = played(two)
     assert len(books.done_s["b"]) == 20
     assert books.done < 200
+
+
+class Refusing(Upstream):
+    """Answers every call of its outages with a 429 that does not say until when."""
+
+    def call(self, now_s):
+        reply = super().call(now_s)
+        return Reply(Form.LIMITED, 0.05) if reply.form is Form.UNAVAILABLE else reply
+
+
+class RefusedPlay(Play):
+    def __init__(self, scene, policy, gate, seed):
+        super().__init__(scene, policy, gate, seed)
+        self._upstream = Refusing(scene.upstream, seed)
+
+
+def test_five_minutes_of_refusals_without_a_hint_cost_few_calls_and_no_job():
+    """There is nothing to measure, and the breaker does not count a 429: the pace rests, and each job waits."""
+    refusing = UpstreamModel(outages_s=((20.0, 320.0),))
+    batches = (Batch("all", 400), Batch("all", 1_000, at_s=21.0))
+    books = RefusedPlay(
+        Scene("refused", "refused", refusing, batches, 6_000.0), STANDARD, gate_for(STANDARD), 1
+    ).run()
+    assert (books.done, books.lost) == (1_400, 0)
+    assert books.calls_between(290.0, 320.0) < 60
 
 
 # -- broken twins --------------------------------------------------------------------------

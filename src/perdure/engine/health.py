@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from dataclasses import replace
 
-from perdure.engine.origins import origin_of
+from perdure.engine.origins import origin_of, package_of
 from perdure.engine.threads import Threads
 from perdure.engine.upstreams import Upstream
 from perdure.model.kinds import Kind, Sign
@@ -34,7 +34,7 @@ async def word_of_health(upstream: Upstream, threads: Threads, clock: Clock) -> 
     except TimeoutError:
         return Word(Sign.BAD, Kind.TIMEOUT)
     except BaseException as error:  # somebody's code
-        evidence = evidence_of(error)
-        evidence = replace(evidence, origin=origin_of(error, evidence))
+        evidence, home = evidence_of(error), package_of(getattr(health, "__module__", ""))
+        evidence = replace(evidence, origin=origin_of(error, evidence, home))
         return word_of(judge(evidence, now=clock.now()))
     return Word(Sign.BAD, Kind.UPSTREAM_UNAVAILABLE) if answer is False else WELL

@@ -120,6 +120,8 @@ class Passage:
             return view(self.credential)
         if word is None or now is None or word.sign is Sign.GOOD:
             return FLOWING
+        if word.refuses and not self.isolated:  # then each job stays away for longer and longer
+            return FLOWING
         found = self.reading(now)
         if found.known < self.upstream.gate.window.calls_min:
             return FLOWING

@@ -205,7 +205,8 @@ def _is_weak(case: _Case) -> bool:
         return False
     if KINDS[case.failure.kind].blame is not Blame.UPSTREAM:
         return False
-    left = seen.waits < policy.waits_max and seen.waited_s < policy.wait_s_max
+    wait_s = _delay(case, 1).total_s
+    left = seen.waits < policy.waits_max and seen.waited_s + wait_s <= policy.wait_s_max
     return left and gate.failed / gate.known >= policy.weak_share
 
 

@@ -43,6 +43,7 @@ _MANY = (
     0.25  # as many refusals among the latest calls end a slow start where most others were admitted
 )
 _ONE = 0.06  # more than one refusal among the latest calls
+_ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit
 _STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
@@ -220,8 +221,7 @@ def refused(
         return pace
     rate = pace.measured_per_s
     if rate < settings.rate_min_per_s:  # nothing to fall to, and a crawl would last: begin again
-        limit = limit.answered(now, 0.0)
-        return replace(pace, allowance=settings.start_calls, rate_per_s=None, limit=limit)
+        return _begun_again(pace, settings, now, told=wait_s > 0)
     still_s, rest_s, rests = STILL_S_MIN, 0.0, pace.rests
     if not isolated:
         if not wait_s:
@@ -236,6 +236,17 @@ def refused(
         rests=rests,
         limit=limit.answered(now, still_s),
     )
+
+
+def _begun_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: bool) -> Pace:
+    """Nothing was admitted for long. Where all is refused, and nobody says until when, one call at a time tries."""
+    limit = pace.limit.answered(now, 0.0)
+    if told or limit.share < _ALL:
+        return replace(pace, allowance=settings.start_calls, rate_per_s=None, limit=limit)
+    rest_s = min(settings.rest_s * 2.0**pace.rests, REST_S_MAX)
+    return replace(
+        pace, rate_per_s=1.0, refused_per_s=0.0, tokens=1.0 - rest_s, rests=pace.rests + 1, limit=limit
+    )  # fmt: skip
 
 
 def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime) -> Pace:

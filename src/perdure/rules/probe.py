@@ -160,6 +160,8 @@ def _again(
         text = f"{text}; held until a person releases it"
         return moved(gate, move, now, text, held_until=None, gap=gap, passes=passes)
     soon = move is GateMove.UNDECIDED and undecided + 1 < UNDECIDED_MAX
+    if move is GateMove.UNDECIDED and not soon:
+        gap += 1
     wait_s = gap_s(settings, 1 if soon else gap, chance)
     due_at = after(now, wait_s)
     if gate.kept_until is not None and gate.kept_until > due_at:

@@ -200,9 +200,7 @@ def isolated(
     """
     known = [sample for sample in window.samples if sample.generation >= counts_from]
     turned_away = [sample for sample in known if _turned_away(sample)]
-    quick_s = _usual_s(sample.took_s for sample in turned_away)
-    if quick_s is None:
-        return False
+    quick_s = _usual_s(sample.took_s for sample in turned_away) or 0.0
     last = [
         sample
         for sample in known

@@ -278,7 +278,8 @@ class Keeping:
             return
         window = self._merged()
         self._take(OWN, trip(gate, self.settings, window, call.now, call.chance), now_s)
-        if call.word.sign is not Sign.GOOD:
+        crowded = call.word.refuses and not self._isolated  # then each job stays away for longer
+        if call.word.sign is not Sign.GOOD and not crowded:
             found = reading(
                 window, self.settings.window, counts_from=gate.counts_from, now=call.now
             )
