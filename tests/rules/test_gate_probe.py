@@ -259,7 +259,7 @@ def test_a_credentials_gate_flows_by_a_good_answer_alone_and_asks_less_often(kin
         assert resume(held, at(1e9)) == Step(held)
         waits_s.append((held.held_until - t).total_seconds())
         gate, t = probing(held)
-    assert waits_s == [2.0, 2.0, 14.0, 14.0, 14.0, 14.0]
+    assert waits_s == [2.0, 2.0, 16.0, 18.0, 20.0, 22.0]
     assert result(gate, None, t).gate.state is GateState.FLOWING
 
 

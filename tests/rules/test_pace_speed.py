@@ -103,9 +103,9 @@ def test_a_pace_that_starts_slowly_or_never_fell_has_no_rate_that_rises():
 
 @pytest.mark.parametrize(
     ("rate_per_s", "share_per_s"),
-    [(10.0, 0.25), (5.0, 0.75), (19.0, 0.012), (20.0, 0.012), (30.0, 0.012)],
+    [(10.0, 0.25), (5.0, 0.75), (19.0, 0.012), (20.0, 0.012), (30.0, 0.125)],
 )
-def test_well_below_what_was_refused_it_rises_soon_and_from_there_on_slowly(
+def test_well_below_what_was_refused_and_well_beyond_it_rises_soon_and_between_slowly(
     rate_per_s, share_per_s
 ):
     pace = running(rate_per_s=rate_per_s, refused_per_s=20.0)
@@ -144,7 +144,7 @@ def test_where_nobody_says_until_when_the_rest_doubles():
 
 @pytest.mark.parametrize(
     ("share", "isolated", "goes_on"),
-    [(0.0, False, True), (0.1, False, False), (0.1, True, True), (0.2, True, False)],
+    [(0.0, False, True), (0.1, False, False), (0.2, True, True), (0.25, True, False)],
 )
 def test_a_slow_start_goes_on_while_few_are_refused(share, isolated, goes_on):
     pace = starting(limit=Trouble(share=share))

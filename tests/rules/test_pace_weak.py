@@ -236,7 +236,7 @@ def test_in_slow_start_a_call_earns_another_unless_the_upstream_is_to_blame(word
         (Kind.RATE_LIMITED, False),
         (Kind.TIMEOUT, False),
         (Kind.NETWORK, False),
-        (Kind.INTERNAL, False),
+        (Kind.INTERNAL, True),  # it was not turned away
     ],
 )
 def test_admitted_calls_are_measured_and_no_others(kind, admitted):

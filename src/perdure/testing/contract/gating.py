@@ -358,6 +358,7 @@ class Gating(OnAFreshStore):
 
     def test_a_reader_sees_what_a_worker_sees_and_what_it_has_noted_itself(self) -> None:
         self._vendor()
+        self._set("account", FLOWING)
         first, other = self.worker, self.place.hire()
         self._look(first, vendor="[1]", account="[2]")
         self._look(other, vendor="[3]", elsewhere="[4]")
