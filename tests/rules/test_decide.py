@@ -617,7 +617,9 @@ def test_the_share_is_reached_exactly(failed, known, counted):
     assert decided(NETWORK, policy=WEAK, gate=gate).counted is counted
 
 
-@pytest.mark.parametrize("spent", [{"waits": 2}, {"waits": 1, "waited_s": 100.0}])
+@pytest.mark.parametrize(
+    "spent", [{"waits": 2}, {"waits": 1, "waited_s": 100.0}, {"waits": 1, "waited_s": 99.5}]
+)
 def test_a_job_that_has_waited_as_often_or_as_long_as_it_may_pays_again(spent):
     decision = decided(NETWORK, policy=WEAK, gate=HALF, **spent)
     assert (type(decision), decision.counted) == (Retry, Counted.FAILURES)
