@@ -185,7 +185,7 @@ def test_one_error_that_names_a_pause_among_good_answers_is_isolated():
     """A 500 is no refusal, but its hint would hold everybody all the same."""
     samples = [Sample(0, at(n), str(n), Sign.GOOD, 1.0) for n in range(19)]
     samples.append(Sample(0, at(19), "19", Sign.BAD, 1.0, Kind.UPSTREAM_ERROR))
-    assert isolated(Window(tuple(samples)), SETTINGS, 0.3, counts_from=0, now=at(20))
+    assert isolated(Window(tuple(samples)), STANDARD, 0.3, counts_from=0, now=at(20))
 
 
 def test_with_a_share_of_nothing_no_refusal_is_isolated():
