@@ -39,8 +39,8 @@ class Ended:
 
     @property
     def turned_away(self) -> bool:
-        """Whether the upstream has surely not served it."""
-        return self.refused or self.signs == BAD
+        """Whether the upstream has surely not taken it on; of an error it may have, before it failed."""
+        return self.refused
 
 
 def signs_of(end: object) -> frozenset[Sign]:
@@ -130,9 +130,9 @@ class Calls:
         calls = sorted((sent_us, one) for one, sent_us in (look.calls | own).items())
         known = list[tuple[Out, bool]]()
         for _, one in reversed(calls):
-            turned_away = one == out or (one not in unsure and self._turned_away(one))
+            turned_away = (one == out or one not in unsure) and self._turned_away(one)
             ended = self.ended.get(one)
-            if turned_away or one in unsure or (ended is not None and ended.signs & GOOD):
+            if turned_away or one in unsure or (ended is not None and ended.signs & (GOOD | BAD)):
                 known.append((one, turned_away))
         share = upstream.gate.isolated_share
         refused, there = 0, False
