@@ -50,7 +50,7 @@ class Probes:
             if self._signs(gate) and Sign.NEITHER not in self._signs(gate):
                 self._checker.broken("S11", f"{self._what(gate)} is taken for undecided")
             gate.undecided, gate.not_bad = gate.undecided + 1, gate.not_bad + 1
-        elif new.gap > old.gap:  # whose call has not even ended, was timed out
+        elif new.gap > max(old.gap, 1):  # to the first gap a lost one leads as well
             not_bad = self._signs(gate) and not self._signs(gate) & BAD
             gate.undecided, gate.not_bad = 0, gate.not_bad + 1 if not_bad else 0
         self._check_not_for_ever(gate, new)
