@@ -139,8 +139,8 @@ def _check_pause(
     rule = _rule(policy, attempt.kind)
     so_far = job.counted(what, attempt.stage if policy.scope is Scope.STAGE else None)
     spared = what == "waits" and policy.weak_share is not None  # by the pace, so the first will do
-    nth = 1 if spared else so_far
-    base_s = base_delay_s(rule.backoff or policy.backoff, nth)
+    curve = rule.backoff or policy.backoff
+    base_s = min(base_delay_s(curve, nth) for nth in ({1, so_far} if spared else {so_far}))
     least_s = min(jittered_s(rule.jitter or policy.jitter, base_s, one) for one in (0.0, 1.0))
     hints, heard_s = rule.hint or policy.hint, json.loads(attempt.why_json)["hint_s"]
     if hints.mode is HintMode.EXACT and heard_s:
