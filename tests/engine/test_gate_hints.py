@@ -240,6 +240,26 @@ def test_a_pause_that_a_credentials_probe_is_told_holds_the_upstream_that_told_i
     assert left_s(either, "vendor") == pytest.approx(25.0)
 
 
+def test_a_credential_does_not_give_way_to_an_upstream_that_a_person_has_released_meanwhile(either):
+    """Its worker had an old copy of the upstream, took it for held, and let the credential flow unproved."""
+    post = standard(either)
+    put(either, 8)
+    first, *others = post.turn()
+    post.end(first, failed(Kind.QUOTA_WINDOW, wait_s=60.0))
+    for claim in others:
+        post.end(claim, DOWN)
+    post.turn(passing_s=0.1)
+    held_by_person(either.reader, either.control, "vendor", SAID)
+    post.running.clear()
+    post.turn(passing_s=59.5)
+    assert (gate(either).state, gate(either, KEY).state) == (HELD, HELD)
+    released_by_person(either.reader, either.control, "vendor", SAID)
+    post.turn(
+        passing_s=0.5
+    )  # less than a second after its last look: the credential's time is over
+    assert gate(either, KEY).state is not FLOWING
+
+
 # -- people ------------------------------------------------------------------------------
 
 

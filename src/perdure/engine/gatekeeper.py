@@ -159,7 +159,8 @@ class Gatekeeper:
             if claim is not None:
                 return claim
             if self._rows.some_behind_shut(gate.name):
-                self._rows.happen(gate.name, self._given_way)
+                self._look_again()  # a person may have released it since
+                self._rows.happen(gate.name, self._past_shut)
         return None
 
     def started(self, claims: Iterable[Claim]) -> None:
@@ -264,7 +265,7 @@ class Gatekeeper:
         return probe.claim
 
     def _look_again(self) -> None:
-        """Before a failure is held against a job: somebody else may have tripped the gate since our last look."""
+        """Where an old copy would mislead: somebody may have changed a gate since our last look."""
         if self._clock.monotonic() - self._rows.seen_s >= _SOON_S:
             with suppress(StoreError):  # then our copy has to do; the turn that follows will say so
                 self._rows.look()
@@ -320,6 +321,8 @@ class Gatekeeper:
 
     def _due(self) -> None:
         """What only waits for its time: the end of a hold, the loss of a probe."""
+        if self._rows.some_may_give_way():
+            self._look_again()  # a person may have released what is behind it since
         for gate in self._rows.all_stored():
             if gate.state is not GateState.FLOWING:
                 self._rows.happen(gate.name, partial(self._over, self._chance.random()))
@@ -331,6 +334,9 @@ class Gatekeeper:
             return self._given_way(gate) if shut else resume(gate, now)
         died = gate.lease_by if gate.lease_by in self._dead else None
         return lost(gate, self._rows.settings(gate.name), now, chance, died=died)
+
+    def _past_shut(self, gate: Gate) -> Step:
+        return self._given_way(gate) if self._rows.some_behind_shut(gate.name) else Step(gate)
 
     def _given_way(self, gate: Gate) -> Step:
         """No job can be a credential's probe: it resumes, and its upstreams' own probes tell as much."""

@@ -19,6 +19,7 @@ from perdure.model.gates import GateChange, GateLook, GateState
 from perdure.model.operations import Deed
 from perdure.ports import Clock, Control, Store
 from perdure.rules.gate import Gate, GateMove, GateSettings, Step
+from perdure.rules.probe import probe_due
 
 _TRIES_MAX = 5
 
@@ -179,6 +180,13 @@ class GateRows:
     def some_behind_shut(self, name: str) -> bool:
         """Whether one of a credential's upstreams is held by a gate of its own."""
         return any(state is not GateState.FLOWING for state in self._states_behind(name))
+
+    def some_may_give_way(self) -> bool:
+        """Whether a credential's probe is due that no job can be."""
+        now = self.now()
+        return any(
+            probe_due(gate, now) and self.all_behind_shut(gate.name) for gate in self.all_stored()
+        )
 
     def _states_behind(self, name: str) -> list[GateState]:
         return [
