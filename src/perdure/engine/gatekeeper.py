@@ -160,7 +160,7 @@ class Gatekeeper:
                 return claim
             if self._rows.some_behind_shut(gate.name):
                 self._look_again()  # a person may have released it since
-                self._rows.happen(gate.name, self._past_shut)
+                self._rows.happen(gate.name, self._given_way)
         return None
 
     def started(self, claims: Iterable[Claim]) -> None:
@@ -335,12 +335,10 @@ class Gatekeeper:
         died = gate.lease_by if gate.lease_by in self._dead else None
         return lost(gate, self._rows.settings(gate.name), now, chance, died=died)
 
-    def _past_shut(self, gate: Gate) -> Step:
-        return self._given_way(gate) if self._rows.some_behind_shut(gate.name) else Step(gate)
-
     def _given_way(self, gate: Gate) -> Step:
         """No job can be a credential's probe: it resumes, and its upstreams' own probes tell as much."""
-        return resume(replace(gate, probe_first=False), self._rows.now())
+        shut = self._rows.some_behind_shut(gate.name)
+        return resume(replace(gate, probe_first=False), self._rows.now()) if shut else Step(gate)
 
     # -- inside: what others have written ----------------------------------------------------
 
