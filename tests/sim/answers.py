@@ -35,12 +35,7 @@ class Ended:
     at_us: int
     signs: frozenset[Sign]
     told_us: int | None = None
-    refused: bool = False
-
-    @property
-    def turned_away(self) -> bool:
-        """Whether the upstream has surely not taken it on; of an error it may have, before it failed."""
-        return self.refused
+    turned_away: bool = False
 
 
 def signs_of(end: object) -> frozenset[Sign]:
@@ -63,10 +58,10 @@ def signs_of(end: object) -> frozenset[Sign]:
     return NEITHER
 
 
-def is_refusal(end: object) -> bool:
-    """Whether the upstream has asked for fewer calls."""
+def is_turned_away(end: object) -> bool:
+    """Whether the upstream has not taken the call on; a 500, or a connection that breaks, comes after that."""
     if isinstance(end, Refused):
-        return end.status_code == 429
+        return end.status_code in (429, 502, 503)
     return isinstance(end, StageError) and str(end.kind) == "rate_limited"
 
 

@@ -25,7 +25,7 @@ from perdure.rules.gate import Gate
 from perdure.rules.policy import HintMode
 from perdure.rules.slices import Slice
 from perdure.stores.moments import to_us
-from tests.sim.answers import Calls, Ended, is_refusal, signs_of
+from tests.sim.answers import Calls, Ended, is_turned_away, signs_of
 from tests.sim.ledger import GateAccount, JobAccount
 from tests.sim.outside import Outside
 from tests.sim.probes import Probes
@@ -75,7 +75,7 @@ class Gates:
     def _end_of(self, end: object) -> Ended:
         now_us, wait_s = self._world.now_us, getattr(end, "wait_s", None)
         told_us = None if not wait_s else now_us + round(wait_s * 1e6)
-        return Ended(now_us, signs_of(end), told_us, is_refusal(end))
+        return Ended(now_us, signs_of(end), told_us, is_turned_away(end))
 
     def heard(
         self, method: str, answer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]

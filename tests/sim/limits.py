@@ -138,11 +138,13 @@ def _check_pause(
         return
     rule = _rule(policy, attempt.kind)
     so_far = job.counted(what, attempt.stage if policy.scope is Scope.STAGE else None)
-    spared = what == "waits" and policy.weak_share is not None  # by the pace, so the first will do
-    curve = rule.backoff or policy.backoff
-    base_s = min(base_delay_s(curve, nth) for nth in ({1, so_far} if spared else {so_far}))
+    curve, told = rule.backoff or policy.backoff, json.loads(attempt.why_json)
+    spared = what == "waits" and policy.weak_share is not None  # by a pace, where there is a gate
+    spared = spared and checker.gates.outside.upstream(attempt.stage) is not None
+    bases_s = [base_delay_s(curve, nth) for nth in ({1, so_far} if spared else {so_far})]
+    base_s = min(bases_s, key=lambda one: abs(one - (told["base_s"] or 0.0)))  # what it says it is
     least_s = min(jittered_s(rule.jitter or policy.jitter, base_s, one) for one in (0.0, 1.0))
-    hints, heard_s = rule.hint or policy.hint, json.loads(attempt.why_json)["hint_s"]
+    hints, heard_s = rule.hint or policy.hint, told["hint_s"]
     if hints.mode is HintMode.EXACT and heard_s:
         least_s = heard_s
     if (record.delay_s or 0.0) < least_s - 1e-6:

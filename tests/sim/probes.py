@@ -50,10 +50,16 @@ class Probes:
             if self._signs(gate) and Sign.NEITHER not in self._signs(gate):
                 self._checker.broken("S11", f"{self._what(gate)} is taken for undecided")
             gate.undecided, gate.not_bad = gate.undecided + 1, gate.not_bad + 1
-        elif new.gap > max(old.gap, 1):  # to the first gap a lost one leads as well
+        elif new.gap > old.gap and not self._is_lost(old):  # without an end it was timed out
             not_bad = self._signs(gate) and not self._signs(gate) & BAD
             gate.undecided, gate.not_bad = 0, gate.not_bad + 1 if not_bad else 0
         self._check_not_for_ever(gate, new)
+
+    def _is_lost(self, old: Gate) -> bool:
+        """Whether nobody waits for the probe's end any more: its time is over, or its worker is dead."""
+        over = old.lease_until is not None and self._checker.world.clock.now() >= old.lease_until
+        worker = self._checker.ledger.workers.get(old.lease_by or 0)
+        return over or (worker is not None and worker.death is not None)
 
     def _check_proved(self, gate: GateAccount, *, last: bool = True) -> None:
         """The probe that is out, and no other call, has shown that the upstream answers."""

@@ -61,7 +61,7 @@ def test_a_range_widens_on_both_sides():
     assert 26 not in Range(10, 20).widened(0.25)
 
 
-@pytest.mark.parametrize("name", ["W2a", "W3", "W3c", "W4", "W5", "W5b", "W6b", "W6c", "W9", "W12"])
+@pytest.mark.parametrize("name", ["W2a", "W3", "W3c", "W4", "W5", "W5b", "W6b", "W9", "W12"])
 def test_the_gate_meets_the_hard_aims(name):
     found = row(SCENARIOS[name], STANDARD, seeds=1, rivals=False)
     gate = found.of("gate")

@@ -45,10 +45,10 @@ class Played:
 
     @property
     def waste_max(self) -> float:
-        """The aim: little for each call that is needed, what no strategy avoids, and what it takes to see an outage."""
+        """The aim: little beyond what no strategy avoids, and what it takes to see an outage."""
         unavoidable = self.bound.wasted / max(self.bound.answered_calls, 1)
         seeing = self.books.in_flight_at_trip + WINDOW_CALLS + self.books.probes
-        return WASTE_MAX * (1.0 + unavoidable) + unavoidable + seeing / self.books.jobs
+        return WASTE_MAX + unavoidable + seeing / self.books.jobs
 
     @property
     def drain(self) -> float | None:
