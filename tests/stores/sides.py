@@ -248,6 +248,12 @@ def dump(side: Side, *, whole: bool = True) -> dict[str, Any]:
         "attempts": {job.id: side.attempts(job, again=whole) for job in jobs},
         "books": reader.books(),
         "depths": reader.depths(),
+        "flows": reader.flows(),
+        "minutes": reader.flows(minutes=True),
+        "deaths": reader.deaths(),
+        "open jobs": {
+            owner: reader.open_jobs(owner) for owner in sorted({job.owner for job in jobs})
+        },
         "failures": reader.failures(),
         "lanes": reader.lanes(),
         "workers": reader.workers(),

@@ -185,7 +185,7 @@ def outage(story: Story, *, count: int, outage_s: float) -> None:
             "its lanes are closed by the gate",
             lambda: [
                 one.closed_by
-                for one in app.opened.reader.lanes(count_max=1)
+                for one in app.opened.reader.lanes()
                 if one.lane.run == run.no and one.closed_by
             ],
             within_s=60,

@@ -235,7 +235,7 @@ class _Batch:
     def _lanes_elsewhere(self) -> list[Lane]:
         """Lanes in which the run began, before its pipeline moved to another queue or category."""
         home = (self._line.queue, self._line.category)
-        lanes = (one.lane for one in self.opened.reader.lanes(count_max=0))
+        lanes = (one.lane for one in self.opened.reader.lanes())
         return [
             one for one in lanes if one.run == self.run.no and (one.queue, one.category) != home
         ]

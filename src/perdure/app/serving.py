@@ -61,7 +61,7 @@ def check_found(
     if not asked or reader.jobs(meant, limit=1):
         return
     learn()
-    every = lanes = [one.lane for one in reader.lanes(count_max=0)]
+    every = lanes = [one.lane for one in reader.lanes()]
     within = ""
     for name, value in asked.items():
         known = tuple({getattr(lane, name) for lane in lanes})

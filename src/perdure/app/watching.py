@@ -16,7 +16,6 @@ from perdure.model.runs import RunCounts, RunView
 from perdure.model.views import LaneView
 from perdure.stores.opening import Opened
 
-RETRYING_MAX = 1_000  # counted in each lane at each look, and no further
 _WINDOW_S = 60.0
 _SAMPLE_S = 0.5
 _STILL_S = 10.0  # without any movement, nobody can say when it will be over
@@ -25,7 +24,7 @@ _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Something that keeps items of the run from being claimed, why, and how many wait for it (capped).
+    """Something that keeps items of the run from being claimed, why, and how many wait for it.
 
     ``command`` is what to type about it, where something helps.
     """
@@ -79,7 +78,6 @@ class Snapshot:
     feeding: bool
     fed: Fed
     retrying: int
-    retrying_capped: bool
     held: tuple[Held, ...]
     pace: Pace
     allowance: Allowance | None
@@ -132,12 +130,12 @@ class Watch:
         self._samples: deque[tuple[float, RunCounts]] = deque()
         self._moved: tuple[float, RunCounts | None] = (self._began_at, None)
         self._lanes_at = -_LANES_S
-        self._waiting: tuple[int, bool, tuple[Held, ...], bool] = (0, False, (), True)
+        self._waiting: tuple[int, tuple[Held, ...], bool] = (0, (), True)
 
     @property
     def anybody_works(self) -> bool:
         """Whether a worker was alive at the last look, of this app or another."""
-        return self._waiting[3]
+        return self._waiting[2]
 
     def run(self) -> RunView:
         """The run now."""
@@ -156,9 +154,9 @@ class Watch:
             self._waiting = self._looked_at_lanes(run)
         if self._moved[1] != run.counts:
             self._moved = (now, run.counts)
-        retrying, capped, held, _ = self._waiting
+        retrying, held, _ = self._waiting
         return Snapshot(
-            run, now - self._began_at, feeding, fed, min(retrying, run.counts.open), capped, held,
+            run, now - self._began_at, feeding, fed, min(retrying, run.counts.open), held,
             self._pace(now, run.counts), allowance_of(run), stopping, note, now - self._moved[0],
         )  # fmt: skip
 
@@ -180,13 +178,12 @@ class Watch:
             tokens * 60 / past_s,
         )
 
-    def _looked_at_lanes(self, run: RunView) -> tuple[int, bool, tuple[Held, ...], bool]:
+    def _looked_at_lanes(self, run: RunView) -> tuple[int, tuple[Held, ...], bool]:
         reader = self._opened.reader
-        lanes = [one for one in reader.lanes(count_max=RETRYING_MAX) if one.lane.run == run.no]
-        capped = any(one.later >= RETRYING_MAX for one in lanes)
+        lanes = [one for one in reader.lanes() if one.lane.run == run.no]
         alive = any(worker.dead_at is None for worker in reader.workers())
         held = self._held(run, lanes) + self._astray(run, lanes)
-        return sum(one.later for one in lanes), capped, held, alive
+        return sum(one.later for one in lanes), held, alive
 
     def _astray(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
         """What waits in lanes that the pipeline has no longer: its code has changed since the run began."""

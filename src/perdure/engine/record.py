@@ -146,6 +146,7 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
         attempt=attempt,
         pipeline=claim.pipeline,
         run=claim.run,
+        lane_from=claim.lane,
     )
 
 

@@ -122,9 +122,7 @@ class Revivals:
     def _lane_beside(self, job: JobView, stage: str) -> int:
         """The lane of another stage of the run in whose lane the job stands."""
         if not self._lanes:
-            self._lanes = {
-                replace(one.lane, upstream=None): one.no for one in self.reader.lanes(count_max=0)
-            }
+            self._lanes = {replace(one.lane, upstream=None): one.no for one in self.reader.lanes()}
         own = next((lane for lane, no in self._lanes.items() if no == job.lane), None)
         found = None if own is None else self._lanes.get(replace(own, stage=stage))
         if found is None:

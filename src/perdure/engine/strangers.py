@@ -27,7 +27,7 @@ class Strangers:
         }
         found = [
             view
-            for view in self._reader.lanes(count_max=1)
+            for view in self._reader.lanes()
             if (view.ready or view.later)
             and view.no not in self._warned_of
             and (view.lane.queue, view.lane.category, view.lane.pipeline, view.lane.stage)

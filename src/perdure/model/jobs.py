@@ -271,6 +271,7 @@ class Record(Struct, frozen=True, gc=False):
     """One ended attempt, or one cancelled wait, as the store has to write it.
 
     Guarded by ``(no, token)``: if another hand has raised the token since, nothing is written.
+    ``lane_from`` is the lane that it leaves, where that is another one.
     ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction. ``error_code`` is the
     public code of a failure; ``error_detail``, for operators, and ``fingerprint`` are those of one that ends the job.
     ``pipeline``, ``run`` and ``attempts_max`` are for those who are told of it: no store writes them.
@@ -303,6 +304,7 @@ class Record(Struct, frozen=True, gc=False):
     pipeline: str | None = None
     run: int | None = None
     attempts_max: int | None = None
+    lane_from: int | None = None
 
 
 class Receipt(Struct, frozen=True, gc=False):

@@ -110,7 +110,7 @@ class CaptureView:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead letters with one fingerprint: how many, since when, until when, and one of them."""
+    """Dead letters with one fingerprint: how many, when it struck first and last, and one of them."""
 
     fingerprint: str
     pipeline: str
@@ -146,19 +146,61 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Depths:
-    """How many jobs stand where, each counted up to ``count_max`` and no further."""
+class Depth:
+    """How many jobs of a stage stand where. ``waiting`` for their time; ``retrying`` for it after a failure."""
 
-    count_max: int
+    queue: str
+    pipeline: str
+    stage: str
     ready: int
-    later: int
+    waiting: int
+    retrying: int
     processing: int
+    succeeded: int
     failed: int
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What has happened in a stage, in one minute or since the store was made; these numbers never fall.
+
+    A job is ``created`` in its first stage and ends in the one in which it was. ``retries`` are those that a policy
+    counts, ``waits`` those that an upstream has asked for.
+    """
+
+    pipeline: str
+    stage: str
+    at: datetime | None
+    created: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    revived: int
+    attempts: int
+    retries: int
+    waits: int
+    tokens_in: int
+    tokens_out: int
+    cost_nusd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """What jobs have died of: how many are dead letters now, and how many ``ever`` were, which never falls."""
+
+    pipeline: str
+    stage: str
+    reason: FailedReason
+    kind: str
+    code: str
+    letters: int
+    ever: int
 
 
 @dataclass(frozen=True, slots=True)
 class LaneView:
-    """A lane, whether it is open, what closes it, and how many jobs wait in it (capped)."""
+    """A lane, whether it is open, what closes it, and how many jobs wait in it: ready, or for ``later``."""
 
     no: int
     lane: Lane

@@ -14,9 +14,11 @@ from perdure.model.views import (
     Books,
     CaptureView,
     DeadGroup,
-    Depths,
+    Deaths,
+    Depth,
     FailureGroup,
     Finding,
+    Flow,
     JobView,
     LaneView,
     Preview,
@@ -42,12 +44,24 @@ class Reader(Protocol):
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
         ...
 
-    def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
-        """How many jobs stand where, each counted up to a bound."""
+    def depths(self) -> list[Depth]:
+        """How many jobs stand where, by queue, pipeline and stage; from the tallies, no job is counted."""
         ...
 
-    def lanes(self, *, count_max: int = COUNT_MAX) -> list[LaneView]:
-        """All lanes, what closes them, and how many jobs wait in each, counted up to a bound."""
+    def flows(self, *, minutes: bool = False) -> list[Flow]:
+        """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
+        ...
+
+    def deaths(self) -> list[Deaths]:
+        """What jobs have died of, by kind and code, most frequent first."""
+        ...
+
+    def open_jobs(self, owner: str) -> int:
+        """How many jobs of an owner are queued or in work."""
+        ...
+
+    def lanes(self) -> list[LaneView]:
+        """All lanes, what closes them, and how many jobs wait in each."""
         ...
 
     def attempts(self, job_no: int) -> list[AttemptView]:

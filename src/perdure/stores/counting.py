@@ -1,53 +1,137 @@
-"""What a batch of records changes in the counts of runs."""
+"""What a transaction changes in the counts of runs and in the tallies; for a store that counts in its own process."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from perdure.model.decisions import Counted
-from perdure.model.jobs import Record
+from perdure.model.jobs import NewJob, Record
 from perdure.model.states import State
 
 # total, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd, calls
-_COUNTS = 10
-_PLACE = {State.SUCCEEDED: 1, State.FAILED: 2, State.CANCELLED: 3}
+_RUN_COUNTS = 10
+# created, succeeded, failed, cancelled, revived, attempts, retries, waits, tokens_in, tokens_out, cost_nusd
+_FLOWS = 11
+_ENDED = {State.SUCCEEDED: 1, State.FAILED: 2, State.CANCELLED: 3}  # the place in both of them
+
+_PLACES = ("ready", "waiting", "retrying", "processing", "succeeded", "failed", "cancelled")
+_DEPTH = {place: n for n, place in enumerate(_PLACES)}
+
+
+def place_of(state: str, ready: object, error_kind: str | None) -> str:
+    """Where a job stands: its state, and of a queued one whether it is ready, or waits after a failure."""
+    if state != State.QUEUED:
+        return str(state)
+    if ready:
+        return "ready"
+    return "waiting" if error_kind is None else "retrying"
+
+
+class Before(NamedTuple):
+    """What is to be known of a job as it was before its record was written."""
+
+    run: int | None
+    redrive_run: int | None
+    owner: str
+    pipeline: str
+    lane: int
+    place: str
+
+
+class Letter(NamedTuple):
+    """What the tallies of dead letters are kept by."""
+
+    fingerprint: str | None
+    owner: str
+    pipeline: str
+    stage: str
+    reason: str | None
+    kind: str | None
+    code: str | None
 
 
 class Tally:
-    """Changes of counts by run, and of failures by run and kind, to be added to the rows of one writer."""
+    """Changes of counts by run and by run and kind, and of the tallies, to be added to rows in one transaction."""
 
     def __init__(self) -> None:
         self._by_run: dict[int, list[int]] = {}
         self._by_kind: dict[tuple[int, str], int] = {}
+        self._depths: dict[int, list[int]] = {}
+        self._flows: dict[tuple[str, str], list[int]] = {}
+        self._deaths: dict[Letter, list[int]] = {}
+        self._open: dict[str, int] = {}
 
-    def settled(self, record: Record, runs: Iterable[int | None]) -> None:
+    def accepted(self, job: NewJob, place: str) -> None:
+        """A job has come in."""
+        self.moved(job.lane, None, place)
+        self._flow(job.pipeline, job.stage)[0] += 1
+        self._opened(job.owner, 1)
+        if job.run is not None:
+            self._of(job.run)[0] += 1
+
+    def moved(
+        self,
+        lane: int,
+        left: str | None,
+        place: str | None,
+        *,
+        to: int | None = None,
+        jobs: int = 1,
+    ) -> None:
+        """Jobs have left one place and come to another, of their lane or of lane ``to``."""
+        if left is not None:
+            self._depth(lane)[_DEPTH[left]] -= jobs
+        if place is not None:
+            self._depth(lane if to is None else to)[_DEPTH[place]] += jobs
+
+    def settled(self, record: Record, before: Before) -> None:
         """An attempt ended, or a wait was cancelled."""
-        for run in runs:
-            if run is None:
-                continue
-            counts = self._of(run)
-            place = _PLACE.get(record.state)
-            if place is not None:
-                counts[place] += 1
-            if record.state is State.FAILED:
-                self._failed(run, record.error_kind, 1)
-            attempt = record.attempt
-            if attempt is not None:
-                counts[4] += 1
-                counts[5] += attempt.counted == Counted.FAILURES and place is None
-                counts[6] += attempt.tokens_in
-                counts[7] += attempt.tokens_out
-                counts[8] += attempt.cost_nusd
-                counts[9] += attempt.called
+        attempt, ended = record.attempt, _ENDED.get(record.state)
+        place = place_of(record.state, not record.delay_s, record.error_kind)
+        self.moved(before.lane, before.place, place, to=record.lane)
+        stage = record.stage if attempt is None else attempt.stage
+        flow = self._flow(before.pipeline, stage)
+        if ended is not None:
+            flow[ended] += 1
+            self._opened(before.owner, -1)
+        if attempt is not None:
+            flow[5] += 1
+            flow[6] += attempt.counted == Counted.FAILURES and ended is None
+            flow[7] += attempt.counted == Counted.WAITS and ended is None
+            flow[8] += attempt.tokens_in
+            flow[9] += attempt.tokens_out
+            flow[10] += attempt.cost_nusd
+        if record.state is State.FAILED:
+            letter = Letter(
+                record.fingerprint, before.owner, before.pipeline, stage, record.failed_reason,
+                record.error_kind, record.error_code,
+            )  # fmt: skip
+            self._died(letter, 1, 1)
+        for run in (before.run, before.redrive_run):
+            if run is not None:
+                self._settle_in_run(run, record)
 
-    def came_in(self, run: int | None, count: int = 1) -> None:
-        """Jobs were enqueued into a run, or driven again in one."""
+    def came_in(self, run: int | None) -> None:
+        """A job is driven again in a run."""
         if run is not None:
-            self._of(run)[0] += count
+            self._of(run)[0] += 1
 
     def came_back(self, run: int | None, kind: str | None) -> None:
         """A job of a run that had failed with that kind has a new life."""
         if run is not None:
             self._of(run)[2] -= 1
             self._failed(run, kind, -1)
+
+    def revived(self, letter: Letter, lane: int, *, to: int, discarded: bool) -> None:
+        """A dead letter has a new life."""
+        self.moved(lane, "failed", "ready", to=to)
+        self._flow(letter.pipeline, letter.stage)[4] += 1
+        self._opened(letter.owner, 1)
+        if not discarded:
+            self._died(letter, -1, 0)
+
+    def discarded(self, letter: Letter) -> None:
+        """Somebody has dealt with a dead letter."""
+        self._died(letter, -1, 0)
 
     def rows(self, writer: int) -> Sequence[tuple[int, ...]]:
         """As the table of counts takes them."""
@@ -57,9 +141,66 @@ class Tally:
         """As the table of kinds takes them."""
         return [(run, writer, kind, n) for (run, kind), n in sorted(self._by_kind.items()) if n]
 
+    def depth_rows(self) -> Sequence[tuple[int, ...]]:
+        """As the table of depths takes them."""
+        return [(lane, *jobs) for lane, jobs in self._depths.items() if any(jobs)]
+
+    def flow_rows(self, minute: int) -> Sequence[tuple[object, ...]]:
+        """As the table of flows takes them."""
+        return [(*names, minute, *counts) for names, counts in self._flows.items() if any(counts)]
+
+    def death_rows(self, now: int) -> Sequence[tuple[object, ...]]:
+        """As the table of deaths takes them."""
+        return [
+            (*(one or "" for one in letter), letters, ever, *((now, now) if ever else (None, None)))
+            for letter, (letters, ever) in self._deaths.items()
+        ]
+
+    def owner_rows(self) -> Sequence[tuple[str, int]]:
+        """As the table of owners takes them."""
+        return [(owner, jobs) for owner, jobs in self._open.items() if jobs]
+
+    def _settle_in_run(self, run: int, record: Record) -> None:
+        counts, attempt, ended = self._of(run), record.attempt, _ENDED.get(record.state)
+        if ended is not None:
+            counts[ended] += 1
+        if record.state is State.FAILED:
+            self._failed(run, record.error_kind, 1)
+        if attempt is not None:
+            counts[4] += 1
+            counts[5] += attempt.counted == Counted.FAILURES and ended is None
+            counts[6] += attempt.tokens_in
+            counts[7] += attempt.tokens_out
+            counts[8] += attempt.cost_nusd
+            counts[9] += attempt.called
+
     def _failed(self, run: int, kind: str | None, count: int) -> None:
         place = (run, kind or "")
         self._by_kind[place] = self._by_kind.get(place, 0) + count
 
+    def _died(self, letter: Letter, letters: int, ever: int) -> None:
+        counts = self._deaths.setdefault(letter, [0, 0])
+        counts[0] += letters
+        counts[1] += ever
+
+    def _opened(self, owner: str, jobs: int) -> None:
+        if owner:
+            self._open[owner] = self._open.get(owner, 0) + jobs
+
     def _of(self, run: int) -> list[int]:
-        return self._by_run.setdefault(run, [0] * _COUNTS)
+        found = self._by_run.get(run)
+        if found is None:
+            found = self._by_run[run] = [0] * _RUN_COUNTS
+        return found
+
+    def _depth(self, lane: int) -> list[int]:
+        found = self._depths.get(lane)
+        if found is None:
+            found = self._depths[lane] = [0] * len(_PLACES)
+        return found
+
+    def _flow(self, pipeline: str, stage: str) -> list[int]:
+        found = self._flows.get((pipeline, stage))
+        if found is None:
+            found = self._flows[pipeline, stage] = [0] * _FLOWS
+        return found

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+MINUTE_US = 60_000_000
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -30,6 +30,7 @@ def is_plain(record: Record, by: int | None) -> bool:
         and record.checkpoint_stage is None
         and not record.captures
         and not record.reclaim
+        and record.lane_from is None
         and _nothing_counted(record.counters)
     )
 

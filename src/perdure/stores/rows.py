@@ -1,6 +1,6 @@
 """Between rows and nouns, the same for every store: both stores select these columns in this order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -208,12 +208,19 @@ def worker_out(row: Row) -> WorkerView:
     )  # fmt: skip
 
 
-def lane_out(row: Row) -> LaneView:
-    """A lane, from a row of `lanes_list.sql`."""
-    no, queue, category, pipeline, stage, run, upstream, closed_by, ready, later = row
-    return LaneView(
-        no, Lane(queue, category, pipeline, stage, run, upstream), closed_by, ready, later
-    )
+def lanes_out(
+    rows: Iterable[Row], closed: Iterable[Row], waiting: Mapping[int, tuple[int, int]]
+) -> list[LaneView]:
+    """Lanes, from rows of `lanes_list.sql` and `lanes_closed.sql`, and how many jobs wait in each."""
+    by: dict[int, list[str]] = {}
+    for lane, closed_by in closed:
+        by.setdefault(lane, []).append(closed_by)
+    return [
+        LaneView(
+            no, Lane(*names), "; ".join(by.get(no, ())) or None, *waiting.get(no, (0, 0))
+        )
+        for no, *names in rows
+    ]  # fmt: skip
 
 
 def gate_out(row: Row) -> GateRow:

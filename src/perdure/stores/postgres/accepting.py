@@ -36,12 +36,18 @@ def accept_whole(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueu
         return accept(cx, jobs, now)
 
 
-def accept(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
-    """Insert what is new, find what is not. Without a moment the server's own is taken."""
+def accept(
+    cx: Cx, jobs: Sequence[NewJob], now: int | None, *, borrowed: bool = False
+) -> list[Enqueued]:
+    """Insert what is new, find what is not. Without a moment the server's own is taken.
+
+    In a ``borrowed`` transaction, which may stay open, nothing is counted in a row that another one writes.
+    """
     done: dict[str, Enqueued] = {}
     for _ in range(_TRIES_MAX):
         missing = [job for job in jobs if job.id not in done]
-        done |= _inserted(cx, apart(missing), ranks_of(cx, missing, now), now)
+        ranks = ranks_of(cx, missing, now)
+        done |= _inserted(cx, apart(missing), ranks, now, borrowed=borrowed)
         missing = [job for job in jobs if job.id not in done]
         if missing:
             done |= _found(cx, missing, now)
@@ -84,10 +90,16 @@ def begin(
 
 
 def _inserted(
-    cx: Cx, jobs: Sequence[NewJob], ranks: Mapping[str, int], now: int | None
+    cx: Cx,
+    jobs: Sequence[NewJob],
+    ranks: Mapping[str, int],
+    now: int | None,
+    *,
+    borrowed: bool,
 ) -> dict[str, Enqueued]:
     rows = encoded([job_in(job, ranks.get(job.id)) for job in jobs])
-    cursor = cx.execute(SQL.enqueue, {"jobs": rows, "now": now, "ageing_us": AGEING_US})
+    where = {"jobs": rows, "now": now, "ageing_us": AGEING_US, "borrowed": borrowed}
+    cursor = cx.execute(SQL.enqueue, where)
     return {id: Enqueued(id, no, True) for id, no in answered(cursor) or ()}
 
 

@@ -20,13 +20,12 @@ finds its own run, bulk operation or duty, and is otherwise told that the thing 
 After what opens a lane, makes a job ready or changes a gate, idle workers are woken; that is only a hint.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
 from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued
-from perdure.model.limits import PRUNE_BATCH_MAX
+from perdure.model.limits import FINGERPRINT_KEPT_S, PRUNE_BATCH_MAX
 from perdure.model.operations import Deed, LaneScope, NewSchedule, Pruned, Retention, Tick
 from perdure.stores import deeds
 from perdure.stores.duties import standing
@@ -137,13 +136,11 @@ class PostgresControl(PostgresBulks, PostgresRuns):
             jobs, attempts = _let_go(cx, aged.rows) if aged.rows else (0, 0)
             return Pruned(jobs, attempts, aged.go_on_after)
 
-        done = self._connection.written(work)
-        if done.go_on_after is None:
-            self._connection.written(_fold)
-        return done
+        return self._connection.written(work)
 
     def prune_workers(self, kept_s: float, *, limit: int) -> int:
-        """Forget workers that ended long ago and whose jobs are all settled."""
+        """Forget workers that ended long ago and whose jobs are all settled; and add the tallies up."""
+        self._connection.written(_fold)
 
         def work(cx: Cx, now: int) -> int:
             where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
@@ -161,9 +158,12 @@ class PostgresControl(PostgresBulks, PostgresRuns):
         return self._connection.written(work)
 
 
-def _fold(cx: Cx, _: int) -> None:
-    """Add up what callers have written down line by line: the books and the counts of runs."""
-    cx.execute(SQL.books_fold)
+def _fold(cx: Cx, now: int) -> None:
+    """Add up what writers have counted, each in rows of its own."""
+    cx.execute(SQL.depths_fold)
+    cx.execute(SQL.flows_fold, {"now": now})
+    cx.execute(SQL.deaths_fold, {"old": now - seconds_us(FINGERPRINT_KEPT_S)})
+    cx.execute(SQL.owners_fold)
     cx.execute(SQL.run_counts_fold)
     cx.execute(SQL.run_kinds_fold)
 
@@ -173,6 +173,7 @@ def _let_go(cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:
     seen = [{"no": row[0], "token": row[1]} for row in rows]
     gone = cx.execute(SQL.prune_jobs, {"seen": encoded(seen)}).fetchall()
     where = {"nos": array(row[0] for row in gone)}
+    jobs = [{"no": row[0], "pipeline": row[1]} for row in gone]
     in_runs = [
         {"no": no, "run": run, "life": life, "state": state}
         for no, _, run, redriven, life, state in gone
@@ -181,9 +182,7 @@ def _let_go(cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:
     if in_runs:
         cx.execute(SQL.prune_runs, {"gone": encoded(in_runs)})
         cx.execute(SQL.prune_redrives, where)
-    attempts = cx.execute(SQL.prune_attempts, where).rowcount
+    ((attempts,),) = cx.execute(SQL.prune_attempts, {"jobs": encoded(jobs)}).fetchall()
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
-    for pipeline, pruned in sorted(Counter(row[1] for row in gone).items()):
-        cx.execute(SQL.prune_book, {"pipeline": pipeline, "pruned": pruned})
     return len(gone), attempts

@@ -11,7 +11,7 @@ from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import LoggedRefusal
 from perdure.model.runs import ItemView, RunView
 from perdure.model.views import CaptureView, DeadGroup, RunFigures
-from perdure.stores.choosing import NO_MAX, Dialect, Fetch, dead_groups
+from perdure.stores.choosing import NO_MAX, Dialect, Fetch
 from perdure.stores.moments import to_us
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
@@ -20,6 +20,7 @@ from perdure.stores.postgres.reviving import rivals
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.reporting import run_figures
 from perdure.stores.rows import Row, capture_out, item_out, run_out
+from perdure.stores.tallies import dead_groups
 
 DIALECT = Dialect("perdure_jobs AS j", "j.no = ANY (CAST(:nos AS bigint[]))", array)
 

@@ -35,7 +35,8 @@ _UNCOUNTED = frozenset({ZERO, replace(ZERO, starts=1)})
 def parameters(records: Sequence[Record], by: int | None, now: int | None) -> dict[str, object]:
     """What `record.sql` binds. Rows are locked in the order in which they stand here."""
     rows = [record_in(one, by) for one in sorted(firsts(records), key=lambda one: one.no)]
-    return {"records": encoded(rows), "by": by, "now": now}
+    waiting = sorted(one.no for one in records if one.attempt is None)
+    return {"records": encoded(rows), "by": by, "now": now, "waiting": waiting}
 
 
 def firsts(records: Sequence[Record]) -> Sequence[Record]:
@@ -73,6 +74,8 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
     row: dict[str, object] = {
         "no": record.no, "token": record.token, "state": record.state, "lane": record.lane,
     }  # fmt: skip
+    if record.lane_from is not None:
+        row["lane_from"] = record.lane_from
     if attempt is None:
         row["stage"] = record.stage
     else:

@@ -14,9 +14,8 @@ get the same receipts, from the attempt rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 
-from perdure.model.errors import StoreError, WorkerDead
+from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
     Claim,
     ClaimOrder,
@@ -67,7 +66,6 @@ from perdure.stores.postgres.within import joined
 from perdure.stores.rows import encoded, expired_out, lost_out, overrun_out
 
 SILENT = encoded(Death("silent"))
-_FOLD_EVERY = 500  # enqueues between two foldings of the books' journal
 
 
 class PostgresStore(PostgresGates):
@@ -78,7 +76,6 @@ class PostgresStore(PostgresGates):
         self._floors = Floors(connection.monotonic)
         self._herald = Herald(connection)
         self._ear = Ear(connection)
-        self._enqueues = 0
         self._lanes = KnownLanes()
 
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
@@ -98,17 +95,10 @@ class PostgresStore(PostgresGates):
         if within is not None:
             with joined(within, self._connection) as cx:
                 self._lanes.check(jobs, self._look_at_lanes)  # their snapshot may be old
-                return accept(cx, jobs, self._connection.now())
+                return accept(cx, jobs, self._connection.now(), borrowed=True)
         self._lanes.check(jobs, self._look_at_lanes)
         done = self._connection.resent(lambda cx: accept_whole(cx, jobs, self._connection.now()))
         self._herald.tell()
-        self._enqueues += 1
-        if self._enqueues % _FOLD_EVERY == 0:
-            with (
-                suppress(StoreError),
-                self._connection.lent() as cx,
-            ):  # the jobs are in all the same
-                cx.execute(SQL.books_fold)
         return done
 
     def begin(
@@ -170,7 +160,6 @@ class PostgresStore(PostgresGates):
         }  # fmt: skip
         with self._connection.lent() as cx:
             row = cx.execute(SQL.worker_add, where).fetchone()
-            cx.execute(SQL.books_fold)
         assert row is not None
         return int(row[0])
 

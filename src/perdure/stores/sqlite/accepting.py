@@ -1,7 +1,6 @@
 """Enqueueing: new rows, or the jobs that had their ids or keys before; in our transaction or another's."""
 
 import sqlite3
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -29,8 +28,12 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
-    cx.executemany(SQL.accept, Counter(job.pipeline for job in fresh).items())
-    _take_in(cx, fresh, now)
+    tally = Tally()
+    for job in fresh:
+        tally.accepted(
+            job, "ready" if job.run_at is None or to_us(job.run_at) <= now else "waiting"
+        )
+    _take_in(cx, fresh, tally, now)
     again |= {id: Enqueued(id, no, True) for id, no in made.items()}
     found = iter(_found(cx, [job for job in jobs if job.id not in again], now))
     return [again.get(job.id) or next(found) for job in jobs]
@@ -61,8 +64,9 @@ def begin(
             job.payload_json, job.tokens, job.fair,
         ),
     )  # fmt: skip
-    cx.execute(SQL.accept, (job.pipeline, 1))
-    _take_in(cx, [job], now)
+    tally = Tally()
+    tally.accepted(job, "processing")
+    _take_in(cx, [job], tally, now)
     return claims_of(cx, [last + 1])[0]
 
 
@@ -71,14 +75,11 @@ def lanes_among(cx: sqlite3.Connection, nos: set[int]) -> set[int]:
     return {no for (no,) in cx.execute(SQL.lane_nos, (encoded(sorted(nos)),)).fetchall()}
 
 
-def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> None:
-    """Count new jobs in their runs; one that had ended has not any more."""
-    runs = Counter(job.run for job in jobs if job.run is not None)
+def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: Tally, now: int) -> None:
+    """Count new jobs; a run that had ended has not any more."""
+    add_tally(cx, tally, 0, now)
+    runs = {job.run for job in jobs if job.run is not None}
     if runs:
-        tally = Tally()
-        for run, count in runs.items():
-            tally.came_in(run, count)
-        add_tally(cx, tally, 0)
         cx.execute(SQL.runs_take_in, {"nos": encoded(sorted(runs)), "now": now})
 
 

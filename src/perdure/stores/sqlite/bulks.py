@@ -24,12 +24,14 @@ from perdure.model.operations import (
 )
 from perdure.model.states import State
 from perdure.stores import deeds
+from perdure.stores.counting import Letter, Tally
 from perdure.stores.moments import from_us
 from perdure.stores.rows import bulk_out
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
 from perdure.stores.sqlite.ranking import ranks_anew
 from perdure.stores.sqlite.reviving import Revivals, check_runs, conflict
+from perdure.stores.sqlite.settling import add_tally
 from perdure.stores.sqlite.statements import SQL
 
 
@@ -59,13 +61,17 @@ class SqliteBulks:
         with self._connection.written() as (cx, now):
             if step is not None and not _stepped(cx, step, now):
                 return [Stale(one.no, one.id, one.token) for one in chosen]
+            tally = Tally()
             for one in chosen:
                 where = {"no": one.no, "token": one.token, "now": now}
-                if cx.execute(SQL.discard, where).rowcount == 1:
+                dead = cx.execute(SQL.discard, where).fetchone()
+                if dead is not None:
+                    tally.discarded(Letter(*dead))
                     note(cx, deeds.DISCARD, one.id, deed, now)
                     answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
                 else:
                     answers.append(Stale(one.no, one.id, one.token))
+            add_tally(cx, tally, 0, now)
             if step is not None:
                 _count(cx, step, answers)
         return answers

@@ -6,9 +6,10 @@ from typing import Any
 
 from perdure.model.jobs import Claim, ClaimOrder, Part
 from perdure.model.limits import PROMOTE_BATCH_MAX
+from perdure.stores.counting import Tally
 from perdure.stores.parting import lanes_of, parts_of, slots_of
 from perdure.stores.rows import encoded
-from perdure.stores.sqlite.settling import claims_of
+from perdure.stores.sqlite.settling import add_tally, claims_of
 from perdure.stores.sqlite.statements import SQL
 
 AFTER_ALL = 2**63 - 1
@@ -53,19 +54,33 @@ def promote(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: in
     """Make ready what has fallen due, so many at a time."""
     where = {"lanes": encoded(lanes), "isolation": order.isolation, "now": now}
     due = cx.execute(SQL.due_lanes, where).fetchall()
+    tally = Tally()
     for (lane,) in due:  # an equal part for each, so that no turn holds the line for long
         part = max(1, PROMOTE_BATCH_MAX // len(due))
-        cx.execute(SQL.promote, where | {"lane": lane, "limit": part})
+        ready = cx.execute(SQL.promote, where | {"lane": lane, "limit": part}).fetchall()
+        retrying = sum(error_kind is not None for (error_kind,) in ready)
+        tally.moved(lane, "retrying", "ready", jobs=retrying)
+        tally.moved(lane, "waiting", "ready", jobs=len(ready) - retrying)
+    if due:
+        add_tally(cx, tally, 0, now)
 
 
 def _take(
     cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: int, now: int
 ) -> list[Claim]:
     nos = heads(cx, order, lanes, slots)
-    if not nos:
-        return []
-    cx.execute(SQL.claim, {"nos": encoded(nos), "worker": order.worker, "now": now})
-    return claims_of(cx, nos)
+    return take(cx, nos, order.worker, now) if nos else []
+
+
+def take(cx: sqlite3.Connection, nos: list[int], worker: int, now: int) -> list[Claim]:
+    """Claim these jobs, which are ready."""
+    cx.execute(SQL.claim, {"nos": encoded(nos), "worker": worker, "now": now})
+    claims = claims_of(cx, nos)
+    tally = Tally()
+    for one in claims:
+        tally.moved(one.lane, "ready", "processing")
+    add_tally(cx, tally, 0, now)
+    return claims
 
 
 def heads(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: int) -> list[int]:

@@ -16,18 +16,17 @@ on, which it has.
 """
 
 import sqlite3
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
 from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued
-from perdure.model.limits import PRUNE_BATCH_MAX
+from perdure.model.limits import FINGERPRINT_KEPT_S, PRUNE_BATCH_MAX
 from perdure.model.operations import Deed, LaneScope, NewSchedule, Pruned, Retention, Tick
 from perdure.stores import deeds
 from perdure.stores.duties import standing
 from perdure.stores.lanes import KnownLanes
-from perdure.stores.moments import seconds_us, to_us
+from perdure.stores.moments import MINUTE_US, seconds_us, to_us
 from perdure.stores.pruning import Ends
 from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite.accepting import accept, lanes_among
@@ -119,8 +118,9 @@ class SqliteControl(SqliteBulks, SqliteRuns):
             return Pruned(len(aged.rows), attempts, aged.go_on_after)
 
     def prune_workers(self, kept_s: float, *, limit: int) -> int:
-        """Forget workers that ended long ago and whose jobs are all settled."""
+        """Forget workers that ended long ago and whose jobs are all settled; and add the tallies up."""
         with self._connection.written() as (cx, now):
+            _fold(cx, now)
             where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
             return cx.execute(SQL.prune_workers, where).rowcount
 
@@ -134,12 +134,22 @@ class SqliteControl(SqliteBulks, SqliteRuns):
 def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:
     """Delete these jobs with all that is theirs; how many attempts went with them."""
     where = {"nos": encoded([row[0] for row in rows])}
-    cx.execute(SQL.prune_runs, where)
+    for sql in (SQL.prune_depths, SQL.prune_flows, SQL.prune_deaths, SQL.prune_runs):
+        cx.execute(sql, where)
     cx.execute(SQL.prune_redrives, where)
     attempts = cx.execute(SQL.prune_attempts, where).rowcount
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
     cx.execute(SQL.prune_jobs, where)
-    for pipeline, pruned in Counter(row[2] for row in rows).items():
-        cx.execute(SQL.prune_book, {"pipeline": pipeline, "pruned": pruned})
     return attempts
+
+
+def _fold(cx: sqlite3.Connection, now: int) -> None:
+    """Add up the minutes that are older than an hour, and forget what struck nobody for a month."""
+    hour = {"old": now // MINUTE_US - 60}
+    cx.execute(SQL.flows_fold, hour)
+    cx.execute(SQL.flows_forget, hour)
+    month = {"old": now - seconds_us(FINGERPRINT_KEPT_S)}
+    cx.execute(SQL.deaths_fold, month)
+    cx.execute(SQL.deaths_forget, month)
+    cx.execute(SQL.owners_forget)

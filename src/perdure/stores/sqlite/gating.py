@@ -23,10 +23,9 @@ from perdure.stores import deeds
 from perdure.stores.gates import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
 from perdure.stores.parting import lanes_of
 from perdure.stores.rows import Row, encoded, gate_out
-from perdure.stores.sqlite.claiming import heads, promote
+from perdure.stores.sqlite.claiming import heads, promote, take
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
-from perdure.stores.sqlite.settling import claims_of
 from perdure.stores.sqlite.statements import SQL
 
 
@@ -92,8 +91,7 @@ def _probe(
     if not first:
         raise NoProbe
     (no,) = cx.execute(SQL.least_tried, {"nos": encoded(first)}).fetchone()
-    cx.execute(SQL.claim, {"nos": encoded([no]), "worker": order.worker, "now": now})
-    (claim,) = claims_of(cx, [no])
+    (claim,) = take(cx, [no], order.worker, now)
     return Probe(gate, claim)
 
 

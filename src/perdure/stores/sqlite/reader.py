@@ -10,14 +10,17 @@ from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed
 from perdure.model.views import (
     AttemptView,
     Books,
-    Depths,
+    Deaths,
+    Depth,
     FailureGroup,
     Finding,
+    Flow,
     JobView,
     LaneView,
     Preview,
 )
 from perdure.model.workers import WorkerView
+from perdure.stores import tallies
 from perdure.stores.auditing import CHECKS, findings, of_run
 from perdure.stores.choosing import Choice, page, preview
 from perdure.stores.moments import from_us
@@ -29,7 +32,7 @@ from perdure.stores.rows import (
     encoded,
     gate_out,
     job_out,
-    lane_out,
+    lanes_out,
     pause_out,
     schedule_out,
     worker_out,
@@ -70,22 +73,33 @@ class SqliteReader(SqliteReports):
         with self._connection.read() as (cx, _):
             return preview(Choice(chosen, DIALECT), fetching(cx), count_max=count_max)
 
-    def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
-        """How many jobs stand where, each counted up to a bound."""
-        ((ready, later, processing, failed),) = self._rows(SQL.depths, {"count_max": count_max})
-        return Depths(count_max, ready, later, processing, failed)
+    def depths(self) -> list[Depth]:
+        """How many jobs stand where, by queue, pipeline and stage."""
+        with self._connection.read() as (cx, _):
+            return tallies.depths(fetching(cx))
 
-    def lanes(self, *, count_max: int = COUNT_MAX) -> list[LaneView]:
+    def flows(self, *, minutes: bool = False) -> list[Flow]:
+        """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
+        with self._connection.read() as (cx, now):
+            return tallies.flows(fetching(cx), now, minutes=minutes)
+
+    def deaths(self) -> list[Deaths]:
+        """What jobs have died of, by kind and code, most frequent first."""
+        with self._connection.read() as (cx, _):
+            return tallies.deaths(fetching(cx))
+
+    def open_jobs(self, owner: str) -> int:
+        """How many jobs of an owner are queued or in work."""
+        with self._connection.read() as (cx, _):
+            return tallies.open_jobs(fetching(cx), owner)
+
+    def lanes(self) -> list[LaneView]:
         """All lanes by number, all that closes each, and how many jobs wait in it."""
         with self._connection.read() as (cx, _):
-            closed: dict[int, list[str]] = {}
-            for lane, closed_by in cx.execute(SQL.lanes_closed).fetchall():
-                closed.setdefault(lane, []).append(closed_by)
-            rows = cx.execute(SQL.lanes_list, {"count_max": count_max}).fetchall()
-        return [
-            lane_out((*row[:7], "; ".join(closed.get(row[0], ())) or None, *row[7:]))
-            for row in rows
-        ]
+            return lanes_out(
+                cx.execute(SQL.lanes_list).fetchall(), cx.execute(SQL.lanes_closed).fetchall(),
+                tallies.waiting_by_lane(fetching(cx)),
+            )  # fmt: skip
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
@@ -95,7 +109,7 @@ class SqliteReader(SqliteReports):
         """How many items came in, and where they are."""
         where = {"pipeline": pipeline}
         with self._connection.read() as (cx, _):
-            accepted, pruned = cx.execute(SQL.books, where).fetchone()
+            accepted, pruned = tallies.came_and_went(fetching(cx), pipeline)
             found: dict[str, int] = dict(cx.execute(SQL.states_count, where).fetchall())
         return Books(
             accepted=accepted,

@@ -9,13 +9,14 @@ from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import LoggedRefusal
 from perdure.model.runs import ItemView, RunView
 from perdure.model.views import CaptureView, DeadGroup, RunFigures
-from perdure.stores.choosing import NO_MAX, Dialect, Fetch, dead_groups
+from perdure.stores.choosing import NO_MAX, Dialect, Fetch
 from perdure.stores.moments import to_us
 from perdure.stores.reporting import run_figures
 from perdure.stores.rows import Row, capture_out, encoded, item_out, run_out
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.reviving import rivals
 from perdure.stores.sqlite.statements import SQL
+from perdure.stores.tallies import dead_groups
 
 # A step looks at a range of numbers; every other index would lead through more rows than that.
 DIALECT = Dialect(

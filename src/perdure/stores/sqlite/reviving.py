@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from perdure.model.errors import CallerError
 from perdure.model.jobs import Conflict
 from perdure.model.operations import Revival
-from perdure.stores.counting import Tally
+from perdure.stores.counting import Letter, Tally
 from perdure.stores.moments import seconds_us
 from perdure.stores.rows import AGEING_US, Row, encoded
 from perdure.stores.sqlite.settling import add_tally
@@ -23,7 +23,7 @@ class Revivals:
         self._runs: set[int] = set()
 
     def seen(self, one: Revival) -> Row | None:
-        """The runs and the failure kind of a job, if it is still the failed one that was seen and may live."""
+        """What a job is counted as, if it is still the failed one that was seen and may live."""
         shown = (one.no, one.token, one.redrive_run)
         found: Row | None = self._cx.execute(SQL.dead_letter, shown).fetchone()
         return found
@@ -40,7 +40,10 @@ class Revivals:
             },
         )  # fmt: skip
         self._cx.execute(SQL.redrive_add, (one.no,))
-        run, redriven, kind = seen
+        run, redriven, lane, discarded_at, *dead = seen
+        letter = Letter(*dead)
+        kind = letter.kind
+        self._tally.revived(letter, lane, to=one.lane, discarded=discarded_at is not None)
         self._tally.came_back(run, kind)
         if one.redrive_run in (None, redriven):
             self._tally.came_back(redriven, kind)
@@ -51,7 +54,7 @@ class Revivals:
 
     def close(self) -> None:
         """Write down what has changed in the counts; runs that had ended are running again."""
-        add_tally(self._cx, self._tally, 0)
+        add_tally(self._cx, self._tally, 0, self._now)
         if self._runs:
             where = {"nos": encoded(sorted(self._runs)), "now": self._now}
             self._cx.execute(SQL.runs_reopen, where)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State
-from perdure.stores.counting import Tally
-from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
+from perdure.stores.counting import Before, Tally, place_of
+from perdure.stores.moments import MINUTE_US, from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
 from perdure.stores.rows import claim_out, delay_us, encoded, past_in
 from perdure.stores.sqlite.statements import SQL
@@ -68,25 +68,32 @@ def claims_of(cx: sqlite3.Connection, nos: Iterable[int]) -> list[Claim]:
     return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": encoded(wanted)}).fetchall()]
 
 
-def add_tally(cx: sqlite3.Connection, tally: Tally, writer: int) -> None:
-    """Write down what has changed in the counts of runs."""
-    cx.executemany(SQL.run_counts_add, tally.rows(writer))
-    kinds = tally.kind_rows(writer)
-    if kinds:
-        cx.executemany(SQL.run_kinds_add, kinds)
+def add_tally(cx: sqlite3.Connection, tally: Tally, writer: int, now: int) -> None:
+    """Write down what has changed in the counts of runs and in the tallies."""
+    lots = (
+        (SQL.run_counts_add, tally.rows(writer)),
+        (SQL.run_kinds_add, tally.kind_rows(writer)),
+        (SQL.depths_add, tally.depth_rows()),
+        (SQL.flows_add, tally.flow_rows(now // MINUTE_US)),
+        (SQL.deaths_add, tally.death_rows(now)),
+        (SQL.owners_add, tally.owner_rows()),
+    )
+    for sql, rows in lots:
+        if rows:
+            cx.executemany(sql, rows)
 
 
 def _write(
     cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
 ) -> tuple[Settled, ...]:
     asked = _where_open(cx, records)
-    runs = _matched(cx, asked)
+    before = _matched(cx, asked)
     first = {(one.no, one.token): one for one in reversed(asked)}
-    accepted = [one for claim, one in first.items() if claim in runs]
+    accepted = [one for claim, one in first.items() if claim in before]
     accepted.sort(key=lambda one: one.no)
     tally = Tally()
     for one in accepted:
-        tally.settled(one, runs[one.no, one.token])
+        tally.settled(one, before[one.no, one.token])
     plain: list[Record] = []
     others: list[Record] = []
     for one in accepted:
@@ -105,11 +112,11 @@ def _write(
     captured = [row for one in others for row in capture_rows(one, now)]
     if captured:
         cx.executemany(SQL.captures_add, captured)
-    add_tally(cx, tally, by or 0)
+    add_tally(cx, tally, by or 0, now)
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
     return tuple(
         _receipt(one, now, again.get(one.no) if one.reclaim else None)
-        if (one.no, one.token) in runs and first[one.no, one.token] is one
+        if (one.no, one.token) in before and first[one.no, one.token] is one
         else _settled_before(cx, one, by)
         for one in asked
     )
@@ -134,13 +141,14 @@ def _add_attempts(
         cx.executemany(SQL.attempts_add_more, more)
 
 
-def _matched(
-    cx: sqlite3.Connection, records: Sequence[Record]
-) -> dict[tuple[int, int], tuple[int | None, int | None]]:
-    """What the guard will let pass, and its runs: we are the only writer until our commit."""
+def _matched(cx: sqlite3.Connection, records: Sequence[Record]) -> dict[tuple[int, int], Before]:
+    """What the guard will let pass, as it was: we are the only writer until our commit."""
     shown = encoded([(one.no, one.token) for one in records])
     rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
-    return {(no, token): (run, redriven) for no, token, run, redriven in rows}
+    return {
+        (no, token): Before(run, redrive_run, owner, pipeline, lane, place_of(*place))
+        for no, token, run, redrive_run, owner, pipeline, lane, *place in rows
+    }
 
 
 def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[Record]:

@@ -23,7 +23,7 @@ def progress_line(shot: Snapshot) -> str:
     parts = [
         f"{shot.elapsed_s:.0f} s  {_done(shot)}",
         f"succeeded {counts.succeeded:,}, failed {counts.failed:,}{_kinds(shot)}",
-        f"retrying {_retrying(shot)}, open {counts.open:,}",
+        f"retrying {shot.retrying:,}, open {counts.open:,}",
         f"{shot.pace.requests_per_min:,.0f} requests/min, {shot.pace.tokens_per_min:,.0f} tokens/min",
         *filter(None, (_cost(shot), _budget(shot))),
         f"ETA {_eta(shot)}",
@@ -77,7 +77,7 @@ def _counts(shot: Snapshot) -> Text:
     for count, name, style in (
         (f"{counts.succeeded:,}", "succeeded", "green"),
         (f"{counts.failed:,}", "failed", "red"),
-        (_retrying(shot), "retrying", "yellow"),
+        (f"{shot.retrying:,}", "retrying", "yellow"),
         (f"{counts.open:,}", "open", ""),
     ):
         line.append(count, f"bold {style}".strip()).append(f" {name}  ", style)
@@ -109,10 +109,6 @@ def _figures(shot: Snapshot) -> Table:
 def _done(shot: Snapshot) -> str:
     more = "+" if shot.feeding else ""
     return f"{shot.ended:,} of {shot.run.counts.total:,}{more} done"
-
-
-def _retrying(shot: Snapshot) -> str:
-    return f"{shot.retrying:,}{'+' if shot.retrying_capped else ''}"
 
 
 def _by_count(shot: Snapshot) -> list[tuple[str, int]]:

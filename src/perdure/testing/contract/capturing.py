@@ -73,7 +73,7 @@ class Capturing(OnAFreshStore):
         """Out of the way: what waits is taken."""
         return (
             any(self.place.take(self.worker, isolation=level) for level in (0, 1, 2))
-            or self.place.reader.depths().later > 0
+            or self.place.standing("waiting", "retrying") > 0
         )
 
     def test_a_capture_belongs_to_the_stage_in_which_it_was_made(self) -> None:

@@ -138,8 +138,7 @@ class Claiming(OnAFreshStore):
         seen = []
         for _ in range(3):
             assert len(self.place.take(self.worker, 1)) == 1
-            depths = self.place.reader.depths()
-            seen.append((depths.ready, depths.later))
+            seen.append((self.place.standing("ready"), self.place.standing("waiting")))
         assert seen == [
             (PROMOTE_BATCH_MAX - 1, more),
             (PROMOTE_BATCH_MAX + more - 2, 0),
@@ -153,8 +152,8 @@ class Claiming(OnAFreshStore):
             self.place.put_many(PROMOTE_BATCH_MAX, run_at=later, lane=lane, stage=stage)
         self.clock.push(6)
         assert len(self.place.take(self.worker, 1)) == 1
-        depths = self.place.reader.depths()
-        assert (depths.ready, depths.later) == (PROMOTE_BATCH_MAX - 1, PROMOTE_BATCH_MAX)
+        assert self.place.standing("ready") == PROMOTE_BATCH_MAX - 1
+        assert self.place.standing("waiting") == PROMOTE_BATCH_MAX
         waiting = {one.no: one.later for one in self.place.reader.lanes()}
         assert set(waiting.values()) == {PROMOTE_BATCH_MAX // 2}
 

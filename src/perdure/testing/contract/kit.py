@@ -179,6 +179,10 @@ class Place:
         seen = self.see_run(run).status
         return self.control.change_run(replace(RunChange(run.no, seen, status), **changes), DEED)
 
+    def standing(self, *places: str) -> int:
+        """How many jobs stand in these places, whatever their stage."""
+        return sum(getattr(one, place) for one in self.reader.depths() for place in places)
+
     # -- all of it ---------------------------------------------------------------------------
 
     def everything(self) -> dict[str, object]:
@@ -190,6 +194,9 @@ class Place:
             "captures": {job.id: self.reader.captures(job.no) for job in jobs},
             "books": self.reader.books(),
             "depths": self.reader.depths(),
+            "flows": self.reader.flows(),
+            "minutes": self.reader.flows(minutes=True),
+            "deaths": self.reader.deaths(),
             "lanes": self.reader.lanes(),
             "workers": self.reader.workers(),
             "pauses": self.reader.pauses(),

@@ -9,7 +9,7 @@ from perdure.model.jobs import Claim, Lane, Record
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.outcomes import Death
 from perdure.model.states import FailedReason, State
-from perdure.model.views import Books, Depths, FailureGroup
+from perdure.model.views import Books, FailureGroup
 from perdure.testing.contract.kit import DEED, OnAFreshStore
 from perdure.testing.contract.records import (
     advance,
@@ -66,15 +66,7 @@ class Reading(OnAFreshStore):
         assert books().balanced
         self.place.clean()
 
-    def test_depths_are_counted_up_to_a_bound(self) -> None:
-        assert self.place.reader.depths(count_max=5) == Depths(5, 0, 0, 0, 0)
-        self._busy()
-        self.place.put_many(5)
-        depths = self.place.reader.depths
-        assert depths() == Depths(10_000, ready=7, later=1, processing=1, failed=1)
-        assert depths(count_max=3) == Depths(3, ready=3, later=1, processing=1, failed=1)
-
-    def test_lanes_tell_what_waits_in_them_up_to_a_bound(self) -> None:
+    def test_lanes_tell_what_waits_in_them(self) -> None:
         self._busy()
         self.place.put_many(2, lane=self.place.lanes["two"], stage="two")
         seen = {one.lane.stage: one for one in self.place.reader.lanes()}
@@ -83,8 +75,6 @@ class Reading(OnAFreshStore):
         ]  # fmt: skip
         assert (seen["one"].ready, seen["one"].later) == (2, 1)
         assert (seen["two"].ready, seen["two"].later) == (2, 0)
-        capped = {one.lane.stage: one.ready for one in self.place.reader.lanes(count_max=1)}
-        assert capped == {"one": 1, "two": 1}
 
     # -- pages -------------------------------------------------------------------------------
 

@@ -152,6 +152,7 @@ def advance(
         checkpoint_stage=claim.stage,
         checkpoint_json=value_json,
         reclaim=reclaim,
+        lane_from=claim.lane,
         attempt=attempt_of(claim, AttemptStatus.SUCCESS, worker),
     )
 

@@ -44,6 +44,7 @@ def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
         )
     )  # fmt: skip
     tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
+    tables.flow(job.pipeline, job.stage, now, created=1)
     tables.count(job.run, total=1)
     tables.take_in(job.run, now)
 
@@ -140,6 +141,7 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
             counters=ZERO, past=ZERO,
         )
     )  # fmt: skip
+    tables.flow(job.pipeline, job.stage, now, revived=1)
     if redrive_run is not None:
         tables.redrives[redrive_run, job.no, job.life + 1] = None
     for stage in one.forgotten:

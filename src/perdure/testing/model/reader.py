@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from dataclasses import fields
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -10,13 +11,15 @@ from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
 from perdure.model.limits import COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
-from perdure.model.states import State
+from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.model.views import (
     AttemptView,
     Books,
-    Depths,
+    Deaths,
+    Depth,
     FailureGroup,
     Finding,
+    Flow,
     JobView,
     LaneView,
     Preview,
@@ -57,19 +60,59 @@ class ModelReader(Reports):
             counted = found[:count_max]
             return Preview(len(counted), len(found) > count_max, _groups(counted))
 
-    def depths(self, *, count_max: int = COUNT_MAX) -> Depths:
-        """How many jobs stand where."""
+    def depths(self) -> list[Depth]:
+        """How many jobs stand where, counted."""
         with self._tables.read():
-            jobs = self._all()
-            return Depths(
-                count_max,
-                ready=_capped((job.ready is True for job in jobs), count_max),
-                later=_capped((job.ready is False for job in jobs), count_max),
-                processing=_capped((job.state is State.PROCESSING for job in jobs), count_max),
-                failed=_capped((job.state is State.FAILED for job in jobs), count_max),
+            found: dict[tuple[str, str, str], Counter[str]] = {}
+            for job in self._all():
+                lane = self._tables.lanes[job.lane]
+                place = (lane.queue, lane.pipeline, lane.stage)
+                found.setdefault(place, Counter())[job.place] += 1
+            names = [one.name for one in fields(Depth)][3:]
+            return [
+                Depth(*place, *(jobs[name] for name in names))
+                for place, jobs in sorted(found.items())
+            ]
+
+    def flows(self, *, minutes: bool = False) -> list[Flow]:
+        """What was written down when it happened."""
+        with self._tables.read() as now:
+            since = now.replace(second=0, microsecond=0) - timedelta(minutes=59)
+            found: dict[tuple[datetime | None, str, str], Counter[str]] = {}
+            for (pipeline, stage, at), counts in self._tables.flows.items():
+                if not minutes or at >= since:
+                    place = (at if minutes else None, pipeline, stage)
+                    found.setdefault(place, Counter()).update(counts)
+            names = [one.name for one in fields(Flow)][3:]
+            shown = [
+                Flow(pipeline, stage, at, *(counts[name] for name in names))
+                for (at, pipeline, stage), counts in found.items()
+            ]
+            return sorted(shown, key=lambda one: (one.at or now, one.pipeline, one.stage))
+
+    def deaths(self) -> list[Deaths]:
+        """What was written down when a job died; those that are dead letters now are counted."""
+        with self._tables.read():
+            found: dict[tuple[str, ...], list[int]] = {}
+            for letter, (ever, _, _) in self._tables.died.items():
+                found.setdefault(letter[2:], [0, 0])[1] += ever
+            for job in self._all():
+                if job.state is State.FAILED and job.discarded_at is None:
+                    found[job.letter[2:]][0] += 1
+            ordered = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
+            return [
+                Deaths(pipeline, stage, FailedReason(reason), kind, code, *counts)
+                for (pipeline, stage, reason, kind, code), counts in ordered
+            ]
+
+    def open_jobs(self, owner: str) -> int:
+        """Those of an owner, counted."""
+        with self._tables.read():
+            return sum(
+                job.owner == owner and job.state not in TERMINAL for job in self._all() if owner
             )
 
-    def lanes(self, *, count_max: int = COUNT_MAX) -> list[LaneView]:
+    def lanes(self) -> list[LaneView]:
         """All lanes, by number."""
         with self._tables.read():
             return [
@@ -77,8 +120,8 @@ class ModelReader(Reports):
                     no,
                     lane,
                     "; ".join(sorted(self._tables.closed_by(lane))) or None,
-                    _capped((j.lane == no and j.ready is True for j in self._all()), count_max),
-                    _capped((j.lane == no and j.ready is False for j in self._all()), count_max),
+                    sum(job.lane == no and job.ready is True for job in self._all()),
+                    sum(job.lane == no and job.ready is False for job in self._all()),
                 )
                 for no, lane in sorted(self._tables.lanes.items())
             ]
@@ -187,10 +230,6 @@ class ModelReader(Reports):
     def _newest_first(self, chosen: JobFilter) -> list[JobRow]:
         found = [job for job in self._all() if is_meant(self._tables, job, chosen)]
         return sorted(found, key=lambda job: -job.no)
-
-
-def _capped(hits: Iterable[bool], count_max: int) -> int:
-    return min(sum(hits), count_max)
 
 
 def _sum(by_pipeline: dict[str, int], pipeline: str | None) -> int:

@@ -132,7 +132,21 @@ class Reports:
                 if job.state is State.FAILED and is_meant(self._tables, job, chosen):
                     groups.setdefault(_likeness(job), []).append(job)
             ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-            return [_group(like, jobs) for like, jobs in ordered[: rows_of(limit)]]
+            return [
+                _group(like, jobs, self._struck(like, chosen.owner))
+                for like, jobs in ordered[: rows_of(limit)]
+            ]
+
+    def _struck(
+        self, like: tuple[str, ...], owner: str | None
+    ) -> list[tuple[int, datetime, datetime]]:
+        """How often, and when first and last, jobs have died of this, whatever became of them."""
+        return [
+            times
+            for one, times in self._tables.died.items()
+            if (one.fingerprint, one.pipeline, one.stage, one.kind, one.code) == like
+            and owner in (None, one.owner)
+        ]
 
     def rivals(self, job_nos: Sequence[int]) -> dict[int, str]:
         """Who would be in the way of a new life."""
@@ -247,11 +261,13 @@ def _likeness(job: JobRow) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _group(like: tuple[str, ...], jobs: Sequence[JobRow]) -> DeadGroup:
-    ends = [job.finished_at for job in jobs if job.finished_at is not None]
+def _group(
+    like: tuple[str, ...], jobs: Sequence[JobRow], struck: list[tuple[int, datetime, datetime]]
+) -> DeadGroup:
+    first_at, last_at = min(one[1] for one in struck), max(one[2] for one in struck)
     newest = jobs[-1]
     fingerprint, pipeline, stage, kind, code = like
     return DeadGroup(
-        fingerprint, pipeline, stage, kind, code, len(jobs), min(ends), max(ends), newest.id,
+        fingerprint, pipeline, stage, kind, code, len(jobs), first_at, last_at, newest.id,
         newest.error_detail or newest.error_message or "",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from perdure.model.jobs import ZERO, Attempt, Claim, Counters, Lane, OnLost
 from perdure.model.outcomes import Death
@@ -66,6 +67,18 @@ class CaptureRow:
     content: bytes
 
 
+class Letter(NamedTuple):
+    """What dead letters are told apart by."""
+
+    fingerprint: str
+    owner: str
+    pipeline: str
+    stage: str
+    reason: str
+    kind: str
+    code: str
+
+
 @dataclass(frozen=True, slots=True)
 class JobRow:
     """A job. ``ready`` is None unless it is queued; ``rank_at`` is its place in the line."""
@@ -112,6 +125,23 @@ class JobRow:
     result_json: str | None = None
     tokens: int | None = None
     fair: bool = False
+
+    @property
+    def letter(self) -> Letter:
+        """What it has died of."""
+        return Letter(
+            self.fingerprint or "", self.owner, self.pipeline, self.stage, str(self.failed_reason),
+            self.error_kind or "", self.error_code or "",
+        )  # fmt: skip
+
+    @property
+    def place(self) -> str:
+        """Where it stands: its state, and of a queued one whether it is ready, or waits after a failure."""
+        if self.ready is None:
+            return self.state.value
+        if self.ready:
+            return "ready"
+        return "waiting" if self.error_kind is None else "retrying"
 
     def check(self) -> None:
         """Refuse a row that contradicts itself, or that cannot be written faithfully."""

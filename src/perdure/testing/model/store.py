@@ -163,7 +163,7 @@ class ModelStore(Gatehouse, Workforce):
             )
         )
         self._keep(record, by, now, due_at)
-        self._count(record, job)
+        self._count(record, job, now)
         claim = None
         if record.reclaim:
             (claim,) = self._tables.claims([self._tables.jobs[job.no]])
@@ -202,8 +202,8 @@ class ModelStore(Gatehouse, Workforce):
         )  # fmt: skip
         self._tables.artifacts[no] = CaptureRow(view, capture.content)
 
-    def _count(self, record: Record, job: JobRow) -> None:
-        """What this record changes in the counts of the job's runs."""
+    def _count(self, record: Record, job: JobRow, now: datetime) -> None:
+        """What this record changes in the counts of the job's stage and runs."""
         ended = record.state in TERMINAL
         told = record.attempt
         changes = {
@@ -216,6 +216,14 @@ class ModelStore(Gatehouse, Workforce):
             "cost_nusd": 0 if told is None else told.cost_nusd,
             "calls": told is not None and told.called,
         }
+        flow = {name: int(by) for name, by in changes.items() if name != "calls"} | {
+            "failed": int(record.state is State.FAILED),
+            "waits": int(told is not None and told.counted == "waits" and not ended),
+        }
+        stage = record.stage if told is None else told.stage
+        self._tables.flow(job.pipeline, stage, now, **flow)
+        if record.state is State.FAILED:
+            self._tables.die(self._tables.jobs[job.no], now)
         for run in (job.run, job.redrive_run):
             self._tables.count(run, **{name: int(by) for name, by in changes.items()})
             if record.state is State.FAILED:

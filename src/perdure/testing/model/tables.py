@@ -21,13 +21,13 @@ from perdure.model.operations import (
 from perdure.model.runs import FINISHED, RunStatus, RunView
 from perdure.model.states import State
 from perdure.ports import Clock
-from perdure.testing.model.rows import AttemptRow, CaptureRow, JobRow, WorkerRow
+from perdure.testing.model.rows import AttemptRow, CaptureRow, JobRow, Letter, WorkerRow
 from perdure.testing.nouns import replace
 
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
     "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
-    "artifacts", "refusals", "redrives",
+    "artifacts", "refusals", "redrives", "flows", "died",
 )  # fmt: skip
 
 
@@ -54,6 +54,8 @@ class Tables:
         self.artifacts: dict[int, CaptureRow] = {}
         self.refusals: dict[tuple[int, int], str] = {}
         self.redrives: dict[tuple[int, int, int], None] = {}  # run, job, life
+        self.flows: dict[tuple[str, str, datetime], dict[str, int]] = {}  # pipeline, stage, minute
+        self.died: dict[Letter, tuple[int, datetime, datetime]] = {}  # how often, first and last
         self.writers: Counter[object] = Counter()
         self._numbers: Counter[str] = Counter()
         self._clock = clock
@@ -127,6 +129,18 @@ class Tables:
             row = self.runs[run]
             counts = {name: getattr(row.counts, name) + by for name, by in changes.items()}
             self.runs[run] = replace(row, counts=replace(row.counts, **counts))
+
+    def flow(self, pipeline: str, stage: str, now: datetime, **changes: int) -> None:
+        """Write down what has happened in a stage in this minute."""
+        place = (pipeline, stage, now.replace(second=0, microsecond=0))
+        counts = Counter(self.flows.get(place, {}))
+        counts.update(changes)
+        self.flows[place] = dict(counts)
+
+    def die(self, job: JobRow, now: datetime) -> None:
+        """Write down what a job has died of."""
+        ever, first_at, _ = self.died.get(job.letter, (0, now, now))
+        self.died[job.letter] = (ever + 1, first_at, now)
 
     def count_failed(self, run: int | None, kind: str | None, by: int) -> None:
         """Change the count of a run's failed jobs, and of those of that kind."""

@@ -27,10 +27,23 @@ made AS (
         %(tokens)s::bigint, %(rank_at)s::bigint IS NOT NULL
     FROM clock, caller, lane
     ON CONFLICT DO NOTHING
-    RETURNING no, pipeline, run
+    RETURNING no, pipeline, stage, run, lane, owner, ready
 ),
-booked AS (
-    INSERT INTO perdure_books (pipeline, accepted) SELECT pipeline, 1 FROM made
+depths AS (
+    INSERT INTO perdure_depths AS t (lane, writer, ready, processing)
+    SELECT lane, -pg_backend_pid(), coalesce(ready, 0), 1 - coalesce(ready, 0) FROM made
+    ON CONFLICT (lane, writer) DO UPDATE SET
+        ready = t.ready + excluded.ready, processing = t.processing + excluded.processing
+),
+flows AS (
+    INSERT INTO perdure_flows AS t (pipeline, stage, minute, writer, created)
+    SELECT m.pipeline, m.stage, clock.now / 60000000, -pg_backend_pid(), 1 FROM made AS m, clock
+    ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET created = t.created + excluded.created
+),
+owners AS (
+    INSERT INTO perdure_owners AS t (owner, writer, open)
+    SELECT owner, -pg_backend_pid(), 1 FROM made WHERE owner <> ''
+    ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
 counted AS (
     INSERT INTO perdure_run_counts AS c (run, writer, total)

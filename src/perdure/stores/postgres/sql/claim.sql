@@ -49,7 +49,7 @@ owed AS MATERIALIZED (
     GROUP BY s.lane, s.rank_at, s.no
 ),
 picked AS MATERIALIZED (
-    SELECT h.no
+    SELECT h.no, o.lane
     FROM owed AS o
     CROSS JOIN LATERAL (
         SELECT j.no FROM perdure_jobs AS j
@@ -58,6 +58,12 @@ picked AS MATERIALIZED (
         ORDER BY j.rank_at, j.no LIMIT o.jobs
         FOR UPDATE SKIP LOCKED
     ) AS h
+),
+depths AS (
+    INSERT INTO perdure_depths AS t (lane, writer, ready, processing)
+    SELECT lane, -pg_backend_pid(), -count(*), count(*) FROM picked GROUP BY lane
+    ON CONFLICT (lane, writer) DO UPDATE SET
+        ready = t.ready + excluded.ready, processing = t.processing + excluded.processing
 )
 UPDATE perdure_jobs AS j SET
     state = 'processing', ready = NULL, worker = %(worker)s::bigint, token = j.token + 1,

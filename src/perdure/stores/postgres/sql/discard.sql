@@ -4,13 +4,24 @@ WITH seen AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(targets)s::jsonb) AS s (no bigint, token bigint)
 ),
 held AS MATERIALIZED (
-    SELECT j.no FROM (SELECT * FROM seen ORDER BY no) AS s
+    SELECT j.* FROM (SELECT * FROM seen ORDER BY no) AS s
     CROSS JOIN LATERAL (
-        SELECT o.no FROM perdure_jobs AS o
+        SELECT o.no, o.fingerprint, o.owner, o.pipeline, o.stage, o.failed_reason, o.error_kind, o.error_code
+        FROM perdure_jobs AS o
         WHERE o.no = s.no AND o.token = s.token AND o.state = 'failed' AND o.discarded_at IS NULL
         LIMIT 1
         FOR UPDATE
     ) AS j
+),
+deaths AS (
+    INSERT INTO perdure_deaths AS t (fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters)
+    SELECT
+        coalesce(fingerprint, ''), owner, pipeline, stage, failed_reason, coalesce(error_kind, ''),
+        coalesce(error_code, ''), -pg_backend_pid(), -count(*)
+    FROM held
+    GROUP BY 1, 2, 3, 4, 5, 6, 7
+    ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+        letters = t.letters + excluded.letters
 )
 UPDATE perdure_jobs AS j SET
     discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint

@@ -3,6 +3,11 @@
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
+-- A borrowed transaction has rows of its own: it may stay open for long, and nobody waits for it.
+writer AS MATERIALIZED (
+    SELECT CASE WHEN %(borrowed)s::boolean THEN -(pg_current_xact_id()::text::bigint + 4294967296)
+        ELSE -pg_backend_pid() END AS writer
+),
 made AS (
     INSERT INTO perdure_jobs (
         id, owner, pipeline, run, key, lane, stage, state, ready, priority,
@@ -20,14 +25,28 @@ made AS (
         priority integer, run_at bigint, deadline_us bigint, payload text, tokens bigint, rank_at bigint
     )
     ON CONFLICT DO NOTHING
-    RETURNING no, id, pipeline, run
+    RETURNING no, id, pipeline, stage, run, lane, owner, ready
 ),
-booked AS (
-    INSERT INTO perdure_books (pipeline, accepted) SELECT pipeline, count(*) FROM made GROUP BY pipeline
+depths AS (
+    INSERT INTO perdure_depths AS t (lane, writer, ready, waiting)
+    SELECT lane, w.writer, sum(ready), count(*) - sum(ready) FROM made, writer AS w GROUP BY lane, w.writer
+    ON CONFLICT (lane, writer) DO UPDATE SET
+        ready = t.ready + excluded.ready, waiting = t.waiting + excluded.waiting
+),
+flows AS (
+    INSERT INTO perdure_flows AS t (pipeline, stage, minute, writer, created)
+    SELECT m.pipeline, m.stage, clock.now / 60000000, w.writer, count(*) FROM made AS m, clock, writer AS w
+    GROUP BY m.pipeline, m.stage, clock.now, w.writer
+    ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET created = t.created + excluded.created
+),
+owners AS (
+    INSERT INTO perdure_owners AS t (owner, writer, open)
+    SELECT m.owner, w.writer, count(*) FROM made AS m, writer AS w WHERE m.owner <> '' GROUP BY m.owner, w.writer
+    ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
 counted AS (
     INSERT INTO perdure_run_counts AS c (run, writer, total)
-    SELECT run, -pg_backend_pid(), count(*) FROM made WHERE run IS NOT NULL GROUP BY run
+    SELECT m.run, w.writer, count(*) FROM made AS m, writer AS w WHERE m.run IS NOT NULL GROUP BY m.run, w.writer
     ON CONFLICT (run, writer) DO UPDATE SET total = c.total + excluded.total
 ),
 -- A run with a new item is not over. Who ends one holds its row: either it counts after us, or we find it ended.

@@ -28,14 +28,20 @@ heads AS MATERIALIZED (
     ORDER BY h.rank_at, h.no LIMIT %(look)s
 ),
 picked AS MATERIALIZED (
-    SELECT s.no
+    SELECT s.no, s.lane
     FROM (SELECT no FROM heads ORDER BY starts, rank_at, no) AS h
     CROSS JOIN LATERAL (
-        SELECT j.no FROM perdure_jobs AS j
+        SELECT j.no, j.lane FROM perdure_jobs AS j
         WHERE j.no = h.no AND coalesce(j.ready, 0) = 1 LIMIT 1  -- by number, not by the index of ready ones
         FOR UPDATE SKIP LOCKED
     ) AS s
     LIMIT 1
+),
+depths AS (
+    INSERT INTO perdure_depths AS t (lane, writer, ready, processing)
+    SELECT lane, -pg_backend_pid(), -count(*), count(*) FROM picked GROUP BY lane
+    ON CONFLICT (lane, writer) DO UPDATE SET
+        ready = t.ready + excluded.ready, processing = t.processing + excluded.processing
 )
 UPDATE perdure_jobs AS j SET
     state = 'processing', ready = NULL, worker = %(worker)s::bigint, token = j.token + 1,

@@ -9,6 +9,13 @@ WITH clock AS MATERIALIZED (
 writer AS MATERIALIZED (
     SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL FOR KEY SHARE
 ),
+-- Where those stand that are no claims; a promotion raises no token. They are locked before the others, which are.
+waited AS MATERIALIZED (
+    SELECT
+        j.no, CASE WHEN j.state <> 'queued' THEN j.state WHEN j.ready = 1 THEN 'ready'
+            WHEN j.error_kind IS NULL THEN 'waiting' ELSE 'retrying' END AS place
+    FROM perdure_jobs AS j WHERE j.no = ANY (%(waiting)s::bigint[]) ORDER BY j.no FOR UPDATE
+),
 done AS (
     UPDATE perdure_jobs AS j SET
         state = CASE WHEN r.again AND NOT r.reclaim THEN 'queued' ELSE r.state END,
@@ -31,12 +38,12 @@ done AS (
         error_code = r.error_code, error_detail = r.error_detail, fingerprint = r.fingerprint,
         label = r.label, result = r.result, hard_at = CASE WHEN r.reclaim THEN j.hard_at END,
         on_lost = CASE WHEN r.reclaim THEN j.on_lost END
-    FROM clock, (
+    FROM clock, (SELECT count(*) FROM waited) AS locked, (
         SELECT s.*, s.again AND NOT s.lane = ANY (
             ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c)
         ) AS reclaim
         FROM jsonb_to_recordset(%(records)s::jsonb) AS s (
-            no bigint, token bigint, state text, lane bigint, stage text, isolation smallint,
+            no bigint, token bigint, state text, lane bigint, lane_from bigint, stage text, isolation smallint,
             starts integer, failures integer, waits integer, crashes integer, snoozes integer,
             probes integer, releases integer, waited_s double precision, past text, delay_us bigint,
             delay_s double precision, failed_reason text, error_kind text, error_message text,
@@ -52,7 +59,8 @@ done AS (
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
-        j.no, r.token, j.state, j.due_at, j.run, j.redrive_run, j.life, clock.now,
+        j.no, r.token, j.state, j.ready, j.lane, coalesce(r.lane_from, j.lane) AS lane_from, j.owner, j.pipeline,
+        j.fingerprint, j.error_code, j.failed_reason, j.due_at, j.run, j.redrive_run, j.life, clock.now,
         coalesce(r.done_stage, j.stage) AS stage, coalesce(r.number, j.starts) AS number, r.status,
         coalesce(r.worker, %(by)s::bigint) AS worker,
         coalesce(r.claimed_at, j.claimed_at) AS claimed_at, r.elapsed_s, r.delay_s, r.delay_us,
@@ -103,6 +111,75 @@ captures AS (
         id uuid, kind text, media_type text, content text, bytes_whole bigint, kept_us bigint
     )
     WHERE d.captures IS NOT NULL
+),
+moves AS MATERIALIZED (
+    SELECT d.lane_from AS lane, coalesce(w.place, 'processing') AS place, -1 AS jobs
+    FROM done AS d LEFT JOIN waited AS w ON w.no = d.no
+    UNION ALL
+    SELECT
+        d.lane, CASE WHEN d.state <> 'queued' THEN d.state WHEN d.ready = 1 THEN 'ready'
+            WHEN d.error_kind IS NULL THEN 'waiting' ELSE 'retrying' END, 1
+    FROM done AS d
+),
+depths AS (
+    INSERT INTO perdure_depths AS t (
+        lane, writer, ready, waiting, retrying, processing, succeeded, failed, cancelled
+    )
+    SELECT
+        lane, -pg_backend_pid(), coalesce(sum(jobs) FILTER (WHERE place = 'ready'), 0),
+        coalesce(sum(jobs) FILTER (WHERE place = 'waiting'), 0),
+        coalesce(sum(jobs) FILTER (WHERE place = 'retrying'), 0),
+        coalesce(sum(jobs) FILTER (WHERE place = 'processing'), 0),
+        coalesce(sum(jobs) FILTER (WHERE place = 'succeeded'), 0),
+        coalesce(sum(jobs) FILTER (WHERE place = 'failed'), 0),
+        coalesce(sum(jobs) FILTER (WHERE place = 'cancelled'), 0)
+    FROM moves GROUP BY lane
+    ON CONFLICT (lane, writer) DO UPDATE SET
+        ready = t.ready + excluded.ready, waiting = t.waiting + excluded.waiting,
+        retrying = t.retrying + excluded.retrying, processing = t.processing + excluded.processing,
+        succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
+        cancelled = t.cancelled + excluded.cancelled
+),
+flows AS (
+    INSERT INTO perdure_flows AS t (
+        pipeline, stage, minute, writer, succeeded, failed, cancelled, attempts, retries, waits, tokens_in,
+        tokens_out, cost_nusd
+    )
+    SELECT
+        d.pipeline, d.stage, d.now / 60000000, -pg_backend_pid(),
+        count(*) FILTER (WHERE d.state = 'succeeded'), count(*) FILTER (WHERE d.state = 'failed'),
+        count(*) FILTER (WHERE d.state = 'cancelled'), count(d.status),
+        count(*) FILTER (WHERE d.counted = 'failures' AND d.state IN ('queued', 'processing')),
+        count(*) FILTER (WHERE d.counted = 'waits' AND d.state IN ('queued', 'processing')),
+        coalesce(sum(d.tokens_in), 0), coalesce(sum(d.tokens_out), 0), coalesce(sum(d.cost_nusd), 0)
+    FROM done AS d
+    GROUP BY d.pipeline, d.stage, d.now
+    ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET
+        succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
+        cancelled = t.cancelled + excluded.cancelled, attempts = t.attempts + excluded.attempts,
+        retries = t.retries + excluded.retries, waits = t.waits + excluded.waits,
+        tokens_in = t.tokens_in + excluded.tokens_in, tokens_out = t.tokens_out + excluded.tokens_out,
+        cost_nusd = t.cost_nusd + excluded.cost_nusd
+),
+deaths AS (
+    INSERT INTO perdure_deaths AS t (
+        fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters, ever, first_at, last_at
+    )
+    SELECT
+        coalesce(d.fingerprint, ''), d.owner, d.pipeline, d.stage, d.failed_reason, coalesce(d.error_kind, ''),
+        coalesce(d.error_code, ''), -pg_backend_pid(), count(*), count(*), d.now, d.now
+    FROM done AS d
+    WHERE d.state = 'failed'
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, d.now
+    ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+        letters = t.letters + excluded.letters, ever = t.ever + excluded.ever,
+        first_at = least(t.first_at, excluded.first_at), last_at = greatest(t.last_at, excluded.last_at)
+),
+owners AS (
+    INSERT INTO perdure_owners AS t (owner, writer, open)
+    SELECT owner, -pg_backend_pid(), -count(*) FROM done
+    WHERE owner <> '' AND state IN ('succeeded', 'failed', 'cancelled') GROUP BY owner
+    ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
 counted AS (
     INSERT INTO perdure_run_counts AS c (

@@ -21,7 +21,7 @@ done AS (
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
-        j.no, r.token, j.run, j.redrive_run, j.life, j.stage, j.starts, j.claimed_at, clock.now,
+        j.no, r.token, j.lane, j.owner, j.pipeline, j.run, j.redrive_run, j.life, j.stage, j.starts, j.claimed_at, clock.now,
         r.status, r.elapsed_s, r.policy, r.why, r.config_hash, r.called
 ),
 attempts AS (
@@ -33,6 +33,24 @@ attempts AS (
         d.no, d.token, d.stage, d.starts, d.life, d.status, 'succeeded', %(by)s::bigint,
         d.claimed_at, d.now, d.elapsed_s, '', d.policy, d.why, d.config_hash, %(by)s::bigint
     FROM done AS d
+),
+depths AS (
+    INSERT INTO perdure_depths AS t (lane, writer, processing, succeeded)
+    SELECT lane, -pg_backend_pid(), -count(*), count(*) FROM done GROUP BY lane
+    ON CONFLICT (lane, writer) DO UPDATE SET
+        processing = t.processing + excluded.processing, succeeded = t.succeeded + excluded.succeeded
+),
+flows AS (
+    INSERT INTO perdure_flows AS t (pipeline, stage, minute, writer, succeeded, attempts)
+    SELECT d.pipeline, d.stage, d.now / 60000000, -pg_backend_pid(), count(*), count(*) FROM done AS d
+    GROUP BY d.pipeline, d.stage, d.now
+    ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET
+        succeeded = t.succeeded + excluded.succeeded, attempts = t.attempts + excluded.attempts
+),
+owners AS (
+    INSERT INTO perdure_owners AS t (owner, writer, open)
+    SELECT owner, -pg_backend_pid(), -count(*) FROM done WHERE owner <> '' GROUP BY owner
+    ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
 counted AS (
     INSERT INTO perdure_run_counts AS c (run, writer, succeeded, attempts, calls)

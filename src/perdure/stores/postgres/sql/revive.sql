@@ -8,11 +8,15 @@ WITH r AS MATERIALIZED (
     )
 ),
 before AS MATERIALIZED (
-    SELECT j.no, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, r.stage, r.lane, r.input_from, r.redrive_run,
+    SELECT j.no, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, j.error_kind, j.error_code,
+        j.failed_reason, j.fingerprint, j.owner, j.pipeline, j.discarded_at, j.lane AS old_lane, j.stage AS old_stage, r.stage, r.lane, r.input_from, r.redrive_run,
         r.rank_at, r.deadline_us
     FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
-        SELECT o.no, o.run, o.redrive_run, o.error_kind FROM perdure_jobs AS o
+        SELECT
+            o.no, o.run, o.redrive_run, o.error_kind, o.error_code, o.failed_reason, o.fingerprint, o.owner, o.pipeline,
+            o.discarded_at, o.lane, o.stage
+        FROM perdure_jobs AS o
         WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed' LIMIT 1
         FOR UPDATE
     ) AS j
@@ -34,6 +38,34 @@ revived AS (
     FROM before AS b
     WHERE j.no = b.no
     RETURNING j.no, j.redrive_run, j.life
+),
+depths AS (
+    INSERT INTO perdure_depths AS t (lane, writer, ready, failed)
+    SELECT m.lane, -pg_backend_pid(), sum(m.ready), sum(m.failed)
+    FROM before AS b CROSS JOIN LATERAL (VALUES (b.old_lane, 0, -1), (b.lane, 1, 0)) AS m (lane, ready, failed)
+    GROUP BY m.lane
+    ON CONFLICT (lane, writer) DO UPDATE SET ready = t.ready + excluded.ready, failed = t.failed + excluded.failed
+),
+flows AS (
+    INSERT INTO perdure_flows AS t (pipeline, stage, minute, writer, revived)
+    SELECT pipeline, old_stage, %(now)s::bigint / 60000000, -pg_backend_pid(), count(*) FROM before
+    GROUP BY pipeline, old_stage
+    ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET revived = t.revived + excluded.revived
+),
+deaths AS (
+    INSERT INTO perdure_deaths AS t (fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters)
+    SELECT
+        coalesce(fingerprint, ''), owner, pipeline, old_stage, failed_reason, coalesce(error_kind, ''),
+        coalesce(error_code, ''), -pg_backend_pid(), -count(*)
+    FROM before WHERE discarded_at IS NULL
+    GROUP BY 1, 2, 3, 4, 5, 6, 7
+    ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+        letters = t.letters + excluded.letters
+),
+owners AS (
+    INSERT INTO perdure_owners AS t (owner, writer, open)
+    SELECT owner, -pg_backend_pid(), count(*) FROM before WHERE owner <> '' GROUP BY owner
+    ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
 redriven AS (
     INSERT INTO perdure_redrives (run, job, life)

@@ -5,3 +5,4 @@ WHERE no IN (
     WHERE lane = :lane AND isolation = :isolation AND ready = 0 AND due_at <= :now
     ORDER BY due_at LIMIT :limit
 )
+RETURNING error_kind

@@ -1,0 +1,20 @@
+-- Add up what each backend has counted; what struck nobody for a month loses its fingerprint and its owner. Rows in use
+-- meanwhile stay.
+WITH gone AS (
+    DELETE FROM perdure_deaths WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM perdure_deaths
+        WHERE writer <> 0 OR (letters = 0 AND fingerprint <> '' AND last_at < %(old)s::bigint)
+        LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING *
+)
+INSERT INTO perdure_deaths AS t (
+    fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters, ever, first_at, last_at
+)
+SELECT
+    CASE WHEN writer <> 0 THEN fingerprint ELSE '' END, CASE WHEN writer <> 0 THEN owner ELSE '' END, pipeline, stage,
+    reason, kind, code, 0, sum(letters), sum(ever), min(first_at), max(last_at)
+FROM gone GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+    letters = t.letters + excluded.letters, ever = t.ever + excluded.ever,
+    first_at = least(t.first_at, excluded.first_at), last_at = greatest(t.last_at, excluded.last_at)

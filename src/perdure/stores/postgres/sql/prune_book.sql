@@ -1,1 +1,0 @@
-INSERT INTO perdure_books (pipeline, pruned) VALUES (%(pipeline)s, %(pruned)s)

@@ -1,0 +1,1 @@
+DELETE FROM perdure_flows WHERE minute > 0 AND minute < :old

@@ -1,0 +1,1 @@
+DELETE FROM perdure_owners WHERE open = 0

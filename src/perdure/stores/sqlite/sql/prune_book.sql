@@ -1,1 +1,0 @@
-UPDATE perdure_books SET pruned = pruned + :pruned WHERE pipeline = :pipeline
