@@ -133,7 +133,10 @@ class Field:
         if kind == "finished":
             assert SUCCESS.attempt is not None
             statements.append(_ATTEMPTS.format(why=SUCCESS.attempt.why_json))
-        statements.append(_BOOKED[self.scheme].format(rows=rows))
+        place = {"future": "waiting", "finished": "succeeded"}.get(kind, "ready")
+        ended = rows if kind == "finished" else 0
+        told = {"lane": lane, "rows": rows, "ended": ended, "place": place}
+        statements += [_STANDING.format(**told), _CREATED.format(**told)]
         self.ours.behind(*statements)
 
     def add(self, count: int) -> None:
@@ -187,11 +190,16 @@ class LanesField(Field):
         self.ours.ready()
 
 
-_BOOKED = {
-    "postgresql": "INSERT INTO perdure_books (pipeline, accepted) VALUES ('p', {rows})",
-    "sqlite": "INSERT INTO perdure_books (pipeline, accepted) VALUES ('p', {rows}) "
-    "ON CONFLICT (pipeline) DO UPDATE SET accepted = accepted + excluded.accepted",
-}
+_STANDING = (
+    "INSERT INTO perdure_depths AS t (lane, {place}) VALUES ({lane}, {rows}) "
+    "ON CONFLICT (lane, writer) DO UPDATE SET {place} = t.{place} + excluded.{place}"
+)
+_CREATED = (
+    "INSERT INTO perdure_flows AS t (pipeline, stage, minute, created, succeeded, attempts) "
+    "VALUES ('p', 'one', 0, {rows}, {ended}, {ended}) ON CONFLICT (pipeline, stage, minute, writer) "
+    "DO UPDATE SET created = t.created + excluded.created, succeeded = t.succeeded + excluded.succeeded, "
+    "attempts = t.attempts + excluded.attempts"
+)
 
 
 def grown(

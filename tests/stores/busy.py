@@ -38,6 +38,7 @@ class Busy:
         """A text that speaks of jobs by place, in numbers and ids."""
         names = {f"no{n}": no for n, no in self.nos.items()}
         return text.format(
+            lane=self.place.lanes["one"],
             **names, **{f"id{n}": id for n, id in self.ids.items()}, **self.texts, run=self.run,
             over=self.over, bulk=self.bulk,
         )  # fmt: skip

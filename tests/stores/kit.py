@@ -51,7 +51,7 @@ __all__ = [
 
 MEMORY = ":memory:"
 TABLES = (
-    "jobs", "attempts", "checkpoints", "workers", "lanes", "books", "runs", "run_counts", "gates",
+    "jobs", "attempts", "checkpoints", "workers", "lanes", "depths", "flows", "deaths", "owners", "runs", "run_counts", "gates",
     "gate_samples", "gate_slices", "pauses", "schedules", "duties", "audit_log", "bulks", "artifacts",
 )  # fmt: skip
 

@@ -52,11 +52,14 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     ),
     "checkpoint_without_job": (["DELETE FROM perdure_jobs WHERE no = {no1}"], "job number {no1}"),
     "counters_differ": (job("failures = 4", "no5"), "{id5}"),
+    "deaths_differ": (["UPDATE perdure_deaths SET letters = letters + 1 WHERE letters > 0"], " of pipeline p, stage one"),
+    "depths_differ": (["UPDATE perdure_depths SET succeeded = succeeded + 1 WHERE lane = {lane}"], "lane number {lane}"),
     "discarded_not_failed": (job("discarded_at = 1", "no7"), "{id7}"),
     "ended_twice": (
         ["UPDATE perdure_attempts SET state = 'succeeded' WHERE job = {no1}"], "{id1}",
     ),
     "failure_without_attempt": (["DELETE FROM perdure_attempts WHERE job = {no3}"], "{id3}"),
+    "flows_differ": (["UPDATE perdure_flows SET waits = waits + 1 WHERE stage = 'one'"], "p, stage one"),
     "held_by_nobody": (job("worker = 777777", "no6"), "{id6}"),
     "key_twice": (
         ["DROP INDEX IF EXISTS perdure_jobs_key", *job("key = 'k'", "no2"), *job("key = 'k'", "no7")],
@@ -64,6 +67,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     ),
     "lane_of_no_lane": (job("lane = 777777", "no7"), "{id7}"),
     "lives_differ": (job("retries_manual = 1", "no7"), "{id7}"),
+    "owners_differ": (["INSERT INTO perdure_owners VALUES ('nobody', 0, 1)"], "nobody"),
     "past_unreadable": (job("past = 'oops'", "no7"), "{id7}"),
     "redrive_differs": (["UPDATE perdure_jobs SET redrive_run = {run} WHERE no = {no2}"], "{id2}"),
     "refusal_of_no_bulk": (["DELETE FROM perdure_bulks"], "bulk number {bulk}"),

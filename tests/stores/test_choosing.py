@@ -74,6 +74,10 @@ def full():
         "UPDATE perdure_jobs SET error_detail = 'BIRNEN', error_message = NULL WHERE no % 7 = 0",
         "UPDATE perdure_jobs SET error_code = 'c' || (no % 2), fingerprint = 'f' || (no % 3) "
         "WHERE state = 'failed'",
+        "DELETE FROM perdure_deaths",
+        "INSERT INTO perdure_deaths SELECT fingerprint, owner, pipeline, stage, failed_reason, error_kind, "
+        "error_code, 0, count(*) FILTER (WHERE discarded_at IS NULL), count(*), min(finished_at), max(finished_at) "
+        "FROM perdure_jobs WHERE state = 'failed' GROUP BY 1, 2, 3, 4, 5, 6, 7",
     )
     place.runs = runs
     yield place
@@ -161,7 +165,13 @@ def test_groups_are_of_all_dead_letters_that_the_filter_means(full, monkeypatch,
         for one in found:
             like = (one.fingerprint, one.pipeline, one.stage, one.kind, one.code)
             jobs = wanted[like]
-            ends = [job.finished_at for job in jobs]
+            ends = [
+                job.finished_at
+                for job in everything
+                if job.state is State.FAILED
+                and alike(job) == like
+                and chosen.owner in (None, job.owner)
+            ]
             assert (one.count, one.first_at, one.last_at) == (len(jobs), min(ends), max(ends))
             newest = jobs[0]  # the newest come first
             assert one.example_id == newest.id
@@ -194,5 +204,5 @@ def test_a_damaged_row_does_not_spoil_a_page():
     )
     assert [job.no for job in place.reader.jobs(limit=4)] == [6, 5, 3, 2]
     assert [job.no for job in place.reader.jobs(limit=4, before=2)] == [1]
-    assert {one.subject for one in place.reader.audit()} == {ids[2], ids[3]}
+    assert {one.subject for one in place.reader.audit()} == {ids[2], ids[3], "lane number 1"}
     place.close()

@@ -19,7 +19,7 @@ def models() -> list[Model]:
     models = [open_model(clock), open_model(clock)]
     Place(models[1], clock).put()
     tables = models[1].tables
-    for table in (tables.lanes, tables.jobs, tables.accepted):
+    for table in (tables.lanes, tables.jobs, tables.accepted, tables.flows):
         table.clear()
     return models
 

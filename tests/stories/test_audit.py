@@ -90,7 +90,23 @@ DAMAGES = {
         "state_of_no_table", "UPDATE perdure_jobs SET state = 'asleep' WHERE no = :no"
     ),
     "more was accepted than can be found": Damage(
-        "books_balance", "UPDATE perdure_books SET accepted = accepted + 1", subject="walk"
+        "books_balance", "UPDATE perdure_flows SET created = created + 1", subject="walk"
+    ),
+    "a depth is wrong": Damage(
+        "depths_differ",
+        "UPDATE perdure_depths SET succeeded = succeeded + 1",
+        subject="lane number",
+    ),
+    "a flow is wrong": Damage(
+        "flows_differ", "UPDATE perdure_flows SET tokens_in = tokens_in + 1", subject="walk, stage"
+    ),
+    "dead letters are wrongly counted": Damage(
+        "deaths_differ",
+        "INSERT INTO perdure_deaths VALUES ('f', '', 'walk', 'work', 'fatal', 'k', 'c', 0, 1, 1, 1, 1)",
+        subject="f of pipeline walk",
+    ),
+    "the open jobs of an owner are wrongly counted": Damage(
+        "owners_differ", "INSERT INTO perdure_owners VALUES ('ann', 0, 1)", subject="ann"
     ),
     "a job that did not fail was discarded": Damage(
         "discarded_not_failed", "UPDATE perdure_jobs SET discarded_at = 1 WHERE no = :no"

@@ -479,7 +479,7 @@ def test_an_audit_of_a_damaged_store_names_the_damage_and_exits_one(shell, histo
 
 def test_books_that_do_not_balance_are_no_clean_audit(shell, history):
     place = shell.worked()
-    place.damage("UPDATE perdure_books SET accepted = 5")
+    place.damage("UPDATE perdure_flows SET created = created + 5")
     place.close()
     said = shell("audit")
     assert said.code == 1

@@ -19,7 +19,7 @@ def schema_page() -> list[str]:
         "The tables that `perdure db upgrade` makes, with the types of SQLite.",
         "PostgreSQL has the same tables, columns, checks and indexes, with `bigint`, `integer`, `boolean`, `text`,",
         "`double precision` and `bytea` in their place, and `uuid` for ids that people see;",
-        "there `perdure_books` is a journal that is summed on read.",
+        "there tallies have one row for each writer, which are summed on read.",
         "Read them for reports as you like; write to them only through Perdure.",
         "Moments (`…_at`) are microseconds since 1970, UTC; the view `perdure_job_events` shows them readable.",
         "",

@@ -78,9 +78,9 @@ class Tally:
         jobs: int = 1,
     ) -> None:
         """Jobs have left one place and come to another, of their lane or of lane ``to``."""
-        if left is not None:
+        if left in _DEPTH:  # else it is new, or in no state that there is
             self._depth(lane)[_DEPTH[left]] -= jobs
-        if place is not None:
+        if place in _DEPTH:
             self._depth(lane if to is None else to)[_DEPTH[place]] += jobs
 
     def settled(self, record: Record, before: Before) -> None:

@@ -115,7 +115,10 @@ def _struck(fetch: Fetch, chosen: JobFilter) -> dict[Alike, tuple[int, int, int]
 
 
 def _timed(one: DeadGroup, struck: Mapping[Alike, tuple[int, int, int]]) -> DeadGroup:
-    _, first, last = struck[one.fingerprint, one.pipeline, one.stage, one.kind, one.code]
+    alike = (one.fingerprint, one.pipeline, one.stage, one.kind, one.code)
+    if alike not in struck:  # damage, which the audit names
+        return one
+    _, first, last = struck[alike]
     return replace(one, first_at=from_us(first), last_at=from_us(last))
 
 

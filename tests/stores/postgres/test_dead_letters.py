@@ -14,7 +14,6 @@ from perdure.model.operations import (
     BulkStep,
     BulkVerb,
     NewBulk,
-    Retention,
     Revival,
 )
 from perdure.model.runs import RunChange, RunStatus, RunView
@@ -319,25 +318,28 @@ def test_a_bulk_operation_that_is_stopped_while_a_step_is_under_way_stops_after_
 # -- sums --------------------------------------------------------------------------------------------
 
 
+KEEP_S = 86_400.0
+
+
 def test_what_is_folded_is_the_same_sum(crowd):
     """Callers count in rows of their backends; while they do, others fold these into one."""
     worker = crowd[0].hire()
     run = crowd[0].begin_run()
     letters = [crowd[0].dead_letter(worker, run=run.no) for _ in range(THREADS)]
-    keep = Retention(succeeded_s=None, failed_s=None, cancelled_s=None)
 
     def lives(place: Place, job: JobView) -> None:
         for _ in range(5):
             place.put(run=run.no)
             if place.see(job.id).state is State.FAILED:
                 place.revive(place.see(job.id))
-            place.control.prune(keep, limit=1000)
+            place.control.prune_workers(KEEP_S, limit=1000)
 
     at_once([partial(lives, *pair) for pair in zip(crowd, letters, strict=True)])
     before = crowd[0].see_run(run)
-    crowd[0].control.prune(keep, limit=1000)
+    crowd[0].control.prune_workers(KEEP_S, limit=1000)
     assert crowd[0].see_run(run) == before
     assert (before.counts.total, before.counts.failed, before.kinds) == (6 * THREADS, 0, {})
-    for table in ("perdure_run_counts", "perdure_run_kinds"):
-        assert crowd[0].rows(f"SELECT count(*) FROM {table} WHERE writer < 0") == [(0,)], table
+    for table in ("run_counts", "run_kinds", "depths", "flows", "deaths", "owners"):
+        left = crowd[0].rows(f"SELECT count(*) FROM perdure_{table} WHERE writer < 0")
+        assert left == [(0,)], table
     crowd[0].clean()

@@ -109,7 +109,7 @@ def test_a_table_that_is_held_makes_everybody_wait_no_longer_than_the_bound(plac
 def test_all_calls_are_bounded_while_the_tables_are_held(place, worker):
     with other(place.url) as cx:
         cx.execute(
-            "LOCK TABLE perdure_jobs, perdure_workers, perdure_books IN ACCESS EXCLUSIVE MODE"
+            "LOCK TABLE perdure_jobs, perdure_workers, perdure_flows IN ACCESS EXCLUSIVE MODE"
         )
         calls = [
             place.put, place.hire, partial(place.take, worker), partial(place.store.beat, [worker]),

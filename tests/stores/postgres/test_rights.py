@@ -180,7 +180,8 @@ def test_a_fresh_upgrade_by_the_owner_is_usable_at_once_by_the_other(ready):
         ("UPDATE", "perdure_jobs"),
         ("SELECT", "perdure_lanes"),
         ("INSERT", "perdure_workers"),
-        ("INSERT", "perdure_books"),
+        ("INSERT", "perdure_flows"),
+        ("UPDATE", "perdure_depths"),
     ],
 )
 def test_a_right_that_is_missing_is_named_with_its_table(ready, right, table, open_place):

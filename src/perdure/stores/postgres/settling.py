@@ -35,7 +35,7 @@ _UNCOUNTED = frozenset({ZERO, replace(ZERO, starts=1)})
 def parameters(records: Sequence[Record], by: int | None, now: int | None) -> dict[str, object]:
     """What `record.sql` binds. Rows are locked in the order in which they stand here."""
     rows = [record_in(one, by) for one in sorted(firsts(records), key=lambda one: one.no)]
-    waiting = sorted(one.no for one in records if one.attempt is None)
+    waiting = sorted({one.no for one in records if one.attempt is None})
     return {"records": encoded(rows), "by": by, "now": now, "waiting": waiting}
 
 

@@ -36,6 +36,7 @@ from perdure.testing.contract.scheduling import Scheduling
 from perdure.testing.contract.settling import Settling
 from perdure.testing.contract.sharing import Sharing
 from perdure.testing.contract.shortcuts import Shortcuts
+from perdure.testing.contract.tallying import Tallying
 from perdure.testing.contract.working import Working
 
 
@@ -57,6 +58,7 @@ class StoreContract(
     Running,
     Ending,
     Counting,
+    Tallying,
     Items,
     Capturing,
     Bulks,

@@ -7,7 +7,7 @@ DROP TABLE perdure_books;
 -- How many jobs stand where. ``waiting`` for their time; ``retrying`` for it after a failure.
 CREATE TABLE perdure_depths (
     lane        bigint NOT NULL,
-    writer      bigint NOT NULL,
+    writer      bigint NOT NULL DEFAULT 0,
     ready       bigint NOT NULL DEFAULT 0,
     waiting     bigint NOT NULL DEFAULT 0,
     retrying    bigint NOT NULL DEFAULT 0,
@@ -24,7 +24,7 @@ CREATE TABLE perdure_flows (
     pipeline    text NOT NULL,
     stage       text NOT NULL,
     minute      bigint NOT NULL,
-    writer      bigint NOT NULL,
+    writer      bigint NOT NULL DEFAULT 0,
     created     bigint NOT NULL DEFAULT 0,
     succeeded   bigint NOT NULL DEFAULT 0,
     failed      bigint NOT NULL DEFAULT 0,
@@ -48,7 +48,7 @@ CREATE TABLE perdure_deaths (
     reason       text NOT NULL,
     kind         text NOT NULL,
     code         text NOT NULL,
-    writer       bigint NOT NULL,
+    writer       bigint NOT NULL DEFAULT 0,
     letters      bigint NOT NULL DEFAULT 0,
     ever         bigint NOT NULL DEFAULT 0,
     first_at     bigint,
@@ -59,7 +59,7 @@ CREATE TABLE perdure_deaths (
 -- How many jobs of an owner are queued or in work; those of nobody are not counted here.
 CREATE TABLE perdure_owners (
     owner   text NOT NULL,
-    writer  bigint NOT NULL,
+    writer  bigint NOT NULL DEFAULT 0,
     open    bigint NOT NULL,
     PRIMARY KEY (owner, writer)
 );

@@ -14,7 +14,11 @@ waited AS MATERIALIZED (
     SELECT
         j.no, CASE WHEN j.state <> 'queued' THEN j.state WHEN j.ready = 1 THEN 'ready'
             WHEN j.error_kind IS NULL THEN 'waiting' ELSE 'retrying' END AS place
-    FROM perdure_jobs AS j WHERE j.no = ANY (%(waiting)s::bigint[]) ORDER BY j.no FOR UPDATE
+    FROM unnest(%(waiting)s::bigint[]) AS w (no)
+    CROSS JOIN LATERAL (
+        SELECT o.no, o.state, o.ready, o.error_kind FROM perdure_jobs AS o WHERE o.no = w.no LIMIT 1
+        FOR UPDATE
+    ) AS j
 ),
 done AS (
     UPDATE perdure_jobs AS j SET

@@ -1,12 +1,13 @@
 -- compat_min: 11
--- Tallies: what would otherwise have to be counted. There is one writer at a
--- time, so one row for each key. They take the place of the books.
+-- Tallies: what would otherwise have to be counted. Here there is one writer at
+-- a time, so one row for each key. They take the place of the books.
 
 DROP TABLE perdure_books;
 
 -- How many jobs stand where. ``waiting`` for their time; ``retrying`` for it after a failure.
 CREATE TABLE perdure_depths (
     lane        INTEGER NOT NULL,
+    writer      INTEGER NOT NULL DEFAULT 0,
     ready       INTEGER NOT NULL DEFAULT 0,
     waiting     INTEGER NOT NULL DEFAULT 0,
     retrying    INTEGER NOT NULL DEFAULT 0,
@@ -14,7 +15,7 @@ CREATE TABLE perdure_depths (
     succeeded   INTEGER NOT NULL DEFAULT 0,
     failed      INTEGER NOT NULL DEFAULT 0,
     cancelled   INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (lane)
+    PRIMARY KEY (lane, writer)
 ) WITHOUT ROWID;
 
 -- What has happened, by the minute since 1970; minute 0 is all that is older than an hour, and minute -1 what of all
@@ -23,6 +24,7 @@ CREATE TABLE perdure_flows (
     pipeline    TEXT NOT NULL,
     stage       TEXT NOT NULL,
     minute      INTEGER NOT NULL,
+    writer      INTEGER NOT NULL DEFAULT 0,
     created     INTEGER NOT NULL DEFAULT 0,
     succeeded   INTEGER NOT NULL DEFAULT 0,
     failed      INTEGER NOT NULL DEFAULT 0,
@@ -34,7 +36,7 @@ CREATE TABLE perdure_flows (
     tokens_in   INTEGER NOT NULL DEFAULT 0,
     tokens_out  INTEGER NOT NULL DEFAULT 0,
     cost_nusd   INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (pipeline, stage, minute)
+    PRIMARY KEY (pipeline, stage, minute, writer)
 ) WITHOUT ROWID;
 
 -- Dead letters by what they died of; ``ever`` does not fall when they live again, are discarded or pruned.
@@ -46,17 +48,18 @@ CREATE TABLE perdure_deaths (
     reason       TEXT NOT NULL,
     kind         TEXT NOT NULL,
     code         TEXT NOT NULL,
+    writer       INTEGER NOT NULL DEFAULT 0,
     letters      INTEGER NOT NULL DEFAULT 0,
     ever         INTEGER NOT NULL DEFAULT 0,
     first_at     INTEGER,
     last_at      INTEGER,
-    PRIMARY KEY (fingerprint, owner, pipeline, stage, reason, kind, code)
+    PRIMARY KEY (fingerprint, owner, pipeline, stage, reason, kind, code, writer)
 ) WITHOUT ROWID;
 
 -- How many jobs of an owner are queued or in work; those of nobody are not counted here.
 CREATE TABLE perdure_owners (
     owner   TEXT NOT NULL,
+    writer  INTEGER NOT NULL DEFAULT 0,
     open    INTEGER NOT NULL,
-    PRIMARY KEY (owner)
+    PRIMARY KEY (owner, writer)
 ) WITHOUT ROWID;
-

@@ -3,7 +3,7 @@ INSERT INTO perdure_flows (
     tokens_in, tokens_out, cost_nusd
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (pipeline, stage, minute) DO UPDATE SET
+ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET
     created = created + excluded.created, succeeded = succeeded + excluded.succeeded,
     failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled,
     revived = revived + excluded.revived, attempts = attempts + excluded.attempts,

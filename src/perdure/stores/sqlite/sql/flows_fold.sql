@@ -6,7 +6,7 @@ INSERT INTO perdure_flows (
 SELECT pipeline, stage, 0, sum(created), sum(succeeded), sum(failed), sum(cancelled), sum(revived), sum(attempts),
     sum(retries), sum(waits), sum(tokens_in), sum(tokens_out), sum(cost_nusd)
 FROM perdure_flows WHERE minute > 0 AND minute < :old GROUP BY pipeline, stage
-ON CONFLICT (pipeline, stage, minute) DO UPDATE SET
+ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET
     created = created + excluded.created, succeeded = succeeded + excluded.succeeded,
     failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled,
     revived = revived + excluded.revived, attempts = attempts + excluded.attempts,

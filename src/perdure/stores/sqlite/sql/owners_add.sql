@@ -1,2 +1,2 @@
 INSERT INTO perdure_owners (owner, open) VALUES (?, ?)
-ON CONFLICT (owner) DO UPDATE SET open = open + excluded.open
+ON CONFLICT (owner, writer) DO UPDATE SET open = open + excluded.open

@@ -18,7 +18,7 @@ FROM (
     WHERE j.no IN (SELECT value FROM json_each(:nos))
 )
 WHERE true GROUP BY pipeline, stage
-ON CONFLICT (pipeline, stage, minute) DO UPDATE SET
+ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET
     created = created + excluded.created, succeeded = succeeded + excluded.succeeded,
     failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled,
     attempts = attempts + excluded.attempts, retries = retries + excluded.retries,
