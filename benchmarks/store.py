@@ -8,7 +8,7 @@ what an engine would build around them is not, for nobody. The engine's own work
 Ratios within one run are what counts: all configurations run once per round, in turns, and the report says how
 fast the machine was in each round.
 
-    PYTHONPATH=. python benchmarks/store.py [--quick | --long] [--json FILE] [--only PART] [--store SCHEME]
+    PYTHONPATH=. python benchmarks/store.py [--quick | --long] [--json FILE] [--only PART] [--store SCHEME] [--beside CHECKOUT]
 """
 
 import argparse
@@ -18,15 +18,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.stores import growth, rates, report, snapshot
+from benchmarks.stores import costs, growth, rates, report, snapshot
+from benchmarks.stores.costs import CostSizes
 from benchmarks.stores.places import SETTINGS, Places, versions
 from benchmarks.stores.rates import Sizes
 from tests.servers.postgres import Server
 
-PARTS = ("rates", "growth", "lanes", "snapshot")
+PARTS = ("rates", "costs", "growth", "lanes", "snapshot")
 SCHEMES = ("sqlite", "postgresql")
 USUAL = Sizes(3, {10: 4_000, 50: 10_000, 200: 20_000, 500: 20_000}, 10_000, 500, 10_000, 1_000)
 QUICK = Sizes(1, {10: 200, 200: 2_000}, 1_000, 50, 2_000, 100)
+COSTS = CostSizes(3, 6_000, (100, 500, 1_500))
+COSTS_QUICK = CostSizes(1, 200, (100,), ("plain", "all"))
 GROWTH = (1_000, 10_000, 100_000, 1_000_000)
 GROWTH_QUICK = (1_000, 10_000)
 GROWTH_LONG = (*GROWTH, 10_000_000)
@@ -41,6 +44,12 @@ def main() -> None:
     size.add_argument("--quick", action="store_true", help="see that it runs; numbers mean nothing")
     size.add_argument("--long", action="store_true", help="growth to 10^7, a snapshot of 300,000")
     arguments.add_argument("--json", metavar="FILE", type=Path, help="write all values there")
+    arguments.add_argument(
+        "--beside",
+        metavar="CHECKOUT",
+        type=Path,
+        help="costs: measure that checkout in turns with this",
+    )
     arguments.add_argument("--only", choices=PARTS, action="append", help="parts to run")
     arguments.add_argument("--store", choices=SCHEMES, action="append", help="stores to measure")
     given = arguments.parse_args()
@@ -86,7 +95,18 @@ def _snapshot(
     return snapshot.measured(places, SNAPSHOT_JOBS_QUICK if given.quick else jobs)
 
 
-_PARTS = {"rates": _rates, "growth": _growth, "lanes": _lanes, "snapshot": _snapshot}
+def _costs(places: Places, schemes: tuple[str, ...], given: argparse.Namespace) -> dict[str, Any]:
+    sizes = COSTS_QUICK if given.quick else COSTS
+    return costs.measured(places, schemes, sizes, given.beside)
+
+
+_PARTS = {
+    "rates": _rates,
+    "costs": _costs,
+    "growth": _growth,
+    "lanes": _lanes,
+    "snapshot": _snapshot,
+}
 
 if __name__ == "__main__":
     main()

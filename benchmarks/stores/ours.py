@@ -87,6 +87,15 @@ class OursOnPostgres(Ours):
             self._spent_ns[pid] = spent_ns
         return sum(self._spent_ns.values())
 
+    def log_at(self) -> str:
+        """How far the server's log is."""
+        return str(self._aside.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0])  # type: ignore[index]
+
+    def log_since(self, place: str) -> int:
+        """How many bytes the server's log has grown by."""
+        sql = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), %s::pg_lsn)"
+        return int(self._aside.execute(sql, (place,)).fetchone()[0])  # type: ignore[index]
+
     def behind(self, *statements: str) -> None:
         """Write behind the store's back, in one transaction."""
         with self._aside.transaction():

@@ -7,6 +7,7 @@ Rows = Sequence[Sequence[object]]
 AIM_SHARE = 0.70
 AIM_GROWTH = 2.0
 LIMIT = "drain 200"
+COST_UNITS = ("client us", "server us", "log bytes")
 PEER_NAMES = {"drain": LIMIT}
 
 
@@ -135,8 +136,31 @@ def about(found: dict[str, Any]) -> str:
     )
 
 
+def costs_told(found: dict[str, Any]) -> str:
+    """Tables of costs, one for each store."""
+    parts = []
+    for scheme, settings in found.items():
+        rows = []
+        for setting, whats in settings.items():
+            for what, units in whats.items():
+                rows.append(
+                    (f"{setting}: {what}", *(_shown(units.get(unit)) for unit in COST_UNITS))
+                )
+        parts.append(
+            f"== {scheme}: what a job costs (before -> now)\n{table(('', *COST_UNITS), rows)}"
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(by: dict[str, float] | None) -> str:
+    if by is None:
+        return "-"
+    return " -> ".join(f"{by[name]:,.1f}" for name in ("before", "now") if name in by)
+
+
 PARTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "rates": rates_told,
+    "costs": costs_told,
     "growth": growth_told,
     "lanes": lanes_told,
     "snapshot": snapshot_told,
