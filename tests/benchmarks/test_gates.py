@@ -27,7 +27,7 @@ def field(request, places):
 
 def test_claims_go_past_the_held_jobs_and_a_probe_takes_one_of_them(field):
     reader = field.ours.opened.reader
-    before = reader.depths()
+    before = [one.ready for one in reader.depths()]
     field.look()
     for _ in range(3):
         wall_ms, cpu_ms = field.probe()
@@ -36,10 +36,10 @@ def test_claims_go_past_the_held_jobs_and_a_probe_takes_one_of_them(field):
     gate = reader.gate(gated.GATE)
     assert (gate.state, gate.generation) == (GateState.HELD, 7)
     assert counted(field.ours.url) == (0, 3)
-    assert reader.depths() == before
+    assert [one.ready for one in reader.depths()] == before
     assert reader.audit() == []
     assert field.measure()[0] > 0
-    assert reader.depths() == before
+    assert [one.ready for one in reader.depths()] == before
 
 
 def test_a_probe_that_finds_no_job_is_refused(places):
