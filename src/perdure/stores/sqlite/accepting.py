@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.states import State
+from perdure.stores.changes import Entry, run_entry
 from perdure.stores.counting import Tally
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import AGEING_US, apart, encoded
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.ranking import ranks_anew, ranks_of
 from perdure.stores.sqlite.reviving import Revivals
 from perdure.stores.sqlite.settling import add_tally, claims_of
@@ -30,6 +33,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
     cx.executemany(SQL.accept, Counter(job.pipeline for job in fresh).items())
+    tell(cx, ChangeKind.JOB_ACCEPTED, [_entry(made[job.id], job) for job in fresh], now)
     _take_in(cx, fresh, now)
     again |= {id: Enqueued(id, no, True) for id, no in made.items()}
     found = iter(_found(cx, [job for job in jobs if job.id not in again], now))
@@ -62,6 +66,8 @@ def begin(
         ),
     )  # fmt: skip
     cx.execute(SQL.accept, (job.pipeline, 1))
+    accepted = _entry(last + 1, job, State.PROCESSING, 1)
+    tell(cx, ChangeKind.JOB_ACCEPTED, [accepted], now)
     _take_in(cx, [job], now)
     return claims_of(cx, [last + 1])[0]
 
@@ -79,7 +85,12 @@ def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> None:
         for run, count in runs.items():
             tally.came_in(run, count)
         add_tally(cx, tally, 0)
-        cx.execute(SQL.runs_take_in, {"nos": encoded(sorted(runs)), "now": now})
+        again = cx.execute(SQL.runs_take_in, {"nos": encoded(sorted(runs)), "now": now}).fetchall()
+        tell(cx, ChangeKind.RUN_CHANGED, [run_entry(*row) for row in again], now)
+
+
+def _entry(no: int, job: NewJob, state: State = State.QUEUED, token: int = 0) -> Entry:
+    return Entry(no, job.id, job.owner, job.pipeline, job.stage, state, None, token, job.run)
 
 
 def _insert(

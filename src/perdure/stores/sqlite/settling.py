@@ -9,12 +9,15 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State
+from perdure.stores.changes import Entry
 from perdure.stores.counting import Tally
 from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
 from perdure.stores.rows import claim_out, delay_us, encoded, past_in
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.statements import SQL
 
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
@@ -86,7 +89,7 @@ def _write(
     accepted.sort(key=lambda one: one.no)
     tally = Tally()
     for one in accepted:
-        tally.settled(one, runs[one.no, one.token])
+        tally.settled(one, runs[one.no, one.token][:2])
     plain: list[Record] = []
     others: list[Record] = []
     for one in accepted:
@@ -106,6 +109,8 @@ def _write(
     if captured:
         cx.executemany(SQL.captures_add, captured)
     add_tally(cx, tally, by or 0)
+    told = [_entry(one, *runs[one.no, one.token]) for one in accepted]
+    tell(cx, ChangeKind.ATTEMPT_ENDED, told, now)
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
     return tuple(
         _receipt(one, now, again.get(one.no) if one.reclaim else None)
@@ -136,11 +141,19 @@ def _add_attempts(
 
 def _matched(
     cx: sqlite3.Connection, records: Sequence[Record]
-) -> dict[tuple[int, int], tuple[int | None, int | None]]:
-    """What the guard will let pass, and its runs: we are the only writer until our commit."""
+) -> dict[tuple[int, int], tuple[int | None, int | None, str, str]]:
+    """What the guard will let pass, its runs, owner and pipeline: we are the only writer until our commit."""
     shown = encoded([(one.no, one.token) for one in records])
     rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
-    return {(no, token): (run, redriven) for no, token, run, redriven in rows}
+    return {(no, token): tuple(rest) for no, token, *rest in rows}
+
+
+def _entry(record: Record, run: int | None, _: int | None, owner: str, pipeline: str) -> Entry:
+    """What the change feed tells of a record."""
+    told = record.attempt
+    stage, status = (record.stage, None) if told is None else (told.stage, told.status)
+    token = record.token + (2 if record.reclaim else 1)
+    return Entry(record.no, record.id, owner, pipeline, stage, record.state, status, token, run)
 
 
 def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[Record]:

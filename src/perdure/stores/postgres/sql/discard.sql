@@ -11,9 +11,22 @@ held AS MATERIALIZED (
         LIMIT 1
         FOR UPDATE
     ) AS j
+),
+done AS (
+    UPDATE perdure_jobs AS j SET
+        discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint
+    FROM held
+    WHERE j.no = held.no
+    RETURNING j.no, j.id, j.owner, j.pipeline, j.stage, j.token, j.run
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT %(now)s::bigint, 'job_discarded', t.size, t.entries
+    FROM (
+        SELECT count(*) AS size, json_agg(json_build_array(
+            no, id, owner, pipeline, stage, 'failed', NULL, token, run
+        ) ORDER BY no) AS entries FROM done
+    ) AS t
+    WHERE t.size > 0
 )
-UPDATE perdure_jobs AS j SET
-    discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint
-FROM held
-WHERE j.no = held.no
-RETURNING j.no, j.token - 1
+SELECT no, token - 1 FROM done

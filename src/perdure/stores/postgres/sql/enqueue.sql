@@ -20,7 +20,7 @@ made AS (
         priority integer, run_at bigint, deadline_us bigint, payload text, tokens bigint, rank_at bigint
     )
     ON CONFLICT DO NOTHING
-    RETURNING no, id, pipeline, run
+    RETURNING no, id, owner, pipeline, stage, run
 ),
 booked AS (
     INSERT INTO perdure_books (pipeline, accepted) SELECT pipeline, count(*) FROM made GROUP BY pipeline
@@ -39,5 +39,20 @@ taken_in AS (
         ended_at = NULL
     FROM clock
     WHERE u.no IN (SELECT run FROM made WHERE run IS NOT NULL)
+    RETURNING u.no, u.id, u.owner, u.pipeline, u.status, u.changed_at
+),
+told AS MATERIALIZED (
+    SELECT count(*) AS size,
+        json_agg(json_build_array(no, id, owner, pipeline, stage, 'queued', NULL, 0, run)) AS entries
+    FROM made
+),
+-- Runs that were over and are not any more are told as well: they have just been changed.
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT clock.now, 'job_accepted', size, entries FROM clock, told WHERE size > 0
+    UNION ALL
+    SELECT clock.now, 'run_changed', count(*),
+        json_agg(json_build_array(u.no, u.id, u.owner, u.pipeline, '', u.status, NULL, 0, u.no))
+    FROM clock, taken_in AS u WHERE u.changed_at = clock.now GROUP BY clock.now
 )
-SELECT json_agg(json_build_array(id, no)) FROM made
+SELECT entries FROM told

@@ -53,6 +53,7 @@ done AS (
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
         j.no, r.token, j.state, j.due_at, j.run, j.redrive_run, j.life, clock.now,
+        j.id, j.owner, j.pipeline, j.token AS token_now,
         coalesce(r.done_stage, j.stage) AS stage, coalesce(r.number, j.starts) AS number, r.status,
         coalesce(r.worker, %(by)s::bigint) AS worker,
         coalesce(r.claimed_at, j.claimed_at) AS claimed_at, r.elapsed_s, r.delay_s, r.delay_us,
@@ -135,6 +136,16 @@ kinds AS (
     AND o.run IS NOT NULL
     GROUP BY o.run, coalesce(d.error_kind, '') ORDER BY o.run, coalesce(d.error_kind, '')
     ON CONFLICT (run, writer, kind) DO UPDATE SET failed = k.failed + excluded.failed
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT clock.now, 'attempt_ended', t.size, t.entries
+    FROM clock, (
+        SELECT count(*) AS size, json_agg(json_build_array(
+            d.no, d.id, d.owner, d.pipeline, d.stage, d.state, d.status, d.token_now, d.run
+        )) AS entries FROM done AS d
+    ) AS t
+    WHERE t.size > 0
 )
 SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),

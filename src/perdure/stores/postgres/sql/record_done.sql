@@ -22,6 +22,7 @@ done AS (
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
         j.no, r.token, j.run, j.redrive_run, j.life, j.stage, j.starts, j.claimed_at, clock.now,
+        j.id, j.owner, j.pipeline,
         r.status, r.elapsed_s, r.policy, r.why, r.config_hash, r.called
 ),
 attempts AS (
@@ -45,6 +46,16 @@ counted AS (
     ON CONFLICT (run, writer) DO UPDATE SET
         succeeded = c.succeeded + excluded.succeeded, attempts = c.attempts + excluded.attempts,
         calls = c.calls + excluded.calls
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT clock.now, 'attempt_ended', t.size, t.entries
+    FROM clock, (
+        SELECT count(*) AS size, json_agg(json_build_array(
+            d.no, d.id, d.owner, d.pipeline, d.stage, 'succeeded', d.status, d.token + 1, d.run
+        )) AS entries FROM done AS d
+    ) AS t
+    WHERE t.size > 0
 )
 SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),

@@ -33,7 +33,7 @@ revived AS (
         waited_s = 0
     FROM before AS b
     WHERE j.no = b.no
-    RETURNING j.no, j.redrive_run, j.life
+    RETURNING j.no, j.redrive_run, j.life, j.id, j.owner, j.pipeline, j.stage, j.token, j.run
 ),
 redriven AS (
     INSERT INTO perdure_redrives (run, job, life)
@@ -60,5 +60,15 @@ kinds AS (
     SELECT run, -pg_backend_pid(), kind, sum(failed) FROM changes WHERE failed <> 0
     GROUP BY run, kind ORDER BY run, kind
     ON CONFLICT (run, writer, kind) DO UPDATE SET failed = k.failed + excluded.failed
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT %(now)s::bigint, 'job_revived', t.size, t.entries
+    FROM (
+        SELECT count(*) AS size, json_agg(json_build_array(
+            no, id, owner, pipeline, stage, 'queued', NULL, token, run
+        ) ORDER BY no) AS entries FROM revived
+    ) AS t
+    WHERE t.size > 0
 )
 SELECT no FROM revived

@@ -1,6 +1,6 @@
 -- What a new life of a job depends on, if it is still the failed one that was seen: where it counts, and what
--- it failed of. In the closed lanes of a cancelled run it would never end: there is no new life in one.
-SELECT run, redrive_run, error_kind FROM perdure_jobs
+-- it failed of, and whose it is. In the closed lanes of a cancelled run it would never end: there is no new life in one.
+SELECT run, redrive_run, error_kind, owner, pipeline FROM perdure_jobs
 WHERE no = ?1 AND token = ?2 AND failed_reason IS NOT NULL
 AND NOT EXISTS (
     SELECT 1 FROM perdure_runs AS r
