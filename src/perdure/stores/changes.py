@@ -1,12 +1,14 @@
 """Entries of the change feed on their way in and out, the same on every store.
 
-A line of the feed is what one statement, or one transaction, did to things of one kind: a moment, a kind, and a JSON
-array of entries, each an array in the order of `Entry`. A line is never changed. How a cursor is written is each
-store's own; people pass it on and do not read it.
+A line of the feed is what one statement, or one transaction, did to things of one kind: a moment, a kind, and its entries
+as one JSON array with a column for each field of `Entry`: a list, or one value that they all have. (By columns it takes half
+of the time that an array for each entry takes, in PostgreSQL as here.) A line is never changed. How a cursor is written is
+each store's own; people pass it on and do not read it.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from perdure.model.changes import Change, ChangeKind
 from perdure.model.errors import CallerError, CursorTooOld
@@ -14,7 +16,7 @@ from perdure.model.gates import GateRow
 from perdure.model.limits import CHANGES_MAX
 from perdure.model.states import TERMINAL
 from perdure.stores.moments import from_us
-from perdure.stores.rows import Row
+from perdure.stores.rows import Row, encoded
 
 MARKS = 60  # where the feed stands is marked so often in the time for which it is kept
 
@@ -55,12 +57,27 @@ def worker_entry(no: int, boot: str, state: str) -> Entry:
     return Entry(no, boot, "", "", "", state, None, 0, None)
 
 
+def columns_in(entries: Sequence[Entry]) -> str:
+    """Entries as a line has them."""
+    numbers, *others = zip(*entries, strict=True)
+    return encoded([numbers, *(one if len(set(one)) > 1 else one[0] for one in others)])
+
+
+def _entries(columns: Sequence[Any]) -> list[Row]:
+    """The entries of a line."""
+    size = len(columns[0])
+    return list(
+        zip(*(one if isinstance(one, list) else repeat(one, size) for one in columns), strict=True)
+    )
+
+
 def page_of(
     lines: Iterable[Row], place: Place, limit: int
 ) -> tuple[tuple[Change, ...], Place | None]:
     """So many entries of these lines, from a place on; the place where it was cut, if it was."""
     found: list[Change] = []
-    for no, changed_at, what, entries in lines:
+    for no, changed_at, what, columns in lines:
+        entries = _entries(columns)
         begin = place.entries if no == place.line else 0
         room = limit - len(found)
         found += _changes(what, changed_at, entries[begin : begin + room])

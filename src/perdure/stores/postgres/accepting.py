@@ -88,7 +88,8 @@ def _inserted(
 ) -> dict[str, Enqueued]:
     rows = encoded([job_in(job, ranks.get(job.id)) for job in jobs])
     cursor = cx.execute(SQL.enqueue, {"jobs": rows, "now": now, "ageing_us": AGEING_US})
-    return {id: Enqueued(id, no, True) for no, id, *_ in answered(cursor) or ()}
+    nos, ids, *_ = answered(cursor)
+    return {id: Enqueued(id, no, True) for no, id in zip(nos or (), ids or (), strict=True)}
 
 
 def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueued]:

@@ -23,12 +23,20 @@ from typing import NamedTuple
 
 from perdure.model.changes import ChangeKind, ChangePage
 from perdure.model.limits import CURSOR_CHARS_MAX
-from perdure.stores.changes import MARKS, Entry, Place, limit_of, not_a_cursor, page_of, too_old
+from perdure.stores.changes import (
+    MARKS,
+    Entry,
+    Place,
+    columns_in,
+    limit_of,
+    not_a_cursor,
+    page_of,
+    too_old,
+)
 from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.settling import answered
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import encoded
 
 _SNAPSHOT = r"[1-9][0-9]{0,17}:[1-9][0-9]{0,17}:(?:[0-9,]*)"
 _CURSOR = re.compile(rf"p1-({_SNAPSHOT})(?:-({_SNAPSHOT})-([1-9][0-9]{{0,17}})-([0-9]{{1,9}}))?")
@@ -50,7 +58,7 @@ def tell(cx: Cx, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
     """One line of the feed, in the transaction of what it tells of."""
     if entries:
         where = {
-            "now": now, "what": kind.value, "size": len(entries), "entries": encoded(entries),
+            "now": now, "what": kind.value, "size": len(entries), "entries": columns_in(entries),
         }  # fmt: skip
         cx.execute(SQL.change_add, where)
 

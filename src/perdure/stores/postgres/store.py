@@ -59,6 +59,7 @@ from perdure.stores.postgres.settling import (
     UNWRITABLE,
     answered,
     claims_of,
+    done_rows,
     is_bad_row,
     parameters,
     plain_parameters,
@@ -296,7 +297,8 @@ class PostgresStore(PostgresGates):
         if records:
             answer = answered(recorded)
             _check_alive(answer["alive"], by)
-            settled = receipts(cx, records, answer["done"], by, all_plain=plain is not None)
+            done = answer["done"] if plain is None else done_rows(answer["told"])
+            settled = receipts(cx, records, done, by, all_plain=plain is not None)
         if order is None:
             return Turn(settled, ())
         for asked, cursor in claimed:

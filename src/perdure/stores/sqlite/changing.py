@@ -16,23 +16,23 @@ from perdure.stores.changes import (
     MARKS,
     Entry,
     Place,
+    columns_in,
     limit_of,
     not_a_cursor,
     page_of,
     too_old,
 )
 from perdure.stores.moments import seconds_us
-from perdure.stores.rows import encoded
 from perdure.stores.sqlite.statements import SQL
 
 _CURSOR = re.compile(r"s1-([1-9][0-9]{0,17})-(0|[1-9][0-9]{0,8})", re.ASCII)
-_entries = msgspec.json.Decoder()
+_columns = msgspec.json.Decoder()
 
 
 def tell(cx: sqlite3.Connection, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
     """One line of the feed, in the transaction of what it tells of."""
     if entries:
-        cx.execute(SQL.change_add, (now, kind.value, len(entries), encoded(entries)))
+        cx.execute(SQL.change_add, (now, kind.value, len(entries), columns_in(entries)))
 
 
 def changes(cx: sqlite3.Connection, after: str | None, until: str | None, limit: int) -> ChangePage:
@@ -49,7 +49,7 @@ def changes(cx: sqlite3.Connection, after: str | None, until: str | None, limit:
     limit = limit_of(limit)
     where = {"line": place.line, "done": place.entries, "end": end.line, "limit": limit}
     lines = [
-        (no, changed_at, what, _entries.decode(entries))
+        (no, changed_at, what, _columns.decode(entries))
         for no, changed_at, what, entries in cx.execute(SQL.changes, where).fetchall()
     ]
     found, cut = page_of(lines, place, limit)

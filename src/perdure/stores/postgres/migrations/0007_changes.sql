@@ -12,6 +12,8 @@ CREATE TABLE perdure_changes (
     size        bigint NOT NULL, -- entries
     entries     json NOT NULL
 );
+-- To compress a line costs as much as all the rest of it.
+ALTER TABLE perdure_changes ALTER COLUMN entries SET STORAGE EXTERNAL;
 CREATE INDEX perdure_changes_xid ON perdure_changes (xid);
 
 -- Where the feed stood at which moment. The oldest mark says from where on it is whole.

@@ -50,12 +50,12 @@ taken_in AS (
 ),
 lines AS (
     INSERT INTO perdure_changes (changed_at, what, size, entries)
-    SELECT clock.now, 'job_accepted', 1, json_build_array(
-        json_build_array(no, id, owner, pipeline, stage, state, NULL, token, run)
-    ) FROM clock, made
+    SELECT clock.now, 'job_accepted', 1,
+        json_build_array(ARRAY[no], id, owner, pipeline, stage, state, NULL, token, run)
+    FROM clock, made
     UNION ALL
-    SELECT clock.now, 'run_changed', 1, json_build_array(
-        json_build_array(u.no, u.id, u.owner, u.pipeline, '', u.status, NULL, 0, u.no)
-    ) FROM clock, taken_in AS u WHERE u.changed_at = clock.now
+    SELECT clock.now, 'run_changed', 1,
+        json_build_array(ARRAY[u.no], u.id, u.owner, u.pipeline, '', u.status, NULL, 0, u.no)
+    FROM clock, taken_in AS u WHERE u.changed_at = clock.now
 )
 SELECT (SELECT no FROM made), EXISTS (SELECT 1 FROM caller)

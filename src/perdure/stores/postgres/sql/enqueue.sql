@@ -43,7 +43,10 @@ taken_in AS (
 ),
 told AS MATERIALIZED (
     SELECT count(*) AS size,
-        json_agg(json_build_array(no, id, owner, pipeline, stage, 'queued', NULL, 0, run)) AS entries
+        json_build_array(
+            json_agg(no), json_agg(id), json_agg(owner), json_agg(pipeline), json_agg(stage), 'queued', NULL, 0,
+            json_agg(run)
+        ) AS entries
     FROM made
 ),
 -- Runs that were over and are not any more are told as well: they have just been changed.
@@ -51,8 +54,8 @@ lines AS (
     INSERT INTO perdure_changes (changed_at, what, size, entries)
     SELECT clock.now, 'job_accepted', size, entries FROM clock, told WHERE size > 0
     UNION ALL
-    SELECT clock.now, 'run_changed', count(*),
-        json_agg(json_build_array(u.no, u.id, u.owner, u.pipeline, '', u.status, NULL, 0, u.no))
-    FROM clock, taken_in AS u WHERE u.changed_at = clock.now GROUP BY clock.now
+    SELECT clock.now, 'run_changed', 1,
+        json_build_array(ARRAY[u.no], u.id, u.owner, u.pipeline, '', u.status, NULL, 0, u.no)
+    FROM clock, taken_in AS u WHERE u.changed_at = clock.now
 )
 SELECT entries FROM told

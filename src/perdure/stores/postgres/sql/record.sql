@@ -141,9 +141,10 @@ lines AS (
     INSERT INTO perdure_changes (changed_at, what, size, entries)
     SELECT clock.now, 'attempt_ended', t.size, t.entries
     FROM clock, (
-        SELECT count(*) AS size, json_agg(json_build_array(
-            d.no, d.id, d.owner, d.pipeline, d.stage, d.state, d.status, d.token_now, d.run
-        )) AS entries FROM done AS d
+        SELECT count(*) AS size, json_build_array(
+            json_agg(d.no), json_agg(d.id), json_agg(d.owner), json_agg(d.pipeline), json_agg(d.stage),
+            json_agg(d.state), json_agg(d.status), json_agg(d.token_now), json_agg(d.run)
+        ) AS entries FROM done AS d
     ) AS t
     WHERE t.size > 0
 )

@@ -47,17 +47,17 @@ counted AS (
         succeeded = c.succeeded + excluded.succeeded, attempts = c.attempts + excluded.attempts,
         calls = c.calls + excluded.calls
 ),
+told AS MATERIALIZED (
+    SELECT count(*) AS size, json_build_array(
+        json_agg(d.no), json_agg(d.id), json_agg(d.owner), json_agg(d.pipeline), json_agg(d.stage), 'succeeded',
+        json_agg(d.status), json_agg(d.token + 1), json_agg(d.run)
+    ) AS entries FROM done AS d
+),
 lines AS (
     INSERT INTO perdure_changes (changed_at, what, size, entries)
-    SELECT clock.now, 'attempt_ended', t.size, t.entries
-    FROM clock, (
-        SELECT count(*) AS size, json_agg(json_build_array(
-            d.no, d.id, d.owner, d.pipeline, d.stage, 'succeeded', d.status, d.token + 1, d.run
-        )) AS entries FROM done AS d
-    ) AS t
-    WHERE t.size > 0
+    SELECT clock.now, 'attempt_ended', size, entries FROM clock, told WHERE size > 0
 )
 SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),
-    'done', (SELECT json_agg(json_build_array(d.no, d.token, 'succeeded', NULL, NULL)) FROM done AS d)
+    'told', (SELECT entries FROM told WHERE size > 0)
 )

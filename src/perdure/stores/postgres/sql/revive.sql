@@ -65,9 +65,10 @@ lines AS (
     INSERT INTO perdure_changes (changed_at, what, size, entries)
     SELECT %(now)s::bigint, 'job_revived', t.size, t.entries
     FROM (
-        SELECT count(*) AS size, json_agg(json_build_array(
-            no, id, owner, pipeline, stage, 'queued', NULL, token, run
-        ) ORDER BY no) AS entries FROM revived
+        SELECT count(*) AS size, json_build_array(
+            json_agg(no), json_agg(id), json_agg(owner), json_agg(pipeline), json_agg(stage), 'queued', NULL,
+            json_agg(token), json_agg(run)
+        ) AS entries FROM revived
     ) AS t
     WHERE t.size > 0
 )
