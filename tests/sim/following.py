@@ -95,10 +95,14 @@ class Feed:
                 token = one.token + (2 if one.state is State.PROCESSING else 1)
                 self._committed[one.no].append((kind, token, one.state.value))
 
-    def _revive(self, answers: list[Revived], chosen: Sequence[Revival], *_: Any, **__: Any) -> None:
+    def _revive(
+        self, answers: list[Revived], chosen: Sequence[Revival], *_: Any, **__: Any
+    ) -> None:
         self._dealt_with(answers, ChangeKind.JOB_REVIVED, "queued")
 
-    def _discard(self, answers: list[Settled], chosen: Sequence[Target], *_: Any, **__: Any) -> None:
+    def _discard(
+        self, answers: list[Settled], chosen: Sequence[Target], *_: Any, **__: Any
+    ) -> None:
         self._dealt_with(answers, ChangeKind.JOB_DISCARDED, "failed")
 
     def _dealt_with(

@@ -7,7 +7,7 @@ from typing import Protocol
 from perdure.model.changes import ChangePage
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import CHANGES_MAX, COUNT_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkView, LanePause, LoggedDeed, LoggedRefusal, ScheduleView
 from perdure.model.runs import ItemView, RunView
 from perdure.model.views import (
@@ -160,7 +160,7 @@ class Reader(Protocol):
         ...
 
     def changes(
-        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGES_MAX
+        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
     ) -> ChangePage:
         """The change feed after a cursor; None begins now, and gives only a cursor.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from perdure.model.changes import Change, ChangeKind
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.gates import GateRow
-from perdure.model.limits import CHANGES_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS
 from perdure.model.states import TERMINAL
 from perdure.stores.moments import from_us
 from perdure.stores.rows import Row, encoded
@@ -99,7 +99,7 @@ def _changes(what: str, changed_at: int, entries: Sequence[Row]) -> list[Change]
 
 def limit_of(limit: int) -> int:
     """How many entries a page has."""
-    return max(1, min(limit, CHANGES_MAX))
+    return max(1, min(limit, CHANGE_PAGE_ROWS))
 
 
 def not_a_cursor(text: object) -> CallerError:

@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.model.changes import ChangePage
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import CHANGES_MAX, COUNT_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.views import (
     AttemptView,
@@ -172,7 +172,7 @@ class PostgresReader(PostgresReports):
         return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
 
     def changes(
-        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGES_MAX
+        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
     ) -> ChangePage:
         """The change feed after a cursor; None begins now."""
         with self._connection.lent() as cx:

@@ -6,7 +6,7 @@ from perdure.model.changes import Change, ChangeKind
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import IfFailed, OnLost, Receipt
-from perdure.model.limits import CHANGES_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS
 from perdure.model.outcomes import Death
 from perdure.model.runs import RunStatus
 from perdure.model.states import Move, State
@@ -20,7 +20,7 @@ ACCEPTED, ENDED, TRIED = ChangeKind.JOB_ACCEPTED, ChangeKind.JOB_ENDED, ChangeKi
 class Follower:
     """A reader that goes on after the cursor of each page."""
 
-    def __init__(self, place: Place, *, limit: int = CHANGES_MAX) -> None:
+    def __init__(self, place: Place, *, limit: int = CHANGE_PAGE_ROWS) -> None:
         self._place = place
         self._limit = limit
         self.cursor = place.reader.changes().cursor

@@ -11,7 +11,7 @@ from perdure.model.changes import ChangePage
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import CHANGES_MAX, COUNT_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.states import State
 from perdure.model.views import (
@@ -175,7 +175,7 @@ class ModelReader(Reports):
             return found[: rows_of(limit)]
 
     def changes(
-        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGES_MAX
+        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
     ) -> ChangePage:
         """Commits follow each other here: a cursor is the number of the last entry that was read."""
         with self._tables.read():
@@ -186,7 +186,7 @@ class ModelReader(Reports):
             read = _number(after)
             if not gone <= read <= gone + len(known):
                 raise CursorTooOld(f"the model no longer has all that came after {after!r}")
-            end = min(max(read, last), read + max(1, min(limit, CHANGES_MAX)))
+            end = min(max(read, last), read + max(1, min(limit, CHANGE_PAGE_ROWS)))
             entries = tuple(known[no] for no in range(read + 1, end + 1))
             return ChangePage(entries, f"m1-{end}", end < last)
 

@@ -33,7 +33,10 @@ SELECT json_build_object(
     'whole', (
         SELECT pg_snapshot_xmax(place) <= pg_snapshot_xmax(pg_current_snapshot())
         AND pg_snapshot_xmin(place) >= coalesce(
-            (SELECT min(pg_snapshot_xmin(m.place)) FROM perdure_change_marks AS m), '0'::xid8
+            (
+                SELECT min(pg_snapshot_xmin(m.place)) FROM perdure_change_marks AS m
+                WHERE pg_snapshot_xmax(m.place) <= pg_snapshot_xmax(pg_current_snapshot())
+            ), '0'::xid8
         ) FROM base
     ),
     'until', (SELECT place::text FROM until),

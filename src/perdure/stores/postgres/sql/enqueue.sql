@@ -49,7 +49,7 @@ told AS MATERIALIZED (
         ) AS entries
     FROM made
 ),
--- Runs that were over and are not any more are told as well: they have just been changed.
+-- Runs that were over and are not any more are told as well: they were changed at this very moment.
 lines AS (
     INSERT INTO perdure_changes (changed_at, what, size, entries)
     SELECT clock.now, 'job_accepted', size, entries FROM clock, told WHERE size > 0
