@@ -3,12 +3,15 @@
 from perdure.app import App, Called, JobRef, Pipeline
 from perdure.app.dead import DeadLetters, Redrive
 from perdure.app.runs import Result, Run
+from perdure.engine.changes import Listener
 from perdure.engine.context import Context
 from perdure.engine.report import Report
+from perdure.model.changes import Change, ChangeKind, ChangePage
 from perdure.model.errors import (
     AnswerError,
     CallerError,
     ConfigError,
+    CursorTooOld,
     JobFailed,
     JobUnfinished,
     OutputError,
@@ -46,8 +49,12 @@ __all__ = [
     "CallerError",
     "Cancel",
     "CaptureView",
+    "Change",
+    "ChangeKind",
+    "ChangePage",
     "ConfigError",
     "Context",
+    "CursorTooOld",
     "Curve",
     "DeadGroup",
     "DeadLetters",
@@ -62,6 +69,7 @@ __all__ = [
     "JobUnfinished",
     "JobView",
     "Kind",
+    "Listener",
     "Match",
     "OutputError",
     "OutputInvalid",

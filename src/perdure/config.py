@@ -84,6 +84,14 @@ SETTINGS: tuple[Setting, ...] = (
         none="forever",
     ),
     Setting(
+        "retain_changes_s",
+        float,
+        3_600.0,
+        "seconds",
+        "How long the change feed can be read back: whoever was away for less has missed nothing.",
+        60.0,
+    ),
+    Setting(
         "log_format",
         str,
         "auto",
@@ -119,6 +127,7 @@ class Config:
     retain_cancelled_s: float | None
     retain_discarded_s: float | None
     capture_kept_s: float | None
+    retain_changes_s: float
     log_format: str
     log_level: str
 

@@ -20,7 +20,7 @@ from perdure.app.working import Working
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.guest import Guest
 from perdure.engine.observe import Observers
-from perdure.model.errors import StoreBusy, StoreUnavailable
+from perdure.model.errors import CursorTooOld, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log, write_logs
@@ -177,6 +177,17 @@ def raw_output_expires(ground: Ground) -> object:
         return capture.expires_at is not None
 
 
+def what_is_left_of_the_feed(ground: Ground) -> object:
+    with ground.opened() as app:
+        cursor = ground.reader.changes().cursor
+        ground.pipe.enqueue(1)
+        swept(ground, app, for_s=3600.0)
+        try:
+            return bool(ground.reader.changes(cursor).entries)
+        except CursorTooOld:
+            return "gone"
+
+
 def what_is_logged(ground: Ground) -> object:
     before = list(log.handlers), log.level, log.propagate
     try:
@@ -202,6 +213,7 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_cancelled_s": ("60", "forever", after_a_cancel),
     "retain_discarded_s": ("60", "forever", after_a_discard),
     "capture_kept_s": ("60", "forever", raw_output_expires),
+    "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),
 }

@@ -442,6 +442,9 @@ def test_a_round_of_slow_steps_ends_when_it_has_taken_its_time(place):
             self.steps += 1
             return limit
 
+        def prune_changes(self, kept_s, *, limit):
+            return 0
+
         def prune_workers(self, kept_s, *, limit):
             return 0
 

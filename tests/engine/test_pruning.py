@@ -6,6 +6,7 @@ import pytest
 
 from perdure.engine.chores import prune
 from perdure.engine.chores.prune import Pruning
+from perdure.model.errors import CursorTooOld
 from perdure.model.operations import Retention
 from perdure.model.outcomes import Death
 from perdure.model.states import State
@@ -102,6 +103,9 @@ def test_a_round_ends_when_it_has_taken_its_time(place, monkeypatch):
         def prune_captures(self, **where):
             return place.control.prune_captures(**where)
 
+        def prune_changes(self, kept_s, **where):
+            return place.control.prune_changes(kept_s, **where)
+
         def prune(self, retention, **where):
             place.clock.push(prune.SPEND_S * 0.6)
             self.steps += 1
@@ -180,13 +184,53 @@ def test_where_every_job_is_kept_no_job_is_looked_at_and_workers_seldom(place):
             calls.append("captures")
             return 0
 
+        def prune_changes(self, kept_s, **where):
+            calls.append("changes")
+            return 0
+
         def prune_workers(self, *how, **where):
             calls.append("workers")
 
     chore = Pruning(Noted(), Retention(), clock=place.clock)
     for _ in range(3):
         chore.once()
-    assert calls == ["captures", "workers"]
+    assert calls == ["captures", "changes", "workers"]
     place.clock.push(prune.REST_S)
     chore.once()
-    assert calls == ["captures", "workers"] * 2
+    assert calls == ["captures", "changes", "workers"] * 2
+
+
+def test_the_change_feed_is_kept_for_its_time_and_a_little_longer(either):
+    chore = Pruning(either.control, Retention(), changes_s=600.0, clock=either.clock)
+    chore.once()
+    old = either.reader.changes().cursor
+    either.put()
+    for _ in range(10):
+        either.clock.push(prune.REST_S)
+        chore.once()
+    assert len(either.reader.changes(old).entries) == 1
+    young = either.reader.changes().cursor
+    id = either.put().id
+    for _ in range(3):
+        either.clock.push(prune.REST_S)
+        chore.once()
+    with pytest.raises(CursorTooOld):
+        either.reader.changes(old)
+    assert [one.id for one in either.reader.changes(young).entries] == [id]
+
+
+def test_a_long_feed_goes_in_rounds_without_a_rest_between_them(place, monkeypatch):
+    monkeypatch.setattr(prune, "CHANGE_ROWS", 2)
+    monkeypatch.setattr(prune, "STEPS_MAX", 2)
+    chore = Pruning(place.control, Retention(), changes_s=600.0, clock=place.clock)
+    chore.once()
+    for _ in range(9):
+        place.put()
+    place.clock.push(prune.REST_S)
+    chore.once()
+    place.clock.push(600.0)
+    left = []
+    for _ in range(4):
+        chore.once()
+        left.append(place.rows("SELECT count(*) FROM perdure_changes")[0][0])
+    assert left == [5, 1, 0, 0]

@@ -65,6 +65,7 @@ def test_the_codes_and_exit_statuses_are_stable():
         "NotChangeable": ("not_changeable", 2, 409),
         "RunUnfinished": ("run_unfinished", 2, 409),
         "RunAborted": ("run_aborted", 2, 409),
+        "CursorTooOld": ("cursor_too_old", 2, 410),
         "ConfigError": ("config_error", 2, 500),
         "StoreError": ("store_error", 10, 503),
         "StoreUnavailable": ("store_unavailable", 11, 503),

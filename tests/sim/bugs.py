@@ -243,6 +243,10 @@ ASKED = (
         "a worker's clock says which moment has come", ("E6",), ticks_by_the_workers_clock,
         swarm.only_schedules,
     ),
+    Mutant(
+        "a page of the feed begins behind the line that the last one ended in", ("E17",),
+        reworded("changes", "no >= :line", "no > :line"),
+    ),
 )  # fmt: skip
 
 UPKEEP = (

@@ -32,6 +32,7 @@ from perdure.model.workers import Role
 from perdure.rules.policy import Policy
 from perdure.stores.moments import to_us
 from tests.sim.deeds import Deeds
+from tests.sim.following import Feed
 from tests.sim.gates import Gates
 from tests.sim.ledger import JobAccount, Ledger
 from tests.sim.letters import Letters
@@ -67,6 +68,7 @@ class Checker:
         self.letters = Letters(self)
         self.roster = Roster(self, concurrency, troubled)
         self.gates = Gates(self)
+        self.feed = Feed(self)
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
         self.hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
         self.moved_us = 0  # when a job was last claimed or settled
@@ -77,7 +79,9 @@ class Checker:
         self, method: str, args: Sequence[Any], kwargs: dict[str, Any], answer: Any
     ) -> None:
         """One call, as the store has just answered it."""
-        for judges in (self, self.roster, self.deeds, self.gates, self.runs, self.letters):
+        for judges in (
+            self, self.roster, self.deeds, self.gates, self.runs, self.letters, self.feed,
+        ):  # fmt: skip
             judge = getattr(judges, f"_{method}", None)
             if judge is not None:
                 judge(answer, *args, **kwargs)

@@ -1,6 +1,6 @@
 """The invariants by name, what judges each, and what it means that one of them is broken.
 
-The names S1 to S16, S19 and L1, L2, L6 are those of the published promise; L9 to L11 and E1 to E16 are our own,
+The names S1 to S16, S19 and L1, L2, L6 are those of the published promise; L9 to L11 and E1 to E17 are our own,
 finer ones.
 Every function that is named here says `broken` with that name; a test looks whether it does.
 """
@@ -179,6 +179,10 @@ INVARIANTS = {
     "E16": Invariant(
         "a run is aborted when a check finds its cumulative counts over its budget, and only then",
         ("Runs._note_check", "Runs._change_run"),
+    ),
+    "E17": Invariant(
+        "who follows the change feed hears what happened to each job, once and in order, and misses nothing",
+        ("Feed._hear", "Feed.heard_all"),
     ),
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from tests.sim.checker import Checker
 from tests.sim.clocks import MachineClock
 from tests.sim.connected import Connect, Connected
 from tests.sim.feeders import Feeding
+from tests.sim.following import Follower
 from tests.sim.operators import VERBS, Operator
 from tests.sim.process import Kernel
 from tests.sim.stages import LONG, LONG_STAGES, SHORT, SHORT_STAGES
@@ -103,9 +104,10 @@ class Client:
 
 def people(
     world: World, setup: Setup, catalogue: Catalogue, checker: Checker, kernel: Kernel,
-    connect: Connect,
+    connect: Connect, follower: Follower,
 ) -> tuple[list[Client], list[Feeding]]:  # fmt: skip
     """Start them all; those whose work has to be waited for."""
+    _start(world, "follower", follower.body, connect)
     clients = []
     for number in range(setup.clients):
         client = Client(world, setup, catalogue, checker, -(-setup.items // setup.clients))

@@ -23,14 +23,14 @@ from tests.sim.world import World
 WRITES = frozenset({
     "add_worker", "beat", "begin", "end_worker", "enqueue", "lanes", "mark_dead", "turn",
     "add_bulk", "discard", "drop_schedule", "pause", "prune", "put_schedule", "resume", "revive",
-    "prune_captures", "prune_workers", "step_bulk", "take_duty", "tick",
+    "prune_captures", "prune_changes", "prune_workers", "step_bulk", "take_duty", "tick",
     "change_gate", "change_slices", "look_at_gates", "probe",
     "add_run", "change_bulk", "change_run", "note_check", "note_feeding", "seal_run",
 })  # fmt: skip
 _GIVING_WORK = ("enqueue", "tick", "revive", "resume", "change_run")
 READS = frozenset({
     "claims_held", "expired", "held", "lost", "overrun", "run_lanes", "suspects", "waiting",
-    "attempts", "bulks", "gate", "job", "jobs", "now", "preview", "run", "runs", "schedules",
+    "attempts", "bulks", "changes", "gate", "job", "jobs", "now", "preview", "run", "runs", "schedules",
 })  # fmt: skip
 LEFT_OUT = {
     "ear": "as changed",

@@ -26,6 +26,7 @@ from tests.sim.checker import Checker
 from tests.sim.connected import Connected
 from tests.sim.feeders import Feeding
 from tests.sim.feeds import WITHOUT_LIMITS
+from tests.sim.following import Follower
 from tests.sim.history import answered
 from tests.sim.hosts import Host, Machine
 from tests.sim.installing import installed
@@ -115,8 +116,9 @@ class Simulation:
         for number, ttl_s in enumerate(setup.leases_s):
             narrow = setup.narrow and number == len(setup.leases_s) - 1
             self.hosts.append(Host(machine, f"host{number}", ttl_s, narrow=narrow))
+        self.follower = Follower(world, self.checker.feed, self.reader.changes().cursor)
         self.clients, self.feedings = people(
-            world, setup, plain, self.checker, self.kernel, self._connect
+            world, setup, plain, self.checker, self.kernel, self._connect, self.follower
         )
         self.nemesis = Nemesis(world, setup, self.kernel, self.wire, self.hosts)
 
@@ -341,6 +343,7 @@ class Simulation:
             left = [process.name for process in self.kernel.alive()]
             self.checker.broken("L6", f"{left} are still there {grace_s:g} s after the order")
         check_tables(self.checker, self.connection, self.reader)
+        self.checker.feed.heard_all(self.reader, self.follower.cursor)
 
     def _all_gone(self) -> bool:
         return not self.kernel.alive()

@@ -24,6 +24,7 @@ from perdure.testing.nouns import replace
 from tests.sim.bugs import MORE
 from tests.sim.checker import Checker
 from tests.sim.deeds import Deeds
+from tests.sim.following import Feed
 from tests.sim.gatebugs import GATES
 from tests.sim.gates import Gates
 from tests.sim.invariants import INVARIANTS, Violation
@@ -295,7 +296,7 @@ def test_a_wrong_history_is_named(invariant, history):
 
 JUDGES = {
     "Checker": Checker, "Deeds": Deeds, "Gates": Gates, "Letters": Letters, "Roster": Roster,
-    "Probes": Probes, "Runs": Runs, "Simulation": Simulation,
+    "Feed": Feed, "Probes": Probes, "Runs": Runs, "Simulation": Simulation,
 }  # fmt: skip
 
 

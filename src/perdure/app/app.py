@@ -2,16 +2,19 @@
 
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from perdure.app.calls import Calls
 from perdure.app.dead import DeadLetters
+from perdure.app.following import Following
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
 from perdure.app.working import Working
 from perdure.checks.extras import check_extras
 from perdure.config import Config, load
+from perdure.engine.changes import Listener
 from perdure.engine.clock import SystemClock
 from perdure.engine.eligible import Check
 from perdure.engine.ids import Ids
@@ -81,6 +84,7 @@ class App:
         self.upstreams = Upstreams()
         self._opened: Opened | None = None
         self._calls: Calls | None = None
+        self._following: Following | None = None
         self._laid: set[str] = set()
         self._opening = threading.Lock()
         tell_of_forks(self)
@@ -327,6 +331,20 @@ class App:
         config = load(store=self.url, concurrency=concurrency, **tuning)
         return Working(self, config, queues=queues, categories=categories)
 
+    @contextmanager
+    def follow(self, *, owner: str | None = None, after: str | None = None) -> Iterator[Listener]:
+        """Hear what happens: ``with app.follow() as listener: page = listener.take(wait_s=30)``.
+
+        The entries of one owner's jobs and runs, or of everything; from now on, or after the cursor of a page that was
+        taken before, in this process or another. All who listen share one reader of the store.
+        """
+        reader = self.opened.reader
+        with self._opening:
+            if self._following is None or not self._following.is_of_this_process:
+                self._following = Following(reader, poll_s=load().poll_s)
+        with self._following.listening(owner, after) as listener:
+            yield listener
+
     def read_capture(self, id: str, *, owner: str | None = None) -> bytes:
         """Raw output that a stage has put aside; see `JobRef.captures` for the ids.
 
@@ -341,8 +359,11 @@ class App:
         """Disconnect from the store."""
         with self._opening:
             calls, self._calls = self._calls, None
+            following, self._following = self._following, None
         if calls is not None:
             calls.close()
+        if following is not None and following.is_of_this_process:
+            following.close()
         with self._opening:
             if self._opened is not None:
                 self._opened.close()

@@ -85,6 +85,7 @@ def upkeep_of(
             margin_s=max(config.overrun_s, config.grace_s + config.lease_ttl_s),
             patience_s=config.lease_ttl_s,
             leaves_suspects=leaves_suspects,
+            changes_s=config.retain_changes_s,
         ),
         schedules=app.schedules,
         clock=SystemClock(),

@@ -26,7 +26,7 @@ from perdure.engine.chores.chore import NOTHING, Chore, Swept
 from perdure.engine.chores.expired import Expiries
 from perdure.engine.chores.lost import Deaths, LostJobs
 from perdure.engine.chores.overrun import Overruns
-from perdure.engine.chores.prune import Pruning
+from perdure.engine.chores.prune import CHANGES_S, Pruning
 from perdure.engine.chores.runs import RunWatch
 from perdure.engine.chores.suspects import SuspectsLeft
 from perdure.engine.gatekeeper import Gatekeeper
@@ -51,6 +51,7 @@ class UpkeepSettings:
     margin_s: float
     patience_s: float
     leaves_suspects: bool = False  # to other workers, and says so
+    changes_s: float = CHANGES_S
 
 
 class Sides(Protocol):
@@ -120,7 +121,9 @@ class Upkeep:
                 control, reader, catalogue, schedules, ids=Ids(clock, chance), observers=observers,
             )),
             self._runs,
-            _Task(DUTY, Pruning(control, settings.retention, clock=clock)),
+            _Task(DUTY, Pruning(
+                control, settings.retention, changes_s=settings.changes_s, clock=clock,
+            )),
         ]  # fmt: skip
         if settings.leaves_suspects:
             left = SuspectsLeft(store, catalogue, clock=clock, observers=observers)

@@ -11,7 +11,8 @@
     │   ├── JobFailed               the result was asked for and the job failed or was cancelled
     │   ├── NotChangeable           the run or the bulk operation is not in a state for that
     │   ├── RunUnfinished           the end of a run was asked for, the wait is over, the run is not
-    │   └── RunAborted              the run has overspent its budget
+    │   ├── RunAborted              the run has overspent its budget
+    │   └── CursorTooOld            the change feed no longer has what came after the cursor
     ├── ConfigError                 a setting or a declaration is wrong
     ├── StoreError                  the store cannot do it now, or at all
     │   ├── StoreUnavailable        not reachable; the same call may succeed later
@@ -126,6 +127,13 @@ class RunAborted(CallerError):
 
     code = "run_aborted"
     http_status = 409
+
+
+class CursorTooOld(CallerError):
+    """The change feed no longer has what came after the cursor; begin anew without one."""
+
+    code = "cursor_too_old"
+    http_status = 410
 
 
 class ConfigError(PerdureError):

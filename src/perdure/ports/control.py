@@ -134,3 +134,11 @@ class Control(Protocol):
     def prune_captures(self, *, limit: int) -> int:
         """Forget up to ``limit`` captures whose time is over; how many."""
         ...
+
+    def prune_changes(self, kept_s: float, *, limit: int) -> int:
+        """Forget up to ``limit`` lines of the change feed that everybody could read for ``kept_s``; how many.
+
+        Where the feed stands is marked now and then, by this call: a line goes when it was there at a mark that is
+        older. So it stays a little longer, and one that is committed late stays for as long as any other.
+        """
+        ...

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from perdure.model.changes import ChangePage
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import COUNT_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkView, LanePause, LoggedDeed, LoggedRefusal, ScheduleView
 from perdure.model.runs import ItemView, RunView
 from perdure.model.views import (
@@ -170,6 +171,18 @@ class Reader(Protocol):
 
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
+        ...
+
+    def changes(
+        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
+    ) -> ChangePage:
+        """The change feed after a cursor; None begins now, and gives only a cursor.
+
+        Who goes on after the cursor of each page hears of every change that was committed, once, and of those of one job
+        in their order. A transaction that commits late is told late, and holds up nothing but its own entries. ``until``
+        is a cursor at which ``more`` was False: what came after it is left out. `CursorTooOld` when entries after the
+        cursor have been let go.
+        """
         ...
 
     def audit(self, *, run: int | None = None) -> list[Finding]:

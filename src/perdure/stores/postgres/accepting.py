@@ -99,8 +99,8 @@ def _inserted(
 ) -> dict[str, Enqueued]:
     rows = encoded([job_in(job, ranks.get(job.id)) for job in jobs])
     where = {"jobs": rows, "now": now, "ageing_us": AGEING_US, "borrowed": borrowed}
-    cursor = cx.execute(SQL.enqueue, where)
-    return {id: Enqueued(id, no, True) for id, no in answered(cursor) or ()}
+    nos, ids, *_ = answered(cx.execute(SQL.enqueue, where))
+    return {id: Enqueued(id, no, True) for no, id in zip(nos or (), ids or (), strict=True)}
 
 
 def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueued]:

@@ -31,6 +31,7 @@ from perdure.stores import deeds
 from perdure.stores.duties import standing
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us, to_us
+from perdure.stores.postgres import changing
 from perdure.stores.postgres.accepting import accept, lanes_among
 from perdure.stores.postgres.bulks import PostgresBulks
 from perdure.stores.postgres.claiming import array
@@ -156,6 +157,11 @@ class PostgresControl(PostgresBulks, PostgresRuns):
             return cx.execute(SQL.prune_captures, where).rowcount
 
         return self._connection.written(work)
+
+    def prune_changes(self, kept_s: float, *, limit: int) -> int:
+        """Forget lines of the change feed that everybody could read for long enough."""
+        most = max(0, min(limit, PRUNE_BATCH_MAX))
+        return self._connection.written(lambda cx, now: changing.prune(cx, kept_s, most, now))
 
 
 def _fold(cx: Cx, now: int) -> None:

@@ -15,14 +15,17 @@ that the gate has moved on; the job is found among what its worker holds.
 
 from collections.abc import Mapping, Sequence
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateLook, GateRow, Probe, Slices
 from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import PROBE_BATCH_MAX, PROMOTE_BATCH_MAX
 from perdure.model.operations import Deed
 from perdure.stores import deeds
+from perdure.stores.changes import gate_entry
 from perdure.stores.gates import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
 from perdure.stores.parting import lanes_of
+from perdure.stores.postgres.changing import tell
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
@@ -77,8 +80,10 @@ def change_gate(cx: Cx, change: GateChange, deed: Deed, now: int) -> GateRow | N
     if row is None:
         return None
     note(cx, deeds.gate_verb(change), [change.name], deed, now)
+    gate = gate_out(row)
+    tell(cx, ChangeKind.GATE_CHANGED, [gate_entry(gate)], now)
     cx.execute(SQL.notify)
-    return gate_out(row)
+    return gate
 
 
 def _probe(cx: Cx, order: ClaimOrder, change: GateChange, deed: Deed, now: int) -> Probe | None:

@@ -6,9 +6,10 @@ What takes more than one statement is read in one snapshot, so that books balanc
 from collections.abc import Sequence
 from datetime import datetime
 
+from perdure.model.changes import ChangePage
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import COUNT_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.views import (
     AttemptView,
@@ -27,6 +28,7 @@ from perdure.stores import tallies
 from perdure.stores.auditing import CHECKS, findings, of_run
 from perdure.stores.choosing import Choice, page, preview
 from perdure.stores.moments import from_us
+from perdure.stores.postgres import changing
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.gating import look
 from perdure.stores.postgres.reports import (
@@ -183,6 +185,13 @@ class PostgresReader(PostgresReports):
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
         return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
+
+    def changes(
+        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
+    ) -> ChangePage:
+        """The change feed after a cursor; None begins now."""
+        with self._connection.lent() as cx:
+            return changing.changes(cx, after, until, limit)
 
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""

@@ -16,10 +16,13 @@ If we die in the middle, nothing of it has happened: all of it is in the caller'
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError
 from perdure.model.operations import Revival
 from perdure.model.runs import FINISHED, RunStatus
+from perdure.stores.changes import run_entry
 from perdure.stores.moments import seconds_us
+from perdure.stores.postgres.changing import tell
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.ranking import ranks_anew
@@ -158,7 +161,8 @@ def _begin(
     where = {"revivals": encoded(rows), "now": now, "ageing_us": AGEING_US}
     done = {(no, dead[no].token) for (no,) in cx.execute(SQL.revive, where).fetchall()}
     if ended:
-        cx.execute(SQL.runs_reopen, {"nos": array(ended), "now": now})
+        again = cx.execute(SQL.runs_reopen, {"nos": array(ended), "now": now}).fetchall()
+        tell(cx, ChangeKind.RUN_CHANGED, [run_entry(*row) for row in again], now)
     forgotten = [
         {"no": one.no, "stage": stage} for one in apart.values() for stage in one.forgotten
     ]

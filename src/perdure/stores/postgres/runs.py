@@ -12,11 +12,14 @@ If we die in the middle nothing has happened; if the answer is lost, the same ca
 has moved on, which it has.
 """
 
+from perdure.model.changes import ChangeKind
 from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.stores import deeds
+from perdure.stores.changes import run_entry
 from perdure.stores.moments import seconds_us
+from perdure.stores.postgres.changing import tell
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.noting import note
@@ -37,10 +40,13 @@ class PostgresRuns:
                 "id": run.id, "owner": run.owner, "pipeline": run.pipeline, "name": run.name,
                 "parent": run.parent, "settings": run.settings_json, "now": now,
             }  # fmt: skip
-            cx.execute(SQL.run_add, where)
+            made = cx.execute(SQL.run_add, where).rowcount == 1
             row = cx.execute(SQL.run_found, where).fetchone()
             assert row is not None
-            return _run(cx, row[0])
+            view = _run(cx, row[0])
+            if made:
+                _tell(cx, view, now)
+            return view
 
         return self._connection.written(work)
 
@@ -116,7 +122,14 @@ def _change(cx: Cx, change: RunChange, deed: Deed, now: int) -> RunView | None:
     elif change.status is RunStatus.RUNNING:
         unpause(cx, LaneScope.RUN, str(change.no))
     note(cx, deeds.RUN[change.status], [str(change.no)], deed, now)
-    return _run(cx, held[0])
+    changed = _run(cx, held[0])
+    _tell(cx, changed, now)
+    return changed
+
+
+def _tell(cx: Cx, run: RunView, now: int) -> None:
+    told = run_entry(run.no, run.id, run.owner, run.pipeline, run.status)
+    tell(cx, ChangeKind.RUN_CHANGED, [told], now)
 
 
 def _run(cx: Cx, id: str) -> RunView:

@@ -171,6 +171,16 @@ def answered(cursor: psycopg.Cursor[Any]) -> Any:
     return None if value is None else _answer.decode(value)
 
 
+def done_rows(told: Sequence[Sequence[Any]] | None) -> Sequence[Row]:
+    """What `record_done.sql` did, from its line of the change feed, as `record.sql` answers it."""
+    if told is None:
+        return ()
+    nos, tokens = told[0], told[7]
+    return [
+        (no, token - 1, State.SUCCEEDED, None, None) for no, token in zip(nos, tokens, strict=True)
+    ]
+
+
 def receipts(
     cx: Cx,
     records: Sequence[Record],

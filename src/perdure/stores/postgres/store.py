@@ -15,6 +15,7 @@ get the same receipts, from the attempt rows.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
     Claim,
@@ -33,10 +34,12 @@ from perdure.model.jobs import (
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.model.workers import NewWorker
+from perdure.stores.changes import worker_entry
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
 from perdure.stores.parting import lanes_of
 from perdure.stores.postgres.accepting import accept, accept_whole, begin, lanes_among
+from perdure.stores.postgres.changing import tell
 from perdure.stores.postgres.claiming import (
     Asked,
     Floors,
@@ -55,6 +58,7 @@ from perdure.stores.postgres.settling import (
     UNWRITABLE,
     answered,
     claims_of,
+    done_rows,
     is_bad_row,
     parameters,
     plain_parameters,
@@ -63,7 +67,7 @@ from perdure.stores.postgres.settling import (
 )
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.within import joined
-from perdure.stores.rows import encoded, expired_out, lost_out, overrun_out
+from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
 
 SILENT = encoded(Death("silent"))
 
@@ -156,12 +160,19 @@ class PostgresStore(PostgresGates):
         """Register a working process that is about to start."""
         where = {
             "boot": worker.boot, "name": worker.name, "role": worker.role,
-            "ttl_us": seconds_us(worker.ttl_s), "now": self._connection.now(),
+            "ttl_us": seconds_us(worker.ttl_s),
         }  # fmt: skip
-        with self._connection.lent() as cx:
-            row = cx.execute(SQL.worker_add, where).fetchone()
-        assert row is not None
-        return int(row[0])
+
+        def work(cx: Cx, now: int) -> int:
+            row = cx.execute(SQL.worker_add, where | {"now": now}).fetchone()
+            assert row is not None
+            no, fresh = row
+            if fresh:
+                told = worker_entry(no, worker.boot, "alive")
+                tell(cx, ChangeKind.WORKER_CHANGED, [told], now)
+            return int(no)
+
+        return self._connection.written(work)
 
     def beat(self, workers: Sequence[int]) -> frozenset[int]:
         """Renew leases; the answer names the workers that are still alive."""
@@ -171,9 +182,14 @@ class PostgresStore(PostgresGates):
 
     def end_worker(self, worker: int, death: Death) -> bool:
         """Its own supervisor says that this worker has ended; False when that was known."""
-        where = {"worker": worker, "death": encoded(death), "now": self._connection.now()}
-        with self._connection.lent() as cx:
-            return cx.execute(SQL.worker_end, where).fetchone() is not None
+        where = {"worker": worker, "death": encoded(death)}
+
+        def work(cx: Cx, now: int) -> bool:
+            dead = cx.execute(SQL.worker_end, where | {"now": now}).fetchall()
+            _tell_dead(cx, dead, now)
+            return bool(dead)
+
+        return self._connection.written(work)
 
     def mark_dead(self, *, by: int) -> tuple[int, ...]:
         """Declare dead every worker whose lease has run out, if ``by`` may say so."""
@@ -268,7 +284,8 @@ class PostgresStore(PostgresGates):
         if records:
             answer = answered(recorded)
             _check_alive(answer["alive"], by)
-            settled = receipts(cx, records, answer["done"], by, all_plain=plain is not None)
+            done = answer["done"] if plain is None else done_rows(answer["told"])
+            settled = receipts(cx, records, done, by, all_plain=plain is not None)
         if order is None:
             return Turn(settled, ())
         for asked, cursor in claimed:
@@ -368,6 +385,12 @@ def _add_lane(cx: Cx, lane: Lane) -> int:
 
 def _mark_dead(cx: Cx, by: int, now: int) -> tuple[int, ...]:
     rows = cx.execute(SQL.mark_dead, {"by": by, "now": now, "death": SILENT}).fetchall()
+    _tell_dead(cx, rows, now)
     cx.execute(SQL.settle_workers, {"now": now})
     cx.execute(SQL.samples_forget)
-    return tuple(sorted(no for (no,) in rows))
+    return tuple(sorted(no for no, _ in rows))
+
+
+def _tell_dead(cx: Cx, dead: Sequence[Row], now: int) -> None:
+    told = [worker_entry(no, boot, "dead") for no, boot in dead]
+    tell(cx, ChangeKind.WORKER_CHANGED, told, now)

@@ -4,12 +4,15 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.states import State
+from perdure.stores.changes import Entry, run_entry
 from perdure.stores.counting import Tally
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import AGEING_US, apart, encoded
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.ranking import ranks_anew, ranks_of
 from perdure.stores.sqlite.reviving import Revivals
 from perdure.stores.sqlite.settling import add_tally, claims_of
@@ -33,6 +36,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
         tally.accepted(
             job, "ready" if job.run_at is None or to_us(job.run_at) <= now else "waiting"
         )
+    tell(cx, ChangeKind.JOB_ACCEPTED, [_entry(made[job.id], job) for job in fresh], now)
     _take_in(cx, fresh, tally, now)
     again |= {id: Enqueued(id, no, True) for id, no in made.items()}
     found = iter(_found(cx, [job for job in jobs if job.id not in again], now))
@@ -66,6 +70,8 @@ def begin(
     )  # fmt: skip
     tally = Tally()
     tally.accepted(job, "processing")
+    accepted = _entry(last + 1, job, State.PROCESSING, 1)
+    tell(cx, ChangeKind.JOB_ACCEPTED, [accepted], now)
     _take_in(cx, [job], tally, now)
     return claims_of(cx, [last + 1])[0]
 
@@ -80,7 +86,12 @@ def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: Tally, now: 
     add_tally(cx, tally, 0, now)
     runs = {job.run for job in jobs if job.run is not None}
     if runs:
-        cx.execute(SQL.runs_take_in, {"nos": encoded(sorted(runs)), "now": now})
+        again = cx.execute(SQL.runs_take_in, {"nos": encoded(sorted(runs)), "now": now}).fetchall()
+        tell(cx, ChangeKind.RUN_CHANGED, [run_entry(*row) for row in again], now)
+
+
+def _entry(no: int, job: NewJob, state: State = State.QUEUED, token: int = 0) -> Entry:
+    return Entry(no, job.id, job.owner, job.pipeline, job.stage, state, None, token, job.run)
 
 
 def _insert(

@@ -12,6 +12,7 @@ step again is told that the operation has moved on, and its row says how far.
 import sqlite3
 from collections.abc import Sequence
 
+from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Receipt, Revived, Settled, Stale
 from perdure.model.operations import (
     BulkChange,
@@ -24,9 +25,11 @@ from perdure.model.operations import (
 )
 from perdure.model.states import State
 from perdure.stores import deeds
+from perdure.stores.changes import Entry
 from perdure.stores.counting import Letter, Tally
 from perdure.stores.moments import from_us
 from perdure.stores.rows import bulk_out
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
 from perdure.stores.sqlite.ranking import ranks_anew
@@ -58,20 +61,23 @@ class SqliteBulks:
     ) -> list[Settled]:
         """Mark dead letters as dealt with; one that is not failed, or discarded already, is stale."""
         answers: list[Settled] = []
+        told: list[Entry] = []
         with self._connection.written() as (cx, now):
             if step is not None and not _stepped(cx, step, now):
                 return [Stale(one.no, one.id, one.token) for one in chosen]
             tally = Tally()
             for one in chosen:
                 where = {"no": one.no, "token": one.token, "now": now}
-                dead = cx.execute(SQL.discard, where).fetchone()
-                if dead is not None:
-                    tally.discarded(Letter(*dead))
+                row = cx.execute(SQL.discard, where).fetchone()
+                if row is not None:
+                    told.append(Entry(*row[:9]))
+                    tally.discarded(Letter(*row[9:]))
                     note(cx, deeds.DISCARD, one.id, deed, now)
                     answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
                 else:
                     answers.append(Stale(one.no, one.id, one.token))
             add_tally(cx, tally, 0, now)
+            tell(cx, ChangeKind.JOB_DISCARDED, told, now)
             if step is not None:
                 _count(cx, step, answers)
         return answers

@@ -29,6 +29,7 @@ from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import MINUTE_US, seconds_us, to_us
 from perdure.stores.pruning import Ends
 from perdure.stores.rows import Row, encoded
+from perdure.stores.sqlite import changing
 from perdure.stores.sqlite.accepting import accept, lanes_among
 from perdure.stores.sqlite.bulks import SqliteBulks
 from perdure.stores.sqlite.connection import Connection
@@ -129,6 +130,11 @@ class SqliteControl(SqliteBulks, SqliteRuns):
         with self._connection.written() as (cx, now):
             where = {"now": now, "limit": max(0, min(limit, PRUNE_BATCH_MAX))}
             return cx.execute(SQL.prune_captures, where).rowcount
+
+    def prune_changes(self, kept_s: float, *, limit: int) -> int:
+        """Forget lines of the change feed that everybody could read for long enough."""
+        with self._connection.written() as (cx, now):
+            return changing.prune(cx, kept_s, max(0, min(limit, PRUNE_BATCH_MAX)), now)
 
 
 def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:

@@ -14,15 +14,18 @@ call again is told that the gate has moved on; the job is found among what its w
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateLook, GateRow, Probe, Slices
 from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import PROBE_BATCH_MAX
 from perdure.model.operations import Deed
 from perdure.stores import deeds
+from perdure.stores.changes import gate_entry
 from perdure.stores.gates import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
 from perdure.stores.parting import lanes_of
 from perdure.stores.rows import Row, encoded, gate_out
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.claiming import heads, promote, take
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
@@ -73,7 +76,9 @@ def change_gate(cx: sqlite3.Connection, change: GateChange, deed: Deed, now: int
     if row is None:
         return None
     note(cx, deeds.gate_verb(change), change.name, deed, now)
-    return gate_out(row)
+    gate = gate_out(row)
+    tell(cx, ChangeKind.GATE_CHANGED, [gate_entry(gate)], now)
+    return gate
 
 
 def _probe(

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from perdure.model.changes import ChangePage
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import COUNT_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.views import (
     AttemptView,
@@ -37,6 +38,7 @@ from perdure.stores.rows import (
     schedule_out,
     worker_out,
 )
+from perdure.stores.sqlite import changing
 from perdure.stores.sqlite.gating import look
 from perdure.stores.sqlite.reports import DIALECT, SqliteReports, bounds, fetching, rows_of
 from perdure.stores.sqlite.statements import SQL
@@ -172,6 +174,13 @@ class SqliteReader(SqliteReports):
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
         return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
+
+    def changes(
+        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
+    ) -> ChangePage:
+        """The change feed after a cursor; None begins now."""
+        with self._connection.read() as (cx, _):
+            return changing.changes(cx, after, until, limit)
 
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""

@@ -3,12 +3,16 @@
 import sqlite3
 from collections.abc import Iterable
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError
 from perdure.model.jobs import Conflict
 from perdure.model.operations import Revival
+from perdure.model.states import State
+from perdure.stores.changes import Entry, run_entry
 from perdure.stores.counting import Letter, Tally
 from perdure.stores.moments import seconds_us
 from perdure.stores.rows import AGEING_US, Row, encoded
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.settling import add_tally
 from perdure.stores.sqlite.statements import SQL
 
@@ -21,6 +25,7 @@ class Revivals:
         self._now = now
         self._tally = Tally()
         self._runs: set[int] = set()
+        self._told: list[Entry] = []
 
     def seen(self, one: Revival) -> Row | None:
         """What a job is counted as, if it is still the failed one that was seen and may live."""
@@ -44,6 +49,8 @@ class Revivals:
         letter = Letter(*dead)
         kind = letter.kind
         self._tally.revived(letter, lane, to=one.lane, discarded=discarded_at is not None)
+        where = (one.no, one.id, letter.owner, letter.pipeline, one.stage)
+        self._told.append(Entry(*where, State.QUEUED, None, one.token + 1, run))
         self._tally.came_back(run, kind)
         if one.redrive_run in (None, redriven):
             self._tally.came_back(redriven, kind)
@@ -55,9 +62,11 @@ class Revivals:
     def close(self) -> None:
         """Write down what has changed in the counts; runs that had ended are running again."""
         add_tally(self._cx, self._tally, 0, self._now)
+        tell(self._cx, ChangeKind.JOB_REVIVED, self._told, self._now)
         if self._runs:
             where = {"nos": encoded(sorted(self._runs)), "now": self._now}
-            self._cx.execute(SQL.runs_reopen, where)
+            again = self._cx.execute(SQL.runs_reopen, where).fetchall()
+            tell(self._cx, ChangeKind.RUN_CHANGED, [run_entry(*row) for row in again], self._now)
 
 
 def conflict(cx: sqlite3.Connection, one: Revival) -> Conflict | None:

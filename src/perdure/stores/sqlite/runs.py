@@ -9,12 +9,15 @@ the middle nothing has happened; the same call again is told that the run has mo
 
 import sqlite3
 
+from perdure.model.changes import ChangeKind
 from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.stores import deeds
+from perdure.stores.changes import run_entry
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import run_out
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
 from perdure.stores.sqlite.statements import SQL
@@ -32,9 +35,12 @@ class SqliteRuns:
                 "id": run.id, "owner": run.owner, "pipeline": run.pipeline, "name": run.name,
                 "parent": run.parent, "settings": run.settings_json, "now": now,
             }  # fmt: skip
-            cx.execute(SQL.run_add, where)
+            made = cx.execute(SQL.run_add, where).rowcount == 1
             (no,) = cx.execute(SQL.run_found, where).fetchone()
-            return run_out(cx.execute(SQL.run_by_no, (no,)).fetchone())
+            view = run_out(cx.execute(SQL.run_by_no, (no,)).fetchone())
+            if made:
+                _tell(cx, view, now)
+            return view
 
     def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
         """Give a run another status, if it still has the one that was seen and may have that one now.
@@ -59,7 +65,10 @@ class SqliteRuns:
             elif change.status is RunStatus.RUNNING:
                 unpause(cx, LaneScope.RUN, str(change.no))
             note(cx, deeds.RUN[change.status], str(change.no), deed, now)
-            return _run(cx, change.no)
+            changed = _run(cx, change.no)
+            if changed is not None:
+                _tell(cx, changed, now)
+            return changed
 
     def seal_run(self, no: int) -> RunView | None:
         """Say that all items of a run are in; None when there is no such run."""
@@ -99,6 +108,11 @@ def unpause(cx: sqlite3.Connection, scope: LaneScope, name: str) -> bool:
 def _run(cx: sqlite3.Connection, no: int) -> RunView | None:
     row = cx.execute(SQL.run_by_no, (no,)).fetchone()
     return None if row is None else run_out(row)
+
+
+def _tell(cx: sqlite3.Connection, run: RunView, now: int) -> None:
+    told = run_entry(run.no, run.id, run.owner, run.pipeline, run.status)
+    tell(cx, ChangeKind.RUN_CHANGED, [told], now)
 
 
 def _is_over(run: RunView, status: RunStatus) -> bool:

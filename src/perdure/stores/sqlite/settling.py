@@ -9,12 +9,15 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State
+from perdure.stores.changes import Entry
 from perdure.stores.counting import Before, Tally, place_of
 from perdure.stores.moments import MINUTE_US, from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
 from perdure.stores.rows import claim_out, delay_us, encoded, past_in
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.statements import SQL
 
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
@@ -113,6 +116,8 @@ def _write(
     if captured:
         cx.executemany(SQL.captures_add, captured)
     add_tally(cx, tally, by or 0, now)
+    told = [_entry(one, before[one.no, one.token]) for one in accepted]
+    tell(cx, ChangeKind.ATTEMPT_ENDED, told, now)
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
     return tuple(
         _receipt(one, now, again.get(one.no) if one.reclaim else None)
@@ -149,6 +154,17 @@ def _matched(cx: sqlite3.Connection, records: Sequence[Record]) -> dict[tuple[in
         (no, token): Before(run, redrive_run, owner, pipeline, lane, place_of(*place))
         for no, token, run, redrive_run, owner, pipeline, lane, *place in rows
     }
+
+
+def _entry(record: Record, before: Before) -> Entry:
+    """What the change feed tells of a record."""
+    told = record.attempt
+    stage, status = (record.stage, None) if told is None else (told.stage, told.status)
+    token = record.token + (2 if record.reclaim else 1)
+    return Entry(
+        record.no, record.id, before.owner, before.pipeline, stage, record.state, status, token,
+        before.run,
+    )  # fmt: skip
 
 
 def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[Record]:

@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
     Claim,
@@ -33,10 +34,12 @@ from perdure.model.jobs import (
 )
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker
+from perdure.stores.changes import worker_entry
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
-from perdure.stores.rows import encoded, expired_out, lost_out, overrun_out
+from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
 from perdure.stores.sqlite.accepting import accept, begin, lanes_among
+from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.claiming import claim, claim_parts, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.gating import SqliteGates
@@ -118,6 +121,9 @@ class SqliteStore(SqliteGates):
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
         with self._connection.written() as (cx, now):
+            before = cx.execute(SQL.worker_booted, {"boot": worker.boot}).fetchone()
+            if before is not None:  # sent again after its answer was lost
+                return int(before[0])
             (no,) = cx.execute(
                 SQL.worker_add,
                 {
@@ -128,6 +134,8 @@ class SqliteStore(SqliteGates):
                     "now": now,
                 },
             ).fetchone()
+            told = worker_entry(no, worker.boot, "alive")
+            tell(cx, ChangeKind.WORKER_CHANGED, [told], now)
             return int(no)
 
     def beat(self, workers: Sequence[int]) -> frozenset[int]:
@@ -139,10 +147,10 @@ class SqliteStore(SqliteGates):
     def end_worker(self, worker: int, death: Death) -> bool:
         """Its own supervisor says that this worker has ended."""
         with self._connection.written() as (cx, now):
-            done = cx.execute(
-                SQL.worker_end, {"worker": worker, "death": encoded(death), "now": now}
-            )
-            return done.rowcount == 1
+            where = {"worker": worker, "death": encoded(death), "now": now}
+            dead = cx.execute(SQL.worker_end, where).fetchall()
+            _tell_dead(cx, dead, now)
+            return bool(dead)
 
     def mark_dead(self, *, by: int) -> tuple[int, ...]:
         """Declare dead every worker whose lease has run out, if ``by`` may say so."""
@@ -152,9 +160,10 @@ class SqliteStore(SqliteGates):
             return ()
         with self._connection.written() as (cx, now):
             rows = cx.execute(SQL.mark_dead, {"by": by, "now": now, "death": SILENT}).fetchall()
+            _tell_dead(cx, rows, now)
             cx.execute(SQL.settle_workers, {"now": now})
             cx.execute(SQL.samples_forget)
-            return tuple(no for (no,) in rows)
+            return tuple(no for no, _ in rows)
 
     def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
         """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
@@ -237,6 +246,11 @@ def _check_alive(cx: sqlite3.Connection, worker: int) -> None:
         raise WorkerDead(
             f"worker {worker} was declared dead, so nothing it says counts; it must stop"
         )
+
+
+def _tell_dead(cx: sqlite3.Connection, dead: Sequence[Row], now: int) -> None:
+    told = [worker_entry(no, boot, "dead") for no, boot in dead]
+    tell(cx, ChangeKind.WORKER_CHANGED, told, now)
 
 
 def _lane_no(cx: sqlite3.Connection, lane: Lane) -> int | None:

@@ -20,6 +20,7 @@ from perdure.testing.contract.counting import Counting
 from perdure.testing.contract.ending import Ending
 from perdure.testing.contract.enqueueing import Enqueueing
 from perdure.testing.contract.fairness import Fairness
+from perdure.testing.contract.following import Following
 from perdure.testing.contract.gating import Gating
 from perdure.testing.contract.guarding import Guarding
 from perdure.testing.contract.items import Items
@@ -65,6 +66,7 @@ class StoreContract(
     Scheduling,
     Pruning,
     Reading,
+    Following,
     Payloads,
 ):
     """What every store does; write ``open``."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import StoreError
 from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
@@ -16,14 +17,21 @@ from perdure.testing.nouns import replace
 
 def accept(tables: Tables, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     """Each job is made, or found again by its own id, or by its key."""
+    before = set(tables.jobs)
+    _make_all(tables, jobs, now)
+    for no in sorted(tables.jobs.keys() - before):
+        tables.tell_job(ChangeKind.JOB_ACCEPTED, tables.jobs[no], now)
+    lines = Lines(tables, now)
+    return [_found(tables, job, now, lines) for job in jobs]
+
+
+def _make_all(tables: Tables, jobs: Sequence[NewJob], now: datetime) -> None:
     try:
         lines = Lines(tables, now)
         for job in jobs:
             _make(tables, job, now, lines)
     except (ValueError, OverflowError, TypeError) as error:
         raise StoreError(f"a job cannot be written: {error}") from error
-    lines = Lines(tables, now)
-    return [_found(tables, job, now, lines) for job in jobs]
 
 
 def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
@@ -54,15 +62,19 @@ def begin(
 ) -> JobRow | Enqueued:
     """A job that is in its caller's hands from the first moment; queued where its lane is closed."""
     known = _by_id(tables, job.id) or _by_key(tables, job)
-    done = accept(tables, [job], now)[0]
-    row = tables.jobs[done.no]
     if known is None and tables.is_open(job.lane):
+        _make_all(tables, [job], now)
+        (row,) = [one for one in tables.jobs.values() if one.id == job.id]
         row = replace(
             row, state=State.PROCESSING, ready=None, worker=worker, token=1, order_at=now,
             rank_at=row.rank_at if job.fair else rank(now, job.priority), due_at=now, claimed_at=now,
             counters=replace(ZERO, starts=1), hard_at=now + length(hard_s), on_lost=on_lost,
         )  # fmt: skip
         tables.put_job(row)
+        tables.tell_job(ChangeKind.JOB_ACCEPTED, row, now)
+        return row
+    done = accept(tables, [job], now)[0]
+    row = tables.jobs[done.no]
     ours = row.id == job.id and row.state is State.PROCESSING and row.worker == worker
     return row if ours else done
 
@@ -151,5 +163,6 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
         tables.count_failed(job.redrive_run, job.error_kind, -1)
     else:
         tables.count(one.redrive_run, total=1)
+    tables.tell_job(ChangeKind.JOB_REVIVED, tables.jobs[job.no], now)
     tables.reopen((job.run, job.redrive_run, one.redrive_run), now)
     return True

@@ -158,6 +158,16 @@ class ModelControl(DeadLetters, Runs):
                 del self._tables.artifacts[no]
             return len(gone)
 
+    def prune_changes(self, kept_s: float, *, limit: int) -> int:
+        """The oldest first; this store needs no marks, since it knows when each was committed."""
+        with self._tables.written(self) as now:
+            end = now - length(kept_s)
+            old = [no for no, one in sorted(self._tables.changes.items()) if one.changed_at < end]
+            for no in old[: max(0, min(limit, PRUNE_BATCH_MAX))]:
+                del self._tables.changes[no]
+                self._tables.changes_gone = no
+            return min(len(old), max(0, min(limit, PRUNE_BATCH_MAX)))
+
     def prune_workers(self, kept_s: float, *, limit: int) -> int:
         """The dead that are settled; the lowest numbers first."""
         with self._tables.written(self) as now:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateLook, GateRow, GateState, Probe, Samples, Slices
 from perdure.model.jobs import ClaimOrder
@@ -131,4 +132,7 @@ def change_gate(tables: Tables, change: GateChange, deed: Deed, now: datetime) -
     )  # fmt: skip
     tables.gates[change.name] = row
     tables.log(deed, change.verb or _VERBS[change.state], change.name, now)
+    tables.tell(
+        ChangeKind.GATE_CHANGED, now, 0, row.name, state=row.state.value, token=row.generation
+    )
     return row

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError
 from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
 from perdure.model.operations import (
@@ -102,7 +103,9 @@ class DeadLetters:
             or job.discarded_at is not None
         ):
             return _stale(one)
-        self._tables.put_job(replace(job, discarded_at=now, token=job.token + 1, updated_at=now))
+        dealt_with = replace(job, discarded_at=now, token=job.token + 1, updated_at=now)
+        self._tables.put_job(dealt_with)
+        self._tables.tell_job(ChangeKind.JOB_DISCARDED, dealt_with, now)
         self._tables.log(deed, "discard job", one.id, now)
         return Receipt(one.no, one.id, one.token, State.FAILED, None)
 

@@ -1,5 +1,6 @@
 """The reads of the reference model."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -7,9 +8,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from perdure.model.changes import ChangePage
+from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import COUNT_MAX
+from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.model.views import (
@@ -214,6 +217,22 @@ class ModelReader(Reports):
             found = [row for no, row in rows if before is None or no < before]
             return found[: rows_of(limit)]
 
+    def changes(
+        self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
+    ) -> ChangePage:
+        """Commits follow each other here: a cursor is the number of the last entry that was read."""
+        with self._tables.read():
+            gone, known = self._tables.changes_gone, self._tables.changes
+            last = gone + len(known) if until is None else _number(until)
+            if after is None:
+                return ChangePage((), f"m1-{last}", False)
+            read = _number(after)
+            if not gone <= read <= gone + len(known):
+                raise CursorTooOld(f"the model no longer has all that came after {after!r}")
+            end = min(max(read, last), read + max(1, min(limit, CHANGE_PAGE_ROWS)))
+            entries = tuple(known[no] for no in range(read + 1, end + 1))
+            return ChangePage(entries, f"m1-{end}", end < last)
+
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Dicts that nobody can reach are not damaged behind our back."""
         return []
@@ -254,3 +273,10 @@ def _worker_view(row: WorkerRow) -> WorkerView:
         steady_at=row.steady_at, dead_at=row.dead_at,
         death_json=None if row.death is None else msgspec.json.encode(row.death).decode(),
     )  # fmt: skip
+
+
+def _number(cursor: object) -> int:
+    found = re.fullmatch(r"m1-([0-9]{1,18})", str(cursor), re.ASCII)
+    if found is None:
+        raise CallerError(f"{cursor!r} is not a cursor of the model's change feed")
+    return int(found[1])

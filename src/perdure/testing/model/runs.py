@@ -31,6 +31,7 @@ class Runs:
                 run.settings_json, now, now, None, RunCounts(),
             )  # fmt: skip
             self._tables.runs[no] = made
+            self._tables.tell_run(made, now)
             return made
 
     def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
@@ -50,6 +51,7 @@ class Runs:
             elif change.status is RunStatus.RUNNING:
                 self._tables.pauses.pop((LaneScope.RUN, str(run.no)), None)
             self._tables.log(deed, _VERBS.get(change.status, "end run"), str(run.no), now)
+            self._tables.tell_run(changed, now)
             return changed
 
     def seal_run(self, no: int) -> RunView | None:

@@ -12,6 +12,7 @@ at once. If an operation raises, nothing of it has happened.
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError, StoreError, WorkerDead
 from perdure.model.jobs import (
     Capture,
@@ -163,6 +164,8 @@ class ModelStore(Gatehouse, Workforce):
             )
         )
         self._keep(record, by, now, due_at)
+        kind = ChangeKind.JOB_ENDED if record.state in TERMINAL else ChangeKind.ATTEMPT_ENDED
+        self._tables.tell_job(kind, self._tables.jobs[job.no], now, record.attempt)
         self._count(record, job, now)
         claim = None
         if record.reclaim:

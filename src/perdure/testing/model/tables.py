@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
+from perdure.model.changes import Change, ChangeKind
 from perdure.model.gates import GateRow, GateState, Samples, Slices
-from perdure.model.jobs import Claim, Lane
+from perdure.model.jobs import Attempt, Claim, Lane
 from perdure.model.limits import AGEING_S
 from perdure.model.operations import (
     BulkView,
@@ -27,7 +29,7 @@ from perdure.testing.nouns import replace
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
     "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
-    "artifacts", "refusals", "redrives", "flows", "died",
+    "artifacts", "refusals", "redrives", "flows", "died", "changes",
 )  # fmt: skip
 
 
@@ -56,6 +58,8 @@ class Tables:
         self.redrives: dict[tuple[int, int, int], None] = {}  # run, job, life
         self.flows: dict[tuple[str, str, datetime], dict[str, int]] = {}  # pipeline, stage, minute
         self.died: dict[Letter, tuple[int, datetime, datetime]] = {}  # how often, first and last
+        self.changes: dict[int, Change] = {}  # by number, without gaps: a cursor is a number
+        self.changes_gone = 0
         self.writers: Counter[object] = Counter()
         self._numbers: Counter[str] = Counter()
         self._clock = clock
@@ -118,6 +122,28 @@ class Tables:
         no = self.next_no("deeds")
         self.deeds[no] = LoggedDeed(no, now, deed.by_whom, verb, subject, deed.reason)
 
+    def tell(self, kind: ChangeKind, now: datetime, no: int, id: str, **parts: Any) -> None:
+        """One more entry of the change feed."""
+        blank = Change(kind, now, no, id, "", "", "", "", None, 0, None)
+        self.changes[len(self.changes) + self.changes_gone + 1] = replace(blank, **parts)
+
+    def tell_job(
+        self, kind: ChangeKind, job: JobRow, now: datetime, attempt: Attempt | None = None
+    ) -> None:
+        """What a job has become, and how an attempt of it has ended, if one has."""
+        self.tell(
+            kind, now, job.no, job.id, owner=job.owner, pipeline=job.pipeline,
+            stage=job.stage if attempt is None else attempt.stage, state=job.state.value,
+            status=None if attempt is None else attempt.status.value, token=job.token, run=job.run,
+        )  # fmt: skip
+
+    def tell_run(self, run: RunView, now: datetime) -> None:
+        """What a run has become."""
+        self.tell(
+            ChangeKind.RUN_CHANGED, now, run.no, run.id, owner=run.owner, pipeline=run.pipeline,
+            state=run.status.value, run=run.no,
+        )  # fmt: skip
+
     def pause(self, scope: LaneScope, name: str, deed: Deed, now: datetime) -> bool:
         """Close lanes; the first pause stands."""
         new = LanePause(scope, name, deed.reason, deed.by_whom, now)
@@ -160,13 +186,17 @@ class Tables:
                 self.runs[row.no] = replace(
                     row, status=RunStatus.RUNNING, why="", changed_at=now, ended_at=None
                 )
+                self.tell_run(self.runs[row.no], now)
 
     def take_in(self, run: int | None, now: datetime) -> None:
         """A run with a new item is not over; a cancelled one stays cancelled."""
         row = None if run is None else self.runs.get(run)
         if row is not None and row.ended_at is not None:
-            self.reopen([row.no], now)
-            self.runs[row.no] = replace(self.runs[row.no], changed_at=now, ended_at=None)
+            self.runs[row.no] = replace(row, changed_at=now, ended_at=None)
+            if row.status in FINISHED:
+                self.reopen([row.no], now)
+            else:
+                self.tell_run(self.runs[row.no], now)
 
     def rival(self, job: JobRow) -> JobRow | None:
         """Another job of the same owner, pipeline and key that is queued or processing; the oldest."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Expired, LostClaim, Overrun
 from perdure.model.outcomes import Death
 from perdure.model.states import State
@@ -28,6 +29,7 @@ class Workforce:
             self._tables.workers[no] = WorkerRow(
                 no, worker.boot, worker.name, worker.role, length(worker.ttl_s), now, now, now
             )
+            self._tables.tell(ChangeKind.WORKER_CHANGED, now, no, worker.boot, state="alive")
             return no
 
     def beat(self, workers: Sequence[int]) -> frozenset[int]:
@@ -51,6 +53,7 @@ class Workforce:
             return False
         row = self._tables.workers[worker]
         self._tables.workers[worker] = replace(row, dead_at=now, death=death)
+        self._tables.tell(ChangeKind.WORKER_CHANGED, now, worker, row.boot, state="dead")
         return True
 
     def mark_dead(self, *, by: int) -> tuple[int, ...]:

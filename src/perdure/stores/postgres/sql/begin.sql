@@ -27,7 +27,7 @@ made AS (
         %(tokens)s::bigint, %(rank_at)s::bigint IS NOT NULL
     FROM clock, caller, lane
     ON CONFLICT DO NOTHING
-    RETURNING no, pipeline, stage, run, lane, owner, ready
+    RETURNING no, id, owner, pipeline, stage, state, token, run, lane, ready
 ),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, processing)
@@ -59,5 +59,16 @@ taken_in AS (
         ended_at = NULL
     FROM clock
     WHERE u.no IN (SELECT run FROM made WHERE run IS NOT NULL)
+    RETURNING u.no, u.id, u.owner, u.pipeline, u.status, u.changed_at
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT clock.now, 'job_accepted', 1,
+        json_build_array(ARRAY[no], id, owner, pipeline, stage, state, NULL, token, run)
+    FROM clock, made
+    UNION ALL
+    SELECT clock.now, 'run_changed', 1,
+        json_build_array(ARRAY[u.no], u.id, u.owner, u.pipeline, '', u.status, NULL, 0, u.no)
+    FROM clock, taken_in AS u WHERE u.changed_at = clock.now
 )
 SELECT (SELECT no FROM made), EXISTS (SELECT 1 FROM caller)

@@ -22,9 +22,23 @@ deaths AS (
     GROUP BY 1, 2, 3, 4, 5, 6, 7
     ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
         letters = t.letters + excluded.letters
+),
+done AS (
+    UPDATE perdure_jobs AS j SET
+        discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint
+    FROM held
+    WHERE j.no = held.no
+    RETURNING j.no, j.id, j.owner, j.pipeline, j.stage, j.token, j.run
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT %(now)s::bigint, 'job_discarded', t.size, t.entries
+    FROM (
+        SELECT count(*) AS size, json_build_array(
+            json_agg(no), json_agg(id), json_agg(owner), json_agg(pipeline), json_agg(stage), 'failed', NULL,
+            json_agg(token), json_agg(run)
+        ) AS entries FROM done
+    ) AS t
+    WHERE t.size > 0
 )
-UPDATE perdure_jobs AS j SET
-    discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint
-FROM held
-WHERE j.no = held.no
-RETURNING j.no, j.token - 1
+SELECT no, token - 1 FROM done

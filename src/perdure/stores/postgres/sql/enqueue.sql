@@ -25,7 +25,7 @@ made AS (
         priority integer, run_at bigint, deadline_us bigint, payload text, tokens bigint, rank_at bigint
     )
     ON CONFLICT DO NOTHING
-    RETURNING no, id, pipeline, stage, run, lane, owner, ready
+    RETURNING no, id, owner, pipeline, stage, run, lane, ready
 ),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, waiting)
@@ -58,5 +58,23 @@ taken_in AS (
         ended_at = NULL
     FROM clock
     WHERE u.no IN (SELECT run FROM made WHERE run IS NOT NULL)
+    RETURNING u.no, u.id, u.owner, u.pipeline, u.status, u.changed_at
+),
+told AS MATERIALIZED (
+    SELECT count(*) AS size,
+        json_build_array(
+            json_agg(no), json_agg(id), json_agg(owner), json_agg(pipeline), json_agg(stage), 'queued', NULL, 0,
+            json_agg(run)
+        ) AS entries
+    FROM made
+),
+-- Runs that were over and are not any more are told as well: they were changed at this very moment.
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT clock.now, 'job_accepted', size, entries FROM clock, told WHERE size > 0
+    UNION ALL
+    SELECT clock.now, 'run_changed', 1,
+        json_build_array(ARRAY[u.no], u.id, u.owner, u.pipeline, '', u.status, NULL, 0, u.no)
+    FROM clock, taken_in AS u WHERE u.changed_at = clock.now
 )
-SELECT json_agg(json_build_array(id, no)) FROM made
+SELECT entries FROM told

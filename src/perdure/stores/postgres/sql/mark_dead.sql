@@ -16,4 +16,4 @@ silent AS MATERIALIZED (
 )
 UPDATE perdure_workers SET dead_at = %(now)s::bigint, death = %(death)s
 WHERE no = ANY (ARRAY(SELECT no FROM silent))
-RETURNING no
+RETURNING no, boot

@@ -63,8 +63,8 @@ done AS (
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
-        j.no, r.token, j.state, j.ready, j.lane, coalesce(r.lane_from, j.lane) AS lane_from, j.owner, j.pipeline,
-        j.fingerprint, j.error_code, j.failed_reason, j.due_at, j.run, j.redrive_run, j.life, clock.now,
+        j.no, j.id, r.token, j.token AS token_now, j.state, j.ready, j.lane, coalesce(r.lane_from, j.lane) AS lane_from,
+        j.owner, j.pipeline, j.fingerprint, j.error_code, j.failed_reason, j.due_at, j.run, j.redrive_run, j.life, clock.now,
         coalesce(r.done_stage, j.stage) AS stage, coalesce(r.number, j.starts) AS number, r.status,
         coalesce(r.worker, %(by)s::bigint) AS worker,
         coalesce(r.claimed_at, j.claimed_at) AS claimed_at, r.elapsed_s, r.delay_s, r.delay_us,
@@ -216,6 +216,17 @@ kinds AS (
     AND o.run IS NOT NULL
     GROUP BY o.run, coalesce(d.error_kind, '') ORDER BY o.run, coalesce(d.error_kind, '')
     ON CONFLICT (run, writer, kind) DO UPDATE SET failed = k.failed + excluded.failed
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT clock.now, 'attempt_ended', t.size, t.entries
+    FROM clock, (
+        SELECT count(*) AS size, json_build_array(
+            json_agg(d.no), json_agg(d.id), json_agg(d.owner), json_agg(d.pipeline), json_agg(d.stage),
+            json_agg(d.state), json_agg(d.status), json_agg(d.token_now), json_agg(d.run)
+        ) AS entries FROM done AS d
+    ) AS t
+    WHERE t.size > 0
 )
 SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),

@@ -21,7 +21,8 @@ done AS (
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
-        j.no, r.token, j.lane, j.owner, j.pipeline, j.run, j.redrive_run, j.life, j.stage, j.starts, j.claimed_at, clock.now,
+        j.no, j.id, r.token, j.lane, j.owner, j.pipeline, j.run, j.redrive_run, j.life, j.stage, j.starts,
+        j.claimed_at, clock.now,
         r.status, r.elapsed_s, r.policy, r.why, r.config_hash, r.called
 ),
 attempts AS (
@@ -63,8 +64,18 @@ counted AS (
     ON CONFLICT (run, writer) DO UPDATE SET
         succeeded = c.succeeded + excluded.succeeded, attempts = c.attempts + excluded.attempts,
         calls = c.calls + excluded.calls
+),
+told AS MATERIALIZED (
+    SELECT count(*) AS size, json_build_array(
+        json_agg(d.no), json_agg(d.id), json_agg(d.owner), json_agg(d.pipeline), json_agg(d.stage), 'succeeded',
+        json_agg(d.status), json_agg(d.token + 1), json_agg(d.run)
+    ) AS entries FROM done AS d
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT clock.now, 'attempt_ended', size, entries FROM clock, told WHERE size > 0
 )
 SELECT json_build_object(
     'alive', %(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer),
-    'done', (SELECT json_agg(json_build_array(d.no, d.token, 'succeeded', NULL, NULL)) FROM done AS d)
+    'told', (SELECT entries FROM told WHERE size > 0)
 )

@@ -37,7 +37,7 @@ revived AS (
         waited_s = 0
     FROM before AS b
     WHERE j.no = b.no
-    RETURNING j.no, j.redrive_run, j.life
+    RETURNING j.no, j.redrive_run, j.life, j.id, j.owner, j.pipeline, j.stage, j.token, j.run
 ),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, failed)
@@ -92,5 +92,16 @@ kinds AS (
     SELECT run, -pg_backend_pid(), kind, sum(failed) FROM changes WHERE failed <> 0
     GROUP BY run, kind ORDER BY run, kind
     ON CONFLICT (run, writer, kind) DO UPDATE SET failed = k.failed + excluded.failed
+),
+lines AS (
+    INSERT INTO perdure_changes (changed_at, what, size, entries)
+    SELECT %(now)s::bigint, 'job_revived', t.size, t.entries
+    FROM (
+        SELECT count(*) AS size, json_build_array(
+            json_agg(no), json_agg(id), json_agg(owner), json_agg(pipeline), json_agg(stage), 'queued', NULL,
+            json_agg(token), json_agg(run)
+        ) AS entries FROM revived
+    ) AS t
+    WHERE t.size > 0
 )
 SELECT no FROM revived

@@ -3,4 +3,4 @@ UPDATE perdure_workers SET
     dead_at = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
     death = %(death)s
 WHERE no = (SELECT no FROM perdure_workers WHERE no = %(worker)s AND dead_at IS NULL FOR UPDATE)
-RETURNING no
+RETURNING no, boot

@@ -9,4 +9,4 @@ AND EXISTS (
     AND judge.steady_at + max(judge.ttl_us, w.ttl_us) <= :now
     AND w.beat_at + max(judge.ttl_us, w.ttl_us) < :now
 )
-RETURNING no
+RETURNING no, boot

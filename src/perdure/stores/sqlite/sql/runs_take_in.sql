@@ -5,3 +5,4 @@ UPDATE perdure_runs SET
     why = CASE WHEN status = 'cancelled' THEN why ELSE '' END,
     ended_at = NULL, changed_at = :now
 WHERE no IN (SELECT value FROM json_each(:nos)) AND ended_at IS NOT NULL
+RETURNING no, id, owner, pipeline, status

@@ -1,0 +1,151 @@
+"""One reader of the change feed for any number of listeners in a process.
+
+Always true: a listener is handed every entry that came after its cursor and that it may see, once, and those of one job
+in their order; or it is told that it cannot be (`CursorTooOld`). What is waiting for a listener is bounded.
+
+Who is authoritative: the store. One step reads what is new, and hands it to all who have heard everything before it. Who
+has not, because it began further back or did not take what was waiting for it, is *behind*: the step reads for it alone, from
+its own cursor up to the one of the others, as soon as it has room; once there, it goes along with them. So a slow
+listener holds up nobody, and misses nothing for as long as the store keeps it.
+
+What may happen at once: any thread listens, takes and leaves; one at a time takes the step. If the store is away, the step
+fails and nothing is lost: the cursors stay where they are.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+from perdure.model.changes import Change, ChangeKind, ChangePage
+from perdure.model.errors import CursorTooOld, PerdureError
+from perdure.ports import Reader
+
+WAITING_MAX = 10_000  # entries that wait for one listener, a few MB; it is behind from then on
+_OPERATORS = (ChangeKind.GATE_CHANGED, ChangeKind.WORKER_CHANGED)
+
+
+class Listener:
+    """Somebody who is handed the entries of one owner, or, as an operator, all of them."""
+
+    def __init__(self, cursor: str, owner: str | None) -> None:
+        self.owner = owner
+        self.behind = True
+        self._cursor = cursor  # everything up to here was handed over, or is waiting
+        self._waiting: deque[ChangePage] = deque()
+        self._size = 0
+        self._error: PerdureError | None = None
+        self._news = threading.Condition()
+
+    def take(self, wait_s: float = 0.0) -> ChangePage:
+        """What comes next; an empty page when nothing has come for so long. Its cursor is where to go on elsewhere.
+
+        `CursorTooOld` when the listener was behind for longer than the feed is kept.
+        """
+        with self._news:
+            self._news.wait_for(lambda: self._waiting or self._error, wait_s)
+            if self._waiting:
+                page = self._waiting.popleft()
+                self._size -= len(page.entries)
+                return ChangePage(page.entries, page.cursor, bool(self._waiting))
+            if self._error is not None:
+                raise self._error
+            return ChangePage((), self._cursor, False)
+
+    @property
+    def cursor(self) -> str:
+        """As far as it was handed entries, or has them waiting."""
+        return self._cursor
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be handed to it."""
+        return self._size < WAITING_MAX and self._error is None
+
+    def hand(self, entries: Iterable[Change], cursor: str) -> None:
+        """Hand it those that it may see, and move it on."""
+        seen = tuple(one for one in entries if self._may_see(one))
+        with self._news:
+            self._cursor = cursor
+            if seen:
+                self._waiting.append(ChangePage(seen, cursor, False))
+                self._size += len(seen)
+                self._news.notify_all()
+
+    def fail(self, error: PerdureError) -> None:
+        """Tell it that it hears nothing more."""
+        with self._news:
+            self._error = error
+            self._news.notify_all()
+
+    def _may_see(self, entry: Change) -> bool:
+        if self.owner is None:
+            return True
+        return entry.owner == self.owner and entry.kind not in _OPERATORS
+
+
+class ChangeFeed:
+    """Reads once and hands to many; `once` is called again and again."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._cursor: str | None = None
+        self._listeners: list[Listener] = []
+        self._list = threading.Lock()
+
+    def listen(self, *, owner: str | None = None, after: str | None = None) -> Listener:
+        """Somebody new, from now on or after a cursor; without ``owner`` it is an operator, who sees all."""
+        page = self._reader.changes(after, limit=1)  # so that a bad cursor is refused here
+        listener = Listener(page.cursor if after is None else after, owner)
+        with self._list:
+            self._listeners.append(listener)
+        return listener
+
+    def leave(self, listener: Listener) -> bool:
+        """It is handed nothing more; whether anybody is left."""
+        with self._list:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+            return bool(self._listeners)
+
+    def once(self) -> bool:
+        """Read what is new and hand it on; True when there is more to be had at once."""
+        with self._list:
+            listeners = list(self._listeners)
+        page = self._next(listeners)
+        for listener in listeners:
+            if listener.behind or not listener.has_room:
+                listener.behind = True
+            else:
+                listener.hand(page.entries, page.cursor)
+        self._cursor = page.cursor
+        if page.more:
+            return True
+        left = [
+            self._catch_up(one, page.cursor) for one in listeners if one.behind and one.has_room
+        ]
+        return any(left)
+
+    def fail(self, error: PerdureError) -> None:
+        """Tell everybody that they hear nothing more."""
+        with self._list:
+            for listener in self._listeners:
+                listener.fail(error)
+
+    def _next(self, listeners: Iterable[Listener]) -> ChangePage:
+        try:
+            return self._reader.changes(self._cursor)
+        except CursorTooOld:  # this process has slept; each listener is told for itself
+            for listener in listeners:
+                listener.behind = True
+            return self._reader.changes()
+
+    def _catch_up(self, listener: Listener, until: str) -> bool:
+        """Read a page for one that is behind; True when it is still behind."""
+        try:
+            page = self._reader.changes(listener.cursor, until=until)
+        except CursorTooOld as error:
+            listener.fail(error)
+            return False
+        listener.hand(page.entries, page.cursor)
+        listener.behind = page.cursor != until
+        return page.more

@@ -1,0 +1,1 @@
+INSERT INTO perdure_changes (changed_at, what, size, entries) VALUES (?, ?, ?, ?)

@@ -1,0 +1,1 @@
+SELECT no FROM perdure_workers WHERE boot = :boot
