@@ -55,6 +55,7 @@ class Tables:
         self.refusals: dict[tuple[int, int], str] = {}
         self.redrives: dict[tuple[int, int, int], None] = {}  # run, job, life
         self.writers: Counter[object] = Counter()
+        self.lent: dict[int, object] = {}  # jobs that stand in transactions of others
         self._numbers: Counter[str] = Counter()
         self._clock = clock
         self._lock = threading.Lock()

@@ -1,13 +1,20 @@
 -- Settle a batch of attempts: one JSON array of records in, sorted by number; one JSON value out.
 -- The guard is (no, token) alone (with the state in it the planner takes to the index of held jobs and walks
 -- its dead entries); the token moves on, so that no later writer of this claim can match again. The writing
--- worker must be alive: its row is locked against being declared dead until we have committed. What a
--- record leaves out is null, zero, or as the job has it. A re-claim in a closed lane is queued instead.
+-- worker must be alive: its row is locked against being declared dead until we have committed. On a connection
+-- that is lent to us, whose transaction may last, it is only looked at, and counts go to rows of that connection.
+-- What a record leaves out is null, zero, or as the job has it. A re-claim in a closed lane is queued instead.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
+locked AS MATERIALIZED (
+    SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL AND NOT %(lent)s::boolean
+    FOR KEY SHARE
+),
 writer AS MATERIALIZED (
-    SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL FOR KEY SHARE
+    SELECT no FROM locked
+    UNION ALL
+    SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL AND %(lent)s::boolean
 ),
 done AS (
     UPDATE perdure_jobs AS j SET
@@ -109,7 +116,7 @@ counted AS (
         run, writer, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd, calls
     )
     SELECT
-        o.run, coalesce(%(by)s::bigint, -pg_backend_pid()),
+        o.run, coalesce(%(counter)s::bigint, -pg_backend_pid()),
         count(*) FILTER (WHERE d.state = 'succeeded'), count(*) FILTER (WHERE d.state = 'failed'),
         count(*) FILTER (WHERE d.state = 'cancelled'), count(d.status),
         count(*) FILTER (WHERE d.counted = 'failures' AND d.state IN ('queued', 'processing')),
@@ -128,7 +135,7 @@ counted AS (
 ),
 kinds AS (
     INSERT INTO perdure_run_kinds AS k (run, writer, kind, failed)
-    SELECT o.run, coalesce(%(by)s::bigint, -pg_backend_pid()), coalesce(d.error_kind, ''), count(*)
+    SELECT o.run, coalesce(%(counter)s::bigint, -pg_backend_pid()), coalesce(d.error_kind, ''), count(*)
     FROM done AS d
     CROSS JOIN LATERAL (VALUES (d.run), (d.redrive_run)) AS o (run)
     WHERE d.state = 'failed' AND (d.run IS NOT NULL OR d.redrive_run IS NOT NULL)
