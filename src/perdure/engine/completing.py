@@ -99,7 +99,7 @@ class Completions:
         answer = self._store.complete(record, by=self._worker, within=within)
         if not isinstance(answer, Receipt) or answer.repeated:
             self._asked[key] = before
-            raise _why_not(answer)
+            raise desk.too_late() if desk.over else _why_not(answer)
 
     def _record(self, claim: Claim, elapsed_s: float, desk: Desk, outcome: Returned) -> Record:
         line, stage = self._known(claim)
@@ -186,20 +186,20 @@ class Completions:
 class Completion:
     """The way of one attempt to its record, as its desk has it."""
 
-    __slots__ = ("_all", "_began_s", "_claim")
+    __slots__ = ("_began_s", "_claim", "_whole")
 
-    def __init__(self, all: Completions, claim: Claim, began_s: float) -> None:
-        self._all = all
+    def __init__(self, whole: Completions, claim: Claim, began_s: float) -> None:
+        self._whole = whole
         self._claim = claim
         self._began_s = began_s
 
     def ask(self) -> None:
         """From now on the stored attempt decides."""
-        self._all.ask(self._claim)
+        self._whole.ask(self._claim)
 
     def write(self, desk: Desk, value: Any, within: object) -> None:
         """Write the record in the stage's transaction."""
-        self._all.write(self._claim, self._began_s, desk, value, within)
+        self._whole.write(self._claim, self._began_s, desk, value, within)
 
 
 def _returned(value: Any) -> Returned:

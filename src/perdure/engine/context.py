@@ -120,12 +120,16 @@ class Desk:
             )
         with self._one_at_a_time:
             if self.over:
-                raise NotCompletable(
-                    "complete: the attempt is over (its time is up, or its job is not wanted any more), and nothing "
-                    "more is stored of it; roll back"
-                )
+                raise self.too_late()
             completer.ask()
         completer.write(self, value, within)
+
+    def too_late(self) -> NotCompletable:
+        """What is said to who wants to complete what is over."""
+        return NotCompletable(
+            "complete: the attempt is over (its time is up, or its job is not wanted any more), and nothing more is "
+            "stored of it; roll back"
+        )
 
     def end(self) -> None:
         """The attempt is over; a thread that still works on it may find out."""

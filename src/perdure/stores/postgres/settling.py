@@ -199,8 +199,8 @@ def receipts(
 
 def busy_among(cx: Cx, records: Sequence[Record]) -> list[Busy]:
     """Those of these records whose jobs another transaction holds; the others are held by ours from now on."""
-    rows = cx.execute(SQL.jobs_hold, {"nos": sorted({one.no for one in records})}).fetchall()
-    held = {no for (no,) in rows}
+    seen = encoded([{"no": one.no, "token": one.token} for one in records])
+    held = {no for (no,) in cx.execute(SQL.jobs_hold, {"seen": seen}).fetchall()}
     return [Busy(one.no, one.id, one.token) for one in records if one.no in held]
 
 
@@ -222,9 +222,7 @@ def record_each(
     for one in sorted(records, key=lambda one: one.no):
         try:
             with cx.transaction():
-                answer = answered(
-                    cx.execute(SQL.record, parameters([one], by, now, lent=lent))
-                )
+                answer = answered(cx.execute(SQL.record, parameters([one], by, now, lent=lent)))
         except UNWRITABLE as error:
             if not is_bad_row(error):
                 raise

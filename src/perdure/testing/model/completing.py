@@ -19,6 +19,7 @@ class Lent:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
+        self.within = self
         self.records: dict[tuple[int, int], Callable[[], Settled]] = {}
 
     def commit(self) -> None:
@@ -77,20 +78,11 @@ class Notary:
             return answer
 
     def _tried(self, record: Record, by: int, now: datetime) -> Settled:
-        answer: Settled
-        try:
-            with self._tables.undone_if_it_fails():
-                answer = self._settle(record, by, now)
-                raise _Undone
-        except _Undone:
-            return answer
+        with self._tables.undone():
+            return self._settle(record, by, now)
 
     def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
         """Those that have left a row."""
         with self._tables.read():
             found = {one: self._tables.attempts.get(one) for one in claims}
             return {one: row.told.status for one, row in found.items() if row is not None}
-
-
-class _Undone(Exception):
-    """What was tried is taken back."""

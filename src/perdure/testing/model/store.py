@@ -95,7 +95,9 @@ class ModelStore(Notary, Gatehouse, Workforce):
             if by is not None and not self._tables.is_alive(by):
                 raise WorkerDead(f"worker {by} was declared dead, so nothing it says counts")
             if any(record.no in self._tables.lent for record in records):
-                raise StoreBusy("another's open transaction holds a job, and a turn would wait for it")
+                raise StoreBusy(
+                    "another's open transaction holds a job, and a turn would wait for it"
+                )
             settled = self._settle_all(records, by, now)
             if order is None or order.slots <= 0:
                 return Turn(settled, ())
