@@ -16,6 +16,7 @@ from perdure import (
     Backoff,
     Context,
     Curve,
+    JobFailed,
     Kind,
     Policy,
     Rule,
@@ -415,6 +416,55 @@ def test_an_asynchronous_connection_is_refused(shop):
         context.complete(1, within=psycopg.AsyncConnection.__new__(psycopg.AsyncConnection))
 
     assert "asynchronous psycopg connection" in str(refused_in_a_stage(shop, call))
+
+
+# -- by a caller that waits ----------------------------------------------------------------------
+
+
+@both_stores
+def test_a_call_has_the_result_that_its_stage_has_stored(shop, own):
+    def save(item, context):
+        with own() as cx:
+            cx.execute("INSERT INTO orders VALUES (1)")
+            context.complete({"saved": item}, within=cx)
+            cx.commit()
+        raise Ended("too late")
+
+    called = shop.app.pipeline("completing", shop.app.stage(name="s1")(save)).call_blocking(
+        7, wait_s=30
+    )
+    assert (called.done, called.value) == (True, {"saved": 7})
+    assert shop.orders() == [1]
+    assert len(told(shop, EventName.JOB_SUCCEEDED)) == 1
+    assert shop.app.opened.reader.audit() == []
+
+
+@both_stores
+def test_a_call_whose_stage_is_not_the_last_leaves_the_next_to_a_worker(shop, own):
+    def save(item, context):
+        with own() as cx:
+            context.complete(item, within=cx)
+            cx.commit()
+
+    stages = [shop.app.stage(name="s1")(save), shop.app.stage(name="s2")(lambda item: item)]
+    called = shop.app.pipeline("completing", *stages).call_blocking(7, wait_s=30)
+    assert (called.done, called.handed_over) == (False, True)
+    assert "a worker goes on with stage 's2'" in called.why
+
+
+@both_stores
+def test_a_call_whose_stage_returns_without_a_commit_has_failed(shop, own):
+    def save(item, context):
+        with own() as cx:
+            cx.execute("INSERT INTO orders VALUES (1)")
+            context.complete(item, within=cx)
+        return item
+
+    pipe = shop.app.pipeline("completing", shop.app.stage(name="s1")(save))
+    with pytest.raises(JobFailed):
+        pipe.call_blocking(7, wait_s=30)
+    assert shop.orders() == []
+    assert shop.app.opened.reader.audit() == []
 
 
 # -- in a process of its own ---------------------------------------------------------------------

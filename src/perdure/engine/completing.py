@@ -29,7 +29,7 @@ from perdure.engine.captures import Shelf
 from perdure.engine.context import Desk
 from perdure.engine.door import admit
 from perdure.engine.record import Ending
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue
 from perdure.engine.walk import Finished, settle
 from perdure.model.errors import (
     BugError,
@@ -59,14 +59,20 @@ _NOT_COMMITTED = (
 
 
 class Completions:
-    """What the stages of one worker write themselves."""
+    """What the stages of one worker, or of one call, write themselves; ``make`` says what there is to write."""
 
     def __init__(
-        self, store: Store, catalogue: Catalogue, worker: int, *, shelf: Shelf, clock: Clock
+        self,
+        store: Store,
+        worker: int,
+        *,
+        make: Callable[[Finished], Record],
+        shelf: Shelf,
+        clock: Clock,
     ) -> None:
         self._store = store
-        self._catalogue = catalogue
         self._worker = worker
+        self._make = make
         self._shelf = shelf
         self._clock = clock
         self._asked: dict[Key, Record | None] = {}
@@ -94,27 +100,14 @@ class Completions:
     def write(self, claim: Claim, began_s: float, desk: Desk, value: Any, within: object) -> None:
         """Write the record in the stage's transaction, or say why not; then nothing of it is there."""
         key, before = (claim.no, claim.token), self._asked.get((claim.no, claim.token))
-        record = self._record(claim, self._clock.monotonic() - began_s, desk, _returned(value))
+        outcome, elapsed_s = _returned(value), self._clock.monotonic() - began_s
+        captures = self._shelf.kept(outcome, desk.asides)
+        record = self._make(Finished(claim, outcome, elapsed_s, desk.usage, captures=captures))
         self._asked[key] = record  # first: if the answer is lost, it may have been written
         answer = self._store.complete(record, by=self._worker, within=within)
         if not isinstance(answer, Receipt) or answer.repeated:
             self._asked[key] = before
             raise desk.too_late() if desk.over else _why_not(answer)
-
-    def _record(self, claim: Claim, elapsed_s: float, desk: Desk, outcome: Returned) -> Record:
-        line, stage = self._known(claim)
-        ending = Ending(
-            claim, outcome, elapsed_s, self._worker,
-            usage=desk.usage, captures=self._shelf.kept(outcome, desk.asides),
-        )  # fmt: skip
-        return settle(ending, line, stage, chance=0.0)
-
-    def _known(self, claim: Claim) -> tuple[Line, Stage]:
-        line = self._catalogue.line(claim.pipeline)
-        stage = None if line is None else line.stage(claim.stage)
-        if line is None or stage is None:
-            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
-        return line, stage
 
     # -- on the pump's thread ------------------------------------------------------------------
 
@@ -147,7 +140,7 @@ class Completions:
             record: Record | None = None
             answer: Settled | Busy | None = None
             if key not in complete:
-                record = judge(msgspec.structs.replace(one, outcome=_as_it_ended(one.outcome)))
+                record = judge(msgspec.structs.replace(one, outcome=as_it_ended(one.outcome)))
                 (answer,) = self._store.settle([record], by=self._worker)
                 if isinstance(answer, Busy) and not (leaving and _is_given_back(one)):
                     self._say_busy(key, one.claim)
@@ -183,6 +176,19 @@ class Completions:
             )  # fmt: skip
 
 
+def success_of(catalogue: Catalogue, worker: int, one: Finished) -> Record:
+    """What a worker writes about a stage that has succeeded, before anybody else has heard of it."""
+    claim = one.claim
+    line = catalogue.line(claim.pipeline)
+    stage = None if line is None else line.stage(claim.stage)
+    if line is None or stage is None:
+        raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+    ending = Ending(
+        claim, one.outcome, one.elapsed_s, worker, usage=one.usage, captures=one.captures
+    )
+    return settle(ending, line, stage, chance=0.0)
+
+
 class Completion:
     """The way of one attempt to its record, as its desk has it."""
 
@@ -214,7 +220,7 @@ def _returned(value: Any) -> Returned:
     return Returned(admit(value, what="the result", bytes_max=RESULT_BYTES_MAX), label)
 
 
-def _as_it_ended(outcome: Outcome) -> Outcome:
+def as_it_ended(outcome: Outcome) -> Outcome:
     """A plain return says nothing: what was to be stored with it is not there."""
     return Unstorable(_NOT_COMMITTED) if isinstance(outcome, Returned | Unstorable) else outcome
 

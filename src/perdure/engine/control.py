@@ -42,6 +42,7 @@ def cancel(
     observers: Observers,
 ) -> Receipt:
     """Cancel a queued or running job."""
+    busy = False
     for _ in range(_TRIES_MAX):
         job = _job(reader, job_id)
         if job.state in TERMINAL:
@@ -51,7 +52,8 @@ def cancel(
         if isinstance(answer, Receipt):
             observers.settled(record, answer)
             return answer
-    if isinstance(answer, Busy):  # a claim or a record would have been over long ago
+        busy = isinstance(answer, Busy)
+    if busy:  # a claim or a record would have been over long ago
         raise StoreBusy(
             f"job {job_id} is being completed in a transaction of its stage's own, which is still open; "
             "try again when that has ended"

@@ -31,7 +31,7 @@ from functools import partial
 from random import Random
 
 from perdure.engine.captures import Shelf
-from perdure.engine.completing import Completions
+from perdure.engine.completing import Completions, success_of
 from perdure.engine.context import Desk
 from perdure.engine.gatekeeper import Checked, Gatekeeper
 from perdure.engine.hands import Hands
@@ -122,8 +122,9 @@ class Worker:
         self._board = Board(observers)
         self._strangers = None if reader is None else Strangers(reader, catalogue, observers)
         self._completions = Completions(
-            store, catalogue, seat.worker, shelf=self._shelf, clock=clock
-        )
+            store, seat.worker, make=partial(success_of, catalogue, seat.worker),
+            shelf=self._shelf, clock=clock,
+        )  # fmt: skip
         self._pump = Pump(
             store, catalogue, seat,
             chance=chance, start=self._start, stop=self._stop_runs, observers=observers,
