@@ -2,9 +2,12 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -29,6 +32,7 @@ from perdure.model.states import State
 from tests.app.callers import POSTGRES, SQLITE, WAIT_S, Shop, name
 from tests.app.working_off import pumped_off
 from tests.engine.kit import until
+from tests.house.markdown import fences
 
 STORES = ["sqlite", "postgres"]
 WAYS = [("sqlite", way) for way in SQLITE] + [("postgres", way) for way in POSTGRES]
@@ -494,3 +498,21 @@ def test_a_context_without_a_worker_has_no_way_to_the_store():
     context = Context("j", "p", "s", "", None, 1, 2, 3, "k", None)
     with pytest.raises(PerdureError, match="no way from here to the store"):
         context.complete(1, within=None)
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+
+def test_the_program_of_the_page_saves_what_it_says(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "howto-transactions.md"
+    programs = [one for one in fences(page.read_text()) if one.lines[0] == "# shop.py"]
+    program = tmp_path / "shop.py"
+    program.write_text("\n".join(programs[0].lines))
+    with closing(sqlite3.connect(tmp_path / "perdure.db")) as cx:
+        cx.execute("CREATE TABLE invoices (customer)")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(program)],
+            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == ("{'saved': 'Ada'}\n", "")
+        assert cx.execute("SELECT customer FROM invoices").fetchall() == [("Ada",)]
