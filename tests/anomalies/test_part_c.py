@@ -36,6 +36,7 @@ gateway 4   Retry-After is read in one strategy only                     ``test_
 import ast
 import asyncio
 import re
+import sqlite3
 import urllib.error
 from collections.abc import Iterator
 from contextlib import closing
@@ -73,7 +74,7 @@ from perdure.rules.vocabulary import CONVERTER, GATEWAY
 from perdure.testing import Answer as Said, Upstream
 from perdure.testing.contract.kit import TTL_S
 from perdure.testing.contract.records import retry, success
-from tests.app.working_off import worked_off
+from tests.app.working_off import pumped_off, worked_off
 from tests.engine.kit import DONE, Notes, Shop, line_on, stage
 from tests.engine.upkeeping import upkeep
 
@@ -234,6 +235,33 @@ def test_reports_3_a_result_that_cannot_be_written_at_once_is_sent_again_and_is_
     assert len(shop.started) == 1
     shop.place.clean()
     shop.close()
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_reports_3_a_blip_at_the_last_write_leaves_the_rows_and_the_success_or_neither(
+    app, tmp_path, fault
+):
+    faults, begun = [fault], []
+
+    @app.stage(policy=AT_ONCE)
+    def save(item, context):
+        begun.append(item)
+        with closing(sqlite3.connect(tmp_path / "work.db", timeout=30)) as cx:
+            cx.execute("INSERT INTO reports VALUES (?)", (item,))
+            context.complete("saved", within=cx)
+            blip = faults.pop() if faults else None
+            if blip != "before":
+                cx.commit()
+            if blip is not None:
+                raise ConnectionError("the line broke at the last write")
+
+    job = app.pipeline("p", save).enqueue(1)
+    with closing(sqlite3.connect(tmp_path / "work.db", timeout=30)) as cx:
+        cx.execute("CREATE TABLE reports (n)")
+        pumped_off(app)
+        assert cx.execute("SELECT n FROM reports").fetchall() == [(1,)]
+    assert job.result() == "saved"
+    assert len(begun) == (2 if fault == "before" else 1)
 
 
 def test_reports_4_there_is_one_request_for_each_attempt_of_the_policy_and_no_more(app, upstream):

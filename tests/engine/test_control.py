@@ -147,10 +147,10 @@ class Racing:
         self._place = place
         self._moves = list(moves)
 
-    def turn(self, records, order, *, by):
+    def settle(self, records, *, by):
         if self._moves:
             self._moves.pop(0)()
-        return self._place.store.turn(records, order, by=by)
+        return self._place.store.settle(records, by=by)
 
 
 def test_a_job_that_is_claimed_in_between_is_cancelled_all_the_same(place, known, worker):

@@ -60,6 +60,7 @@ def test_the_codes_and_exit_statuses_are_stable():
         "AppNotFound": ("app_not_found", 2, 404),
         "NotCancellable": ("not_cancellable", 2, 409),
         "NotRetriable": ("not_retriable", 2, 409),
+        "NotCompletable": ("not_completable", 2, 409),
         "JobUnfinished": ("job_unfinished", 2, 409),
         "JobFailed": ("job_failed", 2, 409),
         "NotChangeable": ("not_changeable", 2, 409),

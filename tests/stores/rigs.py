@@ -1,7 +1,10 @@
 """Both stores as tests want them: opened empty on a given clock, looked into, damaged and closed."""
 
+import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -99,6 +102,27 @@ class PostgresRig:
         self._aside.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A connection of somebody's own, and its transaction."""
+
+    within: Any
+    commit: Callable[[], object]
+    rollback: Callable[[], object]
+
+
+@contextmanager
+def lent_sqlite(file: Path) -> Iterator[Lent]:
+    with closing(sqlite3.connect(file, timeout=10)) as cx:
+        yield Lent(cx, cx.commit, cx.rollback)
+
+
+@contextmanager
+def lent_postgres(url: str) -> Iterator[Lent]:
+    with closing(psycopg.connect(url)) as cx:
+        yield Lent(cx, cx.commit, cx.rollback)
+
+
 class SqliteFile(SharedStoreContract):
     """The contract on a file, as the app opens it: one connection to write, another to read."""
 
@@ -109,6 +133,9 @@ class SqliteFile(SharedStoreContract):
     def open_again(self, clock: VirtualClock) -> Opened:
         url = f"sqlite:///{furnished(file_in(Path(self.folder.name)))}"
         return open_store(url, clock, create=True, wait_s_max=10.0)
+
+    def lend(self):
+        return lent_sqlite(file_in(Path(self.folder.name)))
 
     def teardown_method(self) -> None:
         super().teardown_method()

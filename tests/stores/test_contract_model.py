@@ -1,5 +1,7 @@
 """The contract, on the slow reference model: where both fail, the contract contradicts itself."""
 
+from contextlib import contextmanager
+
 from perdure.testing import Model, SharedStoreContract, VirtualClock, open_model
 
 
@@ -10,3 +12,9 @@ class TestModel(SharedStoreContract):
 
     def open_again(self, clock: VirtualClock) -> Model:
         return self.model.again()
+
+    @contextmanager
+    def lend(self):
+        own = self.model.lend()
+        yield own
+        own.rollback()

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.stores.opening import Opened
 from perdure.testing import SharedStoreContract, VirtualClock
-from tests.stores.rigs import PostgresRig
+from tests.stores.rigs import PostgresRig, lent_postgres
 
 
 class TestPostgres(SharedStoreContract):
@@ -23,3 +23,6 @@ class TestPostgres(SharedStoreContract):
 
     def open_again(self, clock: VirtualClock) -> Opened:
         return self.rig.open_again(clock)
+
+    def lend(self):
+        return lent_postgres(self.rig.url)

@@ -6,6 +6,8 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from tests.stories.kit import Seen, Story, WorkerProcess, until
 from tests.stories.ledger import Success
@@ -18,7 +20,7 @@ class Nemesis:
     story: Story
     chance: random.Random
     pause_s: tuple[float, float]
-    tuning: dict[str, float]
+    tuning: dict[str, Any]
     workers: list[WorkerProcess] = field(default_factory=list)
     killed: set[int] = field(default_factory=set)  # worker numbers of children killed or orphaned
     strikes: dict[str, int] = field(default_factory=dict)
@@ -35,10 +37,19 @@ class Nemesis:
             if time.monotonic() >= next_at:
                 self._strike()
                 next_at = time.monotonic() + self.chance.uniform(*self.pause_s)
-            states = self.story.states()
-            return states.get("succeeded", 0) + states.get("failed", 0) >= ended_min
+            return self._has_ended(ended_min)
 
         until(f"{ended_min} jobs have ended under fire", enough, within_s=within_s)
+
+    def rage_by_progress(self, *, ended_min: int, every: int, within_s: float) -> None:
+        """Strike whenever so many more jobs have ended, until so many have: a slow machine is struck no more often."""
+        for ended in range(every, ended_min + 1, every):
+            until(f"{ended} jobs have ended", partial(self._has_ended, ended), within_s=within_s)
+            self._strike()
+
+    def _has_ended(self, jobs: int) -> bool:
+        states = self.story.states()
+        return states.get("succeeded", 0) + states.get("failed", 0) >= jobs
 
     def _strike(self) -> None:
         place = self.chance.randrange(len(self.workers))

@@ -1,5 +1,6 @@
 """Uses of the public API that a type checker has to accept as they stand; never executed."""
 
+import sqlite3
 from dataclasses import dataclass
 from typing import assert_type
 
@@ -58,6 +59,12 @@ def post(letter: Letter, ctx: perdure.Context) -> Letter:
     assert_type(ctx.cancelled, bool)
     assert_type(ctx.request_id, str)
     return letter
+
+
+@app.stage
+def save(letter: Letter, ctx: perdure.Context) -> None:
+    with sqlite3.connect("work.db") as cx:
+        ctx.complete(perdure.Succeeded(letter.to, label="sent"), within=cx)
 
 
 letters = app.pipeline("letters", post)

@@ -246,7 +246,8 @@ class _Waiting:
         if step.pause_s:
             await self._rested(step.pause_s)
         call, started_s = self._call, self._clock.monotonic()
-        outcome, desk = None, Desk(tell=partial(self._shared.board.note, step.claim))
+        outcome, completer = None, call.completion(step.claim, started_s, self._shared.shelf)
+        desk = Desk(tell=partial(self._shared.board.note, step.claim), completer=completer)
         if self._gone is None and call.left_s > 0:
             outcome = await self._outcome(step, desk)
         desk.end()

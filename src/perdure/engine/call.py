@@ -30,13 +30,16 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 
+from perdure.engine.captures import Shelf
+from perdure.engine.completing import Completion, Completions, as_it_ended
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, in_place, record_of, refused
 from perdure.engine.stages import Line, Stage
-from perdure.engine.walk import Gates, judged
+from perdure.engine.walk import Finished, Gates, judged
 from perdure.model.decisions import Cancel, Counted, Decision, HandOver, Retry, Why
-from perdure.model.errors import BugError, StoreError, UnknownName
+from perdure.model.errors import BugError, StoreBusy, StoreError, UnknownName
 from perdure.model.jobs import (
+    Busy,
     Capture,
     Claim,
     Enqueued,
@@ -136,6 +139,7 @@ class Call:
         self._usage: Usage | None = None
         self._pause_s = 0.0
         self._why = ""
+        self._completions: Completions | None = None
 
     @property
     def left_s(self) -> float:
@@ -167,6 +171,8 @@ class Call:
     ) -> Step:
         """The stage has ended; settle that, and see what comes next."""
         stage = self._stage()
+        if self._completes_itself:
+            outcome = as_it_ended(outcome)
         ending = self._ending(outcome, elapsed_s, usage, captures, carry_on=self.left_s > 0)
         since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
         seen = _Seen(self._gates(stage))
@@ -197,6 +203,14 @@ class Call:
         why = self._because(f"hand over to a durable job: {reason}", "on_lost")
         ending = self._ending(Interrupted(reason), elapsed_s, usage)
         return self._settled(ending, HandOver(0.0, None, why))
+
+    def completion(self, claim: Claim, began_s: float, shelf: Shelf) -> Completion:
+        """What the desk of a try needs, so that its stage may write its record itself."""
+        if self._completions is None:
+            self._completions = Completions(
+                self._store, self._worker, make=self._made, shelf=shelf, clock=self._clock
+            )
+        return self._completions.of(claim, began_s)
 
     def resend(self) -> Step:
         """Send the last record again, after an answer that did not come."""
@@ -254,6 +268,39 @@ class Call:
             raise BugError(f"a call is at stage {self._claim.stage!r}, which is not its pipeline's")
         return stage
 
+    # -- a stage that writes its record itself ------------------------------------------------
+
+    @property
+    def _completes_itself(self) -> bool:
+        return self._completions is not None and self._completions.has_asked(self._claim)
+
+    def _made(self, one: Finished) -> Record:
+        """What there is to write about a success, on the stage's own thread."""
+        ending = Ending(
+            one.claim, one.outcome, one.elapsed_s, self._worker,
+            policy=self._terms.policy, named=self._terms.named, usage=one.usage, captures=one.captures,
+        )  # fmt: skip
+        now = one.claim.claimed_at + timedelta(seconds=one.elapsed_s)
+        stage = self._stage()
+        return record_of(ending, judged(ending, stage, chance=0.0, now=now), self._line, stage)
+
+    def _sent_apart(self, completions: Completions) -> Step:
+        """What is stored decides; what was to be sent is only written if the stage has written nothing."""
+        sent = self._record
+        completions.add(Finished(self._claim, Interrupted(), 0.0))
+        for record, answer in completions.once(lambda _: sent, leaving=False):
+            if isinstance(answer, Busy):
+                break
+            if record is not sent:
+                self._record = record
+                self._why = f"stage {self._claim.stage!r} has completed its job itself"
+            self._observers.settled(record, answer)
+            return self._next(answer)
+        raise StoreBusy(
+            f"the transaction in which stage {self._claim.stage!r} of job {self._claim.id} called complete() is "
+            "still open; commit it or roll it back"
+        )
+
     # -- trading with the store ---------------------------------------------------------------
 
     def _settled(self, ending: Ending, decision: Decision) -> Step:
@@ -265,6 +312,8 @@ class Call:
         return self._sent()
 
     def _sent(self) -> Step:
+        if self._completions is not None and self._completes_itself:
+            return self._sent_apart(self._completions)
         (answer,) = self._store.turn([self._record], None, by=self._worker).settled
         if isinstance(answer, Refused) and not self._is_refusal():
             outcome = refused(self._record, answer.reason)
@@ -317,6 +366,8 @@ class Call:
     def _why_queued(self, record: Record) -> str:
         if record.reclaim:
             return f"handed over: stage {record.stage!r} may not begin now, its lane is closed"
+        if record.move is Move.ADVANCE and self.left_s > 0:
+            return f"handed over: {self._why}, and a worker goes on with stage {record.stage!r}"
         if record.move is Move.ADVANCE:
             wait = seconds(self._terms.wait_s)
             return f"handed over: the caller's wait of {wait} is over before stage {record.stage!r}"

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from perdure.engine.captures import Aside, aside, aside_of
-from perdure.model.errors import CallerError
+from perdure.model.errors import CallerError, NotCompletable
 from perdure.model.limits import CAPTURES_MAX, NOTE_CHARS_MAX
 from perdure.model.outcomes import Usage
 from perdure.rules.redact import safe_line
@@ -39,14 +39,29 @@ def _nobody(said: Said) -> None:
     """Hear nothing: a Context that a test has made stands behind no worker."""
 
 
+class Completer(Protocol):
+    """Writes the record of one attempt in its stage's own transaction."""
+
+    def ask(self) -> None:
+        """From now on what is stored says how the attempt has ended."""
+        ...
+
+    def write(self, desk: "Desk", value: Any, within: object) -> None:
+        """Write the record, or say why not."""
+        ...
+
+
 class Desk:
     """What one attempt has said so far, when its time is over, and whether it is still wanted.
 
     ``tell`` hears every word, and none after `end`; it is called on the stage's own thread and must be quick.
     """
 
-    def __init__(self, *, tell: Callable[[Said], None] = _nobody) -> None:
+    def __init__(
+        self, *, tell: Callable[[Said], None] = _nobody, completer: Completer | None = None
+    ) -> None:
         self._tell = tell
+        self._completer = completer
         self._one_at_a_time = threading.Lock()
         self._monotonic: Callable[[], float] = time.monotonic
         self._ends_at = math.inf
@@ -94,6 +109,27 @@ class Desk:
         with self._one_at_a_time:
             if found and not self.over:
                 self.told = dict(list(found.items())[:_HEADERS_MAX])
+
+    def complete(self, value: Any, within: object) -> None:
+        """Have the attempt recorded in the stage's own transaction; not once it is over."""
+        completer = self._completer
+        if completer is None:
+            raise CallerError(
+                "complete: there is no way from here to the store; a stage with process=True, and a Context that "
+                "stands behind no worker, cannot complete anything: return the value"
+            )
+        with self._one_at_a_time:
+            if self.over:
+                raise self.too_late()
+            completer.ask()
+        completer.write(self, value, within)
+
+    def too_late(self) -> NotCompletable:
+        """What is said to who wants to complete what is over."""
+        return NotCompletable(
+            "complete: the attempt is over (its time is up, or its job is not wanted any more), and nothing more is "
+            "stored of it; roll back"
+        )
 
     def end(self) -> None:
         """The attempt is over; a thread that still works on it may find out."""
@@ -173,6 +209,17 @@ class Context:
         What is longer than 256 KiB is cut. An attempt keeps four: its first three and its last.
         """
         self._desk.hear(aside(raw, kind, media_type))
+
+    def complete(self, value: Any, *, within: object) -> None:
+        """Write the record of this attempt in a transaction of your own, so that your rows and it are one.
+
+        ``within`` is your connection to the store's own database: psycopg, sqlite3, or SQLAlchemy on either,
+        synchronous. Call it last, then commit: what is stored decides how the attempt has ended, whatever the
+        stage returns or raises after it, and a plain return without a commit is a failure. ``value`` is
+        what the stage would return, a `Succeeded` with a label among it. A next stage is queued. Usage and
+        captures count that came before.
+        """
+        self._desk.complete(value, within)
 
 
 def _check_amount(what: str, name: str, value: object) -> None:

@@ -16,8 +16,8 @@ from perdure.engine.revival import FAILED_STAGE, Restart, Revivals
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.engine.waiting import cancelled
 from perdure.model.decisions import Cancel, Why
-from perdure.model.errors import BugError, NotCancellable, NotRetriable, UnknownName
-from perdure.model.jobs import Claim, Conflict, Receipt, Record
+from perdure.model.errors import BugError, NotCancellable, NotRetriable, StoreBusy, UnknownName
+from perdure.model.jobs import Busy, Claim, Conflict, Receipt, Record
 from perdure.model.limits import MESSAGE_CHARS_MAX, NAME_CHARS_MAX
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Revoked
@@ -42,15 +42,22 @@ def cancel(
     observers: Observers,
 ) -> Receipt:
     """Cancel a queued or running job."""
+    busy = False
     for _ in range(_TRIES_MAX):
         job = _job(reader, job_id)
         if job.state in TERMINAL:
             raise NotCancellable(f"job {job_id} is already {job.state.value}")
         record = _record(job, catalogue, one_line(reason, MESSAGE_CHARS_MAX // 4))
-        answer = store.turn([record], None, by=None).settled[0]
+        (answer,) = store.settle([record], by=None)
         if isinstance(answer, Receipt):
             observers.settled(record, answer)
             return answer
+        busy = isinstance(answer, Busy)
+    if busy:  # a claim or a record would have been over long ago
+        raise StoreBusy(
+            f"job {job_id} is being completed in a transaction of its stage's own, which is still open; "
+            "try again when that has ended"
+        )
     raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being cancelled")
 
 

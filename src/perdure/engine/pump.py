@@ -9,6 +9,7 @@ Always true:
   ``finished``, which is a deque for that reason.
 * A slot is taken from the claim until the receipt of its record, so a worker never holds more jobs
   than its concurrency, carried-on ones included.
+* An attempt whose stage writes its record itself is settled apart from the batch (`completing.py`).
 * After an error whose effect is unknown, the same records are sent again, alone, before anything
   else; then the pump asks what the store says it holds and takes up claims whose news was lost.
 
@@ -16,21 +17,20 @@ If the store declares this worker dead, `WorkerDead` leaves `once` and the proce
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from msgspec import Struct
-
 from perdure.engine.claim import order_for
+from perdure.engine.completing import BUSY_S, Completions
 from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, refused
 from perdure.engine.stages import Catalogue, Line
-from perdure.engine.walk import settle
+from perdure.engine.walk import Finished, settle
 from perdure.model.errors import BugError, StoreError, WorkerDead
 from perdure.model.jobs import (
-    Capture,
+    Busy,
     Claim,
     ClaimOrder,
     Receipt,
@@ -41,21 +41,10 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, Usage
+from perdure.model.outcomes import Evidence, Interrupted, Raised, Returned, Usage
 from perdure.model.states import TERMINAL
 from perdure.model.verdicts import Handback
 from perdure.ports import Store
-
-
-class Finished(Struct, frozen=True, gc=False):
-    """A claim and how it ended, as the runner hands it over."""
-
-    claim: Claim
-    outcome: Outcome
-    elapsed_s: float
-    usage: Usage | None = None
-    told: Mapping[str, str] | None = None
-    captures: tuple[Capture, ...] = ()
 
 
 def _unknown(claim: Claim) -> Usage | None:
@@ -87,6 +76,7 @@ class Pump:
         lost_slots: Callable[[], int] = lambda: 0,
         spent: Callable[[Claim], Usage | None] = _unknown,
         gates: Gatekeeper | None = None,
+        completions: Completions | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -98,6 +88,8 @@ class Pump:
         self._lost_slots = lost_slots
         self._spent = spent
         self._gates = gates
+        self._completions = completions
+        self._trailing: set[tuple[int, int]] = set()  # run here, though their jobs have gone on
         self._in_hand: dict[int, Claim] = {}
         self._unsent: dict[int, Record] = {}
         self._used: dict[int, Usage] = {}  # by what is unsent, should it be refused
@@ -115,7 +107,7 @@ class Pump:
     @property
     def empty(self) -> bool:
         """Whether nothing is in our hands, and nothing may be of which the news was lost."""
-        return not self._in_hand and not self._unsure
+        return not self._in_hand and not self._unsure and not self._completions
 
     def once(self, *, told: bool = False) -> float | None:
         """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown.
@@ -124,6 +116,13 @@ class Pump:
         than a turn for nothing.
         """
         self._gather()
+        self._settle_apart()
+        wait_s = self._turned(told)
+        if not self._completions:
+            return wait_s
+        return BUSY_S if wait_s is None else min(wait_s, BUSY_S)
+
+    def _turned(self, told: bool) -> float | None:
         if self._unsure:
             self._catch_up()
             return 0.0
@@ -150,6 +149,10 @@ class Pump:
             for no, claim in self._in_hand.items()
             if held.get(no) != claim.token and no not in self._unsent
         )
+        if self.gone and self._completions is not None:  # what is complete was not taken from us
+            stored = self._completions.stored(self._in_hand[no] for no in self.gone)
+            here = self._in_hand
+            self.gone = tuple(no for no in self.gone if (no, here[no].token) not in stored)
         if self.gone:
             self._stop(self.gone)
 
@@ -171,12 +174,33 @@ class Pump:
             one = self.finished.popleft()
             no, claim = one.claim.no, self._in_hand.get(one.claim.no)
             if claim is None or claim.token != one.claim.token or no in self._unsent:
+                self._trailing.discard((no, one.claim.token))
                 continue  # a late word about a claim that was settled without it
+            if self._completions is not None and self._completions.has_asked(claim):
+                self._completions.add(one)
+                continue
             self._unsent[no] = self._settled(one)
             if one.usage is not None:
                 self._used[no] = one.usage
 
-    def _settled(self, one: Finished) -> Record:
+    def _settle_apart(self) -> None:
+        """Attempts that their stages may have recorded themselves: what is stored decides."""
+        if not self._completions:
+            return
+        for record, answer in self._completions.once(self._judged_apart, leaving=self.draining):
+            claim = self._in_hand.get(record.no)
+            if claim is None or claim.token != record.token:
+                if not isinstance(answer, Busy):
+                    self._observers.settled(record, answer)
+            elif isinstance(answer, Busy):  # its transaction ends with this process, or after it
+                del self._in_hand[record.no]
+            else:
+                self._deliver([record], [answer])
+
+    def _judged_apart(self, one: Finished) -> Record:
+        return self._settled(one, alone=True)
+
+    def _settled(self, one: Finished, *, alone: bool = False) -> Record:
         claim = one.claim
         line = self._catalogue.line(claim.pipeline)
         stage = None if line is None else line.stage(claim.stage)
@@ -184,7 +208,7 @@ class Pump:
             raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
         ending = Ending(
             claim, one.outcome, one.elapsed_s, self._seat.worker,
-            carry_on=isinstance(one.outcome, Returned) and self._carries_on(line, claim),
+            carry_on=isinstance(one.outcome, Returned) and not alone and self._carries_on(line, claim),
             usage=one.usage, told=one.told, captures=one.captures,
         )  # fmt: skip
         return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
@@ -220,7 +244,7 @@ class Pump:
 
     def _free(self) -> int:
         leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
-        taken = len(self._in_hand) - leaving + self._lost_slots()
+        taken = len(self._in_hand) + len(self._trailing) - leaving + self._lost_slots()
         return self._seat.concurrency - taken
 
     def _order(self) -> ClaimOrder | None:
@@ -302,7 +326,11 @@ class Pump:
         if old is None or old.token == claim.token:
             return
         late = self._unsent.pop(claim.no, None)
-        if late is not None:
+        if self._completions is not None and self._completions.has_asked(old):
+            if not self._completions.knows_the_end(old):  # complete, most likely, and not yet back
+                self._trailing.add((old.no, old.token))
+                self._completions.add(Finished(old, Interrupted(), 0.0))
+        elif late is not None:
             self._used.pop(claim.no, None)
             self._observers.settled(late, Stale(late.no, late.id, late.token))
         elif self._gates is not None:

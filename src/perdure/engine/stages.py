@@ -4,6 +4,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import CodeType
 from typing import Any
 
 from perdure.engine.origins import package_of
@@ -74,6 +75,7 @@ class Stage:
             raise ConfigError(f"stage {self.name!r} must take the item, or the item and a Context")
         if self.process:
             _check_importable(self.name, self.call)
+            _check_returns(self.name, function_behind(self.call))
 
         seen = f"{self.name}|{self.policy!r}|{self.timeout_s}|{self.upstream}|{self.process}"
         object.__setattr__(self, "callee", Callee.of(self.call))
@@ -319,6 +321,33 @@ def _check_importable(name: str, call: Callable[..., Any]) -> None:
             f"stage {name!r} has process=True and would be imported by name in a child process, "
             f"but {why}; define it with def at the top of a module that can be imported"
         )
+
+
+def _check_returns(name: str, call: object) -> None:
+    """Refuse a stage whose code completes its job itself: a child process has no way to the store.
+
+    What a stage calls elsewhere is not seen here, and is refused when it is called.
+    """
+    if any("complete" in code.co_names and _has_word(code, "within") for code in _codes(call)):
+        raise ConfigError(
+            f"stage {name!r} has process=True and calls complete(within=...), but a child process has no "
+            "way to the store; declare it without process=True, or let the next stage write the rows"
+        )
+
+
+def _codes(call: object) -> Iterator[CodeType]:
+    """The code of a function, and of those that are defined in it."""
+    left = [getattr(call, "__code__", None)]
+    while left:
+        code = left.pop()
+        if isinstance(code, CodeType):
+            yield code
+            left += [one for one in code.co_consts if isinstance(one, CodeType)]
+
+
+def _has_word(code: CodeType, word: str) -> bool:
+    """Whether it passes an argument of this name: the names of a call's arguments are one constant."""
+    return any(isinstance(one, tuple) and word in one for one in code.co_consts)
 
 
 def _positional(call: Callable[..., Any]) -> int:

@@ -4,16 +4,31 @@ A finished stage, a crashed worker's job, a cancelled job and a job handed back 
 come through here; there is no second path.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from msgspec import Struct
 
 from perdure.engine.record import Ending, record_of, wire_of
 from perdure.engine.stages import Line, Stage
 from perdure.model.decisions import Decision
-from perdure.model.jobs import Claim, Record
+from perdure.model.jobs import Capture, Claim, Record
+from perdure.model.outcomes import Outcome, Usage
 from perdure.model.verdicts import Verdict
 from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
+
+
+class Finished(Struct, frozen=True, gc=False):
+    """A claim and how it ended, as the runner hands it over."""
+
+    claim: Claim
+    outcome: Outcome
+    elapsed_s: float
+    usage: Usage | None = None
+    told: Mapping[str, str] | None = None
+    captures: tuple[Capture, ...] = ()
 
 
 class Gates(Protocol):

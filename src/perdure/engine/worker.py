@@ -31,6 +31,7 @@ from functools import partial
 from random import Random
 
 from perdure.engine.captures import Shelf
+from perdure.engine.completing import Completions, success_of
 from perdure.engine.context import Desk
 from perdure.engine.gatekeeper import Checked, Gatekeeper
 from perdure.engine.hands import Hands
@@ -39,7 +40,7 @@ from perdure.engine.loop import Loop
 from perdure.engine.observe import Observers
 from perdure.engine.progress import Board
 from perdure.engine.pulse import Pulse
-from perdure.engine.pump import Finished, Pump, Seat
+from perdure.engine.pump import Pump, Seat
 from perdure.engine.run import Stopping, run
 from perdure.engine.runlanes import RunLanes
 from perdure.engine.stages import Catalogue
@@ -48,6 +49,7 @@ from perdure.engine.threads import Threads
 from perdure.engine.timing import Limits
 from perdure.engine.upkeep import Upkeep
 from perdure.engine.upstreams import Upstream
+from perdure.engine.walk import Finished
 from perdure.model.errors import BugError, WorkerDead
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim
@@ -119,10 +121,14 @@ class Worker:
         self._checks: set[asyncio.Task[None]] = set()
         self._board = Board(observers)
         self._strangers = None if reader is None else Strangers(reader, catalogue, observers)
+        self._completions = Completions(
+            store, seat.worker, make=partial(success_of, catalogue, seat.worker),
+            shelf=self._shelf, clock=clock,
+        )  # fmt: skip
         self._pump = Pump(
             store, catalogue, seat,
             chance=chance, start=self._start, stop=self._stop_runs, observers=observers,
-            lost_slots=self._unusable, spent=self._spent, gates=gates,
+            lost_slots=self._unusable, spent=self._spent, gates=gates, completions=self._completions,
         )  # fmt: skip
         self._pulse = Pulse(self._on_events, every_s=settings.poll_s, blocked_s=settings.patience_s)
         self._gone: dict[int, float] = {}  # runs that were taken from us, and since when
@@ -289,6 +295,8 @@ class Worker:
         hopeless = self._recycling and self._blocked  # nothing can finish meanwhile
         if self._orders > 1 or now >= self._give_back_at or hopeless:
             self._stop_all_runs()
+            for desk in list(self._desks.values()):
+                desk.end()  # what it has not asked for by now is not asked for any more
             self._pump.give_back(self._unbegun(), begun=False)
             self._pump.give_back()
 
@@ -318,7 +326,8 @@ class Worker:
 
     def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
         for claim in claims:
-            stopping, desk = Stopping(), Desk(tell=partial(self._board.note, claim))
+            stopping, completer = Stopping(), self._completions.of(claim, received_s)
+            desk = Desk(tell=partial(self._board.note, claim), completer=completer)
             task = asyncio.create_task(self._run_one(claim, stopping, desk, received_s))
             self._runs[claim.no] = (task, stopping)
             self._desks[claim.no] = desk

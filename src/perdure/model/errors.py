@@ -7,6 +7,7 @@
     │   ├── AppNotFound             ``module:variable`` does not lead to an App
     │   ├── NotCancellable          the job is already finished
     │   ├── NotRetriable            the job has not failed, or cannot go on where it is asked to
+    │   ├── NotCompletable          the attempt is over, or has its record already
     │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
     │   ├── JobFailed               the result was asked for and the job failed or was cancelled
     │   ├── NotChangeable           the run or the bulk operation is not in a state for that
@@ -91,6 +92,13 @@ class NotRetriable(CallerError):
     """The job cannot be given a new life like this."""
 
     code = "not_retriable"
+    http_status = 409
+
+
+class NotCompletable(CallerError):
+    """The attempt is over, or has its record already."""
+
+    code = "not_completable"
     http_status = 409
 
 

@@ -352,6 +352,15 @@ class Conflict:
     alive: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A transaction that is still open holds the job's row: nothing was written, and nobody has waited."""
+
+    no: int
+    id: str
+    token: int
+
+
 Settled = Receipt | Stale | Refused
 Revived = Receipt | Stale | Conflict
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from perdure.model.gates import GateChange, GateLook, Probe, Slices
 from perdure.model.jobs import (
+    Busy,
     Claim,
     ClaimOrder,
     Enqueued,
@@ -15,10 +16,12 @@ from perdure.model.jobs import (
     OnLost,
     Overrun,
     Record,
+    Settled,
     Turn,
 )
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Death
+from perdure.model.states import AttemptStatus
 from perdure.model.workers import NewWorker
 
 
@@ -55,6 +58,26 @@ class Store(Protocol):
         ``by`` is the writing worker; `WorkerDead` when it has been declared dead, and then nothing
         is written. None is a person or a caller, who holds no lease.
         """
+        ...
+
+    def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:
+        """As a turn that claims nothing, and waits for no job: one that an open transaction holds is `Busy`.
+
+        For everybody but the worker that holds the jobs: a stage may have one in a transaction of its own.
+        """
+        ...
+
+    def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:
+        """Write a record in its stage's own transaction, with which it comes and goes; on any thread.
+
+        ``within`` is a connection as in `enqueue`. The token guards it, and the worker must be alive, as in
+        `turn`; but the worker's row is not locked, so that it can be declared dead while the transaction is
+        open: the token alone decides then. Nothing is claimed again. The same record again has the same receipt.
+        """
+        ...
+
+    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
+        """How these attempts, each a job and its token, have ended; those that have not are left out."""
         ...
 
     def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from perdure.model.errors import CallerError
+from perdure.model.errors import BugError, CallerError
+from perdure.model.jobs import Record
 
 
 def driver_connection(within: object) -> object:
@@ -13,6 +14,12 @@ def driver_connection(within: object) -> object:
     if root in ("psycopg", "sqlite3") and type(within).__name__.endswith("Cursor"):
         return getattr(within, "connection", within)
     return within
+
+
+def check_lendable(record: Record) -> None:
+    """Refuse a re-claim: a claim belongs to the worker's own turn, and must not wait for somebody's commit."""
+    if record.reclaim:
+        raise BugError(f"job {record.id} cannot be claimed again in a transaction that is not ours")
 
 
 def _behind_sqlalchemy(within: Any) -> object:

@@ -1,7 +1,12 @@
 """The public test kit: what your own tests of code that runs on Perdure, or of a store, may want."""
 
 from perdure.testing.clock import VirtualClock
-from perdure.testing.contract import OpenedStore, SharedStoreContract, StoreContract
+from perdure.testing.contract import (
+    LentTransaction,
+    OpenedStore,
+    SharedStoreContract,
+    StoreContract,
+)
 from perdure.testing.model import Model, open_model
 from perdure.testing.payloads import PAYLOADS, REFUSED
 from perdure.testing.upstream import CLOSED, HANGING, RESET, After, Answer, Request, Upstream
@@ -11,6 +16,7 @@ __all__ = [
     "Answer",
     "CLOSED",
     "HANGING",
+    "LentTransaction",
     "Model",
     "OpenedStore",
     "PAYLOADS",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perdure.engine.observe import Observers
-from perdure.model.jobs import Record, Stale
+from perdure.model.jobs import Busy, Record, Stale
 from perdure.ports import Store
 
 
@@ -37,13 +37,17 @@ class Chore(Protocol):
         ...
 
 
-def write(store: Store, records: Sequence[Record], *, by: int | None, observers: Observers) -> None:
-    """Write what was settled, and tell it. What is stale was settled by another hand, who tells it."""
+def write(store: Store, records: Sequence[Record], *, by: int | None, observers: Observers) -> int:
+    """Write what was settled, and tell it; how many jobs that was.
+
+    What is stale was settled by another hand, who tells it. What an open transaction of a stage holds is not waited for:
+    the next round finds it again.
+    """
     if not records:
-        return
-    turn = store.turn(records, None, by=by)
-    answers = {answer.no: answer for answer in turn.settled}
+        return 0
+    answers = {answer.no: answer for answer in store.settle(records, by=by)}
     for record in records:
         answer = answers[record.no]
-        if not isinstance(answer, Stale):
+        if not isinstance(answer, Stale | Busy):
             observers.settled(record, answer)
+    return sum(not isinstance(answer, Busy) for answer in answers.values())

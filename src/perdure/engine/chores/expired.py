@@ -26,5 +26,5 @@ class Expiries:
         """Fail a batch of jobs, those that have been over for longest first."""
         found = self._store.expired(limit=EXPIRED_BATCH_MAX)
         records = [expired(job) for job in found]
-        write(self._store, records, by=self._worker, observers=self._observers)
-        return Swept(len(records), more=len(found) == EXPIRED_BATCH_MAX)
+        moved = write(self._store, records, by=self._worker, observers=self._observers)
+        return Swept(moved, more=moved > 0 and len(found) == EXPIRED_BATCH_MAX)

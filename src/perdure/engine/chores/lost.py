@@ -67,12 +67,12 @@ class LostJobs:
         """Settle a batch of lost jobs."""
         found = self._store.lost(limit=LOST_BATCH_MAX, lanes=self._catalogue.lane_nos())
         records = [record for lost in found if (record := self.settled(lost)) is not None]
-        write(self._store, records, by=self._worker, observers=self._observers)
+        moved = write(self._store, records, by=self._worker, observers=self._observers)
         for worker in {lost.worker for lost in found}:
             self._died(worker)
         if not records:
             self._warn_of_strangers()
-        return Swept(len(records), more=len(found) == LOST_BATCH_MAX)
+        return Swept(moved, more=moved > 0 and len(found) == LOST_BATCH_MAX)
 
     def settled(self, lost: LostClaim) -> Record | None:
         """What is to be written about a lost job; None when its stage is not known here."""

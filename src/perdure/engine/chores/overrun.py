@@ -76,9 +76,9 @@ class Overruns:
         ours = [record for one, record in settled if one.worker == self._worker]
         others = [record for one, record in settled if one.worker != self._worker]
         # By nobody: our own pump may yet send its word, and must not be taken for who wrote this.
-        write(self._store, ours, by=None, observers=self._observers)
-        write(self._store, others, by=self._worker, observers=self._observers)
-        return Swept(len(settled))
+        moved = write(self._store, ours, by=None, observers=self._observers)
+        moved += write(self._store, others, by=self._worker, observers=self._observers)
+        return Swept(moved)
 
     def settled(self, overrun: Overrun) -> Record | None:
         """What is to be written about an overrun attempt; None when its stage is not known here."""

@@ -10,6 +10,7 @@ import psycopg
 from perdure.model.jobs import (
     ZERO,
     Attempt,
+    Busy,
     Capture,
     Claim,
     Receipt,
@@ -32,11 +33,19 @@ _answer = msgspec.json.Decoder()
 _UNCOUNTED = frozenset({ZERO, replace(ZERO, starts=1)})
 
 
-def parameters(records: Sequence[Record], by: int | None, now: int | None) -> dict[str, object]:
-    """What `record.sql` binds. Rows are locked in the order in which they stand here."""
+def parameters(
+    records: Sequence[Record], by: int | None, now: int | None, *, lent: bool = False
+) -> dict[str, object]:
+    """What `record.sql` binds. Rows are locked in the order in which they stand here.
+
+    ``lent`` on a connection that is not ours.
+    """
     rows = [record_in(one, by) for one in sorted(firsts(records), key=lambda one: one.no)]
     waiting = sorted({one.no for one in records if one.attempt is None})
-    return {"records": encoded(rows), "by": by, "now": now, "waiting": waiting}
+    return {
+        "records": encoded(rows), "by": by, "now": now, "waiting": waiting, "lent": lent,
+        "counter": None if lent else by,
+    }  # fmt: skip
 
 
 def firsts(records: Sequence[Record]) -> Sequence[Record]:
@@ -203,15 +212,32 @@ def receipts(
     )  # fmt: skip
 
 
-def record_each(
+def busy_among(cx: Cx, records: Sequence[Record]) -> list[Busy]:
+    """Those of these records whose jobs another transaction holds; the others are held by ours from now on."""
+    seen = encoded([{"no": one.no, "token": one.token} for one in records])
+    held = {no for (no,) in cx.execute(SQL.jobs_hold, {"seen": seen}).fetchall()}
+    return [Busy(one.no, one.id, one.token) for one in records if one.no in held]
+
+
+def record_all(
     cx: Cx, records: Sequence[Record], by: int | None, now: int | None
+) -> tuple[tuple[Settled, ...], bool]:
+    """All records at once; one that cannot be written refuses them all. Also whether the writer lives."""
+    if not records:
+        return (), True
+    answer = answered(cx.execute(SQL.record, parameters(records, by, now)))
+    return receipts(cx, records, answer["done"], by), answer["alive"]
+
+
+def record_each(
+    cx: Cx, records: Sequence[Record], by: int | None, now: int | None, *, lent: bool = False
 ) -> tuple[tuple[Settled, ...], bool]:
     """One bad row does not spoil its neighbours: a savepoint each. Also whether the writer lives."""
     settled: list[Settled] = []
     for one in sorted(records, key=lambda one: one.no):
         try:
             with cx.transaction():
-                answer = answered(cx.execute(SQL.record, parameters([one], by, now)))
+                answer = answered(cx.execute(SQL.record, parameters([one], by, now, lent=lent)))
         except UNWRITABLE as error:
             if not is_bad_row(error):
                 raise

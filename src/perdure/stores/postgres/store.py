@@ -13,11 +13,12 @@ it fails, nothing of it has happened, or, when the line broke, all of it may hav
 get the same receipts, from the attempt rows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
+    Busy,
     Claim,
     ClaimOrder,
     Enqueued,
@@ -32,8 +33,9 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.outcomes import Death
-from perdure.model.states import State
+from perdure.model.states import AttemptStatus, State
 from perdure.model.workers import NewWorker
+from perdure.stores.borrowed import check_lendable
 from perdure.stores.changes import worker_entry
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
@@ -57,12 +59,14 @@ from perdure.stores.postgres.listening import Ear, Herald
 from perdure.stores.postgres.settling import (
     UNWRITABLE,
     answered,
+    busy_among,
     claims_of,
     done_rows,
     is_bad_row,
     parameters,
     plain_parameters,
     receipts,
+    record_all,
     record_each,
 )
 from perdure.stores.postgres.statements import SQL
@@ -70,6 +74,10 @@ from perdure.stores.postgres.within import joined
 from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
 
 SILENT = encoded(Death("silent"))
+
+_Recorder = Callable[
+    [Cx, Sequence[Record], int | None, int | None], tuple[tuple[Settled, ...], bool]
+]
 
 
 class PostgresStore(PostgresGates):
@@ -141,6 +149,38 @@ class PostgresStore(PostgresGates):
                 if not records or not is_bad_row(error):
                     raise
             return self._turn_apart(cx, records, asked, by)
+
+    def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:
+        """As a turn that claims nothing, and waits for no job."""
+        if not records:
+            return ()
+        with self._connection.lent() as cx:
+            try:
+                done = self._settled(cx, records, by, record_all)
+            except UNWRITABLE as error:
+                if not is_bad_row(error):
+                    raise
+                done = self._settled(cx, records, by, record_each)
+        if any(one.state is State.QUEUED and not one.delay_s for one in records):
+            self._herald.tell()
+        return done
+
+    def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:
+        """Write a record in its stage's own transaction, without a lock on the worker's row."""
+        check_lendable(record)
+        with joined(within, self._connection) as cx:
+            for busy in busy_among(cx, [record]):
+                return busy
+            settled, alive = record_each(cx, [record], by, self._connection.now(), lent=True)
+            _check_alive(alive, by)
+            return settled[0]
+
+    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
+        """How these attempts, each a job and its token, have ended."""
+        asked = encoded([{"no": no, "token": token} for no, token in claims])
+        with self._connection.lent() as cx:
+            rows = cx.execute(SQL.attempts_ended, {"claims": asked}).fetchall()
+        return {(no, token): AttemptStatus(status) for no, token, status in rows}
 
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits."""
@@ -255,6 +295,17 @@ class PostgresStore(PostgresGates):
         self._herald.close()
         self._ear.close()
         self._connection.close()
+
+    def _settled(
+        self, cx: Cx, records: Sequence[Record], by: int | None, record: _Recorder
+    ) -> tuple[Settled | Busy, ...]:
+        with cx.transaction():
+            busy = busy_among(cx, records)
+            held = {one.no for one in busy}
+            free = [one for one in records if one.no not in held]
+            settled, alive = record(cx, free, by, self._connection.now())
+            _check_alive(alive, by)
+        return (*settled, *busy)
 
     def _look_at_lanes(self, nos: set[int]) -> set[int]:
         with self._connection.lent() as cx:

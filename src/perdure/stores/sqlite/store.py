@@ -19,6 +19,7 @@ from functools import partial
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
+    Busy,
     Claim,
     ClaimOrder,
     Enqueued,
@@ -33,7 +34,9 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.outcomes import Death
+from perdure.model.states import AttemptStatus
 from perdure.model.workers import NewWorker
+from perdure.stores.borrowed import check_lendable
 from perdure.stores.changes import worker_entry
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
@@ -101,6 +104,23 @@ class SqliteStore(SqliteGates):
             return self._turn(records, order, by, record_all)
         except RowRefused:
             return self._turn(records, order, by, record_each)
+
+    def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:
+        """As a turn that claims nothing: who writes holds the whole file, and never a job alone."""
+        return self.turn(records, None, by=by).settled
+
+    def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:
+        """Write a record in its stage's own transaction."""
+        check_lendable(record)
+        with joined(within, self._connection) as (cx, now):
+            _check_alive(cx, by)
+            return record_each(cx, [record], by, now)[0]
+
+    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
+        """How these attempts, each a job and its token, have ended."""
+        with self._connection.read() as (cx, _):
+            rows = cx.execute(SQL.attempts_ended, {"claims": encoded(list(claims))}).fetchall()
+        return {(no, token): AttemptStatus(status) for no, token, status in rows}
 
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits."""

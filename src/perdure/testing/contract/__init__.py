@@ -15,6 +15,7 @@ from perdure.testing.contract.calling import Calling
 from perdure.testing.contract.capturing import Capturing
 from perdure.testing.contract.claiming import Claiming
 from perdure.testing.contract.closing import Closing
+from perdure.testing.contract.completing import Completing, LentTransaction
 from perdure.testing.contract.conflicting import Conflicting
 from perdure.testing.contract.counting import Counting
 from perdure.testing.contract.ending import Ending
@@ -72,8 +73,8 @@ class StoreContract(
     """What every store does; write ``open``."""
 
 
-class SharedStoreContract(StoreContract, Racing, Sharing):
-    """What a store does that several processes open at once; write ``open`` and ``open_again``."""
+class SharedStoreContract(StoreContract, Racing, Completing, Sharing):
+    """What a store does that several processes open at once; write ``open``, ``open_again`` and ``lend``."""
 
 
-__all__ = ["OpenedStore", "SharedStoreContract", "StoreContract"]
+__all__ = ["LentTransaction", "OpenedStore", "SharedStoreContract", "StoreContract"]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from perdure.ports import Clock
+from perdure.testing.model.completing import Lent
 from perdure.testing.model.control import ModelControl
 from perdure.testing.model.reader import ModelReader
 from perdure.testing.model.store import ModelStore
@@ -21,6 +22,10 @@ class Model:
     def again(self) -> "Model":
         """Another connection to the same tables."""
         return _connected(self.tables)
+
+    def lend(self) -> Lent:
+        """A transaction of somebody's own on the same tables."""
+        return Lent(self.tables)
 
 
 def open_model(clock: Clock) -> Model:

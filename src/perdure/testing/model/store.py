@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from perdure.model.changes import ChangeKind
-from perdure.model.errors import CallerError, StoreError, WorkerDead
+from perdure.model.errors import CallerError, StoreBusy, StoreError, WorkerDead
 from perdure.model.jobs import (
+    Busy,
     Capture,
     Claim,
     ClaimOrder,
@@ -35,6 +36,7 @@ from perdure.model.states import TERMINAL, State
 from perdure.model.views import CaptureView
 from perdure.testing.model.accepting import accept, begin
 from perdure.testing.model.claiming import promote, take
+from perdure.testing.model.completing import Notary
 from perdure.testing.model.gating import Gatehouse
 from perdure.testing.model.rows import AttemptRow, CaptureRow, JobRow, Unwritable, check_texts
 from perdure.testing.model.tables import Tables, in_line, length
@@ -42,7 +44,7 @@ from perdure.testing.model.workforce import Workforce
 from perdure.testing.nouns import replace
 
 
-class ModelStore(Gatehouse, Workforce):
+class ModelStore(Notary, Gatehouse, Workforce):
     """The `Store` port on plain dicts: what a store must do, said as simply as it can be."""
 
     def __init__(self, tables: Tables) -> None:
@@ -93,6 +95,10 @@ class ModelStore(Gatehouse, Workforce):
         with self._tables.written(self) as now:
             if by is not None and not self._tables.is_alive(by):
                 raise WorkerDead(f"worker {by} was declared dead, so nothing it says counts")
+            if any(record.no in self._tables.lent for record in records):
+                raise StoreBusy(
+                    "another's open transaction holds a job, and a turn would wait for it"
+                )
             settled = self._settle_all(records, by, now)
             if order is None or order.slots <= 0:
                 return Turn(settled, ())
@@ -103,6 +109,13 @@ class ModelStore(Gatehouse, Workforce):
             return Turn(settled, tuple(claims), self._next_due_s(asked, order.isolation, now))
 
     # -- settling ----------------------------------------------------------------------------
+
+    def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:
+        """What another's transaction holds is left out."""
+        busy = [one for one in records if one.no in self._tables.lent]
+        free = [one for one in records if one not in busy]
+        settled = self.turn(free, None, by=by).settled
+        return (*settled, *(Busy(one.no, one.id, one.token) for one in busy))
 
     def _settle_all(
         self, records: Sequence[Record], by: int | None, now: datetime

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -61,6 +61,7 @@ class Tables:
         self.changes: dict[int, Change] = {}  # by number, without gaps: a cursor is a number
         self.changes_gone = 0
         self.writers: Counter[object] = Counter()
+        self.lent: dict[int, object] = {}  # jobs that stand in transactions of others
         self._numbers: Counter[str] = Counter()
         self._clock = clock
         self._lock = threading.Lock()
@@ -82,15 +83,19 @@ class Tables:
     @contextmanager
     def undone_if_it_fails(self) -> Iterator[None]:
         """A part of a transaction that may fail alone."""
-        before = {name: dict(getattr(self, name)) for name in _TABLES}
-        done = False
-        try:
+        with self.undone() as keep:
             yield
-            done = True
+            keep()
+
+    @contextmanager
+    def undone(self) -> Iterator[Callable[[], None]]:
+        """A part of a transaction that is taken back, unless what is given is called."""
+        before = {name: dict(getattr(self, name)) for name in _TABLES}
+        try:
+            yield before.clear
         finally:
-            if not done:
-                for name, rows in before.items():
-                    setattr(self, name, rows)
+            for name, rows in before.items():
+                setattr(self, name, rows)
 
     def next_no(self, table: str) -> int:
         """A number that was never given before."""

@@ -1,13 +1,24 @@
 -- Settle a batch of attempts: one JSON array of records in, sorted by number; one JSON value out.
 -- The guard is (no, token) alone (with the state in it the planner takes to the index of held jobs and walks
 -- its dead entries); the token moves on, so that no later writer of this claim can match again. The writing
--- worker must be alive: its row is locked against being declared dead until we have committed. What a
--- record leaves out is null, zero, or as the job has it. A re-claim in a closed lane is queued instead.
+-- worker must be alive: its row is locked against being declared dead until we have committed. On a connection
+-- that is lent to us, whose transaction may last, it is only looked at, and counts go to rows of that connection.
+-- What a record leaves out is null, zero, or as the job has it. A re-claim in a closed lane is queued instead.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
+locked AS MATERIALIZED (
+    SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL AND NOT %(lent)s::boolean
+    FOR KEY SHARE
+),
 writer AS MATERIALIZED (
-    SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL FOR KEY SHARE
+    SELECT no FROM locked
+    UNION ALL
+    SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL AND %(lent)s::boolean
+),
+counter AS MATERIALIZED (
+    SELECT CASE WHEN %(lent)s::boolean THEN -(pg_current_xact_id()::text::bigint + 4294967296)
+        ELSE -pg_backend_pid() END AS no
 ),
 -- Where those stand that are no claims; a promotion raises no token. They are locked before the others, which are.
 waited AS MATERIALIZED (
@@ -42,7 +53,7 @@ done AS (
         error_code = r.error_code, error_detail = r.error_detail, fingerprint = r.fingerprint,
         label = r.label, result = r.result, hard_at = CASE WHEN r.reclaim THEN j.hard_at END,
         on_lost = CASE WHEN r.reclaim THEN j.on_lost END
-    FROM clock, (SELECT count(*) FROM waited) AS locked, (
+    FROM clock, (SELECT count(*) FROM waited) AS seen, (
         SELECT s.*, s.again AND NOT s.lane = ANY (
             ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c)
         ) AS reclaim
@@ -130,7 +141,7 @@ depths AS (
         lane, writer, ready, waiting, retrying, processing, succeeded, failed, cancelled
     )
     SELECT
-        lane, -pg_backend_pid(), coalesce(sum(jobs) FILTER (WHERE place = 'ready'), 0),
+        lane, (SELECT no FROM counter), coalesce(sum(jobs) FILTER (WHERE place = 'ready'), 0),
         coalesce(sum(jobs) FILTER (WHERE place = 'waiting'), 0),
         coalesce(sum(jobs) FILTER (WHERE place = 'retrying'), 0),
         coalesce(sum(jobs) FILTER (WHERE place = 'processing'), 0),
@@ -150,7 +161,7 @@ flows AS (
         tokens_out, cost_nusd
     )
     SELECT
-        d.pipeline, d.stage, d.now / 60000000, -pg_backend_pid(),
+        d.pipeline, d.stage, d.now / 60000000, (SELECT no FROM counter),
         count(*) FILTER (WHERE d.state = 'succeeded'), count(*) FILTER (WHERE d.state = 'failed'),
         count(*) FILTER (WHERE d.state = 'cancelled'), count(d.status),
         count(*) FILTER (WHERE d.counted = 'failures' AND d.state IN ('queued', 'processing')),
@@ -171,7 +182,7 @@ deaths AS (
     )
     SELECT
         coalesce(d.fingerprint, ''), d.owner, d.pipeline, d.stage, d.failed_reason, coalesce(d.error_kind, ''),
-        coalesce(d.error_code, ''), -pg_backend_pid(), count(*), count(*), d.now, d.now
+        coalesce(d.error_code, ''), (SELECT no FROM counter), count(*), count(*), d.now, d.now
     FROM done AS d
     WHERE d.state = 'failed'
     GROUP BY 1, 2, 3, 4, 5, 6, 7, d.now
@@ -181,7 +192,7 @@ deaths AS (
 ),
 owners AS (
     INSERT INTO perdure_owners AS t (owner, writer, open)
-    SELECT owner, -pg_backend_pid(), -count(*) FROM done
+    SELECT owner, (SELECT no FROM counter), -count(*) FROM done
     WHERE owner <> '' AND state IN ('succeeded', 'failed', 'cancelled') GROUP BY owner
     ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
@@ -190,7 +201,7 @@ counted AS (
         run, writer, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd, calls
     )
     SELECT
-        o.run, coalesce(%(by)s::bigint, -pg_backend_pid()),
+        o.run, coalesce(%(counter)s::bigint, (SELECT no FROM counter)),
         count(*) FILTER (WHERE d.state = 'succeeded'), count(*) FILTER (WHERE d.state = 'failed'),
         count(*) FILTER (WHERE d.state = 'cancelled'), count(d.status),
         count(*) FILTER (WHERE d.counted = 'failures' AND d.state IN ('queued', 'processing')),
@@ -209,7 +220,7 @@ counted AS (
 ),
 kinds AS (
     INSERT INTO perdure_run_kinds AS k (run, writer, kind, failed)
-    SELECT o.run, coalesce(%(by)s::bigint, -pg_backend_pid()), coalesce(d.error_kind, ''), count(*)
+    SELECT o.run, coalesce(%(counter)s::bigint, (SELECT no FROM counter)), coalesce(d.error_kind, ''), count(*)
     FROM done AS d
     CROSS JOIN LATERAL (VALUES (d.run), (d.redrive_run)) AS o (run)
     WHERE d.state = 'failed' AND (d.run IS NOT NULL OR d.redrive_run IS NOT NULL)
