@@ -114,7 +114,10 @@ class Simulation:
         )  # fmt: skip
         for number, ttl_s in enumerate(setup.leases_s):
             narrow = setup.narrow and number == len(setup.leases_s) - 1
-            self.hosts.append(Host(machine, f"host{number}", ttl_s, narrow=narrow))
+            processes = 2 if number == 0 and world.seed % 4 == 0 else 1
+            self.hosts.append(
+                Host(machine, f"host{number}", ttl_s, narrow=narrow, processes=processes)
+            )
         self.clients, self.feedings = people(
             world, setup, plain, self.checker, self.kernel, self._connect
         )

@@ -106,6 +106,7 @@ class Pump:
         self.finished: deque[Finished] = deque()
         self.draining = False
         self.stirred = False  # whether a job of a run has ended here since somebody looked
+        self._late = False  # whether others had taken what we were told of last
 
     @property
     def in_hand(self) -> tuple[int, ...]:
@@ -121,7 +122,7 @@ class Pump:
         """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown.
 
         ``told`` when somebody has just said that there is work; else it is looked for first, which is cheaper
-        than a turn for nothing.
+        than a turn for nothing. So it is where we were told and came too late: many may hear of one job.
         """
         self._gather()
         if self._unsure:
@@ -130,11 +131,12 @@ class Pump:
         if self._gates is not None and not (self.draining and self.empty):
             self._keep(self._gates)
         order = self._order()
-        if not self._unsent and not (told and order is not None):
+        if not self._unsent and not (told and order is not None and not self._late):
             wait_s = None if order is None else self._store.waiting(order)
             if order is None or wait_s is None or wait_s > 0:
                 return wait_s
         turn = self._send(order)
+        self._late = told and not turn.claims
         self._take_up(turn.claims)
         full = order is not None and len(turn.claims) == order.slots
         return 0.0 if full or self.finished else turn.next_due_s
