@@ -46,7 +46,6 @@ from perdure.model.states import TERMINAL
 from perdure.model.verdicts import Handback
 from perdure.ports import Store
 
-
 _LATE_MAX = 3  # turns for nothing, after which a word is not believed without a look
 
 
