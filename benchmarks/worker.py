@@ -4,7 +4,7 @@ Ours is `perdure worker` as anybody starts it, with a supervisor, leases, fencin
 attempt. All of them are processes of their own on a store that syncs to the disk. All configurations run
 once per round, in turns; ratios within one run are what counts.
 
-    PYTHONPATH=. python benchmarks/worker.py [--quick] [--json FILE] [--store SCHEME] [--rounds N]
+    PYTHONPATH=. python benchmarks/worker.py [--quick] [--json FILE] [--store SCHEME] [--only MEASURE] [--rounds N]
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stores.places import SETTINGS, Places, versions
-from benchmarks.workers.measures import Sizes, measured, summary
+from benchmarks.workers.measures import MEASURES, Sizes, measured, summary
 from benchmarks.workers.pgqueuer_side import DRIVER
 from benchmarks.workers.told import told
 from tests.servers.postgres import Server
@@ -32,7 +32,9 @@ USUAL = Sizes(
     retries=5_000,
     retries_pgqueuer=2_000,
     retries_slow=300,
+    singles=1_000,
     samples=100,
+    steady=1_000,
     in_flight=5_000,
 )
 QUICK = Sizes(
@@ -42,7 +44,9 @@ QUICK = Sizes(
     retries=200,
     retries_pgqueuer=100,
     retries_slow=20,
+    singles=20,
     samples=5,
+    steady=50,
     in_flight=100,
 )
 
@@ -55,6 +59,7 @@ def main() -> None:
     )
     arguments.add_argument("--json", metavar="FILE", type=Path, help="write all values there")
     arguments.add_argument("--store", choices=SCHEMES, action="append", help="stores to measure")
+    arguments.add_argument("--only", choices=MEASURES, action="append", help="what to measure")
     arguments.add_argument("--rounds", type=int, help="how often")
     given = arguments.parse_args()
     sizes = QUICK if given.quick else USUAL
@@ -63,7 +68,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and stop what we have started
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, Server(settings=SETTINGS) as server:
-        values = measured(Places(server, Path(folder)), tuple(given.store or SCHEMES), sizes)
+        schemes = tuple(given.store or SCHEMES)
+        values = measured(Places(server, Path(folder)), schemes, sizes, given.only or ())
         found = summed_up(values)
         about = {**versions(server), "pgqueuer's driver": DRIVER}
     for name in ("procrastinate", "huey"):

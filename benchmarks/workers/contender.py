@@ -18,6 +18,9 @@ class Contender(Protocol):
     def send(self, what: str, payload: Payload) -> None:
         """Enqueue one, as a user does."""
 
+    def each(self, what: str, payloads: Sequence[Payload]) -> None:
+        """Enqueue these one by one, each durable before the next."""
+
     def busy(self) -> bool:
         """Whether any job has not ended."""
 

@@ -46,6 +46,10 @@ class Huey:
         self._tasks[what](payload)
         self._sent += 1
 
+    def each(self, what: str, payloads: Sequence[Payload]) -> None:
+        for one in payloads:
+            self.send(what, one)
+
     def busy(self) -> bool:
         return self.finished() < self._sent
 

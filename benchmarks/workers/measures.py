@@ -1,4 +1,4 @@
-"""The measurements: how fast a queue is drained, how soon an idle worker begins, how much memory it takes.
+"""The measurements: how fast a queue is filled and drained, how soon a worker begins, how much memory it takes.
 
 The clock of a drain starts when the jobs are durable and the workers, which are there already, may see them; it
 ends when no job in the database is open any more. So neither enqueueing nor starting a process is in it, and
@@ -9,7 +9,7 @@ and nobody gets a start. Every measurement has a database of its own.
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,8 @@ from benchmarks.workers.procrastinate_side import Procrastinate
 
 DRAIN_S_MAX = 120.0
 PAUSE_S = 0.03  # between two jobs that are sent to an idle worker, and a little more each time
+BATCH = 1_000  # jobs of one transaction, of those that are enqueued in bulk
+STEADY_S = 0.005  # between two jobs of a steady stream: 200 in a second
 CONTENDERS: dict[str, dict[str, Callable[[str], Contender]]] = {
     "sqlite": {"perdure": Perdure, "huey": Huey},
     "postgresql": {"perdure": Perdure, "pgqueuer": Pgqueuer, "procrastinate": Procrastinate},
@@ -44,11 +46,15 @@ class Sizes:
     retries: int
     retries_pgqueuer: int
     retries_slow: int
+    singles: int
     samples: int
+    steady: int
     in_flight: int
 
 
-def measured(places: Places, schemes: tuple[str, ...], sizes: Sizes) -> dict[str, Any]:
+def measured(
+    places: Places, schemes: tuple[str, ...], sizes: Sizes, only: Collection[str] = ()
+) -> dict[str, Any]:
     """All values of all rounds, by store, measurement and contender."""
     found: dict[str, Any] = {scheme: {} for scheme in schemes}
     noise = []
@@ -56,7 +62,7 @@ def measured(places: Places, schemes: tuple[str, ...], sizes: Sizes) -> dict[str
         noise.append(calibration(places.folder))
         for scheme in schemes:
             for what, measure in MEASURES.items():
-                for name in CONTENDERS[scheme]:
+                for name in CONTENDERS[scheme] if not only or what in only else ():
                     value = measure(places, scheme, name, sizes)
                     if value is not None:
                         said = summary(what, [value])
@@ -66,16 +72,44 @@ def measured(places: Places, schemes: tuple[str, ...], sizes: Sizes) -> dict[str
 
 
 @contextmanager
-def _at_work(
-    places: Places, scheme: str, name: str, *, count: int = 1, concurrency: int | None = None
-) -> Iterator[tuple[Any, Crew]]:
+def _opened(places: Places, scheme: str, name: str) -> Iterator[tuple[str, Any]]:
     with places.fresh(scheme) as url:
         contender = CONTENDERS[scheme][name](url)
         try:
-            with crew(contender, url, count=count, concurrency=concurrency) as workers:
-                yield contender, workers
+            yield url, contender
         finally:
             contender.close()
+
+
+@contextmanager
+def _at_work(
+    places: Places, scheme: str, name: str, *, count: int = 1, concurrency: int | None = None
+) -> Iterator[tuple[Any, Crew]]:
+    with (
+        _opened(places, scheme, name) as (url, contender),
+        crew(contender, url, count=count, concurrency=concurrency) as workers,
+    ):
+        yield contender, workers
+
+
+def bulk(places: Places, scheme: str, name: str, sizes: Sizes) -> float:
+    """Jobs a second that one client enqueues in transactions of a thousand, while nobody works."""
+    new = payloads(sizes.jobs_slow if name in SLOW else sizes.jobs)
+    with _opened(places, scheme, name) as (_, contender):
+        contender.enqueue("nothing", new[:1])  # the first finds nothing prepared
+        begun_s = time.monotonic()
+        for at in range(0, len(new), BATCH):
+            contender.enqueue("nothing", new[at : at + BATCH])
+        return round(len(new) / (time.monotonic() - begun_s), 1)
+
+
+def single(places: Places, scheme: str, name: str, sizes: Sizes) -> float:
+    """Jobs a second that one client enqueues one by one."""
+    with _opened(places, scheme, name) as (_, contender):
+        contender.each("nothing", payloads(sizes.singles // 10 + 1))
+        begun_s = time.monotonic()
+        contender.each("nothing", payloads(sizes.singles))
+        return round(sizes.singles / (time.monotonic() - begun_s), 1)
 
 
 def drained(
@@ -133,6 +167,23 @@ def pick_up(places: Places, scheme: str, name: str, sizes: Sizes) -> list[float]
     return [round(one, 2) for one in taken[1:]]  # the first finds nothing prepared
 
 
+def steady(places: Places, scheme: str, name: str, sizes: Sizes) -> list[float]:
+    """The same, while a job is sent every five milliseconds; one that was sent late delays none of the others."""
+    early = sizes.steady // 10
+    with _at_work(places, scheme, name) as (contender, workers):
+        next_at_s = time.monotonic()
+        for _ in range(early + sizes.steady):
+            time.sleep(max(0.0, next_at_s - time.monotonic()))
+            contender.send("timed", {"sent_ns": time.monotonic_ns()})
+            next_at_s = max(next_at_s + STEADY_S, time.monotonic() - 10 * STEADY_S)
+        workers.until(
+            lambda: len(ledger.lines(workers.folder, "timed")) >= early + sizes.steady,
+            within_s=60,
+        )
+        taken = [int(line) / 1e6 for line in ledger.lines(workers.folder, "timed")]
+    return [round(one, 2) for one in taken[early:]]
+
+
 def memory(places: Places, scheme: str, name: str, sizes: Sizes) -> float | None:
     """Peak MiB of all processes of one worker with many jobs in flight."""
     if name in NOT_ASYNC:
@@ -145,20 +196,25 @@ def memory(places: Places, scheme: str, name: str, sizes: Sizes) -> float | None
 
 
 MEASURES: dict[str, Callable[[Places, str, str, Sizes], Any]] = {
+    "bulk enqueue": bulk,
+    "single enqueue": single,
     "drain, 1 process": one_process,
     "drain, 2 processes": two_processes,
     "retry": retries,
     "pick-up": pick_up,
+    "steady": steady,
     "memory": memory,
 }
+TIMED = ("pick-up", "steady")
 
 
 def summary(what: str, values: list[Any]) -> dict[str, Any]:
-    """The median of the rounds and all values; of a pick-up the percentiles over all samples."""
-    if what == "pick-up":
+    """The median of the rounds and all values; of times to begin the percentiles over all samples."""
+    if what in TIMED:
         every = [one for series in values for one in series]
         return {
             "p50_ms": percentile(every, 0.5),
+            "p95_ms": percentile(every, 0.95),
             "p99_ms": percentile(every, 0.99),
             "p99_ms_all": [percentile(series, 0.99) for series in values],
             "samples": len(every),

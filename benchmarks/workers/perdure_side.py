@@ -43,6 +43,10 @@ class Perdure:
     def send(self, what: str, payload: Payload) -> None:
         self._pipelines[what].enqueue(payload)
 
+    def each(self, what: str, payloads: Sequence[Payload]) -> None:
+        for one in payloads:
+            self.send(what, one)
+
     def busy(self) -> bool:
         return self._cx.execute(_BUSY).fetchone() is not None
 

@@ -41,6 +41,13 @@ class Pgqueuer:
     def send(self, what: str, payload: Payload) -> None:
         self._loop.run(self._queries.enqueue(what, msgspec.json.encode(payload)))
 
+    def each(self, what: str, payloads: Sequence[Payload]) -> None:
+        self._loop.run(self._each(what, payloads))
+
+    async def _each(self, what: str, payloads: Sequence[Payload]) -> None:
+        for one in payloads:
+            await self._queries.enqueue(what, msgspec.json.encode(one))
+
     def busy(self) -> bool:
         return self._cx.execute("SELECT 1 FROM pgqueuer LIMIT 1").fetchone() is not None
 

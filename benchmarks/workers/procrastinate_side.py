@@ -35,6 +35,10 @@ class Procrastinate:
     def send(self, what: str, payload: Payload) -> None:
         self._tasks[what].defer(item=payload)
 
+    def each(self, what: str, payloads: Sequence[Payload]) -> None:
+        for one in payloads:
+            self.send(what, one)
+
     def busy(self) -> bool:
         row = self._cx.execute(
             "SELECT 1 FROM procrastinate_jobs WHERE status IN ('todo', 'doing') LIMIT 1"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from benchmarks.stores.report import table
+from benchmarks.workers.measures import TIMED
 
 AIMS = {
     ("drain, 1 process", "pgqueuer"): 2.0,
@@ -22,14 +23,14 @@ def told(found: dict[str, Any]) -> str:
 
 
 def _store(found: dict[str, Any]) -> str:
-    names = list(found["drain, 1 process"])
+    names = list(next(iter(found.values())))
     rows = []
     for what, by_name in found.items():
-        for unit in ("p50_ms", "p99_ms") if what == "pick-up" else (_unit(what),):
+        for unit in ("p50_ms", "p95_ms", "p99_ms") if what in TIMED else (_unit(what),):
             values = {name: by_name[name][unit] for name in names if name in by_name}
             row: list[object] = [f"{what}, {unit.replace('_s', '/s').replace('_', ' ')}"]
             row += [f"{values[name]:,.1f}" if name in values else "-" for name in names]
-            if unit == "p99_ms" and values["perdure"] > PICK_UP_P99_MS:
+            if (what, unit) == ("pick-up", "p99_ms") and values["perdure"] > PICK_UP_P99_MS:
                 row[0] = f"{row[0]} (aim {PICK_UP_P99_MS:g})"
             row += [_ahead(what, unit, values, peer) for peer in names[1:]]
             rows.append(row)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.model.errors import ConfigError, UnknownName
+from perdure.model.limits import PROCESSES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Setting:
     unit: str
     help: str
     least: float | None = None
+    most: float | None = None
     secret: bool = False
     choices: tuple[str, ...] = ()
     none: str = ""  # the word that means None, where that is allowed
@@ -43,6 +45,15 @@ SETTINGS: tuple[Setting, ...] = (
         0.0,
     ),
     Setting("concurrency", int, 32, "jobs", "Jobs in flight in one worker.", 1),
+    Setting(
+        "processes",
+        int,
+        1,
+        "processes",
+        "Working processes that one `perdure worker` keeps; each has `concurrency` jobs in flight.",
+        1,
+        PROCESSES_MAX,
+    ),
     Setting("lease_ttl_s", float, 15.0, "seconds", "Silence after which a worker is dead.", 0.3),
     Setting("grace_s", float, 30.0, "seconds", "Time to finish running stages at shutdown.", 0.0),
     Setting("poll_s", float, 1.0, "seconds", "Longest rest between looks at the store.", 0.01),
@@ -118,6 +129,7 @@ class Config:
     connections: int
     store_wait_s: float
     concurrency: int
+    processes: int
     lease_ttl_s: float
     grace_s: float
     poll_s: float
@@ -166,4 +178,6 @@ def _checked(setting: Setting, raw: Any, origin: str) -> Any:
             raise ConfigError(f"{origin} is {raw!r}; one of: {', '.join(setting.choices)}")
     if setting.least is not None and not setting.least <= value < float("inf"):
         raise ConfigError(f"{origin} is {raw!r}; it must be at least {setting.least:g}")
+    if setting.most is not None and value > setting.most:
+        raise ConfigError(f"{origin} is {raw!r}; it must be at most {setting.most:g}")
     return value

@@ -96,6 +96,18 @@ def told_of_a_store_that_is_away(ground: Ground) -> object:
     return len(notes.names())
 
 
+def children_wanted(ground: Ground) -> object:
+    wanted: list[Role] = []
+
+    def spawn(role: Role, worker: int) -> None:
+        wanted.append(role)
+        raise OSError(12, "Cannot allocate memory")
+
+    with ground.opened():
+        processes._supervisor(ground.store, ground.config, spawn, (), Observers([Notes()])).once()
+    return wanted
+
+
 def claimed_at_once(ground: Ground) -> object:
     with guest_of(ground) as guest:
         ground.pipe.enqueue_many(range(5))
@@ -204,6 +216,7 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "connections": ("1", "2", while_one_connection_is_lent),
     "store_wait_s": ("0", "0.3", told_of_a_store_that_is_away),
     "concurrency": ("2", "3", claimed_at_once),
+    "processes": ("1", "3", children_wanted),
     "lease_ttl_s": ("15", "9000", while_an_attempt_hangs),
     "grace_s": ("0", "9000", while_an_attempt_hangs),
     "poll_s": ("0.05", "0.5", longest_rest_s),

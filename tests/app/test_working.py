@@ -177,6 +177,11 @@ def test_a_setting_that_does_not_exist_is_refused_with_those_that_do(app):
         app.working(lease_ttl=3)
 
 
+def test_it_is_one_process_and_more_are_had_from_the_command(app):
+    with pytest.raises(ConfigError, match="perdure worker APP --processes N"):
+        app.working(processes=2)
+
+
 def test_an_app_without_a_pipeline_has_nothing_to_work_on(app):
     with pytest.raises(ConfigError, match="declares no pipeline"):
         app.working().start()

@@ -25,8 +25,8 @@ SOME = [
     for one in EACH
 ]
 TINY = Sizes(
-    rounds=1, jobs=20, jobs_slow=5, retries=20, retries_pgqueuer=10, retries_slow=3, samples=2,
-    in_flight=10,
+    rounds=1, jobs=20, jobs_slow=5, retries=20, retries_pgqueuer=10, retries_slow=3, singles=5, samples=2,
+    steady=10, in_flight=10,
 )  # fmt: skip
 
 
@@ -43,7 +43,14 @@ def test_every_contender_drains_jobs_that_fail_once(places, scheme, name):
 @pytest.mark.parametrize("scheme", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_our_worker_is_timed_and_weighed(places, scheme):
     assert len(measures.pick_up(places, scheme, "perdure", TINY)) == TINY.samples
+    assert len(measures.steady(places, scheme, "perdure", TINY)) == TINY.steady
     assert measures.memory(places, scheme, "perdure", TINY) > 10
+
+
+@pytest.mark.parametrize(("scheme", "name"), EACH)
+def test_every_contender_enqueues_one_by_one_and_many_at_once(places, scheme, name):
+    assert measures.bulk(places, scheme, name, TINY) > 0
+    assert measures.single(places, scheme, name, TINY) > 0
 
 
 @pytest.mark.parametrize(("scheme", "name"), SOME)

@@ -68,6 +68,21 @@ def test_a_turn_says_when_the_next_job_falls_due(shop):
     assert len(shop.running) == 1
 
 
+def test_who_is_told_claims_at_once_and_who_always_comes_too_late_looks_first(shop):
+    """Many hear of one job, and a look costs the store a fraction of a claim that finds nothing."""
+    shop.place.put()
+    shop.pump.once(told=True)
+    assert len(shop.running) == len(shop.store.turns) == 1
+    for _ in range(10):  # it was another's
+        shop.pump.once(told=True)
+    assert len(shop.store.turns) == 4
+    shop.place.put()
+    shop.pump.once(told=True)  # it is there, as a look shows
+    assert (len(shop.running), len(shop.store.turns)) == (2, 5)
+    shop.pump.once(told=True)  # and after that there is no look again
+    assert len(shop.store.turns) == 6
+
+
 def test_finished_work_and_new_claims_travel_in_one_turn(shop):
     shop.place.put_many(8)
     shop.pump.once()

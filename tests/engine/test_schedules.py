@@ -1,7 +1,6 @@
 """Periodic jobs: one job for each moment, whoever ticks; what was missed is made up for once."""
 
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -15,6 +14,7 @@ from perdure.engine.upkeep import DUTY_TTL_S
 from perdure.model.errors import ConfigError, PayloadRefused, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.operations import NewSchedule
+from perdure.testing.nouns import replace
 from tests.engine.kit import Notes, line_on
 from tests.engine.upkeeping import KILLED, upkeep
 

@@ -210,6 +210,128 @@ def test_a_suspect_that_is_not_due_asks_for_no_child(watch):
     assert len(watch.spawned) == 1
 
 
+# -- several of them ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(watch):
+    """A supervisor that has started its three."""
+    watch.supervisor.processes = 3
+    watch.once()
+    return watch
+
+
+def mains(watch: Watch):
+    return [child for child in watch.supervisor.children if child.role is Role.MAIN]
+
+
+def test_each_of_several_has_a_process_and_a_row_of_its_own(three):
+    three.once()
+    assert [child.role for child in three.supervisor.children] == [Role.MAIN] * 3
+    assert len({child.process.pid for child in mains(three)}) == 3
+    assert len({child.worker for child in mains(three)}) == 3
+    assert len(three.spawned) == 3
+
+
+def test_one_statement_renews_the_leases_of_all(three):
+    judge = three.place.hire()
+    asked = []
+    beat = three.store.beat
+
+    def counted(workers):
+        asked.append(sorted(workers))
+        return beat(workers)
+
+    three.store.beat = counted
+    for _ in range(3 * round(TTL_S)):
+        three.place.store.beat([judge])
+        three.pass_time(1)
+        assert three.place.store.mark_dead(by=judge) == ()
+    assert asked
+    assert all(one == sorted(child.worker for child in mains(three)) for one in asked)
+
+
+def test_one_that_dies_is_replaced_alone_and_its_jobs_alone_are_lost(three):
+    first, second, third = mains(three)
+    three.place.put_many(3)
+    for child in (first, second, third):
+        three.place.take(child.worker)
+    os.kill(second.process.pid, signal.SIGKILL)
+    three.buried(second.worker)
+    three.until(lambda: len(three.spawned) == 4, "the next child")
+    assert [one.worker for one in three.place.store.lost(limit=9)] == [second.worker]
+    assert first in mains(three)
+    assert third in mains(three)
+    assert len(mains(three)) == 3
+    assert three.death(first.worker) is three.death(third.worker) is None
+
+
+def test_one_that_cannot_start_waits_longer_and_longer_while_another_is_replaced_at_once(three):
+    broken = mains(three)[0]
+    three.commands[Role.MAIN] = ["sh", "-c", "exit 3"]
+    os.kill(broken.process.pid, signal.SIGKILL)
+    three.until(lambda: len(three.spawned) == 4, "its successor, which ends at once")
+    three.buried(4)
+    three.once()
+    assert len(three.spawned) == 4  # the next one has to wait
+    three.commands[Role.MAIN] = SLEEP
+    worker = mains(three)[0].worker
+    os.kill(mains(three)[0].process.pid, signal.SIGKILL)
+    three.buried(worker)
+    three.until(lambda: len(three.spawned) == 5, "the successor of the other, at once")
+    three.pass_time(1, step=0.25)
+    assert len(mains(three)) == 3
+
+
+def test_one_that_is_stopped_is_not_beaten_for_and_its_siblings_are(three):
+    stopped, *others = mains(three)
+    os.kill(stopped.process.pid, signal.SIGSTOP)
+    three.until(lambda: stopped.stopped, "the stop is noticed")
+    stopped_at = three.row(stopped.worker).beat_at
+    three.pass_time(TTL_S)
+    assert three.row(stopped.worker).beat_at == stopped_at
+    assert all(three.row(child.worker).beat_at > stopped_at for child in others)
+
+
+def test_suspects_have_one_child_however_many_there_are_for_the_others(three):
+    held = three.place.hire()
+    three.place.put_many(2)
+    first, second = three.place.take(held, 2)
+    three.place.settle(crash(first, held), crash(second, held), by=held)
+    three.pass_time(2)
+    roles = Counter(child.role for child in three.supervisor.children)
+    assert roles == {Role.MAIN: 3, Role.SUSPECTS: 1}
+
+
+def test_where_no_process_is_to_be_had_for_several_that_is_told_once(watch):
+    watch.supervisor.processes = 3
+    watch.errors[Role.MAIN] = OSError(12, "Cannot allocate memory")
+    watch.once()
+    assert watch.tries[Role.MAIN] == 3
+    assert len(watch.notes.of(EventName.WORKER_DELAYED)) == 1
+    del watch.errors[Role.MAIN]
+    watch.pass_time(1)
+    assert len(mains(watch)) == 3
+
+
+def test_told_to_drain_all_of_them_are_told_and_all_ends_are_reported(three):
+    workers = [child.worker for child in mains(three)]
+    three.supervisor.drain()
+    three.until(lambda: three.supervisor.done, "the end")
+    assert {three.death(worker) for worker in workers} == {Death("exited", signal="SIGTERM")}
+    assert len(three.spawned) == 3
+    assert three.supervisor.exit_status is None
+
+
+def test_a_config_error_of_one_ends_them_all_with_its_status(watch):
+    watch.supervisor.processes = 2
+    watch.once()
+    watch.commands[Role.MAIN] = ["sh", "-c", "exit 2"]
+    os.kill(mains(watch)[0].process.pid, signal.SIGKILL)
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.supervisor.exit_status == 2
+
+
 # -- deaths ------------------------------------------------------------------------------
 
 

@@ -97,8 +97,11 @@ class Machine:
 class Host:
     """One machine's `perdure worker`, started again whenever it has ended."""
 
-    def __init__(self, machine: Machine, name: str, ttl_s: float, *, narrow: bool = False) -> None:
+    def __init__(
+        self, machine: Machine, name: str, ttl_s: float, *, narrow: bool = False, processes: int = 1
+    ) -> None:
         self.name = name
+        self.processes = processes
         self.ttl_s = ttl_s
         self.narrow = narrow
         self.stays_down = False
@@ -145,6 +148,7 @@ class Host:
             name=process.name,
             ttl_s=ttl_s,
             grace_s=machine.setup.grace_s,
+            processes=self.processes,
         )
         self.supervisor = supervisor
         process.on_terminate = supervisor.drain

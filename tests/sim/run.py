@@ -115,7 +115,10 @@ class Simulation:
         )  # fmt: skip
         for number, ttl_s in enumerate(setup.leases_s):
             narrow = setup.narrow and number == len(setup.leases_s) - 1
-            self.hosts.append(Host(machine, f"host{number}", ttl_s, narrow=narrow))
+            processes = 2 if number == 0 and world.seed % 4 == 0 else 1
+            self.hosts.append(
+                Host(machine, f"host{number}", ttl_s, narrow=narrow, processes=processes)
+            )
         self.follower = Follower(world, self.checker.feed, self.reader.changes().cursor)
         self.clients, self.feedings = people(
             world, setup, plain, self.checker, self.kernel, self._connect, self.follower

@@ -529,6 +529,8 @@ def test_a_folder_that_does_not_exist_is_named(shell):
     ("options", "words"),
     [
         (["--concurrency", "0"], "concurrency is 0; it must be at least 1"),
+        (["--processes", "0"], "processes is 0; it must be at least 1"),
+        (["--processes", "129"], "processes is 129; it must be at most 128"),
         (["--lease-ttl", "0.1"], "lease_ttl_s is 0.1"),
         (["--lease-ttl", "nan"], "lease_ttl_s is nan"),
         (["--grace", "-1"], "grace_s is -1"),

@@ -17,7 +17,7 @@ _UNITS = {
     "BYTES": "bytes", "CHARS": "characters", "BITS": "bits", "ROWS": "rows", "STAGES": "stages",
     "S": "seconds", "DEPTH": "levels", "BATCH": "jobs", "TOGETHER": "jobs", "NAMES": "names",
     "COUNT": "jobs", "CAUSES": "links", "HEADERS": "headers", "CODES": "codes", "FACTS": "facts", "READ": "bytes",
-    "TOKENS": "tokens", "CAPTURES": "captures",
+    "TOKENS": "tokens", "CAPTURES": "captures", "PROCESSES": "processes",
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ def settings_page() -> list[str]:
                 "default": code(one.default),
                 "unit": one.unit,
                 "least": "" if one.least is None else f"{one.least:g}",
+                "most": "" if one.most is None else f"{one.most:g}",
                 "or": code(one.none) if one.none else "",
                 "one of": ", ".join(code(choice) for choice in one.choices),
                 "secret": "yes, it may hold a password" if one.secret else "",

@@ -328,6 +328,11 @@ class App:
         It serves the pipelines that are declared when it starts. Needs /proc. Jobs that were in hand when a
         process died are left to ``perdure worker``.
         """
+        if "processes" in tuning:
+            raise ConfigError(
+                "a worker inside this process is this one process; for more of them, start beside it: "
+                "perdure worker APP --processes N"
+            )
         config = load(store=self.url, concurrency=concurrency, **tuning)
         return Working(self, config, queues=queues, categories=categories)
 

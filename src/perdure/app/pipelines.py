@@ -11,7 +11,7 @@ from perdure.app.calls import Calls, terms_of
 from perdure.app.items import items_of
 from perdure.app.refs import Called, Home, JobRef, called
 from perdure.app.runs import Run, given
-from perdure.engine.enqueue import enqueue, new_job
+from perdure.engine.enqueue import enqueue, new_job, new_jobs
 from perdure.engine.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -108,19 +108,11 @@ class Pipeline:
     ) -> list[JobRef]:
         """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own."""
         self._ready(within)
-        fair = self._app.is_fair(self._line.queue)
-        jobs = (
-            new_job(
-                self._app.ids,
-                self._line,
-                item,
-                owner=owner,
-                priority=priority,
-                tokens=tokens,
-                fair=fair,
-            )
-            for item in items
-        )
+        jobs = new_jobs(
+            self._app.ids, self._line, items,
+            owner=owner, priority=priority, tokens=tokens,
+            fair=self._app.is_fair(self._line.queue),
+        )  # fmt: skip
         return self._refs(enqueue(self._app.opened.store, jobs, within=within), within)
 
     def run(

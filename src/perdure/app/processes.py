@@ -109,17 +109,7 @@ def supervise(
     store = _opened_in_time(url, config, told, orders)
     if store is None:
         return 0
-    supervisor = Supervisor(
-        store=store,
-        spawn=spawn,
-        clock=SystemClock(),
-        observers=told,
-        name=f"{socket.gethostname()}:{os.getpid()}",
-        ttl_s=config.lease_ttl_s,
-        grace_s=config.grace_s,
-        oom=OomCounter(),
-        lanes=_numbers(store, lanes) if lanes else None,
-    )
+    supervisor = _supervisor(store, config, spawn, lanes, told)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
@@ -133,6 +123,23 @@ def supervise(
         _rest(wake_read, min(0.25, config.lease_ttl_s / 20))  # so that beats are punctual
     store.close()
     return supervisor.exit_status or 0
+
+
+def _supervisor(
+    store: Store, config: Config, spawn: Spawn, lanes: Sequence[Lane], observers: Observers
+) -> Supervisor:
+    return Supervisor(
+        store=store,
+        spawn=spawn,
+        clock=SystemClock(),
+        observers=observers,
+        name=f"{socket.gethostname()}:{os.getpid()}",
+        ttl_s=config.lease_ttl_s,
+        grace_s=config.grace_s,
+        processes=config.processes,
+        oom=OomCounter(),
+        lanes=_numbers(store, lanes) if lanes else None,
+    )
 
 
 class _ToldToStop(Exception):

@@ -21,7 +21,8 @@ _INTEGER_MAX = 2 ** (INTEGER_BITS_MAX - 1)
 
 def admit(value: Any, *, what: str, bytes_max: int) -> str:
     """The value as JSON text, or `PayloadRefused`."""
-    _inspect(value, what, 0)
+    if not _is_plain(value, 0):
+        _inspect(value, what, 0)
     try:
         text = msgspec.json.encode(value, enc_hook=_dumped)
     except (TypeError, ValueError, RecursionError) as error:  # a text or number type of one's own
@@ -37,6 +38,28 @@ def admit(value: Any, *, what: str, bytes_max: int) -> str:
 def decode(text: str) -> Any:
     """The value behind JSON text that has passed the door."""
     return msgspec.json.decode(text)
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether `_inspect` would find nothing, for what items are mostly made of; False is no verdict yet.
+
+    It names no places, which is what an inspection spends its time on.
+    """
+    kind = type(value)
+    if kind is str:
+        return "\x00" not in value and (value.isascii() or _is_whole(value))
+    if kind is int:
+        return bool(-_INTEGER_MAX <= value < _INTEGER_MAX)
+    if kind is float:
+        return math.isfinite(value)
+    if kind is dict and depth < DEPTH_MAX:
+        for key, item in value.items():
+            if type(key) is not str or not _is_plain(key, depth) or not _is_plain(item, depth + 1):
+                return False
+        return True
+    if kind is list and depth < DEPTH_MAX:
+        return all(_is_plain(item, depth + 1) for item in value)
+    return value is None or kind is bool
 
 
 def _inspect(value: Any, where: str, depth: int) -> None:
@@ -95,7 +118,13 @@ def _shown(key: str) -> str:
 def _inspect_text(text: str, where: str) -> None:
     if "\x00" in text:
         raise PayloadRefused(f"{where} holds a NUL character; remove it")
+    if not _is_whole(text):
+        raise PayloadRefused(f"{where} holds half of a surrogate pair; replace it")
+
+
+def _is_whole(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise PayloadRefused(f"{where} holds half of a surrogate pair; replace it") from None
+        return False
+    return True

@@ -1,8 +1,10 @@
 """enqueue: `NewJob` → `Job` on stable storage."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import structs
 
 from perdure.engine.door import admit
 from perdure.engine.ids import Ids
@@ -85,6 +87,18 @@ def new_job(
         tokens=tokens,
         fair=fair,
     )
+
+
+def new_jobs(ids: Ids, line: Line, items: Iterable[Any], **options: Any) -> Iterator[NewJob]:
+    """A job for each item, all with the same options, which are checked with the first."""
+    like: NewJob | None = None
+    for item in items:
+        if like is None:
+            like = job = new_job(ids, line, item, **options)
+        else:
+            payload_json = admitted(item, line.stages[0])
+            job = structs.replace(like, id=ids.next(), payload_json=payload_json)
+        yield job
 
 
 def _in_utc(run_at: datetime, total_s: float | None) -> datetime:

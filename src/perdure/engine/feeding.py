@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
 from perdure.engine.runs import OpenRun, Runs
@@ -275,7 +277,7 @@ class Feeder:
             self.fed = replace(self.fed, skipped=self.fed.skipped + 1)
             return None
         key = job.key or default_key(position, job.payload_json)
-        return replace(job, run=self.run.no, lane=self._opened.lane, key=key)
+        return structs.replace(job, run=self.run.no, lane=self._opened.lane, key=key)
 
     def _made(self, item: Any) -> NewJob:
         if isinstance(item, Unreadable):

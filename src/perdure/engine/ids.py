@@ -2,7 +2,6 @@
 
 import threading
 from random import Random
-from uuid import UUID
 
 from perdure.ports import Clock
 
@@ -24,4 +23,5 @@ class Ids:
             number = self._last = fresh if fresh > self._last else self._last + 1
         ms, rest = number >> 74, number & ((1 << 74) - 1)
         high, low = rest >> 62, rest & ((1 << 62) - 1)
-        return str(UUID(int=(ms << 80) | (7 << 76) | (high << 64) | (2 << 62) | low))
+        text = f"{(ms << 80) | (7 << 76) | (high << 64) | (2 << 62) | low:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -46,6 +46,8 @@ from perdure.model.states import TERMINAL
 from perdure.model.verdicts import Handback
 from perdure.ports import Store
 
+_LATE_MAX = 3  # turns for nothing, after which a word is not believed without a look
+
 
 def _unknown(claim: Claim) -> Usage | None:
     return None
@@ -98,6 +100,7 @@ class Pump:
         self.finished: deque[Finished] = deque()
         self.draining = False
         self.stirred = False  # whether a job of a run has ended here since somebody looked
+        self._late = 0  # how often in a row we were told of work and others had taken it
 
     @property
     def in_hand(self) -> tuple[int, ...]:
@@ -113,7 +116,7 @@ class Pump:
         """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown.
 
         ``told`` when somebody has just said that there is work; else it is looked for first, which is cheaper
-        than a turn for nothing.
+        than a turn for nothing. So it is where others were always quicker: many may hear of one job.
         """
         self._gather()
         self._settle_apart()
@@ -129,11 +132,12 @@ class Pump:
         if self._gates is not None and not (self.draining and self.empty):
             self._keep(self._gates)
         order = self._order()
-        if not self._unsent and not (told and order is not None):
+        if not self._unsent and not (told and order is not None and self._late < _LATE_MAX):
             wait_s = None if order is None else self._store.waiting(order)
             if order is None or wait_s is None or wait_s > 0:
                 return wait_s
         turn = self._send(order)
+        self._late = self._late + 1 if told and not turn.claims else 0
         self._take_up(turn.claims)
         full = order is not None and len(turn.claims) == order.slots
         return 0.0 if full or self.finished else turn.next_due_s

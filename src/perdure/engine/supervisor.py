@@ -1,13 +1,14 @@
 """The supervisor: a small process that starts working processes, beats for them, and buries them.
 
-It runs no stage, imports no app and has no threads, so it beats whatever its children do. There is
-one child for ordinary jobs; a second for suspects (jobs that were in hand when a child died) and
-a third for jobs that died beside other suspects come and go as the store asks for them, in lanes
-that are open and that we serve. A job that
+It runs no stage, imports no app and has no threads, so it beats whatever its children do. There are
+so many children for ordinary jobs as it was told to keep, each with a row and a lease of its own; one
+more for suspects (jobs that were in hand when a child died) and
+one for jobs that died beside other suspects come and go as the store asks for them, in lanes
+that are open and that we serve. There is one of either, however many the others are. A job that
 kills a process while it is alone in it is poison, and no innocent job is ever failed for it.
 
-What it does when: a child that ends is reported at once with its exit status, and the main one is
-started again under a new row; a child that has stopped is beaten for once more, because it ran
+What it does when: a child that ends is reported at once with its exit status, and a main one is
+started again under a new row, while its siblings go on; a child that has stopped is beaten for once more, because it ran
 until then, and then no longer; a child whose beat is refused is killed, as is one that stays
 stopped for a whole lease while it keeps the store from being written. A child that ended with a job
 in its hands was ended by its work; one that ended without may be unable to start, so the next one
@@ -25,6 +26,7 @@ import os
 import secrets
 import signal
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -46,19 +48,25 @@ _WELL = (0, EXIT_RECYCLED)
 
 Spawn = Callable[[Role, int], subprocess.Popen[bytes]]
 Lanes = Callable[[], Sequence[int]]
+Post = tuple[Role, int]  # a role, and which of the children that have it
 
 
 @dataclass(slots=True)
 class Child:
     """A working process of ours."""
 
-    role: Role
+    post: Post
     worker: int
     process: subprocess.Popen[bytes]
     started_at: float
     stopped: bool = False
     turned: bool = False  # stopped, or gone on, since the last beat
     killed: bool = False
+
+    @property
+    def role(self) -> Role:
+        """What it is for."""
+        return self.post[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Restarts:
-    """How long to wait before a child of one role is started again."""
+    """How long to wait before a child is started again at its post."""
 
     quick: int = 0
     next_at: float = 0.0
@@ -96,6 +104,7 @@ class Supervisor:
     name: str
     ttl_s: float
     grace_s: float
+    processes: int = 1  # children for ordinary jobs
     oom: OomCounter | None = None
     lanes: Lanes | None = None  # those that our children serve; None for all
     children: list[Child] = field(default_factory=list)
@@ -104,10 +113,8 @@ class Supervisor:
     _passed_on: int = 0
     _kill_at: float = 0.0
     _looked_at: float = -_LOOK_S
-    _restarts: dict[Role, Restarts] = field(
-        default_factory=lambda: {role: Restarts() for role in Role}
-    )
-    _delayed: set[Role] = field(default_factory=set)  # those that could not be started, as was told
+    _restarts: defaultdict[Post, Restarts] = field(default_factory=lambda: defaultdict(Restarts))
+    _delayed: set[Post] = field(default_factory=set)  # where none could be started, as was told
     _unreported: list[Ended] = field(default_factory=list)
     _lease: Lease = field(init=False)
 
@@ -171,7 +178,7 @@ class Supervisor:
             self.store.end_worker(ended.child.worker, ended.death)
             self._unreported.pop(0)
             self._tell_end(ended, at_work=at_work)
-            self._restarts[ended.child.role].after(
+            self._restarts[ended.child.post].after(
                 ended.lived_s, self.clock.monotonic(), well=at_work or ended.status in _WELL
             )
             if ended.status == _CONFIG_EXIT and ended.child.role is Role.MAIN and not at_work:
@@ -190,37 +197,39 @@ class Supervisor:
         if self._orders:
             return
         now = self.clock.monotonic()
-        wanted = {Role.MAIN}
+        wanted: set[Post] = {(Role.MAIN, number) for number in range(self.processes)}
         if now - self._looked_at >= _LOOK_S:
             self._looked_at = now
             levels = self.store.suspects(None if self.lanes is None else self.lanes())
-            wanted |= {role for role in (Role.SUSPECTS, Role.ALONE) if role.isolation in levels}
-        missing = wanted - {child.role for child in self.children}
-        for role in sorted(missing, key=lambda one: one.isolation):
-            if now >= self._restarts[role].next_at:
-                self._start(role)
+            suspects = (Role.SUSPECTS, Role.ALONE)
+            wanted |= {(role, 0) for role in suspects if role.isolation in levels}
+        missing = wanted - {child.post for child in self.children}
+        for post in sorted(missing, key=lambda one: (one[0].isolation, one[1])):
+            if now >= self._restarts[post].next_at:
+                self._start(post)
 
-    def _start(self, role: Role) -> None:
-        boot = secrets.token_hex(16)
+    def _start(self, post: Post) -> None:
+        role, boot = post[0], secrets.token_hex(16)
         worker = self.store.add_worker(NewWorker(boot, self.name, role, self.ttl_s))
         try:
             process = self.spawn(role, worker)
         except OSError as error:  # no process, memory or file is to be had now
-            self._delay(role, worker, error)
+            self._delay(post, worker, error)
             return
-        if role in self._delayed:
-            self._delayed.discard(role)
-            self._restarts[role] = Restarts()
-        self.children.append(Child(role, worker, process, self.clock.monotonic()))
+        if post in self._delayed:
+            self._delayed.discard(post)
+            self._restarts[post] = Restarts()
+        self.children.append(Child(post, worker, process, self.clock.monotonic()))
         self.observers.tell(
             EventName.WORKER_STARTED, worker=worker, role=role.value, pid=process.pid
         )
 
-    def _delay(self, role: Role, worker: int, error: OSError) -> None:
-        restarts, now = self._restarts[role], self.clock.monotonic()
-        restarts.after(0.0, now, well=False)
-        if role not in self._delayed:
-            self._delayed.add(role)
+    def _delay(self, post: Post, worker: int, error: OSError) -> None:
+        role = post[0]
+        self._restarts[post].after(0.0, self.clock.monotonic(), well=False)
+        known = role in {delayed for delayed, _ in self._delayed}
+        self._delayed.add(post)
+        if not known:
             self.observers.tell(
                 EventName.WORKER_DELAYED, role=role.value, reason=error.strerror or str(error)
             )

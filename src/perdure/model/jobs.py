@@ -83,8 +83,7 @@ class OnLost(StrEnum):
     DROP = "drop"
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(Struct, frozen=True, gc=False):
     """A job to be enqueued. ``payload_json`` has passed the payload door.
 
     ``deadline_s`` counts from the later of the moment of enqueue and ``run_at``. ``policies_s`` is the total time of
@@ -111,8 +110,7 @@ class NewJob:
     policies_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(Struct, frozen=True, gc=False):
     """What became of a NewJob. ``created`` is False when its key was taken by the same job.
 
     ``revived`` when that job had failed and was given a new life.

@@ -45,6 +45,7 @@ HINT_S_MAX = 86_400.0  # a server asking for more than a day has a quota, not a 
 TIMEOUT_S_MAX = 86_400.0  # a stage that runs for longer than a day should be several
 DELAY_S_MAX = 366 * 86_400.0  # no computed delay is longer than a year
 SCHEDULE_CHARS_MAX = 200  # a rule that a person can read
+PROCESSES_MAX = 128  # of one supervisor; a larger machine can have a second one
 SUSPECTS_TOGETHER_MAX = 16  # jobs sharing a child after one crash
 PROBE_BATCH_MAX = 100  # first jobs of a gate's lanes, of which the least tried is its next probe
 SAMPLES_S_MAX = 600.0  # a worker that has noted no call for so long has no say about an upstream

@@ -302,6 +302,8 @@ def deed_out(row: Row) -> LoggedDeed:
 
 def apart(jobs: Sequence[NewJob]) -> list[NewJob]:
     """The jobs, without those that repeat the id or the key of an earlier one."""
+    if len({job.id for job in jobs}) == len(jobs) and all(job.key is None for job in jobs):
+        return list(jobs)
     ids: set[str] = set()
     keys: set[tuple[object, ...]] = set()
     kept = []

@@ -1,6 +1,7 @@
 """Hints that there is work: soon, seldom, and never worth an error or a wait."""
 
 import threading
+import time
 
 import psycopg
 import pytest
@@ -82,10 +83,48 @@ def test_an_enqueue_in_a_callers_transaction_makes_no_hint(place, ears):
     assert ears.store.waiting(ears.order(ears.hire())) == 0.0
 
 
-def test_five_hundred_enqueues_make_a_few_dozen_notifications(place, counter):
-    for _ in range(500):
-        place.put()
+def test_five_hundred_enqueues_at_once_make_a_few_dozen_notifications(place, counter):
+    for _ in range(500):  # a disk would make them few in a second, and then each may have its own
+        place.store._herald.tell()
     assert 1 <= counter() <= 60
+
+
+def test_an_enqueue_that_comes_alone_is_told_of_by_no_thread(place, ears, monkeypatch):
+    monkeypatch.setattr(listening, "_IDLE_S", 0.02)
+    for _ in range(3):  # the first on a lent connection; then there is a line
+        place.put()
+        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(lambda: not heralds(), "the thread is gone")
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", started.append)
+    for _ in range(5):
+        until(place.store._herald._is_free, "the last word was answered")
+        until(lambda: place.store._herald._next_at_s < time.monotonic(), "some milliseconds")
+        place.put()
+        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    assert started == []
+
+
+def test_a_line_that_breaks_is_made_anew_and_meanwhile_another_is_used(place, ears, monkeypatch):
+    monkeypatch.setattr(listening, "_AGAIN_S", 0.0)
+    for _ in range(3):
+        place.put()
+        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    line = place.store._herald._line
+    assert line is not None
+    with psycopg.connect(place.url, autocommit=True) as cx:
+        cx.execute("SELECT pg_terminate_backend(%s)", (line.info.backend_pid,))
+    until(lambda: not place.store._herald._is_free(), "the broken line is noticed")
+    for _ in range(3):
+        place.put()
+        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    assert place.store._herald._line not in (None, line)
+
+
+def test_a_process_that_enqueues_once_makes_no_line_for_it(place, ears):
+    place.put()
+    until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    assert place.store._herald._line is None
 
 
 def test_many_threads_make_no_more(place, counter):
@@ -194,7 +233,7 @@ def test_an_enqueue_does_not_wait_for_a_notification(place, proxy, open_place):
     """The notification is stuck until we let it go; enqueues go on before."""
     far = open_place(proxy.url(place.url), series=3)
     far.put()
-    trap = proxy.hold(b"pg_notify")
+    trap = proxy.hold(b"NOTIFY perdure")
     far.put()
     assert trap.sprung.wait(30)
     for _ in range(10):
@@ -204,7 +243,7 @@ def test_an_enqueue_does_not_wait_for_a_notification(place, proxy, open_place):
 
 def test_a_notification_that_fails_hurts_nobody(place, proxy, open_place, ears):
     far = open_place(proxy.url(place.url), series=3)
-    trap = proxy.lose_reply(b"pg_notify")
+    trap = proxy.lose_reply(b"NOTIFY perdure")
     far.put()
     assert trap.sprung.wait(30)
     until(ears.store.changed, "the hint, whose sender never knew")

@@ -58,6 +58,22 @@ def test_other_jobs_go_on_while_one_row_is_held(place, worker):
     assert place.taken_ids(worker, 5) == [jobs[0].id]
 
 
+def test_a_claim_that_finds_nothing_locks_nothing_and_one_that_does_holds_its_worker(place, worker):
+    """A lock on a row is a write, and its commit waits for the disk; idle workers are told of every job."""
+
+    def lockers() -> str:
+        with other(place.url) as cx:
+            ((last,),) = cx.execute("SELECT xmax::text FROM perdure_workers").fetchall()
+        return str(last)
+
+    for _ in range(3):
+        assert place.take(worker) == []
+    assert lockers() == "0"
+    place.put()
+    assert len(place.take(worker)) == 1
+    assert lockers() != "0"
+
+
 def test_neighbours_in_the_same_batch_are_settled_while_one_row_is_held(place, worker):
     """One row that is held by another may cost its own record a wait, not everybody's."""
     place.put_many(10)

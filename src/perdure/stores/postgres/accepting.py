@@ -1,7 +1,8 @@
 """Enqueueing: new rows, or the jobs that had their ids or keys before; in our transaction or another's."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.model.errors import StoreBusy, WorkerDead
 from perdure.model.jobs import Enqueued, IfFailed, NewJob, OnLost
@@ -48,6 +49,8 @@ def accept(
         missing = [job for job in jobs if job.id not in done]
         ranks = ranks_of(cx, missing, now)
         done |= _inserted(cx, apart(missing), ranks, now, borrowed=borrowed)
+        if len(done) == len(jobs):
+            return [done[job.id] for job in jobs]
         missing = [job for job in jobs if job.id not in done]
         if missing:
             done |= _found(cx, missing, now)
@@ -59,8 +62,10 @@ def accept(
 def _in_order(jobs: Sequence[NewJob], done: dict[str, Enqueued]) -> Iterator[Enqueued]:
     """One answer for each; of one that was brought twice, only the first has revived a dead job."""
     for job in jobs:
-        yield done[job.id]
-        done[job.id] = replace(done[job.id], revived=False)
+        answer = done[job.id]
+        yield answer
+        if answer.revived:
+            done[job.id] = replace(answer, revived=False)
 
 
 def begin(

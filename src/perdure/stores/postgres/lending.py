@@ -29,6 +29,7 @@ from perdure.model.errors import StoreBusy, StoreUnavailable
 from perdure.stores.forking import tell_of_forks
 
 Cx = psycopg.Connection[tuple[Any, ...]]
+Cursor = psycopg.Cursor[tuple[Any, ...]]
 RV = TypeVar("RV")
 
 _WAIT_INTERVAL_S = 0.1  # psycopg's own: how often a wait looks up

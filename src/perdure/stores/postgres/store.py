@@ -54,7 +54,7 @@ from perdure.stores.postgres.claiming import (
 )
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.gating import PostgresGates
-from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.lending import Cursor, Cx
 from perdure.stores.postgres.listening import Ear, Herald
 from perdure.stores.postgres.settling import (
     UNWRITABLE,
@@ -88,6 +88,7 @@ class PostgresStore(PostgresGates):
         self._floors = Floors(connection.monotonic)
         self._herald = Herald(connection)
         self._ear = Ear(connection)
+        self._short = False  # whether the last claim found less than it asked for
         self._lanes = KnownLanes()
 
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
@@ -185,7 +186,8 @@ class PostgresStore(PostgresGates):
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits."""
         with self._connection.lent() as cx:
-            wait_s, _ = self._waiting(cx, order, lanes_of(order))
+            where = self._waiting_parameters(order, lanes_of(order))
+            wait_s, _ = _wait_of(cx.execute(SQL.waiting, where))
         return wait_s
 
     def changed(self) -> bool:
@@ -318,6 +320,7 @@ class PostgresStore(PostgresGates):
         """The whole turn in one pipeline, which is one transaction. ``dry`` lanes were asked before."""
         now = self._connection.now()
         recorded, promoted, claimed = cx.cursor(), cx.cursor(), []
+        waited: Cursor | None = None
         plain = plain_parameters(records, by, now)
         with cx.pipeline():
             if plain is not None and records:
@@ -331,6 +334,8 @@ class PostgresStore(PostgresGates):
                     cursor = cx.cursor(binary=True)
                     cursor.execute(SQL.claim, claim_parameters(order, asked, now))
                     claimed.append((asked, cursor))
+                if self._short and not (order.parts or dry):  # it will be asked next: it goes along
+                    waited = cx.execute(SQL.waiting, self._waiting_parameters(order, order.lanes))
         settled: tuple[Settled, ...] = ()
         if records:
             answer = answered(recorded)
@@ -343,38 +348,33 @@ class PostgresStore(PostgresGates):
             asked.rows = list(cursor.fetchall())
         self._floors.learn([asked for asked, _ in claimed], order.isolation)
         self._floors.lower((promoted.fetchone() or (None,))[0])
-        return self._claimed(cx, order, [asked for asked, _ in claimed], settled, by, dry)
+        return self._claimed(cx, order, [asked for asked, _ in claimed], settled, by, dry, waited)
 
     def _claimed(
         self, cx: Cx, order: ClaimOrder, asked: Sequence[Asked], settled: tuple[Settled, ...],
-        by: int | None, dry: tuple[int, ...],
+        by: int | None, dry: tuple[int, ...], waited: Cursor | None,
     ) -> Turn:  # fmt: skip
         """The end of a turn: what is missing is asked for again, if it may be there."""
         claims = tuple(claim for one in asked for claim in claims_in(one.rows))
-        if len(claims) >= order.slots:
+        self._short = len(claims) < order.slots
+        if not self._short:
             return Turn(settled, claims)
         again = asked_again(order, asked)
         dry += tuple(lane for one in asked if one.is_dry for lane in one.part.lanes)
         if again is not None:
             return _joined(settled, claims, self._turn(cx, (), again, by, dry=dry))
-        wait_s, alive = self._waiting(cx, order, dry or order.lanes)
+        if waited is None:
+            waited = cx.execute(SQL.waiting, self._waiting_parameters(order, dry or order.lanes))
+        wait_s, alive = _wait_of(waited)
         if not claims and not settled:  # what was settled is told first; the next turn says it
             _check_alive(alive, order.worker)
         return Turn(settled, claims, wait_s)
 
-    def _waiting(
-        self, cx: Cx, order: ClaimOrder, lanes: Iterable[int]
-    ) -> tuple[float | None, bool]:
-        where = {
+    def _waiting_parameters(self, order: ClaimOrder, lanes: Iterable[int]) -> dict[str, object]:
+        return {
             "lanes": array(lanes), "isolation": order.isolation, "worker": order.worker,
             "now": self._connection.now(),
         }  # fmt: skip
-        row = cx.execute(SQL.waiting, where).fetchone()
-        assert row is not None
-        ready, due_at, now, alive = row
-        if ready:
-            return 0.0, alive
-        return None if due_at is None else max(0.0, (due_at - now) / 1_000_000), alive
 
     def _turn_apart(
         self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None
@@ -386,6 +386,16 @@ class PostgresStore(PostgresGates):
         if order is None:
             return Turn(settled, ())
         return _joined(settled, (), self._turn(cx, (), order, by))
+
+
+def _wait_of(waited: Cursor) -> tuple[float | None, bool]:
+    """What `waiting.sql` says: seconds until something can run, and whether the worker that asks is alive."""
+    row = waited.fetchone()
+    assert row is not None
+    ready, due_at, now, alive = row
+    if ready:
+        return 0.0, alive
+    return None if due_at is None else max(0.0, (due_at - now) / 1_000_000), alive
 
 
 def _check_alive(alive: bool, worker: int | None) -> None:

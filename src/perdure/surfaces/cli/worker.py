@@ -61,11 +61,17 @@ def _tuning(command: Command) -> Command:
 @click.command()
 @click.argument("app", metavar="APP")
 @_tuning
+@click.option(
+    "--processes", type=int,
+    help="Working processes. Each has a lease of its own and --concurrency jobs in flight; one that dies is "
+    "replaced while the others go on.",
+)  # fmt: skip
 @click.option("--lifeline", type=int, hidden=True)
 def worker(
     app: str,
     queues: tuple[str, ...],
     categories: tuple[str, ...],
+    processes: int | None,
     lifeline: int | None,
     **tuning: object,
 ) -> None:
@@ -76,7 +82,7 @@ def worker(
     The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
     the second gives everything back at once. Nothing is lost either way.
     """
-    config = configured(**tuning)
+    config = configured(processes=processes, **tuning)
     check_times(config)
     described = _described(app) if lifeline is None else _told_through(lifeline)
     check_served(app, described.lanes, queues, categories)

@@ -7,13 +7,10 @@
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
-writer AS MATERIALIZED (
-    SELECT no FROM perdure_workers WHERE no = %(worker)s::bigint AND dead_at IS NULL FOR KEY SHARE
-),
 open_lanes AS MATERIALIZED (
     SELECT l.lane, l.floor
     FROM unnest(%(lanes)s::bigint[], %(floors)s::bigint[]) AS l (lane, floor)
-    WHERE l.lane <> ALL (ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c)) AND EXISTS (SELECT 1 FROM writer)
+    WHERE l.lane <> ALL (ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c))
 ),
 firsts AS MATERIALIZED (
     SELECT l.lane, h.rank_at, h.no
@@ -25,6 +22,13 @@ firsts AS MATERIALIZED (
         ORDER BY j.rank_at, j.no LIMIT 1
     ) AS h
     ORDER BY h.rank_at, h.no LIMIT %(slots)s
+),
+-- A worker that claims cannot be declared dead meanwhile. One that finds nothing locks nothing: it would have to wait
+-- for the disk.
+writer AS MATERIALIZED (
+    SELECT no FROM perdure_workers
+    WHERE no = %(worker)s::bigint AND dead_at IS NULL AND EXISTS (SELECT 1 FROM firsts)
+    FOR KEY SHARE
 ),
 last AS MATERIALIZED (
     SELECT
@@ -58,6 +62,7 @@ picked AS MATERIALIZED (
         ORDER BY j.rank_at, j.no LIMIT o.jobs
         FOR UPDATE SKIP LOCKED
     ) AS h
+    WHERE EXISTS (SELECT 1 FROM writer)
 ),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, processing)

@@ -1,1 +1,1 @@
-SELECT pg_notify('perdure', '')
+NOTIFY perdure
