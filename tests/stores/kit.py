@@ -53,6 +53,7 @@ MEMORY = ":memory:"
 TABLES = (
     "jobs", "attempts", "checkpoints", "workers", "lanes", "books", "runs", "run_counts", "gates",
     "gate_samples", "gate_slices", "pauses", "schedules", "duties", "audit_log", "bulks", "artifacts",
+    "owned",
 )  # fmt: skip
 
 

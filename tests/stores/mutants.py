@@ -49,6 +49,11 @@ def reworded(statement: str, **words: tuple[str, str]) -> Patch:
     return plant
 
 
+def by_store(**patches: Patch) -> Patch:
+    """A bug that stands in another statement of each store."""
+    return lambda patch, rig: patches[rig.name](patch, rig)
+
+
 def unguarded(shown: Shown) -> Patch:
     """Records that are ``shown`` pass with whatever token their job has now."""
 
@@ -265,6 +270,46 @@ MUTANTS = (
             postgres=("error_code = NULL,", ""),
         ),
         ("test_a_success_by_the_short_way_is_one_by_the_long_way_whatever_stood_there_before",),
+    ),
+    Mutant(
+        "a list by change that hears of ends, and of no attempt that is tried again",
+        by_store(
+            sqlite=reworded(
+                "owned_settle",
+                sqlite=(
+                    "changed_at = ?2",
+                    "changed_at = CASE ?1 WHEN 0 THEN changed_at ELSE ?2 END",
+                ),
+            ),
+            postgres=reworded(
+                "record",
+                postgres=(
+                    "changed_at = d.now",
+                    "changed_at = CASE d.state WHEN 'queued' THEN o.changed_at ELSE d.now END",
+                ),
+            ),
+        ),
+        (
+            "test_every_way_in_which_an_attempt_can_end_is_a_change_and_a_claim_is_none",
+            "test_who_follows_the_changes_misses_none_and_sees_each_as_it_was_left",
+        ),
+    ),
+    Mutant(
+        "a list by change that does not learn of a new life",
+        by_store(
+            sqlite=reworded("owned_dead", sqlite=("changed_at = :now", "changed_at = changed_at")),
+            postgres=reworded(
+                "revive",
+                postgres=(
+                    "ended = 0, changed_at = %(now)s::bigint",
+                    "ended = 0, changed_at = o.changed_at",
+                ),
+            ),
+        ),
+        (
+            "test_a_new_life_and_a_discard_are_changes",
+            "test_a_job_that_is_enqueued_again_by_its_key_has_changed",
+        ),
     ),
     Mutant(
         "a claim that does not say when the row was changed",

@@ -12,7 +12,7 @@ from perdure.stores.postgres.reader import AUDIT as ON_POSTGRES
 from perdure.stores.sqlite.reader import AUDIT as ON_SQLITE
 from perdure.testing.nouns import replace
 from tests.stores.busy import busy_store
-from tests.stores.kit import attempt_of, retry
+from tests.stores.kit import attempt_of, cancelled, failure, release, retry, success
 
 
 @pytest.fixture
@@ -64,6 +64,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     ),
     "lane_of_no_lane": (job("lane = 777777", "no7"), "{id7}"),
     "lives_differ": (job("retries_manual = 1", "no7"), "{id7}"),
+    "owned_differs": (job("owner = 'ann'", "no7"), "{id7}"),
     "past_unreadable": (job("past = 'oops'", "no7"), "{id7}"),
     "redrive_differs": (["UPDATE perdure_jobs SET redrive_run = {run} WHERE no = {no2}"], "{id2}"),
     "refusal_of_no_bulk": (["DELETE FROM perdure_bulks"], "bulk number {bulk}"),
@@ -135,6 +136,42 @@ def handed_over(claim: Claim, worker: int) -> Record:
     """A caller's job in a worker's hands from now on, with counters from zero."""
     attempt = attempt_of(claim, AttemptStatus.HANDED_OVER, worker)
     return replace(retry(claim, worker, delay_s=0.0), counters=ZERO, attempt=attempt)
+
+
+@pytest.mark.parametrize("end", [None, success, failure, cancelled, retry, release])
+@pytest.mark.parametrize(
+    ("damage", "subject"),
+    [
+        ("DELETE FROM perdure_owned", "{id}"),
+        ("UPDATE perdure_owned SET ended = (ended + 1) % 4", "{id}"),
+        ("UPDATE perdure_owned SET changed_at = changed_at - 1", "{id}"),
+        ("UPDATE perdure_owned SET changed_at = changed_at + 5000000", "{id}"),
+        ("UPDATE perdure_owned SET owner = 'bob'", "{id}"),
+        ("UPDATE perdure_owned SET owner = 'bob'", "job number {no}"),
+        ("UPDATE perdure_owned SET job = 777", "job number 777"),
+        (
+            "INSERT INTO perdure_owned SELECT job, changed_at, (ended + 1) % 4, owner FROM perdure_owned",
+            "{id}",
+        ),
+        ("UPDATE perdure_jobs SET owner = '' WHERE no = {no}", "job number {no}"),
+    ],
+)
+def test_a_job_that_is_not_its_owners_as_it_is_would_be_found(busy, end, damage, subject):
+    """Whether it waits, is in work or has ended."""
+    place, worker = busy.place, busy.worker
+    made = place.put(owner="ann", priority=9)
+    if end is not None:
+        place.clock.push(1)
+        (claim,) = place.take(worker)
+        place.clock.push(1)
+        place.settle(end(claim, worker), by=worker)
+        if end is release:
+            place.clock.push(1)
+            place.take(worker)
+    place.clean()
+    busy.damage(damage.format(no=made.no))
+    found = {name for name, _ in busy.found("owned_differs")}
+    assert subject.format(id=made.id, no=made.no) in found
 
 
 @pytest.mark.parametrize(

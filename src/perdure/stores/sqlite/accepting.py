@@ -29,6 +29,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
+    cx.executemany(SQL.owned_add, [(job.owner, made[job.id], now) for job in fresh if job.owner])
     cx.executemany(SQL.accept, Counter(job.pipeline for job in fresh).items())
     _take_in(cx, fresh, now)
     again |= {id: Enqueued(id, no, True) for id, no in made.items()}
@@ -61,6 +62,8 @@ def begin(
             job.payload_json, job.tokens, job.fair,
         ),
     )  # fmt: skip
+    if job.owner:
+        cx.execute(SQL.owned_add, (job.owner, last + 1, now))
     cx.execute(SQL.accept, (job.pipeline, 1))
     _take_in(cx, [job], now)
     return claims_of(cx, [last + 1])[0]

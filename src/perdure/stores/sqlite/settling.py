@@ -14,7 +14,7 @@ from perdure.model.states import TERMINAL, State
 from perdure.stores.counting import Tally
 from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
-from perdure.stores.rows import claim_out, delay_us, encoded, past_in
+from perdure.stores.rows import ENDED, claim_out, delay_us, encoded, past_in
 from perdure.stores.sqlite.statements import SQL
 
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
@@ -80,7 +80,7 @@ def _write(
     cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
 ) -> tuple[Settled, ...]:
     asked = _where_open(cx, records)
-    runs = _matched(cx, asked)
+    runs, owners = _matched(cx, asked)
     first = {(one.no, one.token): one for one in reversed(asked)}
     accepted = [one for claim, one in first.items() if claim in runs]
     accepted.sort(key=lambda one: one.no)
@@ -94,6 +94,11 @@ def _write(
     cx.executemany(SQL.record_done, [_done_row(one, now) for one in plain])
     cx.executemany(SQL.record, [record_row(one, by, now) for one in others])
     _add_attempts(cx, accepted, by, now)
+    if owners:
+        cx.executemany(
+            SQL.owned_settle,
+            [(ENDED[r.state], now, owners[r.no], r.no) for r in accepted if r.no in owners],
+        )
     cx.executemany(
         SQL.checkpoints_add,
         [
@@ -136,11 +141,15 @@ def _add_attempts(
 
 def _matched(
     cx: sqlite3.Connection, records: Sequence[Record]
-) -> dict[tuple[int, int], tuple[int | None, int | None]]:
-    """What the guard will let pass, and its runs: we are the only writer until our commit."""
+) -> tuple[dict[tuple[int, int], tuple[int | None, int | None]], dict[int, str]]:
+    """What the guard will let pass, its runs, and the owners of jobs that have one.
+
+    We are the only writer until our commit.
+    """
     shown = encoded([(one.no, one.token) for one in records])
     rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
-    return {(no, token): (run, redriven) for no, token, run, redriven in rows}
+    runs = {(no, token): (run, redriven) for no, token, run, redriven, _ in rows}
+    return runs, {row[0]: row[4] for row in rows if row[4]}
 
 
 def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[Record]:

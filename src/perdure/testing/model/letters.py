@@ -102,7 +102,9 @@ class DeadLetters:
             or job.discarded_at is not None
         ):
             return _stale(one)
-        self._tables.put_job(replace(job, discarded_at=now, token=job.token + 1, updated_at=now))
+        self._tables.put_job(
+            replace(job, discarded_at=now, token=job.token + 1, updated_at=now, changed_at=now)
+        )
         self._tables.log(deed, "discard job", one.id, now)
         return Receipt(one.no, one.id, one.token, State.FAILED, None)
 

@@ -27,7 +27,11 @@ made AS (
         %(tokens)s::bigint, %(rank_at)s::bigint IS NOT NULL
     FROM clock, caller, lane
     ON CONFLICT DO NOTHING
-    RETURNING no, pipeline, run
+    RETURNING no, pipeline, run, owner
+),
+owned AS (
+    INSERT INTO perdure_owned (owner, ended, job, changed_at)
+    SELECT m.owner, 0, m.no, clock.now FROM clock, made AS m WHERE m.owner <> ''
 ),
 booked AS (
     INSERT INTO perdure_books (pipeline, accepted) SELECT pipeline, 1 FROM made

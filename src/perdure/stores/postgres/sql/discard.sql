@@ -4,13 +4,17 @@ WITH seen AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(targets)s::jsonb) AS s (no bigint, token bigint)
 ),
 held AS MATERIALIZED (
-    SELECT j.no FROM (SELECT * FROM seen ORDER BY no) AS s
+    SELECT j.no, j.owner FROM (SELECT * FROM seen ORDER BY no) AS s
     CROSS JOIN LATERAL (
-        SELECT o.no FROM perdure_jobs AS o
+        SELECT o.no, o.owner FROM perdure_jobs AS o
         WHERE o.no = s.no AND o.token = s.token AND o.state = 'failed' AND o.discarded_at IS NULL
         LIMIT 1
         FOR UPDATE
     ) AS j
+),
+owned AS (
+    UPDATE perdure_owned AS o SET changed_at = %(now)s::bigint FROM held AS h
+    WHERE h.owner <> '' AND o.owner = h.owner AND o.ended = 2 AND o.job = h.no
 )
 UPDATE perdure_jobs AS j SET
     discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint

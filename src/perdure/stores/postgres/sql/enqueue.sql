@@ -20,7 +20,11 @@ made AS (
         priority integer, run_at bigint, deadline_us bigint, payload text, tokens bigint, rank_at bigint
     )
     ON CONFLICT DO NOTHING
-    RETURNING no, id, pipeline, run
+    RETURNING no, id, pipeline, run, owner
+),
+owned AS (
+    INSERT INTO perdure_owned (owner, ended, job, changed_at)
+    SELECT m.owner, 0, m.no, clock.now FROM clock, made AS m WHERE m.owner <> ''
 ),
 booked AS (
     INSERT INTO perdure_books (pipeline, accepted) SELECT pipeline, count(*) FROM made GROUP BY pipeline

@@ -52,7 +52,7 @@ done AS (
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
-        j.no, r.token, j.state, j.due_at, j.run, j.redrive_run, j.life, clock.now,
+        j.no, r.token, j.state, j.due_at, j.run, j.redrive_run, j.owner, j.life, clock.now,
         coalesce(r.done_stage, j.stage) AS stage, coalesce(r.number, j.starts) AS number, r.status,
         coalesce(r.worker, %(by)s::bigint) AS worker,
         coalesce(r.claimed_at, j.claimed_at) AS claimed_at, r.elapsed_s, r.delay_s, r.delay_us,
@@ -70,6 +70,13 @@ done AS (
             j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run,
             j.tokens
         ) END AS claim
+),
+owned AS (
+    UPDATE perdure_owned AS o SET
+        ended = CASE d.state WHEN 'succeeded' THEN 1 WHEN 'failed' THEN 2 WHEN 'cancelled' THEN 3 ELSE 0 END,
+        changed_at = d.now
+    FROM done AS d
+    WHERE d.owner <> '' AND o.owner = d.owner AND o.ended = 0 AND o.job = d.no
 ),
 attempts AS (
     INSERT INTO perdure_attempts (

@@ -21,8 +21,12 @@ done AS (
     WHERE j.no = r.no AND j.token = r.token
     AND (%(by)s::bigint IS NULL OR EXISTS (SELECT 1 FROM writer))
     RETURNING
-        j.no, r.token, j.run, j.redrive_run, j.life, j.stage, j.starts, j.claimed_at, clock.now,
+        j.no, r.token, j.run, j.redrive_run, j.owner, j.life, j.stage, j.starts, j.claimed_at, clock.now,
         r.status, r.elapsed_s, r.policy, r.why, r.config_hash, r.called
+),
+owned AS (
+    UPDATE perdure_owned AS o SET ended = 1, changed_at = d.now FROM done AS d
+    WHERE d.owner <> '' AND o.owner = d.owner AND o.ended = 0 AND o.job = d.no
 ),
 attempts AS (
     INSERT INTO perdure_attempts (
