@@ -40,9 +40,16 @@ SELECT
 FROM (SELECT n, (n / 11) % 10 AS part FROM {series} AS s) AS numbered
 """
 _FILL_OWNED = """
-INSERT INTO perdure_owned (owner, ended, job, changed_at)
-SELECT owner, CASE state WHEN 'succeeded' THEN 1 WHEN 'failed' THEN 2 WHEN 'cancelled' THEN 3 ELSE 0 END, no, updated_at
-FROM perdure_jobs
+INSERT INTO perdure_owned (owner, job, failed, changed_at)
+SELECT owner, no, state = 'failed', enqueued_at FROM perdure_jobs
+"""
+_FILL_ATTEMPTS = """
+INSERT INTO perdure_attempts (
+    job, token, claimed_at, settled_at, elapsed_s, number, life, status, state, stage, message, policy, config_hash, why,
+    owner
+)
+SELECT no, 1, enqueued_at, finished_at, 0.5, 1, 1, 'success', state, stage, '', 'p/1', '', '{{}}', owner
+FROM perdure_jobs WHERE finished_at IS NOT NULL
 """
 _SERIES = """(
     WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s
@@ -64,6 +71,7 @@ def _statements(jobs: int, *, id: str, series: str) -> Iterator[str]:
     yield _FILL_LANES.format(series=series.format(count=LANES))
     yield _FILL_JOBS.format(jobs=jobs, lanes=LANES, id=id, series=series.format(count=jobs))
     yield _FILL_OWNED
+    yield _FILL_ATTEMPTS.format()
 
 
 class SqliteCrowd:
@@ -107,7 +115,7 @@ class PostgresCrowd:
         self.run: Callable[[str], object] = self._aside.execute
         for one in _statements(jobs, id="gen_random_uuid()", series="generate_series(1, {count})"):
             self.run(one.replace("AS s", "AS s (n)"))
-        self.run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_lanes")
+        self.run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
 
     def touched(self, read: Callable[[Reader], object]) -> list[int]:
         counts: list[int] = []

@@ -275,17 +275,14 @@ MUTANTS = (
         "a list by change that hears of ends, and of no attempt that is tried again",
         by_store(
             sqlite=reworded(
-                "owned_settle",
-                sqlite=(
-                    "changed_at = ?2",
-                    "changed_at = CASE ?1 WHEN 0 THEN changed_at ELSE ?2 END",
-                ),
+                "matched",
+                sqlite=("j.owner\nFROM", "CASE j.token WHEN 1 THEN '' ELSE j.owner END\nFROM"),
             ),
             postgres=reworded(
                 "record",
                 postgres=(
-                    "changed_at = d.now",
-                    "changed_at = CASE d.state WHEN 'queued' THEN o.changed_at ELSE d.now END",
+                    "nullif(d.owner, '')",
+                    "CASE WHEN d.state <> 'queued' THEN nullif(d.owner, '') END",
                 ),
             ),
         ),
@@ -297,12 +294,18 @@ MUTANTS = (
     Mutant(
         "a list by change that does not learn of a new life",
         by_store(
-            sqlite=reworded("owned_dead", sqlite=("changed_at = :now", "changed_at = changed_at")),
+            sqlite=reworded(
+                "owned_put",
+                sqlite=(
+                    "changed_at = excluded.changed_at",
+                    "changed_at = perdure_owned.changed_at",
+                ),
+            ),
             postgres=reworded(
                 "revive",
                 postgres=(
-                    "ended = 0, changed_at = %(now)s::bigint",
-                    "ended = 0, changed_at = o.changed_at",
+                    "changed_at = excluded.changed_at",
+                    "changed_at = perdure_owned.changed_at",
                 ),
             ),
         ),

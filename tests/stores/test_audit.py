@@ -142,13 +142,12 @@ def handed_over(claim: Claim, worker: int) -> Record:
     ("damage", "subject"),
     [
         ("DELETE FROM perdure_owned", "{id}"),
-        ("UPDATE perdure_owned SET ended = (ended + 1) % 4", "{id}"),
+        ("UPDATE perdure_owned SET failed = NOT failed", "{id}"),
         ("UPDATE perdure_owned SET changed_at = changed_at - 1", "{id}"),
         ("UPDATE perdure_owned SET changed_at = changed_at + 9000000", "{id}"),
         ("UPDATE perdure_owned SET owner = 'bob'", "{id}"),
         ("UPDATE perdure_owned SET owner = 'bob'", "job number {no}"),
         ("UPDATE perdure_owned SET job = -job", "job number -{no}"),
-        ("INSERT INTO perdure_owned SELECT job, changed_at, (ended + 1) % 4, owner FROM perdure_owned", "{id}"),
         ("UPDATE perdure_jobs SET owner = ''", "job number {no}"),
     ],
 )  # fmt: skip
@@ -200,6 +199,7 @@ MORE: list[tuple[str, str, str]] = [
      "UPDATE perdure_attempts SET why = 'fail; attempt 1 of 1 failed' WHERE job = {no3}", ""),
     ("attempt_missing", "UPDATE perdure_jobs SET life = 2 WHERE no = {no7}", "{id7}"),
     ("checkpoint_without_attempt", "UPDATE perdure_checkpoints SET stage = 'two' WHERE job = {no1}", "{id1}"),
+    ("owned_differs", "UPDATE perdure_attempts SET owner = 'ann' WHERE job = {no3}", "{id3}"),
     ("refusal_of_no_bulk", "UPDATE perdure_bulks SET refused = 0", "{bulk_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = NULL WHERE no = {over}", "{over_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = 5 WHERE no = {run}", "{run_id}"),

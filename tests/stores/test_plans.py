@@ -81,15 +81,9 @@ PLANS = {
     "bulks_running": [r"USING INDEX perdure_bulks_running"],
     "bulk_step": [r"SEARCH perdure_bulks USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "refusals_page": [r"SEARCH f USING PRIMARY KEY \(bulk=\? AND job>\?\)"],
-    "owned_settle": [
-        r"SEARCH perdure_owned USING PRIMARY KEY \(owner=\? AND ended=\? AND job=\?\)"
-    ],
-    "owned_dead": [
-        r"SEARCH perdure_owned USING PRIMARY KEY \(owner=\? AND ended=\? AND job=\?\)",
-        r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)",
-    ],
+    "owned_put": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "prune_owned": [
-        r"SEARCH perdure_owned USING PRIMARY KEY \(owner=\? AND ended=\? AND job=\?\)",
+        r"SEARCH perdure_owned USING PRIMARY KEY \(owner=\? AND job=\?\)",
         r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)",
     ],
     "subjects_of_run": [r"SEARCH j USING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)"],

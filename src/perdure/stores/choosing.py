@@ -5,8 +5,8 @@ jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows
 
 * the *few*: what is queued, in work or failed stands in partial indexes. When there are no more than
   `LOOK_ROWS_MAX` of them, their numbers are taken from there;
-* an *owner*: the numbers of its jobs come from `perdure_owned`, which knows how each has ended. Of these steps no
-  statement touches more than 1,000 rows, whatever else the filter says;
+* an *owner*: the numbers of its jobs, or of those that failed, come from `perdure_owned`. Of these steps no statement
+  touches more than 1,000 rows, whatever else the filter says;
 * a *run*: the numbers of its jobs, and of those that are driven again in it, come from their own indexes;
 * *all*: down the primary key, by ranges of numbers; gaps are jumped over.
 
@@ -34,10 +34,10 @@ from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import State
 from perdure.model.views import ChangedJob, DeadGroup, FailureGroup, JobView, Preview
 from perdure.stores.moments import from_us, to_us
-from perdure.stores.rows import ENDED, Row, dead_group_out, job_out
+from perdure.stores.rows import Row, dead_group_out, job_out
 
 LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
-OWNED_ROWS_MAX = 250  # four ranges are merged, or a lane and an input read with each job
+OWNED_ROWS_MAX = 250  # up to four rows are touched for each, such as a job, its lane and its input
 DEAD_ROWS_MAX = 1_000_000  # numbers alone, from an index: a second or so
 STEPS_MAX = 12  # of a preview, the first ones small
 NO_MAX = 2**63 - 1
@@ -66,17 +66,24 @@ _AGAIN_IN_RUN = """
 SELECT no FROM perdure_jobs WHERE redrive_run = :run AND no < :before ORDER BY no DESC LIMIT :limit
 """
 _OF_OWNER = """
-SELECT job FROM (
-    SELECT job FROM perdure_owned WHERE owner = :owner AND ended = {ended} AND job < :before
-    ORDER BY job DESC LIMIT :limit
-) AS ended_{ended}
+SELECT job FROM perdure_owned WHERE owner = :owner AND job < :before{failed} ORDER BY job DESC LIMIT :limit
 """
-_MERGED = "SELECT job FROM ({ranges}) AS owned ORDER BY job DESC LIMIT :limit"
 _OWN_RUN = "SELECT 1 FROM perdure_runs WHERE no = :run AND owner = :owner"
-_CHANGED = """
-SELECT changed_at, job FROM perdure_owned
-WHERE owner = :owner AND (changed_at, job) > (CAST(:since AS bigint), CAST(:after AS bigint))
-ORDER BY changed_at, job LIMIT :limit
+# What has changed by the end of an attempt and what otherwise; the last column is whether it was the job's last change.
+_ENDED_ATTEMPTS = """
+SELECT a.settled_at, a.job, a.token = (SELECT max(t.token) FROM perdure_attempts AS t WHERE t.job = a.job)
+    AND a.settled_at >= (SELECT o.changed_at FROM perdure_owned AS o WHERE o.owner = a.owner AND o.job = a.job)
+FROM perdure_attempts AS a
+WHERE a.owner = :owner AND (a.settled_at, a.job) > (CAST(:since AS bigint), CAST(:after AS bigint))
+ORDER BY a.settled_at, a.job LIMIT :limit
+"""
+_CHANGED_OTHERWISE = """
+SELECT o.changed_at, o.job, o.changed_at >= coalesce((
+    SELECT a.settled_at FROM perdure_attempts AS a WHERE a.job = o.job ORDER BY a.token DESC LIMIT 1
+), 0)
+FROM perdure_owned AS o
+WHERE o.owner = :owner AND (o.changed_at, o.job) > (CAST(:since AS bigint), CAST(:after AS bigint))
+ORDER BY o.changed_at, o.job LIMIT :limit
 """
 _FEW = "SELECT no FROM ({few}) AS few LIMIT :limit"
 _OF_STATE = {
@@ -133,22 +140,36 @@ class Choice:
         for step, values in self._steps(fetch, below, self._bounded(window)):
             yield self._found(fetch, step, values)
 
-    def changed(self, fetch: Fetch, start: tuple[int, int], limit: int) -> Iterator[Row]:
+    def changed(
+        self, fetch: Fetch, start: tuple[int, int], limit: int
+    ) -> Iterator[tuple[int, int]]:
         """The chosen of an owner by their last change: the moments and the numbers."""
         if not self.chosen.owner:
             raise CallerError(
                 f"jobs are listed by change for one owner, and the filter names {self.chosen.owner!r}; "
                 "give it an owner"
             )
-        (since, after), window = start, self._bounded(limit)
-        where = {"owner": self.chosen.owner}
-        while moved := fetch(_CHANGED, {**where, "since": since, "after": after, "limit": window}):
+        end: tuple[int, int] | None = start
+        window = self._bounded(limit)
+        while end is not None:
+            moved, end = self._moved(fetch, end, min(window, max(1, OWNED_ROWS_MAX // 2)))
             step, values = self._among([no for _, no in moved])
-            kept = {row[_NO] for row in self._found(fetch, step, values)}
+            kept = {row[_NO] for row in self._found(fetch, step, values)} if moved else set()
             yield from (one for one in moved if one[1] in kept)
-            if len(moved) < window:
-                return
-            (since, after), window = moved[-1], self._bounded(4 * window)
+            window = self._bounded(4 * window)
+
+    def _moved(
+        self, fetch: Fetch, start: tuple[int, int], window: int
+    ) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
+        """The next last changes in their order, and where to go on; None when that was all."""
+        where = {
+            "owner": self.chosen.owner, "since": start[0], "after": start[1], "limit": window,
+        }  # fmt: skip
+        lists = [fetch(sql, where) for sql in (_ENDED_ATTEMPTS, _CHANGED_OTHERWISE)]
+        ends = [(some[-1][0], some[-1][1]) for some in lists if len(some) == window]
+        end = min(ends, default=None)
+        moved = {(moment, no) for some in lists for moment, no, is_last in some if is_last}
+        return sorted(one for one in moved if end is None or one <= end), end
 
     def _found(self, fetch: Fetch, step: str, values: Mapping[str, object]) -> list[Row]:
         """Of the rows of a step, those that are meant."""
@@ -211,10 +232,9 @@ class Choice:
 
     def _of_owner(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next numbers of an owner's jobs, and the number down to which they are all of them."""
-        ends = sorted({ENDED[state] for state in _states(self.chosen) or State})
-        ranges = " UNION ALL ".join(_OF_OWNER.format(ended=ended) for ended in ends)
+        failed = " AND failed" if _states(self.chosen) == (State.FAILED,) else ""
         where = {"owner": self.chosen.owner, "before": below, "limit": window}
-        found = [no for (no,) in fetch(_MERGED.format(ranges=ranges), where)]
+        found = [no for (no,) in fetch(_OF_OWNER.format(failed=failed), where)]
         return found, found[-1] if len(found) == window else 0
 
     def _among(self, nos: Sequence[int]) -> Step:

@@ -39,11 +39,6 @@ from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
 
 AGEING_US = seconds_us(AGEING_S)
 
-# How a job has ended, as `perdure_owned` has it; the statements say the same.
-ENDED = {
-    State.QUEUED: 0, State.PROCESSING: 0, State.SUCCEEDED: 1, State.FAILED: 2, State.CANCELLED: 3,
-}  # fmt: skip
-
 _counters = msgspec.json.Decoder(Counters)
 _kinds = msgspec.json.Decoder(dict[str, int])
 _death = msgspec.json.Decoder(Death)

@@ -96,10 +96,6 @@ BESIDE: dict[str, tuple[str, set[str]]] = {
     "bulks_list": ("perdure_bulks", {"perdure_bulks_pkey"}),
     "bulks_running": ("perdure_bulks", {"perdure_bulks_running"}),
     "bulk_hold": ("perdure_bulks", {"perdure_bulks_running"}),
-    "record": ("perdure_owned", {"perdure_owned_pkey"}),
-    "record_done": ("perdure_owned", {"perdure_owned_pkey"}),
-    "revive": ("perdure_owned", {"perdure_owned_pkey"}),
-    "discard": ("perdure_owned", {"perdure_owned_pkey"}),
     "prune_jobs": ("perdure_owned", {"perdure_owned_pkey"}),
 }  # fmt: skip
 # Every one of these rows is wanted: their index holds nothing else.
@@ -161,8 +157,7 @@ INSERT INTO perdure_redrives (run, job, life)
 SELECT redrive_run, no, life FROM perdure_jobs WHERE redrive_run IS NOT NULL
 """
 FILL_OWNED = """
-INSERT INTO perdure_owned (owner, ended, job, changed_at)
-SELECT owner, CASE state WHEN 'succeeded' THEN 1 WHEN 'failed' THEN 2 ELSE 0 END, no, updated_at FROM perdure_jobs
+INSERT INTO perdure_owned (owner, job, changed_at) SELECT owner, no, updated_at FROM perdure_jobs
 """
 MANY = 100_000
 
@@ -184,7 +179,7 @@ def fill(place: Place, condition: str) -> None:
             cx.execute(FILL_OWNED)
     else:
         worker, dead = place.hire(), place.hire()
-        place.put_many(200)
+        place.put_many(200, owner="ann")
         claims = place.take(worker, 90)
         for end, some in (
             (success, claims[:40]), (failure, claims[40:50]), (retry, claims[50:70]),

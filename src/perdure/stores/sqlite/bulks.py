@@ -62,7 +62,7 @@ class SqliteBulks:
             for one in chosen:
                 where = {"no": one.no, "token": one.token, "now": now}
                 if cx.execute(SQL.discard, where).rowcount == 1:
-                    cx.execute(SQL.owned_dead, {"no": one.no, "ended": 2, "now": now})
+                    cx.execute(SQL.owned_put, (one.no, now))
                     note(cx, deeds.DISCARD, one.id, deed, now)
                     answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
                 else:

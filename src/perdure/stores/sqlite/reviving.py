@@ -39,7 +39,7 @@ class Revivals:
                 "deadline_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
             },
         )  # fmt: skip
-        self._cx.execute(SQL.owned_dead, {"no": one.no, "ended": 0, "now": self._now})
+        self._cx.execute(SQL.owned_put, (one.no, self._now))
         self._cx.execute(SQL.redrive_add, (one.no,))
         run, redriven, kind = seen
         self._tally.came_back(run, kind)

@@ -30,8 +30,8 @@ made AS (
     RETURNING no, pipeline, run, owner
 ),
 owned AS (
-    INSERT INTO perdure_owned (owner, ended, job, changed_at)
-    SELECT m.owner, 0, m.no, clock.now FROM clock, made AS m WHERE m.owner <> ''
+    INSERT INTO perdure_owned (owner, job, changed_at)
+    SELECT m.owner, m.no, clock.now FROM clock, made AS m WHERE m.owner <> ''
 ),
 booked AS (
     INSERT INTO perdure_books (pipeline, accepted) SELECT pipeline, 1 FROM made

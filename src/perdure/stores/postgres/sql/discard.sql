@@ -13,8 +13,9 @@ held AS MATERIALIZED (
     ) AS j
 ),
 owned AS (
-    UPDATE perdure_owned AS o SET changed_at = %(now)s::bigint FROM held AS h
-    WHERE h.owner <> '' AND o.owner = h.owner AND o.ended = 2 AND o.job = h.no
+    INSERT INTO perdure_owned (owner, job, failed, changed_at)
+    SELECT owner, no, true, %(now)s::bigint FROM held WHERE owner <> ''
+    ON CONFLICT (owner, job) DO UPDATE SET changed_at = excluded.changed_at
 )
 UPDATE perdure_jobs AS j SET
     discarded_at = %(now)s::bigint, token = j.token + 1, updated_at = %(now)s::bigint

@@ -4,14 +4,13 @@ WITH seen AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(seen)s::jsonb) AS s (no bigint, token bigint)
 ),
 held AS MATERIALIZED (
-    SELECT j.no, j.owner, j.state FROM seen AS s JOIN perdure_jobs AS j ON j.no = s.no AND j.token = s.token
+    SELECT j.no, j.owner FROM seen AS s JOIN perdure_jobs AS j ON j.no = s.no AND j.token = s.token
     ORDER BY j.no
     FOR UPDATE OF j SKIP LOCKED
 ),
 owned AS (
     DELETE FROM perdure_owned AS o USING held AS h
     WHERE h.owner <> '' AND o.owner = h.owner AND o.job = h.no
-    AND o.ended = CASE h.state WHEN 'succeeded' THEN 1 WHEN 'failed' THEN 2 WHEN 'cancelled' THEN 3 ELSE 0 END
 )
 DELETE FROM perdure_jobs AS j USING held WHERE j.no = held.no
 RETURNING j.no, j.pipeline, j.run, j.redrive_run, j.life, j.state

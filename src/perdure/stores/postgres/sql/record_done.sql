@@ -24,18 +24,15 @@ done AS (
         j.no, r.token, j.run, j.redrive_run, j.owner, j.life, j.stage, j.starts, j.claimed_at, clock.now,
         r.status, r.elapsed_s, r.policy, r.why, r.config_hash, r.called
 ),
-owned AS (
-    UPDATE perdure_owned AS o SET ended = 1, changed_at = d.now FROM done AS d
-    WHERE d.owner <> '' AND o.owner = d.owner AND o.ended = 0 AND o.job = d.no
-),
 attempts AS (
     INSERT INTO perdure_attempts (
         job, token, stage, number, life, status, state, worker, claimed_at, settled_at, elapsed_s,
-        message, policy, why, config_hash, settled_by
+        message, policy, why, config_hash, settled_by, owner
     )
     SELECT
         d.no, d.token, d.stage, d.starts, d.life, d.status, 'succeeded', %(by)s::bigint,
-        d.claimed_at, d.now, d.elapsed_s, '', d.policy, d.why, d.config_hash, %(by)s::bigint
+        d.claimed_at, d.now, d.elapsed_s, '', d.policy, d.why, d.config_hash, %(by)s::bigint,
+        nullif(d.owner, '')
     FROM done AS d
 ),
 counted AS (

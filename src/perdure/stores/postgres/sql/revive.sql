@@ -8,11 +8,11 @@ WITH r AS MATERIALIZED (
     )
 ),
 before AS MATERIALIZED (
-    SELECT j.no, j.owner, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, r.stage, r.lane, r.input_from, r.redrive_run,
+    SELECT j.no, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, r.stage, r.lane, r.input_from, r.redrive_run,
         r.rank_at, r.deadline_us
     FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
-        SELECT o.no, o.owner, o.run, o.redrive_run, o.error_kind FROM perdure_jobs AS o
+        SELECT o.no, o.run, o.redrive_run, o.error_kind FROM perdure_jobs AS o
         WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed' LIMIT 1
         FOR UPDATE
     ) AS j
@@ -33,11 +33,12 @@ revived AS (
         waited_s = 0
     FROM before AS b
     WHERE j.no = b.no
-    RETURNING j.no, j.redrive_run, j.life
+    RETURNING j.no, j.redrive_run, j.life, j.owner
 ),
 owned AS (
-    UPDATE perdure_owned AS o SET ended = 0, changed_at = %(now)s::bigint FROM before AS b
-    WHERE b.owner <> '' AND o.owner = b.owner AND o.ended = 2 AND o.job = b.no
+    INSERT INTO perdure_owned (owner, job, changed_at)
+    SELECT owner, no, %(now)s::bigint FROM revived WHERE owner <> ''
+    ON CONFLICT (owner, job) DO UPDATE SET failed = excluded.failed, changed_at = excluded.changed_at
 ),
 redriven AS (
     INSERT INTO perdure_redrives (run, job, life)

@@ -1,1 +1,1 @@
-INSERT INTO perdure_owned (owner, ended, job, changed_at) VALUES (?1, 0, ?2, ?3)
+INSERT INTO perdure_owned (owner, job, changed_at) VALUES (?1, ?2, ?3)
