@@ -53,6 +53,7 @@ MEMORY = ":memory:"
 TABLES = (
     "jobs", "attempts", "checkpoints", "workers", "lanes", "depths", "flows", "deaths", "owners", "runs", "run_counts", "gates",
     "gate_samples", "gate_slices", "pauses", "schedules", "duties", "audit_log", "bulks", "artifacts",
+    "owned",
 )  # fmt: skip
 
 

@@ -49,6 +49,11 @@ def reworded(statement: str, **words: tuple[str, str]) -> Patch:
     return plant
 
 
+def by_store(**patches: Patch) -> Patch:
+    """A bug that stands in another statement of each store."""
+    return lambda patch, rig: patches[rig.name](patch, rig)
+
+
 def unguarded(shown: Shown) -> Patch:
     """Records that are ``shown`` pass with whatever token their job has now."""
 
@@ -265,6 +270,49 @@ MUTANTS = (
             postgres=("error_code = NULL,", ""),
         ),
         ("test_a_success_by_the_short_way_is_one_by_the_long_way_whatever_stood_there_before",),
+    ),
+    Mutant(
+        "a list by change that hears of ends, and of no attempt that is tried again",
+        by_store(
+            sqlite=reworded(
+                "matched",
+                sqlite=("j.owner\nFROM", "CASE j.token WHEN 1 THEN '' ELSE j.owner END\nFROM"),
+            ),
+            postgres=reworded(
+                "record",
+                postgres=(
+                    "nullif(d.owner, '')",
+                    "CASE WHEN d.state <> 'queued' THEN nullif(d.owner, '') END",
+                ),
+            ),
+        ),
+        (
+            "test_every_way_in_which_an_attempt_can_end_is_a_change_and_a_claim_is_none",
+            "test_who_follows_the_changes_misses_none_and_sees_each_as_it_was_left",
+        ),
+    ),
+    Mutant(
+        "a list by change that does not learn of a new life",
+        by_store(
+            sqlite=reworded(
+                "owned_put",
+                sqlite=(
+                    "changed_at = excluded.changed_at",
+                    "changed_at = perdure_owned.changed_at",
+                ),
+            ),
+            postgres=reworded(
+                "revive",
+                postgres=(
+                    "changed_at = excluded.changed_at",
+                    "changed_at = perdure_owned.changed_at",
+                ),
+            ),
+        ),
+        (
+            "test_a_new_life_and_a_discard_are_changes",
+            "test_a_job_that_is_enqueued_again_by_its_key_has_changed",
+        ),
     ),
     Mutant(
         "a claim that does not say when the row was changed",

@@ -43,6 +43,11 @@ class Operating(Acting):
             return JobFilter(run=side.maybe_no("run", run), **chosen)
 
         self.sides.each("list", lambda side: side.reader.jobs(wanted(side), limit=limit))
+        since = self.clock.now() - timedelta(seconds=chance.choice([1, 30]))
+        self.sides.each(
+            "list by change",
+            lambda side: side.reader.jobs_changed(wanted(side), since=since, limit=limit),
+        )
         self.sides.each("preview", lambda side: side.reader.preview(wanted(side), count_max=limit))
         self.sides.each("dead groups", lambda side: side.reader.dead_groups(wanted(side)))
 

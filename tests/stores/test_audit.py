@@ -12,7 +12,7 @@ from perdure.stores.postgres.reader import AUDIT as ON_POSTGRES
 from perdure.stores.sqlite.reader import AUDIT as ON_SQLITE
 from perdure.testing.nouns import replace
 from tests.stores.busy import busy_store
-from tests.stores.kit import attempt_of, retry
+from tests.stores.kit import attempt_of, cancelled, failure, release, retry, success
 
 
 @pytest.fixture
@@ -68,6 +68,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     "lane_of_no_lane": (job("lane = 777777", "no7"), "{id7}"),
     "lives_differ": (job("retries_manual = 1", "no7"), "{id7}"),
     "owners_differ": (["INSERT INTO perdure_owners VALUES ('nobody', 0, 1)"], "nobody"),
+    "owned_differs": (job("owner = 'ann'", "no7"), "{id7}"),
     "past_unreadable": (job("past = 'oops'", "no7"), "{id7}"),
     "redrive_differs": (["UPDATE perdure_jobs SET redrive_run = {run} WHERE no = {no2}"], "{id2}"),
     "refusal_of_no_bulk": (["DELETE FROM perdure_bulks"], "bulk number {bulk}"),
@@ -142,6 +143,37 @@ def handed_over(claim: Claim, worker: int) -> Record:
 
 
 @pytest.mark.parametrize(
+    ("damage", "subject"),
+    [
+        ("DELETE FROM perdure_owned", "{id}"),
+        ("UPDATE perdure_owned SET failed = NOT failed", "{id}"),
+        ("UPDATE perdure_owned SET changed_at = changed_at - 1", "{id}"),
+        ("UPDATE perdure_owned SET changed_at = changed_at + 9000000", "{id}"),
+        ("UPDATE perdure_owned SET owner = 'bob'", "{id}"),
+        ("UPDATE perdure_owned SET owner = 'bob'", "job number {no}"),
+        ("UPDATE perdure_owned SET job = -job", "job number -{no}"),
+        ("UPDATE perdure_jobs SET owner = ''", "job number {no}"),
+    ],
+)  # fmt: skip
+def test_jobs_that_are_not_their_owners_as_they_are_are_found(busy, damage, subject):
+    """Whether a job waits, is in work or has ended."""
+    place, worker = busy.place, busy.worker
+    made = place.put_many(7, owner="ann", priority=9)
+    place.clock.push(1)
+    claims = place.take(worker, 6)
+    place.clock.push(1)
+    for end, claim in zip((success, failure, cancelled, retry, release), claims, strict=False):
+        place.settle(end(claim, worker), by=worker)
+    place.clock.push(1)
+    (again,) = place.take(worker)
+    assert again.id == claims[4].id
+    place.clean()
+    busy.damage(damage)
+    found = {name for name, _ in busy.found("owned_differs")}
+    assert {subject.format(id=one.id, no=one.no) for one in made} <= found
+
+
+@pytest.mark.parametrize(
     "damage",
     [
         "UPDATE perdure_run_counts SET total = total + 1 WHERE run = {run}",
@@ -171,6 +203,7 @@ MORE: list[tuple[str, str, str]] = [
      "UPDATE perdure_attempts SET why = 'fail; attempt 1 of 1 failed' WHERE job = {no3}", ""),
     ("attempt_missing", "UPDATE perdure_jobs SET life = 2 WHERE no = {no7}", "{id7}"),
     ("checkpoint_without_attempt", "UPDATE perdure_checkpoints SET stage = 'two' WHERE job = {no1}", "{id1}"),
+    ("owned_differs", "UPDATE perdure_attempts SET owner = 'ann' WHERE job = {no3}", "{id3}"),
     ("refusal_of_no_bulk", "UPDATE perdure_bulks SET refused = 0", "{bulk_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = NULL WHERE no = {over}", "{over_id}"),
     ("run_end_and_status", "UPDATE perdure_runs SET ended_at = 5 WHERE no = {run}", "{run_id}"),

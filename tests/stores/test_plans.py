@@ -81,6 +81,11 @@ PLANS = {
     "bulks_running": [r"USING INDEX perdure_bulks_running"],
     "bulk_step": [r"SEARCH perdure_bulks USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "refusals_page": [r"SEARCH f USING PRIMARY KEY \(bulk=\? AND job>\?\)"],
+    "owned_put": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "prune_owned": [
+        r"SEARCH perdure_owned USING PRIMARY KEY \(owner=\? AND job=\?\)",
+        r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)",
+    ],
     "subjects_of_run": [r"SEARCH j USING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)"],
 }  # fmt: skip
 
@@ -117,7 +122,7 @@ SMALL = re.compile(
 
 # A table that grows with the work, walked whole or by an index that holds all of it.
 GROWING = re.compile(
-    r"SCAN (perdure_(jobs|attempts|checkpoints|artifacts|bulk_refusals|redrives)|j|a|c|f)\b(.*)"
+    r"SCAN (perdure_(jobs|attempts|checkpoints|artifacts|bulk_refusals|redrives|owned)|j|a|c|f)\b(.*)"
 )
 PARTIAL = re.compile(r"INDEX perdure_jobs_(ready|later|held|failed|suspect)")
 

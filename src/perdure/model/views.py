@@ -63,6 +63,14 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedJob:
+    """A job in a list by change. A claim is no such change, so this may be earlier than ``updated_at``."""
+
+    changed_at: datetime
+    job: JobView
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptView:
     """An attempt as people see it. ``config_hash`` tells whether its stage was set as that of another attempt."""
 

@@ -14,6 +14,7 @@ from perdure.model.views import (
     AttemptView,
     Books,
     CaptureView,
+    ChangedJob,
     DeadGroup,
     Deaths,
     Depth,
@@ -39,6 +40,18 @@ class Reader(Protocol):
         self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
     ) -> list[JobView]:
         """Jobs, newest first; ``before`` continues below a job number."""
+        ...
+
+    def jobs_changed(
+        self, chosen: JobFilter, *, since: datetime, after: int = 0, limit: int = 50
+    ) -> list[ChangedJob]:
+        """An owner's jobs by their last change, from a moment on, above a number within it; the oldest change first.
+
+        A change is that a job came in, that an attempt of it ended, or that it ended, was cancelled, had a new life
+        or was discarded. The filter must name an owner. Who goes on from the moment and the number of the last one
+        sees every change that was committed by then; one that is committed later bears the moment of its writing,
+        so a client that polls begins again some seconds before the last moment that it saw.
+        """
         ...
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:

@@ -1,12 +1,16 @@
 """From a filter to jobs, newest first, in steps of bounded size; the same on every store.
 
 A filter may mean one job in ten million, and no statement may walk the table to find that out. So the chosen
-jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows, down one of three ways:
+jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows, down one of four ways:
 
 * the *few*: what is queued, in work or failed stands in partial indexes. When there are no more than
   `LOOK_ROWS_MAX` of them, their numbers are taken from there;
+* an *owner*: the numbers of its jobs, or of those that failed, come from `perdure_owned`. Of these steps no statement
+  touches more than 1,000 rows, whatever else the filter says;
 * a *run*: the numbers of its jobs, and of those that are driven again in it, come from their own indexes;
 * *all*: down the primary key, by ranges of numbers; gaps are jumped over.
+
+With both an owner and a run, it is the run if that is the owner's own.
 
 The first step is small, as most pages are full at once; the later ones grow. A listing goes on until its page
 is full or nothing is left: a page that is shorter than was asked for is the last one, and going on below
@@ -21,17 +25,19 @@ those of the `Dialect` are all there is. Parameters are written ``:name``.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain, islice
 
-from perdure.model.errors import StoreDamaged
+from perdure.model.errors import CallerError, StoreDamaged
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import State
-from perdure.model.views import DeadGroup, FailureGroup, JobView, Preview
-from perdure.stores.moments import to_us
+from perdure.model.views import ChangedJob, DeadGroup, FailureGroup, JobView, Preview
+from perdure.stores.moments import from_us, to_us
 from perdure.stores.rows import Row, dead_group_out, job_out
 
 LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
+OWNED_ROWS_MAX = 250  # up to four rows are touched for each, such as a job, its lane and its input
 DEAD_ROWS_MAX = 1_000_000  # numbers alone, from an index: a second or so
 STEPS_MAX = 12  # of a preview, the first ones small
 NO_MAX = 2**63 - 1
@@ -39,11 +45,12 @@ NO_MAX = 2**63 - 1
 Fetch = Callable[[str, Mapping[str, object]], Sequence[Row]]
 FetchWhole = Callable[[list[int]], Sequence[Row]]
 Step = tuple[str, dict[str, object]]  # which rows to look at, and the values that say so
+Numbers = Callable[[Fetch, int, int], tuple[list[int], int]]
 
 _SEEN = """
 SELECT j.no, CAST(j.id AS text), j.pipeline, j.stage, j.failed_reason, j.error_kind, j.error_message,
     j.error_detail, j.error_code, j.fingerprint, j.finished_at
-FROM {table} WHERE {step}{conditions}
+FROM {rows}{conditions}
 ORDER BY j.no DESC
 """
 _NO, _ID, _PIPELINE, _STAGE, _REASON, _KIND, _MESSAGE, _DETAIL, _CODE, _FINGERPRINT, _ENDED = range(
@@ -57,6 +64,26 @@ SELECT no FROM perdure_jobs WHERE run = :run AND no < :before ORDER BY no DESC L
 """
 _AGAIN_IN_RUN = """
 SELECT no FROM perdure_jobs WHERE redrive_run = :run AND no < :before ORDER BY no DESC LIMIT :limit
+"""
+_OF_OWNER = """
+SELECT job FROM perdure_owned WHERE owner = :owner AND job < :before{failed} ORDER BY job DESC LIMIT :limit
+"""
+_OWN_RUN = "SELECT 1 FROM perdure_runs WHERE no = :run AND owner = :owner"
+# What has changed by the end of an attempt and what otherwise; the last column is whether it was the job's last change.
+_ENDED_ATTEMPTS = """
+SELECT a.settled_at, a.job, a.token = (SELECT max(t.token) FROM perdure_attempts AS t WHERE t.job = a.job)
+    AND a.settled_at >= (SELECT o.changed_at FROM perdure_owned AS o WHERE o.owner = a.owner AND o.job = a.job)
+FROM perdure_attempts AS a
+WHERE a.owner = :owner AND (a.settled_at, a.job) > (CAST(:since AS bigint), CAST(:after AS bigint))
+ORDER BY a.settled_at, a.job LIMIT :limit
+"""
+_CHANGED_OTHERWISE = """
+SELECT o.changed_at, o.job, o.changed_at >= coalesce((
+    SELECT a.settled_at FROM perdure_attempts AS a WHERE a.job = o.job ORDER BY a.token DESC LIMIT 1
+), 0)
+FROM perdure_owned AS o
+WHERE o.owner = :owner AND (o.changed_at, o.job) > (CAST(:since AS bigint), CAST(:after AS bigint))
+ORDER BY o.changed_at, o.job LIMIT :limit
 """
 _FEW = "SELECT no FROM ({few}) AS few LIMIT :limit"
 _OF_STATE = {
@@ -74,8 +101,9 @@ _CONDITIONS = {
     "code": "{job}.error_code = :code",
     "fingerprint": "{job}.fingerprint = :fingerprint",
     "owner": "{job}.owner = :owner",
-    "queue": "{job}.lane IN (SELECT no FROM perdure_lanes WHERE queue = :queue)",
-    "category": "{job}.lane IN (SELECT no FROM perdure_lanes WHERE category = :category)",
+    "run": ":run IN ({job}.run, {job}.redrive_run)",  # so written, no index is tempted
+    "queue": "(SELECT l.queue FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :queue",
+    "category": "(SELECT l.category FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :category",
     "enqueued_from": "{job}.enqueued_at >= :enqueued_from",
     "enqueued_until": "{job}.enqueued_at < :enqueued_until",
     "finished_from": "{job}.finished_at >= :finished_from",
@@ -88,7 +116,7 @@ _INDEXED = ("pipeline", "stage", "reason", "kind", "fingerprint")  # in the inde
 class Dialect:
     """What one store writes otherwise than the other: walking by primary key, and lists of numbers."""
 
-    table: str
+    rows: str
     among: str
     packed: Callable[[Sequence[int]], str]
 
@@ -107,13 +135,50 @@ class Choice:
 
     def rows(self, fetch: Fetch, *, limit: int, before: int | None) -> Iterator[list[Row]]:
         """The chosen, newest first, step by step; a step may find none."""
-        text = self.chosen.text
-        wanted = None if text is None else text.casefold()
         below = NO_MAX if before is None else min(before, NO_MAX)
-        window = min(max(200, 2 * limit), LOOK_ROWS_MAX)
-        for step, values in self._steps(fetch, below, window):
-            found = list(fetch(self._statement(step), {**self.values, **values}))
-            yield found if wanted is None else [row for row in found if _says(row, wanted)]
+        window = limit if self.chosen.owner else max(200, 2 * limit)
+        for step, values in self._steps(fetch, below, self._bounded(window)):
+            yield self._found(fetch, step, values)
+
+    def changed(
+        self, fetch: Fetch, start: tuple[int, int], limit: int
+    ) -> Iterator[tuple[int, int]]:
+        """The chosen of an owner by their last change: the moments and the numbers."""
+        if not self.chosen.owner:
+            raise CallerError(
+                f"jobs are listed by change for one owner, and the filter names {self.chosen.owner!r}; "
+                "give it an owner"
+            )
+        end: tuple[int, int] | None = start
+        window = self._bounded(limit)
+        while end is not None:
+            moved, end = self._moved(fetch, end, min(window, max(1, OWNED_ROWS_MAX // 2)))
+            step, values = self._among([no for _, no in moved])
+            kept = {row[_NO] for row in self._found(fetch, step, values)} if moved else set()
+            yield from (one for one in moved if one[1] in kept)
+            window = self._bounded(4 * window)
+
+    def _moved(
+        self, fetch: Fetch, start: tuple[int, int], window: int
+    ) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
+        """The next last changes in their order, and where to go on; None when that was all."""
+        where = {
+            "owner": self.chosen.owner, "since": start[0], "after": start[1], "limit": window,
+        }  # fmt: skip
+        lists = [fetch(sql, where) for sql in (_ENDED_ATTEMPTS, _CHANGED_OTHERWISE)]
+        ends = [(some[-1][0], some[-1][1]) for some in lists if len(some) == window]
+        end = min(ends, default=None)
+        moved = {(moment, no) for some in lists for moment, no, is_last in some if is_last}
+        return sorted(one for one in moved if end is None or one <= end), end
+
+    def _found(self, fetch: Fetch, step: str, values: Mapping[str, object]) -> list[Row]:
+        """Of the rows of a step, those that are meant."""
+        found = list(fetch(self._statement(step), {**self.values, **values}))
+        text = self.chosen.text
+        return found if text is None else [row for row in found if _says(row, text.casefold())]
+
+    def _bounded(self, window: int) -> int:
+        return max(1, min(window, OWNED_ROWS_MAX if self.chosen.owner else LOOK_ROWS_MAX))
 
     def _steps(self, fetch: Fetch, below: int, window: int) -> Iterator[Step]:
         few = self._few(fetch)
@@ -121,22 +186,34 @@ class Choice:
             rest = sorted((no for no in few if no < below), reverse=True)
             while rest:
                 yield self._among(rest[:window])
-                rest, window = rest[window:], _grown(window)
+                rest, window = rest[window:], self._bounded(4 * window)
             return
+        numbers = self._numbers(fetch)
         while below > 1:
-            if self.chosen.run is None:
+            if numbers is None:
                 ((top,),) = fetch(_TOP, {"before": below})
                 floor = max(0, (top or 0) + 1 - window)
                 yield _RANGE, {"floor": floor, "before": below}
             else:
-                found, floor = self._of_run(fetch, below, window)
-                yield self._among(found)
-            below, window = floor, _grown(window)
+                found, floor = numbers(fetch, below, window)
+                if found:
+                    yield self._among(found)
+            below, window = floor, self._bounded(4 * window)
+
+    def _numbers(self, fetch: Fetch) -> Numbers | None:
+        """Where the numbers of the jobs come from; None when nothing leads to them."""
+        own = not self.chosen.owner or (
+            self.chosen.run is not None and bool(fetch(_OWN_RUN, self.values))
+        )
+        if not own:
+            return self._of_owner
+        return None if self.chosen.run is None else self._of_run
 
     def _few(self, fetch: Fetch) -> list[int] | None:
-        """The numbers of the few, unless they are many, or a run leads there more directly."""
+        """The numbers of the few, unless they are many, or an owner or a run leads there more directly."""
         states = _states(self.chosen)
-        if self.chosen.run is not None or not states or not set(states) <= set(_OF_STATE):
+        led = self.chosen.run is not None or bool(self.chosen.owner)
+        if led or not states or not set(states) <= set(_OF_STATE):
             return None
         narrowed = "".join(
             f" AND {_CONDITIONS[name].format(job='f')}" for name in _INDEXED if name in self.values
@@ -153,6 +230,13 @@ class Choice:
         floor = max((some[-1] for some in lists if len(some) == window), default=0)
         return [no for some in lists for no in some if no >= floor], floor
 
+    def _of_owner(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
+        """The next numbers of an owner's jobs, and the number down to which they are all of them."""
+        failed = " AND failed" if _states(self.chosen) == (State.FAILED,) else ""
+        where = {"owner": self.chosen.owner, "before": below, "limit": window}
+        found = [no for (no,) in fetch(_OF_OWNER.format(failed=failed), where)]
+        return found, found[-1] if len(found) == window else 0
+
     def _among(self, nos: Sequence[int]) -> Step:
         return self.dialect.among, {"nos": self.dialect.packed(nos)}
 
@@ -168,7 +252,7 @@ class Choice:
         if self.chosen.text is not None:
             conditions.append("(j.error_message IS NOT NULL OR j.error_detail IS NOT NULL)")
         joined = "".join(f"\nAND {one}" for one in conditions)
-        return _SEEN.format(table=self.dialect.table, step=step, conditions=joined)
+        return _SEEN.format(rows=self.dialect.rows.format(step=step), conditions=joined)
 
 
 def page(
@@ -180,13 +264,38 @@ def page(
     whose very state cannot be read is left out; the audit names both.
     """
     limit = min(limit, PAGE_ROWS_MAX)
-    found: list[JobView] = []
-    if limit < 1:
-        return found
     seen = chain.from_iterable(choice.rows(fetch, limit=limit, before=before))
-    while some := list(islice(seen, limit - len(found))):
-        views = [_readable(row) for row in whole([row[_NO] for row in some])]
-        found += [view for view in views if view is not None]
+    return _views((row[_NO] for row in seen), whole, limit)
+
+
+def changes(
+    choice: Choice,
+    fetch: Fetch,
+    whole: FetchWhole,
+    *,
+    since: datetime,
+    after: int,
+    limit: int,
+) -> list[ChangedJob]:
+    """A page of an owner's jobs by their last change, the oldest change first; otherwise as `page`."""
+    limit = min(limit, PAGE_ROWS_MAX)
+    moments: dict[int, int] = {}
+
+    def nos() -> Iterator[int]:
+        start = (to_us(since), min(after, NO_MAX))
+        for moment, no in choice.changed(fetch, start, limit):
+            moments[no] = moment
+            yield no
+
+    return [ChangedJob(from_us(moments[one.no]), one) for one in _views(nos(), whole, limit)]
+
+
+def _views(nos: Iterator[int], whole: FetchWhole, limit: int) -> list[JobView]:
+    """So many of these jobs, in this order."""
+    found: list[JobView] = []
+    while some := list(islice(nos, max(0, min(limit - len(found), OWNED_ROWS_MAX)))):
+        views = {row[0]: _readable(row) for row in whole(some)}
+        found += [view for no in some if (view := views.get(no)) is not None]
     return found
 
 
@@ -194,9 +303,10 @@ def preview(choice: Choice, fetch: Fetch, *, count_max: int) -> Preview:
     """How many jobs a filter means and how those have ended; capped when there may be more."""
     seen: list[Row] = []
     capped = False
+    steps_max = STEPS_MAX + (count_max // OWNED_ROWS_MAX if choice.chosen.owner else 0)
     for steps, rows in enumerate(choice.rows(fetch, limit=count_max + 1, before=None), start=1):
         seen += rows
-        capped = len(seen) > count_max or steps >= STEPS_MAX
+        capped = len(seen) > count_max or steps >= steps_max
         if capped:
             break
     return Preview(min(len(seen), count_max), capped, _groups(seen[:count_max]))
@@ -255,10 +365,6 @@ def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
     return tuple(
         sorted(groups, key=lambda one: (-one.count, one.pipeline, one.stage, one.reason, one.kind))
     )
-
-
-def _grown(window: int) -> int:
-    return min(4 * window, LOOK_ROWS_MAX)
 
 
 def _says(row: Row, wanted: str) -> bool:

@@ -27,7 +27,7 @@ VALUES: dict[str, object] = {
     "revivals": '[{"no":1,"token":1}]',
     "look": 100, "owners": '["ann"]', "gate": "vendor", "run": 1, "after": 0, "since": 1, "bulk": 1,
     "floor": 0, "before": 1000, "pipeline": None, "owner": None, "name": None, "no": 1,
-    "ids": [ID], "seen_cursor": None,
+    "ids": [ID], "seen_cursor": None, "seen": '[{"no":1,"token":1}]',
 }  # fmt: skip
 
 # statement: the indexes by which it comes to each of the tables that grow.
@@ -96,12 +96,14 @@ BESIDE: dict[str, tuple[str, set[str]]] = {
     "bulks_list": ("perdure_bulks", {"perdure_bulks_pkey"}),
     "bulks_running": ("perdure_bulks", {"perdure_bulks_running"}),
     "bulk_hold": ("perdure_bulks", {"perdure_bulks_running"}),
+    "prune_jobs": ("perdure_owned", {"perdure_owned_pkey"}),
 }  # fmt: skip
 # Every one of these rows is wanted: their index holds nothing else.
 WHOLE = {"perdure_jobs_suspect", "perdure_runs_live"}
 GROWING = (
     "perdure_jobs", "perdure_attempts", "perdure_checkpoints", "perdure_artifacts", "perdure_runs",
     "perdure_run_counts", "perdure_run_kinds", "perdure_bulk_refusals", "perdure_redrives",
+    "perdure_owned",
 )  # fmt: skip
 
 FILL = """
@@ -154,6 +156,9 @@ FILL_REDRIVES = """
 INSERT INTO perdure_redrives (run, job, life)
 SELECT redrive_run, no, life FROM perdure_jobs WHERE redrive_run IS NOT NULL
 """
+FILL_OWNED = """
+INSERT INTO perdure_owned (owner, job, changed_at) SELECT owner, no, updated_at FROM perdure_jobs
+"""
 MANY = 100_000
 
 
@@ -171,9 +176,10 @@ def fill(place: Place, condition: str) -> None:
             cx.execute(FILL_ARTIFACTS, {"jobs": MANY})
             cx.execute(FILL_REFUSALS, {"jobs": MANY})
             cx.execute(FILL_REDRIVES)
+            cx.execute(FILL_OWNED)
     else:
         worker, dead = place.hire(), place.hire()
-        place.put_many(200)
+        place.put_many(200, owner="ann")
         claims = place.take(worker, 90)
         for end, some in (
             (success, claims[:40]), (failure, claims[40:50]), (retry, claims[50:70]),

@@ -14,6 +14,7 @@ from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed
 from perdure.model.views import (
     AttemptView,
     Books,
+    ChangedJob,
     Deaths,
     Depth,
     FailureGroup,
@@ -26,11 +27,12 @@ from perdure.model.views import (
 from perdure.model.workers import WorkerView
 from perdure.stores import tallies
 from perdure.stores.auditing import CHECKS, findings, of_run
-from perdure.stores.choosing import Choice, page, preview
+from perdure.stores.choosing import Choice, FetchWhole, changes, page, preview
 from perdure.stores.moments import from_us
 from perdure.stores.postgres import changing
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.gating import look
+from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.reports import (
     DIALECT,
     PostgresReports,
@@ -41,7 +43,6 @@ from perdure.stores.postgres.reports import (
 )
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import (
-    Row,
     attempt_out,
     bulk_out,
     deed_out,
@@ -73,11 +74,16 @@ class PostgresReader(PostgresReports):
         No statement looks at more than `choosing.LOOK_ROWS_MAX` rows.
         """
         with self._snapshot() as cx:
+            choice, whole = Choice(chosen, DIALECT), _whole(cx)
+            return page(choice, fetching(cx), whole, limit=limit, before=before)
 
-            def whole(nos: list[int]) -> Sequence[Row]:
-                return cx.execute(SQL.jobs_page, {"nos": array(nos)}).fetchall()
-
-            return page(Choice(chosen, DIALECT), fetching(cx), whole, limit=limit, before=before)
+    def jobs_changed(
+        self, chosen: JobFilter, *, since: datetime, after: int = 0, limit: int = 50
+    ) -> list[ChangedJob]:
+        """An owner's jobs by their last change, from a moment on, above a number within it."""
+        with self._snapshot() as cx:
+            choice, whole = Choice(chosen, DIALECT), _whole(cx)
+            return changes(choice, fetching(cx), whole, since=since, after=after, limit=limit)
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
@@ -209,3 +215,8 @@ class PostgresReader(PostgresReports):
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
+
+
+def _whole(cx: Cx) -> FetchWhole:
+    """How the rows of a page are read when their numbers are known."""
+    return lambda nos: cx.execute(SQL.jobs_page, {"nos": array(nos)}).fetchall()

@@ -22,7 +22,12 @@ from perdure.stores.reporting import run_figures
 from perdure.stores.rows import Row, capture_out, item_out, run_out
 from perdure.stores.tallies import dead_groups
 
-DIALECT = Dialect("perdure_jobs AS j", "j.no = ANY (CAST(:nos AS bigint[]))", array)
+# The rows of a step are found first (OFFSET 0 keeps them apart): what else a filter says must not lead to another index.
+DIALECT = Dialect(
+    "(SELECT * FROM perdure_jobs AS j WHERE {step} OFFSET 0) AS j WHERE true",
+    "j.no = ANY (CAST(:nos AS bigint[]))",
+    array,
+)
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _PARAMETER = re.compile(r":([a-z_0-9]+)")

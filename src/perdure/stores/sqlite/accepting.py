@@ -31,6 +31,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
+    cx.executemany(SQL.owned_add, [(job.owner, made[job.id], now) for job in fresh if job.owner])
     tally = Tally()
     for job in fresh:
         tally.accepted(
@@ -68,6 +69,8 @@ def begin(
             job.payload_json, job.tokens, job.fair,
         ),
     )  # fmt: skip
+    if job.owner:
+        cx.execute(SQL.owned_add, (job.owner, last + 1, now))
     tally = Tally()
     tally.accepted(job, "processing")
     accepted = _entry(last + 1, job, State.PROCESSING, 1)

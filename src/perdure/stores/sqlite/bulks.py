@@ -72,6 +72,7 @@ class SqliteBulks:
                 if row is not None:
                     told.append(Entry(*row[:9]))
                     tally.discarded(Letter(*row[9:]))
+                    cx.execute(SQL.owned_put, (one.no, now))
                     note(cx, deeds.DISCARD, one.id, deed, now)
                     answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
                 else:

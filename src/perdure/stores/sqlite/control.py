@@ -146,6 +146,7 @@ def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:
     attempts = cx.execute(SQL.prune_attempts, where).rowcount
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
+    cx.execute(SQL.prune_owned, where)
     cx.execute(SQL.prune_jobs, where)
     return attempts
 

@@ -1,5 +1,6 @@
 """The reads, for screens, reports and the audit. They change nothing and wait for nobody."""
 
+import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,6 +12,7 @@ from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed
 from perdure.model.views import (
     AttemptView,
     Books,
+    ChangedJob,
     Deaths,
     Depth,
     FailureGroup,
@@ -23,10 +25,9 @@ from perdure.model.views import (
 from perdure.model.workers import WorkerView
 from perdure.stores import tallies
 from perdure.stores.auditing import CHECKS, findings, of_run
-from perdure.stores.choosing import Choice, page, preview
+from perdure.stores.choosing import Choice, FetchWhole, changes, page, preview
 from perdure.stores.moments import from_us
 from perdure.stores.rows import (
-    Row,
     attempt_out,
     bulk_out,
     deed_out,
@@ -64,11 +65,16 @@ class SqliteReader(SqliteReports):
         No statement looks at more than `choosing.LOOK_ROWS_MAX` rows.
         """
         with self._connection.read() as (cx, _):
+            choice, whole = Choice(chosen, DIALECT), _whole(cx)
+            return page(choice, fetching(cx), whole, limit=limit, before=before)
 
-            def whole(nos: list[int]) -> Sequence[Row]:
-                return cx.execute(SQL.jobs_page, {"nos": encoded(nos)}).fetchall()
-
-            return page(Choice(chosen, DIALECT), fetching(cx), whole, limit=limit, before=before)
+    def jobs_changed(
+        self, chosen: JobFilter, *, since: datetime, after: int = 0, limit: int = 50
+    ) -> list[ChangedJob]:
+        """An owner's jobs by their last change, from a moment on, above a number within it."""
+        with self._connection.read() as (cx, _):
+            choice, whole = Choice(chosen, DIALECT), _whole(cx)
+            return changes(choice, fetching(cx), whole, since=since, after=after, limit=limit)
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
@@ -198,3 +204,8 @@ class SqliteReader(SqliteReports):
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
+
+
+def _whole(cx: sqlite3.Connection) -> FetchWhole:
+    """How the rows of a page are read when their numbers are known."""
+    return lambda nos: cx.execute(SQL.jobs_page, {"nos": encoded(nos)}).fetchall()

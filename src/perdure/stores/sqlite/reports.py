@@ -20,7 +20,9 @@ from perdure.stores.tallies import dead_groups
 
 # A step looks at a range of numbers; every other index would lead through more rows than that.
 DIALECT = Dialect(
-    "perdure_jobs AS j NOT INDEXED", "j.no IN (SELECT value FROM json_each(:nos))", encoded
+    "perdure_jobs AS j NOT INDEXED WHERE {step}",
+    "j.no IN (SELECT value FROM json_each(:nos))",
+    encoded,
 )
 
 

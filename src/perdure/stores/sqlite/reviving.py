@@ -44,6 +44,7 @@ class Revivals:
                 "deadline_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
             },
         )  # fmt: skip
+        self._cx.execute(SQL.owned_put, (one.no, self._now))
         self._cx.execute(SQL.redrive_add, (one.no,))
         run, redriven, lane, discarded_at, *dead = seen
         letter = Letter(*dead)

@@ -5,7 +5,7 @@ here: SQLite looks a key up by walking the object, and a record has forty of the
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -91,6 +91,7 @@ def _write(
 ) -> tuple[Settled, ...]:
     asked = _where_open(cx, records)
     before = _matched(cx, asked)
+    owners = {no: one.owner for (no, _), one in before.items() if one.owner}
     first = {(one.no, one.token): one for one in reversed(asked)}
     accepted = [one for claim, one in first.items() if claim in before]
     accepted.sort(key=lambda one: one.no)
@@ -103,7 +104,10 @@ def _write(
         (plain if is_plain(one, by) else others).append(one)
     cx.executemany(SQL.record_done, [_done_row(one, now) for one in plain])
     cx.executemany(SQL.record, [record_row(one, by, now) for one in others])
-    _add_attempts(cx, accepted, by, now)
+    _add_attempts(cx, accepted, owners, by, now)
+    if owners:
+        failed = [r for r in others if r.state is State.FAILED or r.attempt is None]
+        cx.executemany(SQL.owned_put, [(r.no, now) for r in failed])
     cx.executemany(
         SQL.checkpoints_add,
         [
@@ -128,7 +132,11 @@ def _write(
 
 
 def _add_attempts(
-    cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
+    cx: sqlite3.Connection,
+    records: Sequence[Record],
+    owners: Mapping[int, str],
+    by: int | None,
+    now: int,
 ) -> None:
     plain: list[tuple[object, ...]] = []
     more: list[tuple[object, ...]] = []
@@ -137,10 +145,11 @@ def _add_attempts(
         if a is None:
             continue
         row = attempt_row(one, by, now)
-        if a.code is None and not (a.tokens_in or a.tokens_out or a.cost_nusd):
+        owner = owners.get(one.no)
+        if owner is None and a.code is None and not (a.tokens_in or a.tokens_out or a.cost_nusd):
             plain.append(row)
         else:
-            more.append((*row, a.code, a.tokens_in, a.tokens_out, a.cost_nusd))
+            more.append((*row, a.code, a.tokens_in, a.tokens_out, a.cost_nusd, owner))
     cx.executemany(SQL.attempts_add, plain)
     if more:
         cx.executemany(SQL.attempts_add_more, more)

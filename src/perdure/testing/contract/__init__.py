@@ -27,6 +27,7 @@ from perdure.testing.contract.guarding import Guarding
 from perdure.testing.contract.items import Items
 from perdure.testing.contract.kit import OpenedStore
 from perdure.testing.contract.letters import Letters
+from perdure.testing.contract.owning import Owning
 from perdure.testing.contract.parting import Parting
 from perdure.testing.contract.payloads import Payloads
 from perdure.testing.contract.pruning import Pruning
@@ -68,6 +69,7 @@ class StoreContract(
     Pruning,
     Reading,
     Following,
+    Owning,
     Payloads,
 ):
     """What every store does; write ``open``."""

@@ -48,7 +48,7 @@ def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
             payload_json=job.payload_json, enqueued_at=now, order_at=due_at,
             rank_at=rank_at, due_at=due_at,
             deadline_at=None if job.deadline_s is None else due_at + length(job.deadline_s),
-            updated_at=now, ready=due_at == now, tokens=job.tokens, fair=job.fair,
+            updated_at=now, changed_at=now, ready=due_at == now, tokens=job.tokens, fair=job.fair,
         )
     )  # fmt: skip
     tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
@@ -146,7 +146,7 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
             job, state=State.QUEUED, ready=True, token=job.token + 1, life=job.life + 1,
             retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
             input_from=one.input_from, redrive_run=redrive_run,
-            order_at=now, rank_at=rank_at, due_at=now, updated_at=now,
+            order_at=now, rank_at=rank_at, due_at=now, updated_at=now, changed_at=now,
             deadline_at=_deadline_anew(job, one.deadline_s, now),
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
             error_message=None, error_code=None, error_detail=None, fingerprint=None,

@@ -103,7 +103,9 @@ class DeadLetters:
             or job.discarded_at is not None
         ):
             return _stale(one)
-        dealt_with = replace(job, discarded_at=now, token=job.token + 1, updated_at=now)
+        dealt_with = replace(
+            job, discarded_at=now, token=job.token + 1, updated_at=now, changed_at=now
+        )
         self._tables.put_job(dealt_with)
         self._tables.tell_job(ChangeKind.JOB_DISCARDED, dealt_with, now)
         self._tables.log(deed, "discard job", one.id, now)

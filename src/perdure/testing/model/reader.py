@@ -18,6 +18,7 @@ from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.model.views import (
     AttemptView,
     Books,
+    ChangedJob,
     Deaths,
     Depth,
     FailureGroup,
@@ -55,6 +56,17 @@ class ModelReader(Reports):
         with self._tables.read():
             found = [job for job in self._newest_first(chosen) if before is None or job.no < before]
             return [self._view(job) for job in found[: rows_of(limit)]]
+
+    def jobs_changed(
+        self, chosen: JobFilter, *, since: datetime, after: int = 0, limit: int = 50
+    ) -> list[ChangedJob]:
+        """An owner's jobs by their last change."""
+        if not chosen.owner:
+            raise CallerError(f"jobs are listed by change for one owner, not for {chosen.owner!r}")
+        with self._tables.read():
+            found = sorted(self._newest_first(chosen), key=lambda job: (job.changed_at, job.no))
+            later = [job for job in found if (job.changed_at, job.no) > (since, after)]
+            return [ChangedJob(job.changed_at, self._view(job)) for job in later[: rows_of(limit)]]
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """The newest ones are counted, up to the bound, and grouped by how they failed."""

@@ -99,6 +99,7 @@ class JobRow:
     due_at: datetime
     deadline_at: datetime | None
     updated_at: datetime
+    changed_at: datetime
     ready: bool | None
     state: State = State.QUEUED
     token: int = 0

@@ -164,6 +164,7 @@ class ModelStore(Notary, Gatehouse, Workforce):
                 claimed_at=now if record.reclaim else job.claimed_at,
                 finished_at=now if record.state in TERMINAL else None,
                 updated_at=now,
+                changed_at=now,
                 failed_reason=record.failed_reason,
                 error_kind=record.error_kind,
                 error_message=record.error_message,

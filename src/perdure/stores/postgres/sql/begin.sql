@@ -29,6 +29,10 @@ made AS (
     ON CONFLICT DO NOTHING
     RETURNING no, id, owner, pipeline, stage, state, token, run, lane, ready
 ),
+owned AS (
+    INSERT INTO perdure_owned (owner, job, changed_at)
+    SELECT m.owner, m.no, clock.now FROM clock, made AS m WHERE m.owner <> ''
+),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, processing)
     SELECT lane, -pg_backend_pid(), coalesce(ready, 0), 1 - coalesce(ready, 0) FROM made

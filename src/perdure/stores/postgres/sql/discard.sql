@@ -40,5 +40,10 @@ lines AS (
         ) AS entries FROM done
     ) AS t
     WHERE t.size > 0
+),
+owned AS (
+    INSERT INTO perdure_owned (owner, job, failed, changed_at)
+    SELECT owner, no, true, %(now)s::bigint FROM held WHERE owner <> ''
+    ON CONFLICT (owner, job) DO UPDATE SET changed_at = excluded.changed_at
 )
 SELECT no, token - 1 FROM done

@@ -27,6 +27,10 @@ made AS (
     ON CONFLICT DO NOTHING
     RETURNING no, id, owner, pipeline, stage, run, lane, ready
 ),
+owned AS (
+    INSERT INTO perdure_owned (owner, job, changed_at)
+    SELECT m.owner, m.no, clock.now FROM clock, made AS m WHERE m.owner <> ''
+),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, waiting)
     SELECT lane, w.writer, sum(ready), count(*) - sum(ready) FROM made, writer AS w GROUP BY lane, w.writer

@@ -4,7 +4,7 @@ WITH seen AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(seen)s::jsonb) AS s (no bigint, token bigint)
 ),
 held AS MATERIALIZED (
-    SELECT j.no FROM seen AS s JOIN perdure_jobs AS j ON j.no = s.no AND j.token = s.token
+    SELECT j.no, j.owner FROM seen AS s JOIN perdure_jobs AS j ON j.no = s.no AND j.token = s.token
     ORDER BY j.no
     FOR UPDATE OF j SKIP LOCKED
 ),
@@ -43,5 +43,9 @@ deaths AS (
     GROUP BY 1, 2, 3, 4, 5, 6, 7
     ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
         letters = t.letters + excluded.letters
+),
+owned AS (
+    DELETE FROM perdure_owned AS o USING held AS h
+    WHERE h.owner <> '' AND o.owner = h.owner AND o.job = h.no
 )
 SELECT no, pipeline, run, redrive_run, life, state FROM gone

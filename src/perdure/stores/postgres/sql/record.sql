@@ -98,15 +98,23 @@ attempts AS (
     INSERT INTO perdure_attempts (
         job, token, stage, number, life, status, state, worker, claimed_at, settled_at, elapsed_s,
         delay_s, due_at, counted, kind, message, policy, why, evidence, config_hash, settled_by,
-        code, tokens_in, tokens_out, cost_nusd
+        code, tokens_in, tokens_out, cost_nusd, owner
     )
     SELECT
         d.no, d.token, d.stage, d.number, d.life, d.status, d.state, d.worker, d.claimed_at, d.now,
         d.elapsed_s, d.delay_s, d.now + d.delay_us, d.counted, d.kind, coalesce(d.message, ''),
         d.policy, d.why, d.evidence, d.config_hash, %(by)s::bigint,
-        d.code, coalesce(d.tokens_in, 0), coalesce(d.tokens_out, 0), coalesce(d.cost_nusd, 0)
+        d.code, coalesce(d.tokens_in, 0), coalesce(d.tokens_out, 0), coalesce(d.cost_nusd, 0),
+        nullif(d.owner, '')
     FROM done AS d
     WHERE d.status IS NOT NULL
+),
+-- What else an owner must find. An UPDATE would be a join, and its plan could come to walk the table.
+owned AS (
+    INSERT INTO perdure_owned (owner, job, failed, changed_at)
+    SELECT d.owner, d.no, d.state = 'failed', d.now FROM done AS d
+    WHERE d.owner <> '' AND (d.state = 'failed' OR d.status IS NULL)
+    ON CONFLICT (owner, job) DO UPDATE SET failed = excluded.failed, changed_at = excluded.changed_at
 ),
 checkpoints AS (
     INSERT INTO perdure_checkpoints (job, stage, token, saved_at, value)

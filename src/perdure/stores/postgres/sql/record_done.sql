@@ -28,11 +28,12 @@ done AS (
 attempts AS (
     INSERT INTO perdure_attempts (
         job, token, stage, number, life, status, state, worker, claimed_at, settled_at, elapsed_s,
-        message, policy, why, config_hash, settled_by
+        message, policy, why, config_hash, settled_by, owner
     )
     SELECT
         d.no, d.token, d.stage, d.starts, d.life, d.status, 'succeeded', %(by)s::bigint,
-        d.claimed_at, d.now, d.elapsed_s, '', d.policy, d.why, d.config_hash, %(by)s::bigint
+        d.claimed_at, d.now, d.elapsed_s, '', d.policy, d.why, d.config_hash, %(by)s::bigint,
+        nullif(d.owner, '')
     FROM done AS d
 ),
 depths AS (

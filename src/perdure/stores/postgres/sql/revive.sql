@@ -67,6 +67,11 @@ owners AS (
     SELECT owner, -pg_backend_pid(), count(*) FROM before WHERE owner <> '' GROUP BY owner
     ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
+owned AS (
+    INSERT INTO perdure_owned (owner, job, changed_at)
+    SELECT owner, no, %(now)s::bigint FROM revived WHERE owner <> ''
+    ON CONFLICT (owner, job) DO UPDATE SET failed = excluded.failed, changed_at = excluded.changed_at
+),
 redriven AS (
     INSERT INTO perdure_redrives (run, job, life)
     SELECT redrive_run, no, life FROM revived WHERE redrive_run IS NOT NULL

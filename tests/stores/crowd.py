@@ -1,0 +1,152 @@
+"""Many jobs of a thousand owners, made by a few statements; and how many rows each statement of a read touches there.
+
+Ann has 50 jobs, Big a tenth of all, and the other 998 share the rest. Every state is among the jobs of each; there are
+two thousand lanes, and moments rise with the numbers of the jobs.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import psycopg
+
+from perdure.ports import Reader
+from tests.stores import kit
+from tests.stores.kit import MEMORY
+from tests.stores.postgres.kit import Place as PostgresPlace
+from tests.stores.postgres.plans import rows_touched
+
+LANES = 2_000
+INSTRUCTIONS_A_ROW = 40  # of SQLite's machine: a row passed by takes a dozen, a whole job 75
+
+_FILL_LANES = """
+INSERT INTO perdure_lanes (queue, category, pipeline, stage, run)
+SELECT 'q', 'c', 'p', 'one', n FROM {series} AS s
+"""
+_FILL_JOBS = """
+INSERT INTO perdure_jobs (
+    id, lane, token, rank_at, order_at, due_at, enqueued_at, updated_at, priority, ready, worker,
+    finished_at, state, failed_reason, error_kind, error_message, owner, pipeline, stage, payload
+)
+SELECT
+    {id}, 1 + n % {lanes}, 1, n, n, n, n, n, 0, CASE WHEN part < 3 THEN 1 WHEN part = 3 THEN 0 END,
+    CASE WHEN part = 4 THEN 1 END, CASE WHEN part > 4 THEN n END,
+    CASE WHEN part < 4 THEN 'queued' WHEN part = 4 THEN 'processing' WHEN part = 5 THEN 'failed'
+        WHEN part = 6 THEN 'cancelled' ELSE 'succeeded' END,
+    CASE WHEN part = 5 THEN 'fatal' END, CASE WHEN part = 5 THEN 'input_invalid' END,
+    CASE WHEN part = 5 THEN 'The item is broken.' END,
+    CASE WHEN n % ({jobs} / 50) = 7 THEN 'ann' WHEN n % 10 = 3 THEN 'big' ELSE 'owner-' || (n % 998) END,
+    'p', 'one', '{{}}'
+FROM (SELECT n, (n / 11) % 10 AS part FROM {series} AS s) AS numbered
+"""
+_FILL_OWNED = """
+INSERT INTO perdure_owned (owner, job, failed, changed_at)
+SELECT owner, no, state = 'failed', enqueued_at FROM perdure_jobs
+"""
+_FILL_ATTEMPTS = """
+INSERT INTO perdure_attempts (
+    job, token, claimed_at, settled_at, elapsed_s, number, life, status, state, stage, message, policy, config_hash, why,
+    owner
+)
+SELECT no, 1, enqueued_at, finished_at, 0.5, 1, 1, 'success', state, stage, '', 'p/1', '', '{{}}', owner
+FROM perdure_jobs WHERE finished_at IS NOT NULL
+"""
+_SERIES = """(
+    WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s
+)"""
+
+
+class Crowd(Protocol):
+    """A store full of jobs, and a watch on the statements by which it is read."""
+
+    reader: Reader
+    run: Callable[[str], object]
+
+    def touched(self, read: Callable[[Reader], object]) -> list[int]:
+        """How many rows each statement of a read has touched."""
+        ...
+
+
+def _statements(jobs: int, *, id: str, series: str) -> Iterator[str]:
+    yield _FILL_LANES.format(series=series.format(count=LANES))
+    yield _FILL_JOBS.format(jobs=jobs, lanes=LANES, id=id, series=series.format(count=jobs))
+    yield _FILL_OWNED
+    yield _FILL_ATTEMPTS.format()
+
+
+class SqliteCrowd:
+    """Rows are not counted by SQLite; the instructions of its machine are, and a row takes some."""
+
+    def __init__(self, jobs: int) -> None:
+        self._place = kit.Place(MEMORY)
+        self._raw = self._place.connection.raw
+        self.reader: Reader = self._place.reader
+        self.run: Callable[[str], object] = self._raw.execute
+        for one in _statements(jobs, id="'job-' || n", series=_SERIES):
+            self.run(one)
+        self.run("ANALYZE")
+
+    def touched(self, read: Callable[[Reader], object]) -> list[int]:
+        counts: list[int] = []
+
+        def instruction() -> None:
+            counts[-1] += 1
+
+        self._raw.set_trace_callback(lambda _: counts.append(0))
+        self._raw.set_progress_handler(instruction, 1)
+        try:
+            read(self.reader)
+        finally:
+            self._raw.set_trace_callback(None)
+            self._raw.set_progress_handler(None, 1)
+        return [-(-count // INSTRUCTIONS_A_ROW) for count in counts]
+
+    def close(self) -> None:
+        self._place.close()
+
+
+class PostgresCrowd:
+    """Every statement is explained with what it was given, as it is prepared and as it is planned for one call."""
+
+    def __init__(self, jobs: int, url: str) -> None:
+        self._place = PostgresPlace(url, size_max=1)
+        self._aside = psycopg.connect(url, autocommit=True)
+        self.reader: Reader = self._place.reader
+        self.run: Callable[[str], object] = self._aside.execute
+        for one in _statements(jobs, id="gen_random_uuid()", series="generate_series(1, {count})"):
+            self.run(one.replace("AS s", "AS s (n)"))
+        self.run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
+
+    def touched(self, read: Callable[[Reader], object]) -> list[int]:
+        counts: list[int] = []
+
+        class Watched(psycopg.Cursor[Any]):
+            def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+                if isinstance(query, str) and query.lstrip().startswith(("SELECT", "WITH", "--")):
+                    with _plain(self.connection) as cx:
+                        counts.append(_most(cx, query, params or {}))
+                return super().execute(query, params, **options)
+
+        with self._place.connection.lent() as cx:
+            cx.cursor_factory = Watched
+        try:
+            read(self.reader)
+        finally:
+            with self._place.connection.lent() as cx:
+                cx.cursor_factory = psycopg.Cursor
+        return counts
+
+    def close(self) -> None:
+        self._aside.close()
+        self._place.close()
+
+
+@contextmanager
+def _plain(cx: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    watched, cx.cursor_factory = cx.cursor_factory, psycopg.Cursor
+    yield cx
+    cx.cursor_factory = watched
+
+
+def _most(cx: psycopg.Connection[Any], text: str, values: Mapping[str, object]) -> int:
+    return max(rows_touched(cx, text, values, mode=mode) for mode in ("generic", "custom"))

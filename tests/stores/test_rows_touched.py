@@ -1,0 +1,103 @@
+"""What a read costs in a store of many jobs: the rows that each of its statements touches, by the store's own account.
+
+A read that promises a bound stands in the table, one line each.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from perdure.model.filters import JobFilter
+from perdure.model.states import FailedReason, State
+from perdure.ports import Reader
+from tests.stores.crowd import Crowd, PostgresCrowd, SqliteCrowd
+
+ROWS_MAX = 1_000
+START = datetime(1970, 1, 1, tzinfo=UTC)
+ANN = JobFilter(owner="ann")
+BIG = JobFilter(owner="big")
+
+# What is read: no statement of it touches more than `ROWS_MAX` rows.
+READS: dict[str, Callable[[Reader], Any]] = {
+    "an owner's jobs": lambda reader: reader.jobs(ANN),
+    "an owner's jobs, all of them": lambda reader: reader.jobs(ANN, limit=500),
+    "an owner's dead letters": lambda reader: reader.jobs(
+        JobFilter(owner="ann", states=(State.FAILED,), discarded=False)
+    ),
+    "an owner's open jobs in a queue": lambda reader: reader.jobs(
+        JobFilter(owner="ann", states=(State.QUEUED, State.PROCESSING), queue="q", category="c")
+    ),
+    "an owner's jobs by change": lambda reader: reader.jobs_changed(ANN, since=START),
+    "nobody's jobs": lambda reader: reader.jobs(JobFilter(owner="nobody")),
+    "a large owner's jobs": lambda reader: reader.jobs(BIG, limit=500),
+    "a large owner's jobs, further down": lambda reader: reader.jobs(BIG, limit=500, before=9_999),
+    "a large owner's dead letters of a reason": lambda reader: reader.jobs(
+        JobFilter(owner="big", reason=FailedReason.FATAL, category="c"), limit=500
+    ),
+    "a large owner's jobs in somebody's run": lambda reader: reader.jobs(
+        JobFilter(owner="big", run=7)
+    ),
+    "a large owner's jobs by change": lambda reader: reader.jobs_changed(
+        BIG, since=START, limit=500
+    ),
+    "a large owner's jobs by change, of a text": lambda reader: reader.jobs_changed(
+        JobFilter(owner="big", text="broken"), since=START, limit=500
+    ),
+    "how many jobs a large owner has": lambda reader: reader.preview(BIG),
+    # Here the page is not full before the last of the owner's jobs was looked at, step by step.
+    "a large owner's jobs of no pipeline": lambda reader: reader.jobs(
+        JobFilter(owner="big", pipeline="nowhere")
+    ),
+    "a large owner's jobs by change, in no queue": lambda reader: reader.jobs_changed(
+        JobFilter(owner="big", queue="nowhere"), since=START
+    ),
+}
+
+SIZES = [
+    pytest.param(store, jobs, id=f"{store}-{jobs}", marks=marks)
+    for store in ("sqlite", "postgres")
+    for jobs, marks in ((100_000, ()), (1_000_000, (pytest.mark.long,)))
+]
+
+
+@pytest.fixture
+def made(request) -> Iterator[Callable[[str, int], Crowd]]:
+    """Makes crowds."""
+    with ExitStack() as stack:
+
+        def make(store: str, jobs: int) -> Crowd:
+            if store == "sqlite":
+                return stack.enter_context(closing(SqliteCrowd(jobs)))
+            postgres = request.getfixturevalue("postgres")
+            url = postgres.create_database(template=request.getfixturevalue("template"))
+            stack.callback(postgres.drop_database, url)
+            return stack.enter_context(closing(PostgresCrowd(jobs, url)))
+
+        yield make
+
+
+@pytest.mark.parametrize(("store", "jobs"), SIZES)
+def test_no_statement_of_a_bounded_read_touches_more_than_a_thousand_rows(made, store, jobs):
+    """And an owner of fifty jobs pays for fifty: for each its entry, the job, its lane and its input, all told."""
+    crowd = made(store, jobs)
+    touched = {name: crowd.touched(read) for name, read in READS.items()}
+    for name, counts in touched.items():
+        print(f"{name}: {len(counts)} statements, at most {max(counts)} rows")
+    assert {name: max(counts) for name, counts in touched.items() if max(counts) > ROWS_MAX} == {}
+    for name in ("an owner's jobs", "an owner's jobs by change"):
+        assert len(READS[name](crowd.reader)) == 50
+        assert sum(touched[name]) <= ROWS_MAX
+
+
+@pytest.mark.parametrize(("store", "jobs"), [("sqlite", 40_000), ("postgres", 15_000)])
+def test_a_walk_and_a_schema_without_the_index_of_changes_would_be_noticed(made, store, jobs):
+    crowd = made(store, jobs)
+    walk = crowd.touched(lambda reader: reader.jobs(JobFilter(pipeline="nowhere")))
+    assert max(walk) > ROWS_MAX
+    by_change = READS["a large owner's jobs by change"]
+    assert max(crowd.touched(by_change)) <= ROWS_MAX
+    crowd.run("DROP INDEX perdure_owned_changed")
+    assert max(crowd.touched(by_change)) > ROWS_MAX
