@@ -146,6 +146,7 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
         attempt=attempt,
         pipeline=claim.pipeline,
         run=claim.run,
+        request_id=claim.request_id,
     )
 
 
@@ -243,6 +244,7 @@ def _plain(
         fingerprint=fingerprint,
         pipeline=claim.pipeline,
         run=claim.run,
+        request_id=claim.request_id,
         attempts_max=attempts_max,
     )
 
