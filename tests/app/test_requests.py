@@ -49,7 +49,7 @@ def test_every_way_in_takes_a_place_in_line(app, pipe):
 
 def test_a_stage_is_given_the_request_of_its_job_and_an_id_of_its_attempt(app, pipe):
     called = pipe.call_blocking(1, request_id="req-7")
-    assert called.result == ["req-7", f"{called.job.id}:1"]
+    assert called.value == ["req-7", f"{called.job.id}:1"]
     ref = pipe.enqueue(1)
     worked_off(app)
     assert ref.result(wait_s=0) == [ref.id, f"{ref.id}:1"]

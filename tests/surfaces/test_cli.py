@@ -181,7 +181,7 @@ STEPS = ["0001_the_walk", "0002_operations", "0003_gates", "0004_runs", "0005_vi
 def test_the_schema_is_upgraded_once(shell):
     assert shell("db", "upgrade").out == f"sqlite:///work.db: applied {', '.join(STEPS)}\n"
     assert shell("db", "upgrade").out == "sqlite:///work.db: nothing to do\n"
-    assert shell("db", "status").out == "sqlite:///work.db: schema 5 of 5, up to date\n"
+    assert shell("db", "status").out == "sqlite:///work.db: schema 6 of 6, up to date\n"
 
 
 def test_asking_for_the_schema_of_a_mistyped_path_makes_no_file(shell):

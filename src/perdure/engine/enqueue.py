@@ -76,8 +76,7 @@ def new_job(
         raise CallerError(f"if_failed is {if_failed!r}; one of: {', '.join(IfFailed)}")
     if if_failed != IfFailed.KEEP and key is None:
         raise CallerError("if_failed goes with a key: without one there is no earlier job to find")
-    first = line.stages[0]
-    policies_s = line.deadline_s if policies_s is None else policies_s
+    first, policies_s = line.stages[0], line.deadline_s if policies_s is None else policies_s
     return NewJob(
         id=ids.next(),
         pipeline=line.name,

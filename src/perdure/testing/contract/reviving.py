@@ -95,8 +95,9 @@ class Reviving(OnAFreshStore):
         for given_s in (*policies_s, None):
             seen = self.place.see(job.id)
             began_at = seen.enqueued_at if seen.life == 1 else seen.due_at
-            total = None if seen.deadline_at is None else seen.deadline_at - began_at
-            lives.append((total and total.total_seconds(), seen.deadline_s, seen.policies_s))
+            ends_at = seen.deadline_at
+            total_s = None if ends_at is None else (ends_at - began_at).total_seconds()
+            lives.append((total_s, seen.deadline_s, seen.policies_s))
             if seen.state is State.QUEUED:
                 (claim,) = self.place.take(self.worker)
                 self.clock.push(7)
