@@ -91,7 +91,7 @@ class Reviving(OnAFreshStore):
 
     def _lives_of(self, job: JobView, *policies_s: float | None) -> list[tuple[float | None, ...]]:
         """How long each of its lives may take: in all, by its caller's word, and by its policies'."""
-        lives = []
+        lives: list[tuple[float | None, ...]] = []
         for given_s in (*policies_s, None):
             seen = self.place.see(job.id)
             began_at = seen.enqueued_at if seen.life == 1 else seen.due_at
