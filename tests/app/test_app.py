@@ -64,6 +64,8 @@ def test_a_cancelled_job_says_so(app_and_pipe):
 WRONG = [
     {"priority": 1.5}, {"owner": None}, {"key": 5}, {"deadline_s": "a"}, {"run_at": "x"},
     {"priority": "a"}, {"run_at": datetime(2026, 1, 1)}, {"deadline_s": 0},  # noqa: DTZ001 - naive
+    {"request_id": "a b"}, {"request_id": 5}, {"ordered_at": "2026-01-01"},
+    {"ordered_at": datetime(2026, 1, 1)},  # noqa: DTZ001 - naive
 ]  # fmt: skip
 
 

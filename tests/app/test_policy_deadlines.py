@@ -8,7 +8,8 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from perdure import App, Backoff, Jitter, Policy, StageError
+from perdure import App, Backoff, Jitter, JobFailed, Policy, StageError
+from perdure.app.refs import JobRef
 from perdure.model.states import FailedReason, State
 from perdure.rules.presets import preset
 from tests.app.working_off import worked_off
@@ -77,6 +78,16 @@ def test_a_call_has_the_smallest_of_its_policy_and_the_stages(app, pipe):
     for own_s, wanted in ((None, 600.0), (900.0, 600.0), (20.0, 20.0)):
         done = pipe.call_blocking(1, policy=replace(sync, deadline_s=own_s))
         assert (done.done, given_s(app, done.job)) == (True, wanted)
+
+
+def test_a_job_whose_call_failed_has_the_stages_time_in_its_next_life(app, pipe):
+    brief = replace(preset("gateway-sync"), deadline_s=20.0)
+    with pytest.raises(JobFailed):
+        pipe.call_blocking("broken", policy=brief)
+    (job,) = app.opened.reader.jobs()
+    assert given_s(app, job) == 20.0
+    JobRef(job.id, False, app).retry()
+    assert given_s(app, job) == 600.0
 
 
 def test_each_new_life_has_the_whole_time_again(app, pipe):

@@ -67,6 +67,7 @@ def claim_of(
         payload_json='{"n":1}', input_json=input_json, counters=counters or Counters(starts=1),
         past=ZERO, life=1, isolation=0, claimed_at=now, due_at=now,
         deadline_at=None if deadline_s is None else now + timedelta(seconds=deadline_s), key="k",
+        request_id="req-1",
     )  # fmt: skip
     return replace(plain, **changes)
 

@@ -73,6 +73,7 @@ def known(item: Any, context: Context) -> Any:
     return {
         "job": context.job_id, "attempt": context.attempt, "left": context.attempts_left,
         "token": context.token, "key": context.idempotency_key, "request": context.request_id,
+        "attempt_id": context.attempt_id,
         "item": context.item, "time_left": 0 < context.time_left_s() <= 30,
         "cancelled": context.cancelled,
     }  # fmt: skip

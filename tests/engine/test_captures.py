@@ -40,7 +40,7 @@ SECRET = "sk-ant-a-customers-own-words"
 
 
 def context(desk: Desk | None = None) -> Context:
-    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", desk or Desk())
+    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or Desk())
 
 
 def unfit(raw: object, message: str = "no total") -> StageError:

@@ -12,7 +12,7 @@ from perdure.testing import VirtualClock
 
 
 def context(desk: Desk | None = None) -> Context:
-    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", desk or Desk())
+    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or Desk())
 
 
 def test_a_context_that_a_test_has_made_by_hand_works_by_itself():

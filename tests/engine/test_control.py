@@ -209,7 +209,10 @@ def test_a_new_life_is_told_after_it_is_durable_with_who_gave_it_and_why(place, 
         seen.append((event.name, event.fields, place.see(id).state))
 
     retried(place, known, id, deed=Deed("ann", "the disk is back"), observers=Observers([look]))
-    fields = {"job_id": id, "stage": "one", "by_whom": "ann", "reason": "the disk is back"}
+    fields = {
+        "job_id": id, "request_id": id, "stage": "one", "by_whom": "ann",
+        "reason": "the disk is back",
+    }  # fmt: skip
     assert seen == [(EventName.JOB_REVIVED, fields, State.QUEUED)]
 
 

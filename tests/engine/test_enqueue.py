@@ -54,6 +54,16 @@ WRONG = [
     ({"deadline_s": -1}, "deadline_s -1"),
     ({"deadline_s": float("nan")}, "deadline_s nan"),
     ({"deadline_s": 1e12}, "deadline_s"),
+    ({"request_id": 7}, "request_id is 7, of type int"),
+    ({"request_id": ""}, "request_id '' must have 1 to 128 visible ASCII characters and no space"),
+    ({"request_id": "a b"}, "leave it out, and the job's id serves"),
+    ({"request_id": "a\n"}, "request_id"),
+    ({"request_id": "é"}, "request_id"),
+    ({"request_id": "x" * 129}, "request_id"),
+    ({"ordered_at": "2026-01-01"}, "ordered_at is '2026-01-01', of type str"),
+    ({"ordered_at": datetime(2026, 1, 1)}, "ordered_at 2026-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
+    ({"ordered_at": datetime(1969, 12, 31, tzinfo=UTC)}, "must lie between 1970 and now"),
+    ({"ordered_at": datetime.max.replace(tzinfo=UTC)}, "must lie between 1970 and now"),
 ]
 
 
@@ -62,6 +72,14 @@ def test_a_wrong_option_is_refused_with_its_value(ids, options, words):
     with pytest.raises((CallerError, ConfigError)) as caught:
         new_job(ids, LINE, 1, **options)
     assert words in str(caught.value)
+
+
+def test_a_job_has_the_request_id_and_the_place_that_its_caller_gives(ids):
+    here = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
+    given = [new_job(ids, LINE, 1, request_id=text) for text in ("~", "!" * 128, None)]
+    assert [job.request_id for job in given] == ["~", "!" * 128, None]
+    job = new_job(ids, LINE, 1, ordered_at=here)
+    assert (job.ordered_at, job.ordered_at.tzinfo) == (here, UTC)
 
 
 def test_an_item_passes_the_door(ids):

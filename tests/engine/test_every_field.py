@@ -109,7 +109,7 @@ def enqueued_and_failed(policy: Policy) -> object:
     hourly = replace(policy, backoff=Backoff("fixed", base_s=3600.0, cap_s=None))
     line = Line("p", "q", "c", (Stage("one", echo, hourly, 60.0),), {"one": 1})
     job = new_job(Ids(VirtualClock(), Random(1)), line, 1)
-    return written(hourly, NETWORK, deadline_s=job.deadline_s)
+    return written(hourly, NETWORK, deadline_s=job.policies_s)
 
 
 def of_policy(policy: Policy, name: str) -> Callable[[Any], Policy]:

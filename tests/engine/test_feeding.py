@@ -70,6 +70,31 @@ def feeder(
     )  # fmt: skip
 
 
+def test_an_item_may_bring_its_request_id(place, line, run):
+    notes = Notes()
+    items = [{"req": 7}, {"req": ""}, {"n": 1}, {"req": "b"}]
+    fed = feed(feeder(place, line, run, items, notes=notes, request_id="req"))
+    jobs = sorted(place.reader.jobs(), key=lambda job: job.no)
+    assert fed.created == 4
+    assert [job.request_id for job in jobs] == ["7", jobs[1].id, jobs[2].id, "b"]
+    assert notes.of(EventName.JOB_ENQUEUED)[0]["request_id"] == "7"
+    again = feeder(
+        place, line, run, [{"req": 8}], key=lambda item: "k", request_id=lambda item: "r"
+    )
+    feed(again)
+    assert place.reader.jobs(limit=1)[0].request_id == "r"
+
+
+def test_an_item_with_a_bad_request_id_is_a_bad_item(place, line, run):
+    heard = []
+    items = [{"req": "a b"}, {"req": 1.5}, {"req": "c"}]
+    with pytest.raises(PayloadRefused, match="item 1 of the run: its request_id 'a b' must have"):
+        feed(feeder(place, line, run, items, request_id="req"))
+    bad = lambda at, why: heard.append(at)  # noqa: E731
+    fed = feed(feeder(place, line, run, items, request_id="req", bad=bad))
+    assert (heard, fed.created, fed.skipped) == ([0, 1], 1, 2)
+
+
 def counts(place, run):
     return place.reader.run(run.id).counts
 

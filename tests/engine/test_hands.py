@@ -122,7 +122,8 @@ def test_a_child_knows_its_attempt(troupe):
     outcome = troupe.ran(plays.known, payload_json='"first"', token=9)
     assert json.loads(outcome.value_json) == {
         "job": "job-00001", "attempt": 1, "left": 2, "token": 9, "key": "job-00001:one:1",
-        "request": "job-00001:9", "item": "first", "time_left": True, "cancelled": False,
+        "request": "req-1", "attempt_id": "job-00001:9",
+        "item": "first", "time_left": True, "cancelled": False,
     }  # fmt: skip
 
 

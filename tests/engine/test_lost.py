@@ -118,6 +118,7 @@ def test_jobs_of_a_stage_that_is_not_here_are_left_for_one_that_knows_it(place):
     assert notes.names() == [EventName.STAGE_UNKNOWN]
     assert stranger.once() == 0
     assert notes.names() == [EventName.STAGE_UNKNOWN]  # once is enough
+    assert notes.events[0].fields["request_id"] == id
     assert place.see(id).state is State.PROCESSING
     assert upkeep(place, judge).once() == 1
     assert place.see(id).state is State.QUEUED

@@ -93,8 +93,8 @@ def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
     event = told_of(place, BAD_GATEWAY)
     assert event.name is EventName.JOB_RETRIED
     assert event.fields == {
-        "job_id": "job-00001", "pipeline": "p", "run_no": 7, "status": "queued", "stage": "one",
-        "attempt": 1, "failures": 1, "attempts_max": 3, "duration_ms": 1250.0, "reason": None,
+        "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": 7, "status": "queued",
+        "stage": "one", "attempt": 1, "failures": 1, "attempts_max": 3, "duration_ms": 1250.0, "reason": None,
         "error_kind": "upstream_unavailable", "error_code": "GW_5XX",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
         "delay_ms": 2000,
@@ -105,8 +105,8 @@ def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
     event = told_of(place, BAD_GATEWAY, before=Counters(starts=3, failures=2))
     assert event.name is EventName.JOB_FAILED
     assert event.fields == {
-        "job_id": "job-00001", "pipeline": "p", "run_no": 7, "status": "failed", "stage": "one",
-        "attempt": 3, "failures": 3, "attempts_max": 3, "duration_ms": 1250.0,
+        "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": 7, "status": "failed",
+        "stage": "one", "attempt": 3, "failures": 3, "attempts_max": 3, "duration_ms": 1250.0,
         "reason": "exhausted", "error_kind": "upstream_unavailable", "error_code": "GW_5XX",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
         "delay_ms": None,
@@ -163,7 +163,8 @@ def test_a_cancelled_wait_has_no_attempt_to_tell_of(place):
 def test_a_word_that_did_not_count_is_told_as_refused(place, answer):
     notes = Notes()
     Observers([notes]).settled(record_for(place, Returned("1")), answer)
-    assert notes.names() == [EventName.RESULT_REFUSED]
+    (fields,) = notes.of(EventName.RESULT_REFUSED)
+    assert fields["request_id"] == "req-1"
 
 
 def test_a_claim_is_told():
@@ -171,8 +172,8 @@ def test_a_claim_is_told():
     Observers([notes]).claimed(claim_of())
     assert notes.of(EventName.JOB_CLAIMED) == [
         {
-            "job_id": "job-00001", "pipeline": "p", "run_no": None, "stage": "one", "attempt": 1,
-            "token": 1,
+            "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": None,
+            "stage": "one", "attempt": 1, "token": 1,
         }
     ]  # fmt: skip
 
@@ -184,7 +185,11 @@ def test_a_batch_is_told_by_its_new_jobs_alone():
     observers.enqueued("p", done)
     observers.enqueued("p", done[:1])
     observers.enqueued("p", [])
-    assert notes.of(EventName.JOB_ENQUEUED) == [{"job_id": "b", "pipeline": "p", "count": 1}]
+    observers.enqueued("p", done, request_id="req-7")
+    assert notes.of(EventName.JOB_ENQUEUED) == [
+        {"job_id": "b", "request_id": request_id, "pipeline": "p", "count": 1}
+        for request_id in ("b", "req-7")
+    ]
 
 
 def test_a_store_that_is_away_is_told_once_each_time():

@@ -149,6 +149,40 @@ def test_a_job_from_before_the_policy_had_a_deadline_has_it_in_its_next_life(eit
     assert [left(either, id) for id in (by_hand, by_key)] == [60, 60]
 
 
+@pytest.mark.parametrize(("own_s", "wanted"), [(None, 90.0), (7.0, 7.0)])
+def test_a_new_life_has_the_policies_time_of_today_or_what_its_caller_brought(
+    either, own_s, wanted
+):
+    worker, before, today = either.hire(), line(either, 60.0, None), line(either, 90.0, None)
+    by_hand = put(either, before, deadline_s=own_s).id
+    by_key = put(either, before, key="k", deadline_s=own_s).id
+    for claim in either.take(worker, 2):
+        either.settle(failure(claim, worker), by=worker)
+    retry(either.control, either.reader, Catalogue([today]), by_hand, deed=DEED)
+    enqueue(either.store, [made(either, today, key="k", if_failed="retry")])
+    assert [left(either, id) for id in (by_hand, by_key)] == [wanted, wanted]
+
+
+def test_policies_that_give_no_time_any_more_give_none_to_a_new_life(either):
+    worker, before, today = either.hire(), line(either, 60.0, None), line(either, None, None)
+    id = put(either, before).id
+    (claim,) = either.take(worker)
+    either.settle(failure(claim, worker), by=worker)
+    retry(either.control, either.reader, Catalogue([today]), id, deed=DEED)
+    assert either.see(id).deadline_at is None
+
+
+def test_without_the_app_a_new_life_has_as_long_as_the_policies_gave_the_last_one(either):
+    worker, on = either.hire(), line(either, 60.0, None)
+    id = put(either, on, ordered_at=either.clock.now() - timedelta(days=1)).id
+    for _ in range(2):
+        either.clock.push(50)
+        (claim,) = either.take(worker)
+        either.settle(failure(claim, worker), by=worker)
+        retry(either.control, either.reader, Catalogue([]), id, deed=DEED)
+        assert left(either, id) == 60
+
+
 def test_a_job_that_is_driven_again_has_the_whole_time_again(either):
     worker, on = either.hire(), line(either, 60.0, None)
     id = put(either, on).id

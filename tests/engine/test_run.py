@@ -93,14 +93,14 @@ def test_a_stage_gets_its_input_and_a_context_when_it_wants_one():
 def test_the_context_says_what_the_attempt_is():
     claim = claim_of(counters=Counters(starts=5, failures=1, waits=3), deadline_s=60, token=9)
     context = context_of(claim, stage())
-    assert context.request_id == "job-00001:9"
+    assert (context.request_id, context.attempt_id) == ("req-1", "job-00001:9")
     assert (context.attempt, context.attempts_left) == (2, PLAIN.attempts_max - 2)
     assert (context.token, context.owner, context.item) == (9, "ann", {"n": 1})
     assert context.deadline_at == claim.deadline_at
     again = context_of(claim_of(token=11, counters=Counters(starts=6, failures=2)), stage())
     assert again.idempotency_key == context.idempotency_key == "job-00001:one:1"
     assert again.attempts_left == 0
-    assert again.request_id == "job-00001:11"
+    assert (again.request_id, again.attempt_id) == ("req-1", "job-00001:11")
 
 
 # -- raising -----------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def seen(state: State, *, error_kind: str | None = None, due_in_s: float = 0.0) 
         failed_reason=None, error_kind=error_kind, error_message=None, label=None,
         payload_json="1", input_json="1", result_json=None, enqueued_at=NOW,
         due_at=NOW + timedelta(seconds=due_in_s), claimed_at=None, deadline_at=None,
-        finished_at=None, updated_at=NOW,
+        finished_at=None, updated_at=NOW, ordered_at=NOW, request_id="a",
     )  # fmt: skip
 
 

@@ -131,14 +131,15 @@ class Checker:
         due_us = now_us = self.world.now_us
         if job.run_at is not None:
             due_us = max(due_us, to_us(job.run_at) - self.start_us)
+        total_s = job.policies_s if job.deadline_s is None else job.deadline_s
         account = JobAccount(
             answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us,
             owner=job.owner, key=job.key, enqueued_us=now_us, input_json=job.payload_json,
-            deadline_s=job.deadline_s, again=answer.id in self.ledger.by_id, run=job.run,
+            deadline_s=total_s, again=answer.id in self.ledger.by_id, run=job.run,
             lane=job.lane,
         )  # fmt: skip
-        if job.deadline_s is not None:
-            account.deadline_us = due_us + math.ceil(job.deadline_s * 1e6)
+        if total_s is not None:
+            account.deadline_us = due_us + math.ceil(total_s * 1e6)
         self.ledger.add(account)
         self.runs.came_in(account)
         return account

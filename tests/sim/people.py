@@ -84,10 +84,12 @@ class Client:
         assert line is not None
         poison = rng.choice(stages) if rng.random() < self._setup.poison else None
         late = rng.random() < 0.1
+        now = self._world.clock.now()
         return new_job(
             self._ids, line, {"n": self._left, "poison": poison},
             owner=owner, key=key, priority=rng.choice((0, 0, 0, 5)),
-            run_at=self._world.clock.now() + timedelta(seconds=rng.uniform(0, 20)) if late else None,
+            run_at=now + timedelta(seconds=rng.uniform(0, 20)) if late else None,
+            ordered_at=now - timedelta(seconds=self._left % 60) if self._left % 4 == 0 else None,
             deadline_s=self._setup.ttl_s * rng.uniform(0.5, 5) if rng.random() < 0.1 else None,
             if_failed="retry" if key is not None and rng.random() < 0.3 else "keep",
         )  # fmt: skip

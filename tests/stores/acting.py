@@ -113,6 +113,9 @@ class Acting:
             "deadline_s": chance.choice([None, 90.5]),
             "if_failed": chance.choice(list(IfFailed)),
             "tokens": chance.choice([None, None, 1000]), "fair": chance.random() < 0.4,
+            "policies_s": chance.choice([None, 70.25]),
+            "request_id": chance.choice([None, None, "req-7"]),
+            "ordered_at": chance.choice([None, *(self.clock.now() - timedelta(seconds=s) for s in (90, 0, -9))]),
         }  # fmt: skip
         run_at = None if in_s is None else self.clock.now() + timedelta(seconds=in_s)
         return Job(lane, run, run_at, parts)

@@ -81,6 +81,7 @@ class Batching(Acting):
         self, side: Side, job: JobView, off_by: int, driver: str | None, again: bool
     ) -> Revival:
         one = Revival(job.no, job.id, job.token + off_by, job.stage, job.lane, job.input_from)
+        one = replace(one, deadline_s=45.5 if again else job.policies_s)
         if driver is not None and job.run != side.no("run", driver):
             one = replace(one, redrive_run=side.no("run", driver))
         if again and job.stage == "two":

@@ -238,6 +238,39 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a new life whose policies overrule the deadline that its caller brought",
+        reworded(
+            "revive",
+            sqlite=("coalesce(deadline_us, :policies_us)", "coalesce(:policies_us, deadline_us)"),
+            postgres=(
+                "coalesce(j.deadline_us, b.policies_us)",
+                "coalesce(b.policies_us, j.deadline_us)",
+            ),
+        ),
+        (
+            "test_each_life_has_the_time_that_policies_give_it_unless_its_caller_brought_one",
+            "test_where_a_job_stood_in_line_says_nothing_of_how_long_it_may_take",
+        ),
+    ),
+    Mutant(
+        "a deadline as long as from the moment by which the job stood in line",
+        reworded(
+            "revive",
+            sqlite=("coalesce(deadline_us, ", "coalesce(deadline_at - order_at, "),
+            postgres=("coalesce(j.deadline_us, ", "coalesce(j.deadline_at - j.order_at, "),
+        ),
+        ("test_where_a_job_stood_in_line_says_nothing_of_how_long_it_may_take",),
+    ),
+    Mutant(
+        "a begun job that forgets whose request it is",
+        reworded(
+            "claims",
+            sqlite=("j.request_id", "NULL"),
+            postgres=("j.request_id", "NULL"),
+        ),
+        ("test_a_begun_job_is_of_its_callers_request_in_a_closed_lane_too",),
+    ),
+    Mutant(
         "a run that has finished stays so, whatever becomes of its jobs",
         reworded(
             "runs_reopen",

@@ -128,6 +128,12 @@ def test_a_job_reads_as_it_was(opened):
     assert (job.run, job.redrive_run, job.discarded_at, job.retries_manual) == (None, None, None, 0)
 
 
+def test_a_deadline_from_before_is_its_callers_and_as_long_in_each_life(opened):
+    job = opened.reader.job("00000000-0000-7000-8000-000000000001")
+    length_s = (job.deadline_at - job.ordered_at).total_seconds()
+    assert (job.request_id, job.deadline_s, job.policies_s) == (job.id, length_s, None)
+
+
 def test_numbers_go_on_where_they_were_even_if_the_last_rows_are_gone(opened):
     lane = Lane("default", "default", "walk", "prepare")
     numbers = opened.store.lanes([lane, Lane("default", "default", "walk", "new")])

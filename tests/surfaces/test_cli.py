@@ -175,13 +175,13 @@ def test_a_wrong_call_is_explained_with_exit_code_two(shell, arguments, words):
 # -- db ----------------------------------------------------------------------------------
 
 
-STEPS = ["0001_the_walk", "0002_operations", "0003_gates", "0004_runs", "0005_views"]
+STEPS = ["0001_the_walk", "0002_operations", "0003_gates", "0004_runs", "0005_views", "0006_whose"]
 
 
 def test_the_schema_is_upgraded_once(shell):
     assert shell("db", "upgrade").out == f"sqlite:///work.db: applied {', '.join(STEPS)}\n"
     assert shell("db", "upgrade").out == "sqlite:///work.db: nothing to do\n"
-    assert shell("db", "status").out == "sqlite:///work.db: schema 5 of 5, up to date\n"
+    assert shell("db", "status").out == "sqlite:///work.db: schema 6 of 6, up to date\n"
 
 
 def test_asking_for_the_schema_of_a_mistyped_path_makes_no_file(shell):
@@ -303,6 +303,17 @@ def test_options_of_a_job_are_kept(shell):
     assert (job["owner"], job["priority"], job["key"]) == ("ann", 7, "k")
     assert made["created"] is True
     assert job["deadline_at"] > job["enqueued_at"]
+    assert (job["request_id"], job["deadline_s"]) == (job["id"], 60.0)
+
+
+def test_items_keep_the_request_id_and_the_place_in_line_that_they_are_given(shell):
+    given = ["--request-id", "req-7", "--ordered-at", "2020-01-01T00:00:00+01:00", "--json"]
+    made = [*shell.enqueue("1", *given).json, *shell.enqueue("2", "3", *given).json]
+    for one in made:
+        job = shell("jobs", "show", one["id"], "--json").json
+        assert (job["request_id"], job["ordered_at"]) == ("req-7", "2019-12-31T23:00:00Z")
+    told = shell("jobs", "show", made[0]["id"]).out
+    assert ", request req-7, in line since 2019-12-31 23:00:00.000Z\n" in told
 
 
 @pytest.mark.parametrize(
@@ -319,6 +330,9 @@ def test_options_of_a_job_are_kept(shell):
         (["1", "--key", ""], "key ''"),
         (["1", "--priority", "9999999"], "priority"),
         (["1", "--deadline", "-1"], "deadline_s"),
+        (["1", "--request-id", "a b"], "request_id 'a b' must have 1 to 128 visible ASCII"),
+        (["1", "--ordered-at", "2026-01-01"], "'2026-01-01' is no moment with a time zone"),
+        (["1", "2", "--ordered-at", "x"], "write it as in 2026-11-16T09:30:00Z"),
         (["\udcff"], "half of a surrogate pair"),
     ],
 )

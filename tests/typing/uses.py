@@ -58,6 +58,7 @@ def post(letter: Letter, ctx: perdure.Context) -> Letter:
     assert_type(ctx.time_left_s(), float)
     assert_type(ctx.cancelled, bool)
     assert_type(ctx.request_id, str)
+    assert_type(ctx.attempt_id, str)
     return letter
 
 

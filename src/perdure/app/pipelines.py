@@ -76,6 +76,8 @@ class Pipeline:
         deadline_s: float | None = None,
         if_failed: Literal["keep", "retry"] = "keep",
         tokens: int | None = None,
+        request_id: str | None = None,
+        ordered_at: datetime | None = None,
         within: object = None,
     ) -> JobRef:
         """Enqueue one item; when this returns, it is on stable storage.
@@ -84,7 +86,9 @@ class Pipeline:
         not looked at. With ``if_failed="retry"`` one that has failed is given a new life. ``tokens`` is how
         many its calls are thought to take, where an upstream has a limit on them. ``deadline_s`` is the total
         time of each life of the job, from when it may begin (``run_at``, if that is later than now); without it, the
-        smallest that the policies of its stages allow.
+        smallest that the policies of its stages allow. ``request_id`` is in each log line of the job and given to its stages;
+        without it, the job's id is. ``ordered_at`` is the moment by which the job stands in line, the date of a submission
+        say, whenever it may begin; what is later than the store's now counts as now.
         ``within`` is a connection of your own to the store's database (psycopg, sqlite3, or SQLAlchemy on
         one of these): the job is then part of its transaction, and is there when that commits. Call
         `App.ready` once before the first such transaction.
@@ -94,8 +98,10 @@ class Pipeline:
             self._app.ids, self._line, item,
             owner=owner, key=key, priority=priority, run_at=run_at, deadline_s=deadline_s,
             if_failed=if_failed, tokens=tokens, fair=self._app.is_fair(self._line.queue),
+            request_id=request_id, ordered_at=ordered_at,
         )  # fmt: skip
-        return self._refs(enqueue(self._app.opened.store, [job], within=within), within)[0]
+        done = enqueue(self._app.opened.store, [job], within=within)
+        return self._refs(done, within, request_id)[0]
 
     def enqueue_many(
         self,
@@ -104,16 +110,21 @@ class Pipeline:
         owner: str = "",
         priority: int = 0,
         tokens: int | None = None,
+        request_id: str | None = None,
+        ordered_at: datetime | None = None,
         within: object = None,
     ) -> list[JobRef]:
-        """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own."""
+        """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own.
+
+        ``request_id`` and ``ordered_at`` are then those of each item; see `enqueue`.
+        """
         self._ready(within)
         jobs = new_jobs(
             self._app.ids, self._line, items,
             owner=owner, priority=priority, tokens=tokens,
-            fair=self._app.is_fair(self._line.queue),
+            fair=self._app.is_fair(self._line.queue), request_id=request_id, ordered_at=ordered_at,
         )  # fmt: skip
-        return self._refs(enqueue(self._app.opened.store, jobs, within=within), within)
+        return self._refs(enqueue(self._app.opened.store, jobs, within=within), within, request_id)
 
     def run(
         self,
@@ -133,6 +144,7 @@ class Pipeline:
         priority: int = 0,
         deadline_s: float | None = None,
         tokens: int | None = None,
+        request_id: str | Callable[[Any], object] | None = None,
         backlog_max: int | None = BACKLOG_MAX,
         bad: Callable[[int, PayloadRefused], None] | None = None,
         seal: bool = True,
@@ -141,7 +153,8 @@ class Pipeline:
 
         Items are streamed, and while ``backlog_max`` of them are open this waits for workers. With a ``name``,
         the same call goes on with the same run: items are known by their ``key`` (a field's name or a
-        function; else by position and content), and none is done twice.
+        function; else by position and content), and none is done twice. ``request_id`` says in the same way what an
+        item's request id is; one that gives none has its job's id.
 
         The run is aborted when more than ``failure_budget`` (0.10) of the processed items have failed, looked at
         every ``check_every`` (1000) of them and never before ``sample_min`` (100); or more than ``failure_budgets``
@@ -156,7 +169,7 @@ class Pipeline:
             partial_at=partial_at, cost_max_usd=cost_max_usd,
         )  # fmt: skip
         fair = self._app.is_fair(self._line.queue)
-        terms = Terms(owner, key, priority, deadline_s, tokens, fair, backlog_max, bad)
+        terms = Terms(owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id)
         return self._fed(items_of(items), terms, options, name=name, seal=seal)
 
     async def run_async(self, items: Iterable[Any] | str | os.PathLike[str], **options: Any) -> Run:
@@ -179,6 +192,7 @@ class Pipeline:
         wait_s: float = 30.0,
         owner: str = "",
         key: str | None = None,
+        request_id: str | None = None,
         on_lost: Literal["hand_over", "drop"] = "hand_over",
     ) -> Called:
         """Run one item now, here, and wait for it at most ``wait_s``.
@@ -190,7 +204,10 @@ class Pipeline:
         """
         terms = terms_of(policy, wait_s, on_lost)
         policies = (terms.policy, *(stage.policy for stage in self._line.stages))
-        job = partial(self._new_job, item, owner=owner, key=key, deadline_s=shortest_s(policies))
+        job = partial(
+            self._new_job, item, owner=owner, key=key, request_id=request_id,
+            policies_s=shortest_s(policies),
+        )  # fmt: skip
         app = self._app
         return called(await app.calls.call(lambda: app.opened, self._line, job, terms), app)
 
@@ -218,12 +235,18 @@ class Pipeline:
         return Run(app, run, feeder.fed)
 
     def _new_job(
-        self, item: Any, *, owner: str, key: str | None, deadline_s: float | None
+        self,
+        item: Any,
+        *,
+        owner: str,
+        key: str | None,
+        request_id: str | None,
+        policies_s: float | None,
     ) -> NewJob:
         self._app.ready()
         return new_job(
             self._app.ids, self._line, item,
-            owner=owner, key=key, deadline_s=deadline_s,
+            owner=owner, key=key, request_id=request_id, policies_s=policies_s,
             fair=self._app.is_fair(self._line.queue),
         )  # fmt: skip
 
@@ -238,7 +261,7 @@ class Pipeline:
                 f"what holds the store ({busy}); call App.ready before it begins"
             ) from busy
 
-    def _refs(self, done: list[Enqueued], within: object) -> list[JobRef]:
+    def _refs(self, done: list[Enqueued], within: object, request_id: str | None) -> list[JobRef]:
         if within is None:  # else it is not durable yet, and may never be
-            self._app.observers.enqueued(self.name, done)
+            self._app.observers.enqueued(self.name, done, request_id=request_id)
         return [JobRef(one.id, one.created, self._app) for one in done]

@@ -257,7 +257,7 @@ class Bulks:
         page = self.reader.jobs(_meant(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
-        targets = [Target(job.no, job.id, job.token) for job in page]
+        targets = [Target(job.no, job.id, job.token, job.request_id) for job in page]
         deed = Deed(bulk.begun_by, bulk.reason)
         answers = self.control.discard(targets, deed, step=_stepped(bulk, page))
         for target, answer in zip(targets, answers, strict=True):

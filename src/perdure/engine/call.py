@@ -153,9 +153,9 @@ class Call:
             self._job, worker=self._worker, hard_s=hard_s, on_lost=self._terms.on_lost
         )
         if isinstance(answer, Claim):
-            self._observers.enqueued(self._line.name, [Enqueued(answer.id, answer.no, True)])
+            self._accepted(Enqueued(answer.id, answer.no, True))
             return self._taken(answer, 0.0)
-        self._observers.enqueued(self._line.name, [answer])
+        self._accepted(answer)
         if answer.created:
             why = f"handed over: stage {self._job.stage!r} may not begin now, its lane is closed"
             return self._looked(answer.id, why, created=True)
@@ -335,6 +335,9 @@ class Call:
         if answer.state is State.PROCESSING:
             return self._looked(answer.id, "another hand has taken the job", created=True)
         return self._done(answer)
+
+    def _accepted(self, answer: Enqueued) -> None:
+        self._observers.enqueued(self._line.name, [answer], request_id=self._job.request_id)
 
     def _taken(self, claim: Claim, pause_s: float) -> Step:
         self._claim = claim

@@ -143,8 +143,8 @@ class Context:
 
     ``idempotency_key`` stays the same when this stage of this job is tried again: hand it to
     outside systems so that they can recognise the repeat. ``token`` rises with every attempt: hand
-    it to systems that can refuse an older writer. ``request_id`` is this attempt's alone: hand it to
-    those who keep logs. ``item`` is the item as it was enqueued, as plain values, whatever earlier
+    it to systems that can refuse an older writer. ``request_id`` is the job's: what its caller gave, or
+    else the job's id; hand it to those who keep logs. ``attempt_id`` is this attempt's alone. ``item`` is the item as it was enqueued, as plain values, whatever earlier
     stages have made of it. ``deadline_at`` is the job's, by the store's clock.
     """
 
@@ -159,6 +159,7 @@ class Context:
     idempotency_key: str
     deadline_at: datetime | None
     request_id: str = ""
+    attempt_id: str = ""
     _desk: Desk = field(default_factory=Desk, repr=False, compare=False)
 
     @property

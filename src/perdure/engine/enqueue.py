@@ -1,5 +1,6 @@
 """enqueue: `NewJob` → `Job` on stable storage."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,11 +18,17 @@ from perdure.model.limits import (
     ENQUEUE_BYTES_MAX,
     KEY_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
+    REQUEST_ID_CHARS_MAX,
     TOKENS_MAX,
 )
 from perdure.ports import Store
 
 PRIORITY_MAX = 1_000_000
+_REQUEST_ID = re.compile(rf"[!-~]{{1,{REQUEST_ID_CHARS_MAX}}}")
+_ORDERED_YEARS = (
+    1970,
+    9998,
+)  # what is earlier is a mistake; what is later has no moment in every time zone
 
 
 def new_job(
@@ -37,20 +44,22 @@ def new_job(
     if_failed: str = "keep",
     tokens: int | None = None,
     fair: bool = False,
+    request_id: str | None = None,
+    ordered_at: datetime | None = None,
+    policies_s: float | None = None,
 ) -> NewJob:
     """A job for the first stage of a pipeline, checked at the door.
 
-    Without a ``deadline_s`` of its own it has the one of its pipeline's policies. Either counts from when the job
-    may begin: the later of the moment of enqueue and ``run_at``, by the store's clock.
+    Without a ``deadline_s`` of its own it has the one of its pipeline's policies, or ``policies_s`` where other ones
+    judge it first. Either counts from when the job may begin: the later of the moment of enqueue and ``run_at``, by the
+    store's clock.
     """
-    for what, value, kind in (
-        ("owner", owner, str), ("key", key, str | None), ("priority", priority, int),
-        ("run_at", run_at, datetime | None), ("deadline_s", deadline_s, int | float | None),
-        ("tokens", tokens, int | None),
-    ):  # fmt: skip
-        if not isinstance(value, kind) or isinstance(value, bool):  # which is an int to Python
-            wanted = getattr(kind, "__name__", kind)
-            raise CallerError(f"{what} is {value!r}, of type {type(value).__name__}; pass {wanted}")
+    _check_types(
+        owner=(owner, str), key=(key, str | None), priority=(priority, int),
+        run_at=(run_at, datetime | None), deadline_s=(deadline_s, int | float | None),
+        tokens=(tokens, int | None), request_id=(request_id, str | None),
+        ordered_at=(ordered_at, datetime | None),
+    )  # fmt: skip
     if owner:
         check_name("owner", owner)
     if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isprintable()):
@@ -59,18 +68,17 @@ def new_job(
         )
     if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
         raise CallerError(f"priority {priority} must lie between ±{PRIORITY_MAX}")
-    if run_at is not None and run_at.tzinfo is None:
-        raise CallerError(f"run_at {run_at} has no time zone; pass an aware datetime")
     if deadline_s is not None and not 0 < deadline_s <= 10 * 366 * 86_400:
         raise CallerError(f"deadline_s {deadline_s!r} must lie between 0 and ten years")
     if tokens is not None and not 0 <= tokens <= TOKENS_MAX:
         raise CallerError(f"tokens {tokens} must lie between 0 and {TOKENS_MAX}")
+    if request_id is not None and not is_request_id(request_id):
+        raise CallerError(bad_request_id(request_id))
     if if_failed not in tuple(IfFailed):
         raise CallerError(f"if_failed is {if_failed!r}; one of: {', '.join(IfFailed)}")
     if if_failed != IfFailed.KEEP and key is None:
         raise CallerError("if_failed goes with a key: without one there is no earlier job to find")
-    first = line.stages[0]
-    total_s = line.deadline_s if deadline_s is None else deadline_s
+    first, policies_s = line.stages[0], line.deadline_s if policies_s is None else policies_s
     return NewJob(
         id=ids.next(),
         pipeline=line.name,
@@ -80,12 +88,14 @@ def new_job(
         owner=owner,
         key=key,
         priority=priority,
-        run_at=None if run_at is None else _in_utc(run_at, total_s),
-        deadline_s=total_s,
-        policies_s=line.deadline_s,
+        run_at=_run_at(run_at, policies_s if deadline_s is None else deadline_s),
+        deadline_s=deadline_s,
+        policies_s=policies_s,
         if_failed=IfFailed(if_failed),
         tokens=tokens,
         fair=fair,
+        request_id=request_id,
+        ordered_at=_ordered_at(ordered_at),
     )
 
 
@@ -101,8 +111,43 @@ def new_jobs(ids: Ids, line: Line, items: Iterable[Any], **options: Any) -> Iter
         yield job
 
 
-def _in_utc(run_at: datetime, total_s: float | None) -> datetime:
+def _check_types(**given: tuple[object, Any]) -> None:
+    for what, (value, kind) in given.items():
+        if not isinstance(value, kind) or isinstance(value, bool):  # which is an int to Python
+            wanted = getattr(kind, "__name__", kind)
+            raise CallerError(f"{what} is {value!r}, of type {type(value).__name__}; pass {wanted}")
+
+
+def is_request_id(text: object) -> bool:
+    """Whether this can be a request id: it must not break the log line that it stands in."""
+    return isinstance(text, str) and _REQUEST_ID.fullmatch(text) is not None
+
+
+def bad_request_id(text: object) -> str:
+    """What is wrong with a request id that is none."""
+    return (
+        f"request_id {text!r} must have 1 to {REQUEST_ID_CHARS_MAX} visible ASCII characters and no space; "
+        "leave it out, and the job's id serves"
+    )
+
+
+def _ordered_at(moment: datetime | None) -> datetime | None:
+    """The moment in UTC; whether it is still to come is for the store's clock to say."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise CallerError(f"ordered_at {moment} has no time zone; pass an aware datetime")
+    if not _ORDERED_YEARS[0] <= moment.year <= _ORDERED_YEARS[1]:
+        raise CallerError(f"ordered_at {moment} must lie between 1970 and now")
+    return moment.astimezone(UTC)
+
+
+def _run_at(run_at: datetime | None, total_s: float | None) -> datetime | None:
     """The moment in UTC, if there are moments for it and for the deadline that counts from it."""
+    if run_at is None:
+        return None
+    if run_at.tzinfo is None:
+        raise CallerError(f"run_at {run_at} has no time zone; pass an aware datetime")
     try:
         moment = run_at.astimezone(UTC)
         _ = moment + timedelta(seconds=total_s or 0, microseconds=1)  # the store rounds it up

@@ -24,7 +24,7 @@ from typing import Any
 
 from msgspec import structs
 
-from perdure.engine.enqueue import enqueue, new_job
+from perdure.engine.enqueue import bad_request_id, enqueue, is_request_id, new_job
 from perdure.engine.ids import Ids
 from perdure.engine.runs import OpenRun, Runs
 from perdure.engine.stages import Line
@@ -85,7 +85,10 @@ class Fed:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How items become jobs. ``bad`` hears of an item that cannot be stored; without it the feeding ends there."""
+    """How items become jobs. ``bad`` hears of an item that cannot be stored; without it the feeding ends there.
+
+    ``key`` and ``request_id`` say which field of an item, or which function of it, gives its own.
+    """
 
     owner: str = ""
     key: Key | None = None
@@ -95,6 +98,7 @@ class Terms:
     fair: bool = False
     backlog_max: int | None = BACKLOG_MAX
     bad: Bad | None = None
+    request_id: Key | None = None
 
     def __post_init__(self) -> None:
         backlog_max = self.backlog_max
@@ -255,8 +259,10 @@ class Feeder:
 
     def _send(self) -> None:
         done = enqueue(self._runs.store, self._unsent)
+        sent = zip(self._unsent, done, strict=True)
+        request_id = next((job.request_id for job, one in sent if one.created), None)
         self._unsent.clear()
-        self._runs.observers.enqueued(self._line.name, done)
+        self._runs.observers.enqueued(self._line.name, done, request_id=request_id)
         created = [one.no for one in done if one.created]
         self._first_no = min([self._first_no, *created])
         repeated = sum(not one.created and one.no >= self._first_no for one in done)
@@ -287,6 +293,7 @@ class Feeder:
             self._ids, self._line, item,
             owner=terms.owner, key=_named(terms.key, item), priority=terms.priority,
             deadline_s=terms.deadline_s, tokens=terms.tokens, fair=terms.fair,
+            request_id=_request_id(terms.request_id, item),
         )  # fmt: skip
 
     def _room(self, run: RunView) -> int:
@@ -374,12 +381,7 @@ def _named(key: Key | None, item: Any) -> str | None:
     """The key that an item's own field, or the caller's function, gives it."""
     if key is None:
         return None
-    try:
-        found = key(item) if callable(key) else item[key]
-    except (KeyError, TypeError, IndexError, AttributeError):
-        found = None
-    if isinstance(found, int) and not isinstance(found, bool):
-        found = str(found)
+    found = _given(key, item)
     if isinstance(found, str) and (len(found) > KEY_CHARS_MAX or not found.isprintable()):
         raise PayloadRefused(
             f"its key {found[:40]!r} must have 1 to {KEY_CHARS_MAX} printable characters; hash what is longer"
@@ -390,3 +392,22 @@ def _named(key: Key | None, item: Any) -> str | None:
             f"{what} gives {found!r}; it must give text or a whole number, which names the item"
         )
     return found
+
+
+def _request_id(wanted: Key | None, item: Any) -> str | None:
+    """The request id that an item's own field, or the caller's function, gives it; one may have none."""
+    found = None if wanted is None else _given(wanted, item)
+    if found is None or found == "":  # an empty cell of a table
+        return None
+    if is_request_id(found):
+        return str(found)
+    raise PayloadRefused(f"its {bad_request_id(found)}")
+
+
+def _given(wanted: Key, item: Any) -> Any:
+    """What a field of the item, or a function of it, gives; a whole number as text."""
+    try:
+        found = wanted(item) if callable(wanted) else item[wanted]
+    except (KeyError, TypeError, IndexError, AttributeError):
+        return None
+    return str(found) if isinstance(found, int) and not isinstance(found, bool) else found

@@ -71,22 +71,32 @@ class Observers:
             self.store_away = False
             self.tell(EventName.STORE_BACK)
 
-    def enqueued(self, pipeline: str, done: Sequence[Enqueued]) -> None:
+    def enqueued(
+        self, pipeline: str, done: Sequence[Enqueued], *, request_id: str | None = None
+    ) -> None:
         """Tell that items were accepted; those whose key was taken are not news."""
         made = [one for one in done if one.created]
         if made:
-            self.tell(EventName.JOB_ENQUEUED, job_id=made[0].id, pipeline=pipeline, count=len(made))
+            self.tell(
+                EventName.JOB_ENQUEUED,
+                job_id=made[0].id, request_id=request_id or made[0].id, pipeline=pipeline,
+                count=len(made),
+            )  # fmt: skip
 
     def settled(self, record: Record, answer: Settled) -> None:
         """Tell what became of a record."""
         if not isinstance(answer, Receipt):
             reason = answer.reason if isinstance(answer, Refused) else None
-            self.tell(EventName.RESULT_REFUSED, job_id=record.id, token=record.token, reason=reason)
+            self.tell(
+                EventName.RESULT_REFUSED,
+                job_id=record.id, request_id=record.request_id, token=record.token, reason=reason,
+            )  # fmt: skip
             return
         attempt = record.attempt
         self.tell(
             _NAMES[record.move],
             job_id=record.id,
+            request_id=record.request_id,
             pipeline=record.pipeline,
             run_no=record.run,
             status=answer.state.value,
@@ -108,23 +118,24 @@ class Observers:
         """Tell that a dead letter has a new life."""
         self.tell(
             EventName.JOB_REVIVED,
-            job_id=revival.id, stage=revival.stage, by_whom=deed.by_whom,
-            reason=deed.reason or None,
+            job_id=revival.id, request_id=revival.request_id, stage=revival.stage,
+            by_whom=deed.by_whom, reason=deed.reason or None,
         )  # fmt: skip
 
     def discarded(self, target: Target, deed: Deed) -> None:
         """Tell that a dead letter is dealt with."""
         self.tell(
             EventName.JOB_DISCARDED,
-            job_id=target.id, by_whom=deed.by_whom, reason=deed.reason or None,
+            job_id=target.id, request_id=target.request_id, by_whom=deed.by_whom,
+            reason=deed.reason or None,
         )  # fmt: skip
 
     def claimed(self, claim: Claim) -> None:
         """Tell that a job is in our hands."""
         self.tell(
             EventName.JOB_CLAIMED,
-            job_id=claim.id, pipeline=claim.pipeline, run_no=claim.run, stage=claim.stage,
-            attempt=claim.counters.starts, token=claim.token,
+            job_id=claim.id, request_id=claim.request_id, pipeline=claim.pipeline,
+            run_no=claim.run, stage=claim.stage, attempt=claim.counters.starts, token=claim.token,
         )  # fmt: skip
 
 

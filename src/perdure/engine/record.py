@@ -147,6 +147,7 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
         pipeline=claim.pipeline,
         run=claim.run,
         lane_from=claim.lane,
+        request_id=claim.request_id,
     )
 
 
@@ -244,6 +245,7 @@ def _plain(
         fingerprint=fingerprint,
         pipeline=claim.pipeline,
         run=claim.run,
+        request_id=claim.request_id,
         attempts_max=attempts_max,
     )
 

@@ -56,7 +56,8 @@ class Revivals:
             no=job.no, id=job.id, token=job.token, stage=stage, lane=self._lane(job, line, stage),
             input_from=input_from, forgotten=forgotten,
             redrive_run=None if self.child is None else self.child.no,
-            deadline_s=None if line is None else line.deadline_s,
+            deadline_s=job.policies_s if line is None else line.deadline_s,
+            request_id=job.request_id,
         )  # fmt: skip
 
     def _place(self, job: JobView, line: Line | None) -> tuple[str, str | None, tuple[str, ...]]:

@@ -303,7 +303,8 @@ def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
         token=claim.token,
         idempotency_key=f"{claim.id}:{claim.stage}:{claim.life}",
         deadline_at=claim.deadline_at,
-        request_id=f"{claim.id}:{claim.token}",
+        request_id=claim.request_id,
+        attempt_id=f"{claim.id}:{claim.token}",
         _desk=desk,
     )
 

@@ -131,7 +131,7 @@ class Ticking:
         job = NewJob(
             id=self._ids.next(), pipeline=row.pipeline, lane=line.lane_nos[first.name],
             stage=first.name, payload_json=row.payload_json, owner=self._declared[row.name].owner,
-            key=key_of(row.name, moment), deadline_s=line.deadline_s,
+            key=key_of(row.name, moment), policies_s=line.deadline_s,
         )  # fmt: skip
         return Tick(row.name, row.next_at, rhythm.after(now), job)
 

@@ -18,7 +18,7 @@ def cancelled(job: JobView, words: str) -> Record:
         no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
         stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
         isolation=job.isolation, error_kind=job.error_kind, error_code=job.error_code,
-        error_message=words, pipeline=job.pipeline, run=job.run,
+        error_message=words, pipeline=job.pipeline, run=job.run, request_id=job.request_id,
     )  # fmt: skip
 
 
@@ -41,6 +41,7 @@ def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
         error_code=last.code or kind.value,
         error_message=KINDS[kind].sentence, error_detail=detail[:DETAIL_CHARS_MAX],
         fingerprint=fingerprint(kind, job.stage, detail), pipeline=job.pipeline, run=job.run,
+        request_id=job.request_id,
     )  # fmt: skip
 
 
@@ -56,5 +57,5 @@ def expired(job: Expired | JobView) -> Record:
         error_kind=Kind.TIMEOUT.value, error_code=Kind.TIMEOUT.value,
         error_message=EXPIRED_WORDS, error_detail=EXPIRED_WORDS,
         fingerprint=fingerprint(Kind.TIMEOUT, job.stage, EXPIRED_WORDS), pipeline=job.pipeline,
-        run=job.run,
+        run=job.run, request_id=job.request_id,
     )  # fmt: skip

@@ -86,8 +86,13 @@ class OnLost(StrEnum):
 class NewJob(Struct, frozen=True, gc=False):
     """A job to be enqueued. ``payload_json`` has passed the payload door.
 
-    ``deadline_s`` counts from the later of the moment of enqueue and ``run_at``. ``policies_s`` is the total time of
-    its pipeline's policies, for the new life of a job of its key that had no deadline.
+    ``deadline_s`` is the caller's own, for each life of the job. Without one, ``policies_s`` counts in its place: the
+    total time of its pipeline's policies, which a new life asks for anew. Either counts from the later of the
+    moment of enqueue and ``run_at``.
+
+    ``ordered_at`` is the moment by which the job stands in line; without it, the later of the moment of enqueue and
+    ``run_at``. One that is later than the store's now counts as now. ``request_id`` is whose request this is to
+    those who asked; without it, the job's id serves.
 
     ``tokens`` is how many its calls are thought to take. In a ``fair`` queue owners take turns: the store ranks
     the job by a virtual time of its owner, and neither age nor priority counts.
@@ -108,6 +113,8 @@ class NewJob(Struct, frozen=True, gc=False):
     tokens: int | None = None
     fair: bool = False
     policies_s: float | None = None
+    request_id: str | None = None
+    ordered_at: datetime | None = None
 
 
 class Enqueued(Struct, frozen=True, gc=False):
@@ -126,7 +133,7 @@ class Claim(Struct, frozen=True, gc=False):
     """A job in the hands of one worker for one stage, under a numbered lease (the token).
 
     ``damage`` says what is unreadable in the stored row; such a job is claimed to be settled, not
-    to be run.
+    to be run. ``request_id`` is the job's: what its caller gave, or else its id.
     """
 
     no: int
@@ -149,6 +156,7 @@ class Claim(Struct, frozen=True, gc=False):
     run: int | None = None
     damage: str | None = None
     tokens: int | None = None
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +200,7 @@ class Expired:
     past: Counters
     isolation: int
     run: int | None = None
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +281,7 @@ class Record(Struct, frozen=True, gc=False):
     ``lane_from`` is the lane that it leaves, where that is another one.
     ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction. ``error_code`` is the
     public code of a failure; ``error_detail``, for operators, and ``fingerprint`` are those of one that ends the job.
-    ``pipeline``, ``run`` and ``attempts_max`` are for those who are told of it: no store writes them.
+    ``pipeline``, ``run``, ``attempts_max`` and ``request_id`` are for those who are told of it: no store writes them.
     """
 
     no: int
@@ -303,6 +312,7 @@ class Record(Struct, frozen=True, gc=False):
     run: int | None = None
     attempts_max: int | None = None
     lane_from: int | None = None
+    request_id: str | None = None
 
 
 class Receipt(Struct, frozen=True, gc=False):

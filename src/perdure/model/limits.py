@@ -7,6 +7,7 @@ REPAIR_CHARS_MAX = 131_072  # of a model's output, mended if it is broken; mendi
 DEPTH_MAX = 64  # nesting of a payload; parsers on either side recurse
 INTEGER_BITS_MAX = 64  # JSON readers disagree about larger integers
 KEY_CHARS_MAX = 200  # idempotency keys are indexed
+REQUEST_ID_CHARS_MAX = 128  # it is in every log line of its job; proxies and tracers send less
 NAME_CHARS_MAX = 100  # owner, queue, category, pipeline, stage and label names are indexed
 PIPELINE_STAGES_MAX = 50  # a pipeline is a list a person can read
 ENQUEUE_BYTES_MAX = 33_554_432  # payloads in one transaction; more is split, too

@@ -52,8 +52,9 @@ class Revival:
 
     Guarded by ``(no, token)``. It goes on at ``stage`` with the checkpoint of ``input_from`` (None:
     with the payload); the checkpoints of the stages in ``forgotten`` are dropped. With
-    ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is. A job with a deadline has as
-    long as in its first life; one without has ``deadline_s``, its policies' total time, from now on.
+    ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is. A job whose caller
+    brought a deadline has as long as in its first life; any other has ``deadline_s``, its policies' total time.
+    ``request_id`` is for those who are told of it.
     """
 
     no: int
@@ -65,15 +66,17 @@ class Revival:
     forgotten: tuple[str, ...] = ()
     redrive_run: int | None = None
     deadline_s: float | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A job as it was seen; if it has moved on since, nothing is done to it."""
+    """A job as it was seen; if it has moved on since, nothing is done to it. ``request_id`` is for those who are told."""
 
     no: int
     id: str
     token: int
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,12 @@ from perdure.model.states import AttemptStatus, FailedReason, State
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job as people see it. ``updated_at`` is when it made its last move."""
+    """A job as people see it. ``updated_at`` is when it made its last move.
+
+    ``request_id`` is what its caller gave, or else its id; ``ordered_at`` the moment by which it stands in line.
+    ``deadline_s`` is the total time of each life that its caller brought, ``policies_s`` the one that its policies
+    gave to this life instead.
+    """
 
     no: int
     id: str
@@ -42,6 +47,8 @@ class JobView:
     deadline_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
+    ordered_at: datetime
+    request_id: str
     category: str = "default"
     run: int | None = None
     redrive_run: int | None = None
@@ -51,6 +58,8 @@ class JobView:
     error_code: str | None = None
     error_detail: str | None = None
     fingerprint: str | None = None
+    deadline_s: float | None = None
+    policies_s: float | None = None
 
     @property
     def shown_state(self) -> str:

@@ -85,13 +85,27 @@ def job_in(job: NewJob, rank_at: int | None = None) -> dict[str, object]:
         row["run"] = job.run
     if job.run_at is not None:
         row["run_at"] = to_us(job.run_at)
-    if job.deadline_s is not None:
-        row["deadline_us"] = seconds_us(job.deadline_s)
+    deadline_us, policies_us = lengths_in(job)
+    if deadline_us is not None:
+        row["deadline_us"] = deadline_us
+    elif policies_us is not None:
+        row["policies_us"] = policies_us
+    if job.request_id is not None:
+        row["request_id"] = job.request_id
+    if job.ordered_at is not None:
+        row["ordered_at"] = to_us(job.ordered_at)
     if job.tokens is not None:
         row["tokens"] = job.tokens
     if rank_at is not None:
         row["rank_at"] = rank_at
     return row
+
+
+def lengths_in(job: NewJob) -> tuple[int | None, int | None]:
+    """The total time of a new job as it is stored: the caller's own, or that of its policies, or none."""
+    if job.deadline_s is not None:
+        return seconds_us(job.deadline_s), None
+    return None, None if job.policies_s is None else seconds_us(job.policies_s)
 
 
 def delay_us(delay_s: float) -> int:
@@ -119,7 +133,7 @@ def claim_out(row: Row) -> Claim:
         row[7] if given is None else given,
         _counters_of(tuple(row[9:17])), past, row[18], row[19],
         _moment(row[20]), _moment(row[21]), maybe_us(row[22]), row[23], row[24], damage,
-        row[25],
+        row[25], row[26] or row[1],
     )  # fmt: skip
 
 
@@ -134,14 +148,15 @@ _moment = lru_cache(maxsize=4096)(from_us)  # most claims of a batch share their
 
 def expired_out(row: Row) -> Expired:
     """A waiting job whose deadline has passed, from a row of `expired.sql`."""
-    no, id, token, lane, pipeline, stage, isolation, run, past, *counters = row
+    no, id, token, lane, pipeline, stage, isolation, run, request_id, past, *counters = row
     try:
         summed = past_of(past)
     except msgspec.DecodeError:
         summed = ZERO
     return Expired(
-        no, id, token, lane, pipeline, stage, Counters(*counters), summed, isolation, run
-    )
+        no, id, token, lane, pipeline, stage, Counters(*counters), summed, isolation, run,
+        request_id or id,
+    )  # fmt: skip
 
 
 def lost_out(claim: Claim, row: Row, now: int) -> LostClaim:
@@ -179,11 +194,17 @@ def job_out(row: Row) -> JobView:
             category=row[36], run=row[37], redrive_run=row[38], retries_manual=row[39],
             input_from=row[40], discarded_at=maybe_us(row[41]), error_code=row[42],
             error_detail=row[43], fingerprint=row[44], updated_at=from_us(row[45]),
+            request_id=row[46] or row[1], ordered_at=from_us(row[47]),
+            deadline_s=_seconds(row[48]), policies_s=_seconds(row[49]),
         )  # fmt: skip
     except (ValueError, OverflowError, msgspec.DecodeError) as error:
         raise StoreDamaged(
             f"the row of job {row[1]} cannot be read ({error}); see: perdure audit"
         ) from error
+
+
+def _seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1_000_000
 
 
 def attempt_out(row: Row) -> AttemptView:

@@ -8,13 +8,13 @@ from perdure.model.errors import StoreBusy, WorkerDead
 from perdure.model.jobs import Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.states import State
-from perdure.stores.moments import seconds_us
+from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.ranking import ranks_of
 from perdure.stores.postgres.reviving import revive
 from perdure.stores.postgres.settling import answered
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import AGEING_US, Row, apart, encoded, job_in
+from perdure.stores.rows import AGEING_US, Row, apart, encoded, job_in, lengths_in
 
 _TRIES_MAX = 3  # a key may be given up by a job that is pruned between our two looks
 
@@ -72,12 +72,14 @@ def begin(
     cx: Cx, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost, now: int | None
 ) -> int | Enqueued:
     """Insert a job that is already in work, queued where its lane is closed; or find who was before it."""
+    deadline_us, policies_us = lengths_in(job)
     where = {
         "id": job.id, "owner": job.owner, "pipeline": job.pipeline, "run": job.run, "key": job.key,
         "lane": job.lane, "stage": job.stage, "priority": job.priority, "worker": worker,
         "payload": job.payload_json, "hard_us": seconds_us(hard_s), "ageing_us": AGEING_US,
-        "deadline_us": None if job.deadline_s is None else seconds_us(job.deadline_s), "now": now,
-        "on_lost": on_lost, "tokens": job.tokens,
+        "deadline_us": deadline_us, "policies_us": policies_us, "now": now,
+        "on_lost": on_lost, "tokens": job.tokens, "request_id": job.request_id,
+        "ordered_at": None if job.ordered_at is None else to_us(job.ordered_at),
         "rank_at": ranks_of(cx, [job], now).get(job.id),
     }  # fmt: skip
     for _ in range(_TRIES_MAX):

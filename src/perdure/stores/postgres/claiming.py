@@ -16,7 +16,7 @@ from perdure.stores.parting import lanes_of, parts_of, slots_of
 from perdure.stores.rows import Row, claim_out
 
 BOTTOM = -(2**63)
-RANK = 26  # the column after those of a claim
+RANK = 27  # the column after those of a claim
 _KEEP_S = 0.25  # how long a floor may hide a job that became ready below it
 _SHARE = 10  # a claim without floors may take a tenth of the time
 _SLOW_S = 0.010  # a turn is slow when it takes longer than this

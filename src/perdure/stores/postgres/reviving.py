@@ -154,7 +154,7 @@ def _begin(
             "no": one.no, "token": one.token, "stage": one.stage, "lane": one.lane,
             "input_from": one.input_from, "redrive_run": one.redrive_run,
             "rank_at": ranks.get(one.no),
-            "deadline_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
+            "policies_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
         }
         for one in apart.values()
     ]  # fmt: skip

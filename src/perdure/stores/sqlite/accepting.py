@@ -11,7 +11,7 @@ from perdure.model.states import State
 from perdure.stores.changes import Entry, run_entry
 from perdure.stores.counting import Tally
 from perdure.stores.moments import seconds_us, to_us
-from perdure.stores.rows import AGEING_US, apart, encoded
+from perdure.stores.rows import AGEING_US, apart, encoded, lengths_in
 from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.ranking import ranks_anew, ranks_of
 from perdure.stores.sqlite.reviving import Revivals
@@ -59,14 +59,16 @@ def begin(
     if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()):
         return accept(cx, [job], now)[0]
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
-    deadline_at = None if job.deadline_s is None else now + seconds_us(job.deadline_s)
-    rank_at = ranks_of(cx, [job], now).get(job.id, now - job.priority * AGEING_US)
+    lengths = lengths_in(job)
+    order_at = _order_at(job, now, now)
+    rank_at = ranks_of(cx, [job], now).get(job.id, order_at - job.priority * AGEING_US)
     cx.execute(
         SQL.begin,
         (
             last + 1, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
-            worker, job.priority, now, rank_at, deadline_at, now + seconds_us(hard_s), str(on_lost),
-            job.payload_json, job.tokens, job.fair,
+            worker, job.priority, now, rank_at, _deadline_at(now, *lengths),
+            now + seconds_us(hard_s), str(on_lost), job.payload_json, job.tokens, job.fair,
+            order_at, job.request_id, *lengths,
         ),
     )  # fmt: skip
     if job.owner:
@@ -106,25 +108,48 @@ def _insert(
 ) -> None:
     plain, more = [], []
     for job in jobs:
-        if job.tokens is None and not job.fair:
-            plain.append(_row(made[job.id], job, None, now))
+        due_at = now if job.run_at is None else max(now, to_us(job.run_at))
+        order_at = _order_at(job, due_at, now)
+        rank_at = ranks.get(job.id, order_at - job.priority * AGEING_US)
+        row = (
+            made[job.id], job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
+            int(due_at == now), job.priority, due_at, rank_at, now, job.payload_json,
+        )  # fmt: skip
+        if _is_plain(job):
+            plain.append(row)
         else:
-            row = _row(made[job.id], job, ranks.get(job.id), now)
-            more.append((*row, job.tokens, job.fair))
+            more.append((*row, *_more(job, due_at, order_at)))
     cx.executemany(SQL.enqueue, plain)
     if more:
         cx.executemany(SQL.enqueue_more, more)
 
 
-def _row(no: int, job: NewJob, rank_at: int | None, now: int) -> tuple[object, ...]:
-    due_at = now if job.run_at is None else max(now, to_us(job.run_at))
-    if rank_at is None:
-        rank_at = due_at - job.priority * AGEING_US
+def _is_plain(job: NewJob) -> bool:
+    """Whether a job brings nothing that few bring."""
     return (
-        no, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
-        int(due_at == now), job.priority, due_at, rank_at, now,
-        None if job.deadline_s is None else due_at + seconds_us(job.deadline_s), job.payload_json,
-    )  # fmt: skip
+        job.tokens is None
+        and not job.fair
+        and job.deadline_s is None
+        and job.policies_s is None
+        and job.request_id is None
+        and job.ordered_at is None
+    )
+
+
+def _more(job: NewJob, due_at: int, order_at: int) -> tuple[object, ...]:
+    """What the row of such a job has besides."""
+    lengths = lengths_in(job)
+    deadline_at = _deadline_at(due_at, *lengths)
+    return (order_at, deadline_at, job.tokens, job.fair, job.request_id, *lengths)
+
+
+def _order_at(job: NewJob, due_at: int, now: int) -> int:
+    return due_at if job.ordered_at is None else min(now, to_us(job.ordered_at))
+
+
+def _deadline_at(begins_at: int, deadline_us: int | None, policies_us: int | None) -> int | None:
+    total_us = policies_us if deadline_us is None else deadline_us
+    return None if total_us is None else begins_at + total_us
 
 
 def _key_taken(cx: sqlite3.Connection, job: NewJob) -> bool:

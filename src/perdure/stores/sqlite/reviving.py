@@ -41,7 +41,7 @@ class Revivals:
                 "no": one.no, "token": one.token, "lane": one.lane, "stage": one.stage,
                 "input_from": one.input_from, "redrive_run": one.redrive_run, "now": self._now,
                 "ageing_us": AGEING_US, "rank_at": rank_at,
-                "deadline_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
+                "policies_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
             },
         )  # fmt: skip
         self._cx.execute(SQL.owned_put, (one.no, self._now))

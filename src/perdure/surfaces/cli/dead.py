@@ -123,8 +123,8 @@ def retry_one(
 ) -> None:
     """Give one dead letter, by id or number, a new life at the stage where it failed.
 
-    Whether its source still exists is asked only with --app. A job that had no deadline has the one of its
-    policies only with --app, which knows them.
+    Whether its source still exists is asked only with --app. Unless its caller brought a deadline, it has as long
+    as the policies of today give it with --app, which knows them, and as long as before without.
     """
     with desk_at(store, app) as desk:
         deed = Deed(by_whom, reason)

@@ -1,6 +1,7 @@
 """perdure enqueue: put items into a pipeline."""
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 import click
@@ -24,6 +25,12 @@ from perdure.surfaces.cli.options import echo_json, json_option
     type=float,
     help="Give up after that many seconds; only with a single item.",
 )
+@click.option("--request-id", help="In each log line of these items. Default: the id of each job.")
+@click.option(
+    "--ordered-at",
+    metavar="MOMENT",
+    help="Stand in line as if enqueued then, as in 2026-11-16T09:30:00Z. Default: now.",
+)
 @json_option
 def enqueue(
     target: str,
@@ -33,6 +40,8 @@ def enqueue(
     key: str | None,
     priority: int,
     deadline_s: float | None,
+    request_id: str | None,
+    ordered_at: str | None,
     as_json: bool,
 ) -> None:
     """Put items into a pipeline; each ITEM is JSON, or taken as plain text when it is not.
@@ -46,14 +55,15 @@ def enqueue(
         raise CallerError("--key and --deadline go with exactly one item")
     if not source and not values:
         raise CallerError("no items; pass them as arguments or with --from FILE")
+    given: dict[str, Any] = {
+        "owner": owner, "priority": priority, "request_id": request_id,
+        "ordered_at": None if ordered_at is None else _moment(ordered_at),
+    }  # fmt: skip
     if len(values) == 1 and source is None:
-        one = pipe.enqueue(
-            values[0], owner=owner, key=key, priority=priority, deadline_s=deadline_s
-        )
-        done = [one]
+        done = [pipe.enqueue(values[0], key=key, deadline_s=deadline_s, **given)]
     else:
         lines = list(_lines(source)) if source else []  # all are read before the first is written
-        done = pipe.enqueue_many([*values, *lines], owner=owner, priority=priority)
+        done = pipe.enqueue_many([*values, *lines], **given)
     if as_json:
         echo_json([{"id": one.id, "created": one.created} for one in done])
         return
@@ -73,6 +83,18 @@ def _lines(source: Iterable[bytes]) -> Iterator[Any]:
             raise CallerError(
                 f"line {number} is not JSON ({error}); mend it; nothing was enqueued"
             ) from None
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise CallerError(
+            f"--ordered-at {text!r} is no moment with a time zone; write it as in 2026-11-16T09:30:00Z"
+        )
+    return moment
 
 
 def _value(text: str) -> Any:

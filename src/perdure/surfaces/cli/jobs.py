@@ -86,7 +86,14 @@ def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
         f"job {job.id} (number {job.no}) of pipeline {job.pipeline}: {job.shown_state}"
         + (f" ({job.failed_reason.value})" if job.failed_reason else "")
         + (f", label {job.label}" if job.label else ""),
-        f"  enqueued {shown_at(job.enqueued_at)}" + (f" by {job.owner}" if job.owner else ""),
+        f"  enqueued {shown_at(job.enqueued_at)}"
+        + (f" by {job.owner}" if job.owner else "")
+        + (f", request {job.request_id}" if job.request_id != job.id else "")
+        + (
+            f", in line since {shown_at(job.ordered_at)}"
+            if job.ordered_at < job.enqueued_at  # which only its caller can have said
+            else ""
+        ),
     ]
     for one in attempts:
         why = msgspec.json.decode(one.why_json)["text"]

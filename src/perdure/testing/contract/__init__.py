@@ -33,6 +33,7 @@ from perdure.testing.contract.payloads import Payloads
 from perdure.testing.contract.pruning import Pruning
 from perdure.testing.contract.racing import Racing
 from perdure.testing.contract.reading import Reading
+from perdure.testing.contract.requesting import Requesting
 from perdure.testing.contract.reviving import Reviving
 from perdure.testing.contract.running import Running
 from perdure.testing.contract.scheduling import Scheduling
@@ -45,6 +46,7 @@ from perdure.testing.contract.working import Working
 
 class StoreContract(
     Enqueueing,
+    Requesting,
     Calling,
     Claiming,
     Parting,

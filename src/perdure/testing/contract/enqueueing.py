@@ -130,8 +130,9 @@ class Enqueueing(OnAFreshStore):
         self.place.clean()
 
     def test_a_new_life_by_key_has_the_time_of_the_policies_and_not_of_the_new_call(self) -> None:
-        for given_s in (None, 60.0):
-            job = self.place.dead_letter(self.worker, key=f"k {given_s}")
+        for had_s, given_s in ((None, None), (None, 60.0), (50.0, 60.0), (50.0, None)):
+            key = f"k {had_s} {given_s}"
+            job = self.place.dead_letter(self.worker, key=key, policies_s=had_s)
             later = self.clock.now() + timedelta(days=1)
             again = {"deadline_s": 5, "run_at": later, "policies_s": given_s}
             self.place.put(key=job.key, if_failed=IfFailed.RETRY, **again)

@@ -87,7 +87,7 @@ class Before:
 BEFORE: dict[str, Before] = {
     "nothing": Before(),
     "a priority, a key and a deadline": Before(
-        changes={"priority": 3, "deadline_s": 9e6, "tokens": 40}
+        changes={"priority": 3, "deadline_s": 9e6, "tokens": 40, "request_id": "req-7"}
     ),
     "a retry": Before((_tried,)),
     "a retry that cost something": Before((_spent,)),

@@ -89,6 +89,39 @@ class Reviving(OnAFreshStore):
         self.place.revive(kept, deadline_s=60.5)
         assert self.place.see(kept.id).deadline_at == self.clock.now() + timedelta(seconds=100)
 
+    def _lives_of(self, job: JobView, *policies_s: float | None) -> list[tuple[float | None, ...]]:
+        """How long each of its lives may take: in all, by its caller's word, and by its policies'."""
+        lives: list[tuple[float | None, ...]] = []
+        for given_s in (*policies_s, None):
+            seen = self.place.see(job.id)
+            began_at = seen.enqueued_at if seen.life == 1 else seen.due_at
+            ends_at = seen.deadline_at
+            total_s = None if ends_at is None else (ends_at - began_at).total_seconds()
+            lives.append((total_s, seen.deadline_s, seen.policies_s))
+            if seen.state is State.QUEUED:
+                (claim,) = self.place.take(self.worker)
+                self.clock.push(7)
+                self.place.settle(failure(claim, self.worker), by=self.worker)
+            self.clock.push(1000)
+            self.place.revive(self.place.see(job.id), deadline_s=given_s)
+        return lives
+
+    def test_each_life_has_the_time_that_policies_give_it_unless_its_caller_brought_one(
+        self,
+    ) -> None:
+        judged = self.place.dead_letter(self.worker, policies_s=50.5)
+        assert self._lives_of(judged, 60.25, None, 70.0) == [
+            (50.5, None, 50.5), (60.25, None, 60.25), (None, None, None), (70.0, None, 70.0),
+        ]  # fmt: skip
+        self.place.take(self.worker, 9)
+        brought = self.place.dead_letter(self.worker, deadline_s=100.5, policies_s=50.5)
+        assert self._lives_of(brought, 60.25, None) == [(100.5, 100.5, None)] * 3
+
+    def test_where_a_job_stood_in_line_says_nothing_of_how_long_it_may_take(self) -> None:
+        long_ago = self.clock.now() - timedelta(days=30)
+        job = self.place.dead_letter(self.worker, deadline_s=100, ordered_at=long_ago)
+        assert self._lives_of(job, 60.0) == [(100, 100, None)] * 2
+
     def test_a_suspect_begins_its_new_life_among_the_others(self) -> None:
         claim = self.one_claim()
         self.place.settle(crash(claim, self.worker), by=self.worker)

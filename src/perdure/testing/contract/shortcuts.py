@@ -286,12 +286,21 @@ def _goes_back(end: Step, way: Before) -> bool:
 def _twin(job: JobView) -> JobView:
     """The row without what two jobs cannot have in common."""
     return replace(
-        job, no=0, id="", key=None, run=None, redrive_run=None, payload_json="", input_json=""
-    )
+        job, no=0, id="", key=None, run=None, redrive_run=None, payload_json="", input_json="",
+        request_id=_given(job),
+    )  # fmt: skip
 
 
 def _claimed(claim: Claim) -> Claim:
-    return replace(claim, no=0, id="", key=None, run=None, payload_json="", input_json="")
+    return replace(
+        claim, no=0, id="", key=None, run=None, payload_json="", input_json="",
+        request_id=_given(claim),
+    )  # fmt: skip
+
+
+def _given(job: JobView | Claim) -> str:
+    """Its request id, if that is not its own id."""
+    return "" if job.request_id == job.id else job.request_id
 
 
 def _past(test: OnAFreshStore, job: JobView) -> list[AttemptView]:

@@ -1,7 +1,7 @@
 """Enqueueing and reviving, as both the store and the operators' side need them."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import StoreError
@@ -36,7 +36,10 @@ def _make_all(tables: Tables, jobs: Sequence[NewJob], now: datetime) -> None:
 
 def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
     due_at = now if job.run_at is None else max(now, job.run_at)
-    rank_at = rank(due_at, job.priority)
+    order_at = _order_at(job, due_at, now)
+    own = _maybe_length(job.deadline_s)
+    total = _maybe_length(job.policies_s) if own is None else own
+    rank_at = rank(order_at, job.priority)
     if job.fair:
         rank_at = lines.rank(job.id, job.owner, job.lane)
     if _by_id(tables, job.id) is not None or _by_key(tables, job) is not None:
@@ -45,10 +48,11 @@ def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
         JobRow(
             no=tables.next_no("jobs"), id=job.id, owner=job.owner, pipeline=job.pipeline,
             run=job.run, key=job.key, lane=job.lane, stage=job.stage, priority=job.priority,
-            payload_json=job.payload_json, enqueued_at=now, order_at=due_at,
-            rank_at=rank_at, due_at=due_at,
-            deadline_at=None if job.deadline_s is None else due_at + length(job.deadline_s),
+            payload_json=job.payload_json, enqueued_at=now, order_at=order_at,
+            rank_at=rank_at, due_at=due_at, deadline_at=None if total is None else due_at + total,
+            own_total=own, policies_total=total if own is None else None,
             updated_at=now, changed_at=now, ready=due_at == now, tokens=job.tokens, fair=job.fair,
+            request_id=job.request_id,
         )
     )  # fmt: skip
     tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
@@ -65,9 +69,11 @@ def begin(
     if known is None and tables.is_open(job.lane):
         _make_all(tables, [job], now)
         (row,) = [one for one in tables.jobs.values() if one.id == job.id]
+        order_at = _order_at(job, now, now)
         row = replace(
-            row, state=State.PROCESSING, ready=None, worker=worker, token=1, order_at=now,
-            rank_at=row.rank_at if job.fair else rank(now, job.priority), due_at=now, claimed_at=now,
+            row, state=State.PROCESSING, ready=None, worker=worker, token=1, order_at=order_at,
+            rank_at=row.rank_at if job.fair else rank(order_at, job.priority),
+            due_at=now, claimed_at=now,
             counters=replace(ZERO, starts=1), hard_at=now + length(hard_s), on_lost=on_lost,
         )  # fmt: skip
         tables.put_job(row)
@@ -117,10 +123,13 @@ def _as_it_stands(job: JobRow, deadline_s: float | None) -> Revival:
     return Revival(job.no, job.id, job.token, *where, deadline_s=deadline_s)
 
 
-def _deadline_anew(job: JobRow, deadline_s: float | None, now: datetime) -> datetime | None:
-    if job.deadline_at is not None:
-        return now + (job.deadline_at - job.order_at)
-    return None if deadline_s is None else now + length(deadline_s)
+def _order_at(job: NewJob, due_at: datetime, now: datetime) -> datetime:
+    """What its caller said, if that is not yet to come; else when it may begin."""
+    return due_at if job.ordered_at is None else min(now, job.ordered_at)
+
+
+def _maybe_length(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else length(seconds)
 
 
 def may_live(tables: Tables, one: Revival) -> bool:
@@ -141,13 +150,15 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
     if job is None or not may_live(tables, one):
         return False
     redrive_run = job.redrive_run if one.redrive_run is None else one.redrive_run
+    total = _maybe_length(one.deadline_s) if job.own_total is None else job.own_total
     tables.put_job(
         replace(
             job, state=State.QUEUED, ready=True, token=job.token + 1, life=job.life + 1,
             retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
             input_from=one.input_from, redrive_run=redrive_run,
             order_at=now, rank_at=rank_at, due_at=now, updated_at=now, changed_at=now,
-            deadline_at=_deadline_anew(job, one.deadline_s, now),
+            deadline_at=None if total is None else now + total,
+            policies_total=total if job.own_total is None else None,
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
             error_message=None, error_code=None, error_detail=None, fingerprint=None,
             counters=ZERO, past=ZERO,

@@ -126,6 +126,9 @@ class JobRow:
     result_json: str | None = None
     tokens: int | None = None
     fair: bool = False
+    request_id: str | None = None
+    own_total: timedelta | None = None
+    policies_total: timedelta | None = None
 
     @property
     def letter(self) -> Letter:
@@ -169,6 +172,7 @@ class JobRow:
                 for text in (
                     self.key, self.input_from, self.error_kind, self.error_message, self.label,
                     self.result_json, self.error_code, self.error_detail, self.fingerprint,
+                    self.request_id,
                 )
                 if text is not None
             )
@@ -184,7 +188,7 @@ class JobRow:
             life=self.life, isolation=self.isolation, claimed_at=self.claimed_at,
             due_at=self.due_at, deadline_at=self.deadline_at, key=self.key, run=self.run,
             damage="the result of the stage before is gone" if input_json is None else None,
-            tokens=self.tokens,
+            tokens=self.tokens, request_id=self.request_id or self.id,
         )  # fmt: skip
 
     def view(self, lane: Lane, input_json: str | None) -> JobView:
@@ -203,7 +207,13 @@ class JobRow:
             input_from=self.input_from, discarded_at=self.discarded_at,
             error_code=self.error_code, error_detail=self.error_detail,
             fingerprint=self.fingerprint, updated_at=self.updated_at,
+            request_id=self.request_id or self.id, ordered_at=self.order_at,
+            deadline_s=_seconds(self.own_total), policies_s=_seconds(self.policies_total),
         )  # fmt: skip
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
 
 
 def check_texts(*texts: object) -> None:

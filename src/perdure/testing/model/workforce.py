@@ -113,7 +113,7 @@ class Workforce:
             return [
                 Expired(
                     job.no, job.id, job.token, job.lane, job.pipeline, job.stage, job.counters,
-                    job.past, job.isolation, job.run,
+                    job.past, job.isolation, job.run, job.request_id or job.id,
                 )
                 for _, job in found[:limit]
             ]  # fmt: skip

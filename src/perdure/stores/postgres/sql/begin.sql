@@ -13,18 +13,21 @@ made AS (
     INSERT INTO perdure_jobs (
         id, owner, pipeline, run, key, lane, stage, state, ready, worker, token, starts, priority,
         order_at, rank_at, enqueued_at, due_at, claimed_at, deadline_at, hard_at, on_lost, updated_at,
-        payload, tokens, fair
+        payload, tokens, fair, request_id, deadline_us, policies_us
     )
     SELECT
         %(id)s::uuid, %(owner)s, %(pipeline)s, %(run)s::bigint, %(key)s::text, %(lane)s, %(stage)s,
         CASE WHEN is_open THEN 'processing' ELSE 'queued' END, CASE WHEN NOT is_open THEN 1 END,
         CASE WHEN is_open THEN caller.no END, is_open::int, is_open::int, %(priority)s,
-        clock.now, coalesce(%(rank_at)s::bigint, clock.now - %(priority)s * %(ageing_us)s::bigint),
+        least(%(ordered_at)s::bigint, clock.now),
+        coalesce(%(rank_at)s::bigint, least(%(ordered_at)s::bigint, clock.now) - %(priority)s * %(ageing_us)s::bigint),
         clock.now, clock.now,
-        CASE WHEN is_open THEN clock.now END, clock.now + %(deadline_us)s::bigint,
+        CASE WHEN is_open THEN clock.now END,
+        clock.now + coalesce(%(deadline_us)s::bigint, %(policies_us)s::bigint),
         CASE WHEN is_open THEN clock.now + %(hard_us)s::bigint END,
         CASE WHEN is_open THEN %(on_lost)s::text END, clock.now, %(payload)s,
-        %(tokens)s::bigint, %(rank_at)s::bigint IS NOT NULL
+        %(tokens)s::bigint, %(rank_at)s::bigint IS NOT NULL,
+        %(request_id)s::text, %(deadline_us)s::bigint, %(policies_us)s::bigint
     FROM clock, caller, lane
     ON CONFLICT DO NOTHING
     RETURNING no, id, owner, pipeline, stage, state, token, run, lane, ready

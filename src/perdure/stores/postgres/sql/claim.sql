@@ -82,4 +82,4 @@ RETURNING
     ), '') END,
     j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s,
     j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run, j.tokens,
-    j.rank_at
+    j.request_id, j.rank_at

@@ -5,7 +5,8 @@ SELECT
         SELECT c.value FROM perdure_checkpoints AS c WHERE c.job = j.no AND c.stage = j.input_from
     ), '') END,
     j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s,
-    j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run, j.tokens
+    j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run, j.tokens,
+    j.request_id
 FROM perdure_jobs AS j
 WHERE j.no = ANY (%(nos)s::bigint[]) AND j.state = 'processing'
 ORDER BY j.rank_at, j.no

@@ -11,19 +11,25 @@ writer AS MATERIALIZED (
 made AS (
     INSERT INTO perdure_jobs (
         id, owner, pipeline, run, key, lane, stage, state, ready, priority,
-        order_at, rank_at, enqueued_at, due_at, deadline_at, updated_at, payload, tokens, fair
+        order_at, rank_at, enqueued_at, due_at, deadline_at, updated_at, payload, tokens, fair,
+        request_id, deadline_us, policies_us
     )
     SELECT
         r.id, r.owner, r.pipeline, r.run, r.key, r.lane, r.stage, 'queued',
         (coalesce(r.run_at, 0) <= clock.now)::int, r.priority,
-        greatest(r.run_at, clock.now),
-        coalesce(r.rank_at, greatest(r.run_at, clock.now) - r.priority * %(ageing_us)s::bigint),
-        clock.now, greatest(r.run_at, clock.now), greatest(r.run_at, clock.now) + r.deadline_us, clock.now, r.payload,
-        r.tokens, r.rank_at IS NOT NULL
+        o.order_at, coalesce(r.rank_at, o.order_at - r.priority * %(ageing_us)s::bigint),
+        clock.now, greatest(r.run_at, clock.now),
+        greatest(r.run_at, clock.now) + coalesce(r.deadline_us, r.policies_us), clock.now, r.payload,
+        r.tokens, r.rank_at IS NOT NULL, r.request_id, r.deadline_us, r.policies_us
     FROM clock, jsonb_to_recordset(%(jobs)s::jsonb) AS r (
         id uuid, owner text, pipeline text, run bigint, key text, lane bigint, stage text,
-        priority integer, run_at bigint, deadline_us bigint, payload text, tokens bigint, rank_at bigint
-    )
+        priority integer, run_at bigint, deadline_us bigint, payload text, tokens bigint, rank_at bigint,
+        request_id text, ordered_at bigint, policies_us bigint
+    ),
+    LATERAL (
+        SELECT CASE WHEN r.ordered_at IS NULL THEN greatest(r.run_at, clock.now)
+            ELSE least(r.ordered_at, clock.now) END AS order_at
+    ) AS o
     ON CONFLICT DO NOTHING
     RETURNING no, id, owner, pipeline, stage, run, lane, ready
 ),

@@ -9,7 +9,8 @@ SELECT
     ) END, j.result,
     j.enqueued_at, j.due_at, j.claimed_at, j.deadline_at, j.finished_at,
     coalesce(l.category, ''), j.run, j.redrive_run, j.retries_manual, j.input_from, j.discarded_at,
-    j.error_code, j.error_detail, j.fingerprint, j.updated_at
+    j.error_code, j.error_detail, j.fingerprint, j.updated_at,
+    j.request_id, j.order_at, j.deadline_us, j.policies_us
 FROM perdure_jobs AS j
 LEFT JOIN perdure_lanes AS l ON l.no = j.lane
 WHERE j.id = %(id)s

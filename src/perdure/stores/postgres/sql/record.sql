@@ -91,7 +91,7 @@ done AS (
                 ), '') END,
             j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s,
             j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run,
-            j.tokens
+            j.tokens, j.request_id
         ) END AS claim
 ),
 attempts AS (

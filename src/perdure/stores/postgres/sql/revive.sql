@@ -1,16 +1,16 @@
--- A new life for failed jobs, ordered as if they were new (fair ones have their rank) and with as long until the deadline as at first;
--- those that had none have what is given.
+-- A new life for failed jobs, ordered as if they were new (fair ones have their rank). Until the deadline each has as long as its
+-- caller said at first; if that was nothing, what its policies give.
 -- Guarded by (no, token); only a failed job has a failed_reason. Rows are locked in the order of numbers.
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(revivals)s::jsonb) AS r (
         no bigint, token bigint, stage text, lane bigint, input_from text, redrive_run bigint,
-        rank_at bigint, deadline_us bigint
+        rank_at bigint, policies_us bigint
     )
 ),
 before AS MATERIALIZED (
     SELECT j.no, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, j.error_kind, j.error_code,
-        j.failed_reason, j.fingerprint, j.owner, j.pipeline, j.discarded_at, j.lane AS old_lane, j.stage AS old_stage, r.stage, r.lane, r.input_from, r.redrive_run,
-        r.rank_at, r.deadline_us
+        j.failed_reason, j.fingerprint, j.owner, j.pipeline, j.discarded_at, j.lane AS old_lane, j.stage AS old_stage,
+        r.stage, r.lane, r.input_from, r.redrive_run, r.rank_at, r.policies_us
     FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
         SELECT
@@ -32,7 +32,8 @@ revived AS (
         finished_at = NULL, discarded_at = NULL, failed_reason = NULL, error_kind = NULL,
         error_message = NULL, error_code = NULL, error_detail = NULL, fingerprint = NULL, past = NULL,
         hard_at = NULL,
-        deadline_at = %(now)s::bigint + coalesce(j.deadline_at - j.order_at, b.deadline_us),
+        deadline_at = %(now)s::bigint + coalesce(j.deadline_us, b.policies_us),
+        policies_us = CASE WHEN j.deadline_us IS NULL THEN b.policies_us END,
         starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
         waited_s = 0
     FROM before AS b
