@@ -57,10 +57,15 @@ def worker_entry(no: int, boot: str, state: str) -> Entry:
     return Entry(no, boot, "", "", "", state, None, 0, None)
 
 
-def columns_in(entries: Sequence[Entry]) -> str:
-    """Entries as a line has them."""
-    numbers, *others = zip(*entries, strict=True)
-    return encoded([numbers, *(one if len(set(one)) > 1 else one[0] for one in others)])
+def columns_in(columns: Iterable[Sequence[object]]) -> str:
+    """The columns of some entries, as a line has them: what all have is said once."""
+    numbers, *others = columns
+    return encoded([numbers, *(_said_once(one) for one in others)])
+
+
+def _said_once(column: Sequence[object]) -> object:
+    first = column[0]
+    return first if column.count(first) == len(column) else column
 
 
 def _entries(columns: Sequence[Any]) -> list[Row]:

@@ -58,7 +58,8 @@ def tell(cx: Cx, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
     """One line of the feed, in the transaction of what it tells of."""
     if entries:
         where = {
-            "now": now, "what": kind.value, "size": len(entries), "entries": columns_in(entries),
+            "now": now, "what": kind.value, "size": len(entries),
+            "entries": columns_in(zip(*entries, strict=True)),
         }  # fmt: skip
         cx.execute(SQL.change_add, where)
 

@@ -12,7 +12,7 @@ from perdure.stores.changes import Entry, run_entry
 from perdure.stores.counting import Tally
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.rows import AGEING_US, apart, encoded, lengths_in
-from perdure.stores.sqlite.changing import tell
+from perdure.stores.sqlite.changing import tell, tell_columns
 from perdure.stores.sqlite.ranking import ranks_anew, ranks_of
 from perdure.stores.sqlite.reviving import Revivals
 from perdure.stores.sqlite.settling import add_tally, claims_of
@@ -37,7 +37,8 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
         tally.accepted(
             job, "ready" if job.run_at is None or to_us(job.run_at) <= now else "waiting"
         )
-    tell(cx, ChangeKind.JOB_ACCEPTED, [_entry(made[job.id], job) for job in fresh], now)
+    if fresh:
+        tell_columns(cx, ChangeKind.JOB_ACCEPTED, _told(fresh, made), now)
     _take_in(cx, fresh, tally, now)
     again |= {id: Enqueued(id, no, True) for id, no in made.items()}
     found = iter(_found(cx, [job for job in jobs if job.id not in again], now))
@@ -75,8 +76,9 @@ def begin(
         cx.execute(SQL.owned_add, (job.owner, last + 1, now))
     tally = Tally()
     tally.accepted(job, "processing")
-    accepted = _entry(last + 1, job, State.PROCESSING, 1)
-    tell(cx, ChangeKind.JOB_ACCEPTED, [accepted], now)
+    whose = (last + 1, job.id, job.owner, job.pipeline, job.stage)
+    told = Entry(*whose, State.PROCESSING, None, 1, job.run)
+    tell(cx, ChangeKind.JOB_ACCEPTED, [told], now)
     _take_in(cx, [job], tally, now)
     return claims_of(cx, [last + 1])[0]
 
@@ -95,8 +97,13 @@ def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: Tally, now: 
         tell(cx, ChangeKind.RUN_CHANGED, [run_entry(*row) for row in again], now)
 
 
-def _entry(no: int, job: NewJob, state: State = State.QUEUED, token: int = 0) -> Entry:
-    return Entry(no, job.id, job.owner, job.pipeline, job.stage, state, None, token, job.run)
+def _told(jobs: Sequence[NewJob], made: Mapping[str, int]) -> Sequence[Sequence[object]]:
+    """What the change feed tells of new jobs: the columns of `Entry`."""
+    return (
+        [made[job.id] for job in jobs], [job.id for job in jobs], [job.owner for job in jobs],
+        [job.pipeline for job in jobs], [job.stage for job in jobs], [State.QUEUED], [None], [0],
+        [job.run for job in jobs],
+    )  # fmt: skip
 
 
 def _insert(

@@ -32,7 +32,14 @@ _columns = msgspec.json.Decoder()
 def tell(cx: sqlite3.Connection, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
     """One line of the feed, in the transaction of what it tells of."""
     if entries:
-        cx.execute(SQL.change_add, (now, kind.value, len(entries), columns_in(entries)))
+        tell_columns(cx, kind, list(zip(*entries, strict=True)), now)
+
+
+def tell_columns(
+    cx: sqlite3.Connection, kind: ChangeKind, columns: Sequence[Sequence[object]], now: int
+) -> None:
+    """As `tell`, where there are many: a list for each field of `Entry`, the numbers first."""
+    cx.execute(SQL.change_add, (now, kind.value, len(columns[0]), columns_in(columns)))
 
 
 def changes(cx: sqlite3.Connection, after: str | None, until: str | None, limit: int) -> ChangePage:

@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State
-from perdure.stores.changes import Entry
 from perdure.stores.counting import Before, Tally, place_of
 from perdure.stores.moments import MINUTE_US, from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
 from perdure.stores.rows import claim_out, delay_us, encoded, past_in
-from perdure.stores.sqlite.changing import tell
+from perdure.stores.sqlite.changing import tell_columns
 from perdure.stores.sqlite.statements import SQL
 
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
@@ -120,8 +119,8 @@ def _write(
     if captured:
         cx.executemany(SQL.captures_add, captured)
     add_tally(cx, tally, by or 0, now)
-    told = [_entry(one, before[one.no, one.token]) for one in accepted]
-    tell(cx, ChangeKind.ATTEMPT_ENDED, told, now)
+    if accepted:
+        tell_columns(cx, ChangeKind.ATTEMPT_ENDED, _told(accepted, before), now)
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
     return tuple(
         _receipt(one, now, again.get(one.no) if one.reclaim else None)
@@ -165,14 +164,18 @@ def _matched(cx: sqlite3.Connection, records: Sequence[Record]) -> dict[tuple[in
     }
 
 
-def _entry(record: Record, before: Before) -> Entry:
-    """What the change feed tells of a record."""
-    told = record.attempt
-    stage, status = (record.stage, None) if told is None else (told.stage, told.status)
-    token = record.token + (2 if record.reclaim else 1)
-    return Entry(
-        record.no, record.id, before.owner, before.pipeline, stage, record.state, status, token,
-        before.run,
+def _told(
+    records: Sequence[Record], before: Mapping[tuple[int, int], Before]
+) -> Sequence[Sequence[object]]:
+    """What the change feed tells of records: the columns of `Entry`."""
+    whose = [before[one.no, one.token] for one in records]
+    attempts = [one.attempt for one in records]
+    return (
+        [one.no for one in records], [one.id for one in records], [one.owner for one in whose],
+        [one.pipeline for one in whose],
+        [one.stage if a is None else a.stage for one, a in zip(records, attempts, strict=True)],
+        [one.state for one in records], [None if a is None else a.status for a in attempts],
+        [one.token + (2 if one.reclaim else 1) for one in records], [one.run for one in whose],
     )  # fmt: skip
 
 
