@@ -1,13 +1,12 @@
 """Being a worker without a process: for tests that want a job to have been run, and no more."""
 
 import asyncio
-from functools import partial
 from random import Random
 
 from perdure import App
 from perdure.engine.captures import Shelf
 from perdure.engine.clock import SystemClock
-from perdure.engine.completing import Completions, success_of
+from perdure.engine.completing import completions_of
 from perdure.engine.context import Desk
 from perdure.engine.pump import Pump, Seat
 from perdure.engine.record import Ending
@@ -40,9 +39,7 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
     store, catalogue, clock = app.opened.store, app.catalogue, SystemClock()
     worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
     shelf = Shelf(clock, Random(), kept_s=None)
-    completions = Completions(
-        store, worker, make=partial(success_of, catalogue, worker), shelf=shelf, clock=clock
-    )
+    completions = completions_of(store, catalogue, worker, shelf, clock)
     begun: list[Claim] = []
     pump = Pump(
         store, catalogue, Seat(worker, 0, concurrency), chance=Random(), start=begun.extend,

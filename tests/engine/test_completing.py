@@ -1,13 +1,12 @@
 """Attempts whose stages write their records themselves: what is stored decides, and the pump waits for nobody."""
 
 import logging
-from functools import partial
 from random import Random
 
 import pytest
 
 from perdure.engine.captures import Shelf
-from perdure.engine.completing import BUSY_S, Completions, success_of
+from perdure.engine.completing import BUSY_S, completions_of
 from perdure.engine.context import Desk
 from perdure.engine.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
@@ -48,10 +47,8 @@ class Shop:
         )  # fmt: skip
         self.running: list[Claim] = []
         self.stopped: list[int] = []
-        self.completions = Completions(
-            self.store, self.worker, make=partial(success_of, self.catalogue, self.worker),
-            shelf=Shelf(clock, Random(1), kept_s=None), clock=clock,
-        )  # fmt: skip
+        shelf = Shelf(clock, Random(1), kept_s=None)
+        self.completions = completions_of(self.store, self.catalogue, self.worker, shelf, clock)
         self.pump = Pump(
             self.store, self.catalogue, Seat(self.worker, 0, concurrency), chance=Random(7),
             start=self.running.extend, stop=self.stopped.extend,

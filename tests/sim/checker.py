@@ -23,6 +23,7 @@ from perdure.model.jobs import (
     Receipt,
     Record,
     Refused,
+    Settled,
     Stale,
     Turn,
 )
@@ -223,7 +224,7 @@ class Checker:
             self.broken("S4", f"worker {by} is dead and its turn was accepted")
         answers = {one.no: one for one in answer.settled}
         for record in records:
-            self._settle(record, answers[record.no], by, asked=order is not None)
+            self._answered_record(record, answers[record.no], by, asked=order is not None)
         for claim in answer.claims:
             assert order is not None
             self._claim(claim, order.worker)
@@ -234,6 +235,13 @@ class Checker:
             self.broken("S10", f"worker {by} holds {len(self.ledger.workers[by].held)} jobs")
 
     def _settle(
+        self, answer: Sequence[Settled] | WorkerDead, records: Sequence[Record], *, by: int | None
+    ) -> None:
+        """As a turn that claims nothing; a file is held as a whole, so nobody is busy."""
+        whole = answer if isinstance(answer, WorkerDead) else Turn(tuple(answer), ())
+        self._turn(whole, records, None, by=by)
+
+    def _answered_record(
         self, record: Record, answer: Receipt | Stale | Refused, by: int | None, *, asked: bool
     ) -> None:
         job = self.ledger.jobs[record.no]

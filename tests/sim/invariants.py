@@ -28,7 +28,7 @@ INVARIANTS = {
     ),
     "S3": Invariant(
         "a record is written only under the token of the latest claim, by a living holder",
-        ("Checker._settle", "Checker._repeated", "Checker._accepted", "Checker._claim",
+        ("Checker._answered_record", "Checker._repeated", "Checker._accepted", "Checker._claim",
          "Deeds._guarded"),
     ),
     "S4": Invariant(
@@ -120,7 +120,7 @@ INVARIANTS = {
     ),
     "E1": Invariant(
         "no turn fails for a reason that nobody foresaw",
-        ("Checker._turn", "Checker._settle", "Roster._beat"),
+        ("Checker._turn", "Checker._answered_record", "Roster._beat"),
     ),
     "E2": Invariant("what is told is durable", ("Checker.told", "Deeds.told")),
     "E3": Invariant(

@@ -21,19 +21,21 @@ from tests.sim.world import World
 
 # Every method of the ports is in one of these; `test_remote.py` compares them with `ports`.
 WRITES = frozenset({
-    "add_worker", "beat", "begin", "end_worker", "enqueue", "lanes", "mark_dead", "turn",
+    "add_worker", "beat", "begin", "end_worker", "enqueue", "lanes", "mark_dead", "settle", "turn",
     "add_bulk", "discard", "drop_schedule", "pause", "prune", "put_schedule", "resume", "revive",
     "prune_captures", "prune_changes", "prune_workers", "step_bulk", "take_duty", "tick",
     "change_gate", "change_slices", "look_at_gates", "probe",
     "add_run", "change_bulk", "change_run", "note_check", "note_feeding", "seal_run",
 })  # fmt: skip
+SETTLING = ("turn", "settle")
 _GIVING_WORK = ("enqueue", "tick", "revive", "resume", "change_run")
 READS = frozenset({
-    "claims_held", "expired", "held", "lost", "overrun", "run_lanes", "suspects", "waiting",
+    "claims_held", "ended", "expired", "held", "lost", "overrun", "run_lanes", "suspects", "waiting",
     "attempts", "bulks", "changes", "gate", "job", "jobs", "now", "preview", "run", "runs", "schedules",
 })  # fmt: skip
 LEFT_OUT = {
     "ear": "as changed",
+    "complete": "a stage's own transaction; the stories kill it between any two steps",
     "changed": "a hint, which has its own way here, without a transaction",
     "close": "the real connection is shared by all, and closed by the simulation",
     "depths": "for screens, and nothing is decided by it",
@@ -87,7 +89,7 @@ class Wire:
     def written(self, method: str, args: Any) -> None:
         """Somebody has written; where that means work, hints go out, and some of them are lost."""
         self.writes += 1
-        queued = method == "turn" and any(one.state is State.QUEUED for one in args[0])
+        queued = method in SETTLING and any(one.state is State.QUEUED for one in args[0])
         for ear in self.ears if queued or method in _GIVING_WORK else ():
             if not self.hint_lost():
                 self.world.after(self.world.rng.uniform(0.0, 0.01), ear)
@@ -173,7 +175,7 @@ class Remote:
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         wire, world = self._wire, self._wire.world
-        if self._freezes and method == "turn" and wire.strikes("freeze_at_call"):
+        if self._freezes and method in SETTLING and wire.strikes("freeze_at_call"):
             wire.freeze(self._process)
         self._travel()
         if wire.away:

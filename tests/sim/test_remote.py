@@ -26,7 +26,7 @@ def opened(method: Callable[..., object]) -> set[str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     calls = [one.func for one in ast.walk(tree) if isinstance(one, ast.Call)]
     names = {one.attr for one in calls if isinstance(one, ast.Attribute)}
-    return names & {"written", "read"} | ({"written"} if "_turn" in names else set())
+    return names & {"written", "read"} | ({"written"} if names & {"_turn", "turn"} else set())
 
 
 def test_every_method_of_the_ports_is_a_write_a_read_or_left_out_for_a_reason():

@@ -176,17 +176,23 @@ class Completions:
             )  # fmt: skip
 
 
-def success_of(catalogue: Catalogue, worker: int, one: Finished) -> Record:
-    """What a worker writes about a stage that has succeeded, before anybody else has heard of it."""
-    claim = one.claim
-    line = catalogue.line(claim.pipeline)
-    stage = None if line is None else line.stage(claim.stage)
-    if line is None or stage is None:
-        raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
-    ending = Ending(
-        claim, one.outcome, one.elapsed_s, worker, usage=one.usage, captures=one.captures
-    )
-    return settle(ending, line, stage, chance=0.0)
+def completions_of(
+    store: Store, catalogue: Catalogue, worker: int, shelf: Shelf, clock: Clock
+) -> Completions:
+    """Those of a worker."""
+
+    def make(one: Finished) -> Record:
+        claim = one.claim
+        line = catalogue.line(claim.pipeline)
+        stage = None if line is None else line.stage(claim.stage)
+        if line is None or stage is None:
+            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        ending = Ending(
+            claim, one.outcome, one.elapsed_s, worker, usage=one.usage, captures=one.captures
+        )
+        return settle(ending, line, stage, chance=0.0)
+
+    return Completions(store, worker, make=make, shelf=shelf, clock=clock)
 
 
 class Completion:

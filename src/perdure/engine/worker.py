@@ -31,7 +31,7 @@ from functools import partial
 from random import Random
 
 from perdure.engine.captures import Shelf
-from perdure.engine.completing import Completions, success_of
+from perdure.engine.completing import completions_of
 from perdure.engine.context import Desk
 from perdure.engine.gatekeeper import Checked, Gatekeeper
 from perdure.engine.hands import Hands
@@ -121,10 +121,7 @@ class Worker:
         self._checks: set[asyncio.Task[None]] = set()
         self._board = Board(observers)
         self._strangers = None if reader is None else Strangers(reader, catalogue, observers)
-        self._completions = Completions(
-            store, seat.worker, make=partial(success_of, catalogue, seat.worker),
-            shelf=self._shelf, clock=clock,
-        )  # fmt: skip
+        self._completions = completions_of(store, catalogue, seat.worker, self._shelf, clock)
         self._pump = Pump(
             store, catalogue, seat,
             chance=chance, start=self._start, stop=self._stop_runs, observers=observers,

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import psycopg
 
+from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
     ZERO,
     Attempt,
@@ -210,6 +211,14 @@ def receipts(
         else before.get((one.no, one.token)) or Stale(one.no, one.id, one.token)
         for one in records
     )  # fmt: skip
+
+
+def check_alive(alive: bool, worker: int | None) -> None:
+    """Refuse a writer that was declared dead."""
+    if not alive:
+        raise WorkerDead(
+            f"worker {worker} was declared dead, so nothing it says counts; it must stop"
+        )
 
 
 def busy_among(cx: Cx, records: Sequence[Record]) -> list[Busy]:

@@ -13,12 +13,10 @@ it fails, nothing of it has happened, or, when the line broke, all of it may hav
 get the same receipts, from the attempt rows.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.model.changes import ChangeKind
-from perdure.model.errors import WorkerDead
 from perdure.model.jobs import (
-    Busy,
     Claim,
     ClaimOrder,
     Enqueued,
@@ -33,9 +31,8 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.outcomes import Death
-from perdure.model.states import AttemptStatus, State
+from perdure.model.states import State
 from perdure.model.workers import NewWorker
-from perdure.stores.borrowed import check_lendable
 from perdure.stores.changes import worker_entry
 from perdure.stores.lanes import KnownLanes
 from perdure.stores.moments import seconds_us
@@ -52,6 +49,7 @@ from perdure.stores.postgres.claiming import (
     parts_asked,
     promote_parameters,
 )
+from perdure.stores.postgres.completing import PostgresCompleting
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.gating import PostgresGates
 from perdure.stores.postgres.lending import Cursor, Cx
@@ -59,14 +57,13 @@ from perdure.stores.postgres.listening import Ear, Herald
 from perdure.stores.postgres.settling import (
     UNWRITABLE,
     answered,
-    busy_among,
+    check_alive,
     claims_of,
     done_rows,
     is_bad_row,
     parameters,
     plain_parameters,
     receipts,
-    record_all,
     record_each,
 )
 from perdure.stores.postgres.statements import SQL
@@ -75,12 +72,8 @@ from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
 
 SILENT = encoded(Death("silent"))
 
-_Recorder = Callable[
-    [Cx, Sequence[Record], int | None, int | None], tuple[tuple[Settled, ...], bool]
-]
 
-
-class PostgresStore(PostgresGates):
+class PostgresStore(PostgresCompleting, PostgresGates):
     """The `Store` port on one PostgreSQL database."""
 
     def __init__(self, connection: Connection) -> None:
@@ -141,47 +134,13 @@ class PostgresStore(PostgresGates):
     def _turned(self, records: Sequence[Record], asked: ClaimOrder | None, by: int | None) -> Turn:
         with self._connection.lent() as cx:
             if not records and asked is None and by is not None:
-                _check_alive(
-                    cx.execute(SQL.worker_alive, {"worker": by}).fetchone() is not None, by
-                )
+                check_alive(cx.execute(SQL.worker_alive, {"worker": by}).fetchone() is not None, by)
             try:
                 return self._turn(cx, records, asked, by)
             except UNWRITABLE as error:
                 if not records or not is_bad_row(error):
                     raise
             return self._turn_apart(cx, records, asked, by)
-
-    def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:
-        """As a turn that claims nothing, and waits for no job."""
-        if not records:
-            return ()
-        with self._connection.lent() as cx:
-            try:
-                done = self._settled(cx, records, by, record_all)
-            except UNWRITABLE as error:
-                if not is_bad_row(error):
-                    raise
-                done = self._settled(cx, records, by, record_each)
-        if any(one.state is State.QUEUED and not one.delay_s for one in records):
-            self._herald.tell()
-        return done
-
-    def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:
-        """Write a record in its stage's own transaction, without a lock on the worker's row."""
-        check_lendable(record)
-        with joined(within, self._connection) as cx:
-            for busy in busy_among(cx, [record]):
-                return busy
-            settled, alive = record_each(cx, [record], by, self._connection.now(), lent=True)
-            _check_alive(alive, by)
-            return settled[0]
-
-    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
-        """How these attempts, each a job and its token, have ended."""
-        asked = encoded([{"no": no, "token": token} for no, token in claims])
-        with self._connection.lent() as cx:
-            rows = cx.execute(SQL.attempts_ended, {"claims": asked}).fetchall()
-        return {(no, token): AttemptStatus(status) for no, token, status in rows}
 
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits."""
@@ -298,17 +257,6 @@ class PostgresStore(PostgresGates):
         self._ear.close()
         self._connection.close()
 
-    def _settled(
-        self, cx: Cx, records: Sequence[Record], by: int | None, record: _Recorder
-    ) -> tuple[Settled | Busy, ...]:
-        with cx.transaction():
-            busy = busy_among(cx, records)
-            held = {one.no for one in busy}
-            free = [one for one in records if one.no not in held]
-            settled, alive = record(cx, free, by, self._connection.now())
-            _check_alive(alive, by)
-        return (*settled, *busy)
-
     def _look_at_lanes(self, nos: set[int]) -> set[int]:
         with self._connection.lent() as cx:
             return lanes_among(cx, nos)
@@ -339,7 +287,7 @@ class PostgresStore(PostgresGates):
         settled: tuple[Settled, ...] = ()
         if records:
             answer = answered(recorded)
-            _check_alive(answer["alive"], by)
+            check_alive(answer["alive"], by)
             done = answer["done"] if plain is None else done_rows(answer["told"])
             settled = receipts(cx, records, done, by, all_plain=plain is not None)
         if order is None:
@@ -367,7 +315,7 @@ class PostgresStore(PostgresGates):
             waited = cx.execute(SQL.waiting, self._waiting_parameters(order, dry or order.lanes))
         wait_s, alive = _wait_of(waited)
         if not claims and not settled:  # what was settled is told first; the next turn says it
-            _check_alive(alive, order.worker)
+            check_alive(alive, order.worker)
         return Turn(settled, claims, wait_s)
 
     def _waiting_parameters(self, order: ClaimOrder, lanes: Iterable[int]) -> dict[str, object]:
@@ -382,7 +330,7 @@ class PostgresStore(PostgresGates):
         """One row cannot be written: record one by one, then claim."""
         with cx.transaction():
             settled, alive = record_each(cx, records, by, self._connection.now())
-            _check_alive(alive, by)
+            check_alive(alive, by)
         if order is None:
             return Turn(settled, ())
         return _joined(settled, (), self._turn(cx, (), order, by))
@@ -396,13 +344,6 @@ def _wait_of(waited: Cursor) -> tuple[float | None, bool]:
     if ready:
         return 0.0, alive
     return None if due_at is None else max(0.0, (due_at - now) / 1_000_000), alive
-
-
-def _check_alive(alive: bool, worker: int | None) -> None:
-    if not alive:
-        raise WorkerDead(
-            f"worker {worker} was declared dead, so nothing it says counts; it must stop"
-        )
 
 
 def _served(order: ClaimOrder | None) -> ClaimOrder | None:
