@@ -89,7 +89,10 @@ class Feed:
             told.append((ChangeKind.JOB_REVIVED, told[-1][1] + 1, "queued"))
 
     def _turn(self, answer: Turn, records: Sequence[Record], *_: Any, **__: Any) -> None:
-        for one in answer.settled if isinstance(answer, Turn) else ():
+        self._settle(answer.settled if isinstance(answer, Turn) else ())
+
+    def _settle(self, answers: Any, *_: Any, **__: Any) -> None:
+        for one in answers if isinstance(answers, tuple) else ():
             if isinstance(one, Receipt) and not one.repeated:
                 kind = ChangeKind.JOB_ENDED if one.state in TERMINAL else ChangeKind.ATTEMPT_ENDED
                 token = one.token + (2 if one.state is State.PROCESSING else 1)
