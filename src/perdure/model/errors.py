@@ -9,7 +9,7 @@
     │   ├── NotRetriable            the job has not failed, or cannot go on where it is asked to
     │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
     │   ├── JobFailed               the result was asked for and the job failed or was cancelled
-    │   ├── NotChangeable           the run or the bulk operation is not in a state for that
+    │   ├── NotChangeable           the job, the run or the bulk operation is not in a state for that
     │   ├── RunUnfinished           the end of a run was asked for, the wait is over, the run is not
     │   └── RunAborted              the run has overspent its budget
     ├── ConfigError                 a setting or a declaration is wrong
@@ -108,7 +108,7 @@ class JobFailed(CallerError):
 
 
 class NotChangeable(CallerError):
-    """The run or the bulk operation cannot be changed like this now."""
+    """The job, the run or the bulk operation cannot be changed like this now."""
 
     code = "not_changeable"
     http_status = 409

@@ -184,6 +184,7 @@ def _let_go(cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:
     attempts = cx.execute(SQL.prune_attempts, where).rowcount
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
+    cx.execute(SQL.prune_payloads, where)
     for pipeline, pruned in sorted(Counter(row[1] for row in gone).items()):
         cx.execute(SQL.prune_book, {"pipeline": pipeline, "pruned": pruned})
     return len(gone), attempts

@@ -139,6 +139,7 @@ def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:
     attempts = cx.execute(SQL.prune_attempts, where).rowcount
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
+    cx.execute(SQL.prune_payloads, where)
     cx.execute(SQL.prune_jobs, where)
     for pipeline, pruned in Counter(row[2] for row in rows).items():
         cx.execute(SQL.prune_book, {"pipeline": pipeline, "pruned": pruned})

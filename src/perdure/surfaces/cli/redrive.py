@@ -172,7 +172,7 @@ def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) ->
     """Go on with a stopped bulk operation where it stands; a canary that failed is taken as known."""
     with desk_at(store) as desk:
         bulk = DeadLetters(desk).redriving(bulk_id).resume(reason=reason, by=by_whom)
-        _warn(desk, bulk)
+        warn_if_nobody_works(desk, bulk)
     click.echo(f"goes on after {bulk.done:,}; see: perdure dead history {bulk.id}")
 
 
@@ -249,8 +249,22 @@ def _preview(
     options: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> list[str]:
+    lines = preview_lines(found, options, chosen)
+    if found.eligible:
+        lines.append(
+            f"they are driven again in a run of their own{_parent(desk, chosen)}{_pace(options)}"
+        )
+        lines += notes
+    return lines
+
+
+def preview_lines(
+    found: RedrivePreview, options: Mapping[str, Any], chosen: Mapping[str, Any]
+) -> list[str]:
+    """How many dead letters are eligible for a new life, and how many are not and why."""
+    unknown = [f"  {one}  is no key of such a dead letter" for one in found.keys_unknown]
     if not found.count:
-        return [f"no dead letters{in_words(chosen)}"]
+        return [f"no dead letters{in_words(chosen)}", *unknown[:REFUSALS_SHOWN]]
     more = "; there are more, which were not looked at" if found.capped else ""
     lines = [
         f"{many(found.count, 'dead letter')} of pipeline {found.pipelines[0]}{more}",
@@ -262,11 +276,9 @@ def _preview(
         lines += [
             f"           {one.count:>7,}  {one.why}, as {one.example_id}" for one in found.refused
         ]
-    if found.eligible:
-        lines.append(
-            f"they are driven again in a run of their own{_parent(desk, chosen)}{_pace(options)}"
-        )
-        lines += notes
+    if unknown:
+        lines.append(f"  {len(unknown):>7,}  of the payloads are for no such dead letter:")
+        lines += [f"           {one}" for one in found.keys_unknown[:REFUSALS_SHOWN]]
     return lines
 
 
@@ -303,7 +315,7 @@ def _begun(
     named = "" if run is None else f", run {run.name!r} (number {run.no})"
     if not as_json:
         click.echo(f"bulk operation {bulk.id}{named}")
-    _warn(desk, bulk)
+    warn_if_nobody_works(desk, bulk)
     if not detach:
         try:
             watch(begun, found.count, quiet=as_json)
@@ -335,7 +347,8 @@ def _first(begun: Redrive) -> list[object]:
     return [one for one, _ in zip(begun.refusals(), range(REFUSALS_SHOWN), strict=False)]
 
 
-def _warn(desk: Letterbox, bulk: BulkView) -> None:
+def warn_if_nobody_works(desk: Letterbox, bulk: BulkView) -> None:
+    """Say that an operation waits for a worker."""
     if not workers_alive(desk.opened.reader):
         click.echo(
             "no worker is alive: nothing happens until one that has the pipeline is started "

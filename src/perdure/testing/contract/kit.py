@@ -187,6 +187,7 @@ class Place:
         return {
             "jobs": jobs,
             "attempts": {job.id: self.reader.attempts(job.no) for job in jobs},
+            "payloads": {job.id: self.reader.payloads(job.no) for job in jobs},
             "captures": {job.id: self.reader.captures(job.no) for job in jobs},
             "books": self.reader.books(),
             "depths": self.reader.depths(),

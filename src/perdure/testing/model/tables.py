@@ -27,7 +27,7 @@ from perdure.testing.nouns import replace
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
     "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
-    "artifacts", "refusals", "redrives",
+    "artifacts", "refusals", "redrives", "payloads", "bulk_payloads",
 )  # fmt: skip
 
 
@@ -54,6 +54,8 @@ class Tables:
         self.artifacts: dict[int, CaptureRow] = {}
         self.refusals: dict[tuple[int, int], str] = {}
         self.redrives: dict[tuple[int, int, int], None] = {}  # run, job, life
+        self.payloads: dict[tuple[int, int], str] = {}  # job, life
+        self.bulk_payloads: dict[tuple[int, str], str] = {}  # bulk, key
         self.writers: Counter[object] = Counter()
         self._numbers: Counter[str] = Counter()
         self._clock = clock

@@ -8,6 +8,7 @@ held AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT o.no FROM perdure_jobs AS o
         WHERE o.no = s.no AND o.token = s.token AND o.state = 'failed' AND o.discarded_at IS NULL
+        AND (%(owner)s::text IS NULL OR o.owner = %(owner)s::text)
         LIMIT 1
         FOR UPDATE
     ) AS j

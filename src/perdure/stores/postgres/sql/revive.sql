@@ -1,18 +1,18 @@
 -- A new life for failed jobs, ordered as if they were new (fair ones have their rank) and with as long until the deadline as at first;
--- those that had none have what is given.
+-- those that had none have what is given. A payload may take the place of the old one, which is kept.
 -- Guarded by (no, token); only a failed job has a failed_reason. Rows are locked in the order of numbers.
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(revivals)s::jsonb) AS r (
         no bigint, token bigint, stage text, lane bigint, input_from text, redrive_run bigint,
-        rank_at bigint, deadline_us bigint
+        rank_at bigint, deadline_us bigint, payload text
     )
 ),
 before AS MATERIALIZED (
     SELECT j.no, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, r.stage, r.lane, r.input_from, r.redrive_run,
-        r.rank_at, r.deadline_us
+        r.rank_at, r.deadline_us, r.payload, j.life, CASE WHEN r.payload IS NOT NULL THEN j.payload END AS payload_before
     FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
-        SELECT o.no, o.run, o.redrive_run, o.error_kind FROM perdure_jobs AS o
+        SELECT o.no, o.run, o.redrive_run, o.error_kind, o.life, o.payload FROM perdure_jobs AS o
         WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed' LIMIT 1
         FOR UPDATE
     ) AS j
@@ -30,10 +30,14 @@ revived AS (
         hard_at = NULL,
         deadline_at = %(now)s::bigint + coalesce(j.deadline_at - j.order_at, b.deadline_us),
         starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
-        waited_s = 0
+        waited_s = 0, payload = coalesce(b.payload, j.payload)
     FROM before AS b
     WHERE j.no = b.no
     RETURNING j.no, j.redrive_run, j.life
+),
+kept AS (
+    INSERT INTO perdure_payloads (job, life, payload)
+    SELECT no, life, payload_before FROM before WHERE payload IS NOT NULL
 ),
 redriven AS (
     INSERT INTO perdure_redrives (run, job, life)

@@ -1,5 +1,5 @@
 -- A new life for a failed job, ordered as if it were new (a fair one has its rank) and with as long until its deadline as at first;
--- one that had none has what is given.
+-- one that had none has what is given. A payload may take the place of the old one.
 -- Guarded by (no, token); only a failed job has a failed_reason.
 UPDATE perdure_jobs SET
     state = 'queued', ready = 1, token = token + 1, life = life + 1,
@@ -11,5 +11,5 @@ UPDATE perdure_jobs SET
     past = NULL, hard_at = NULL,
     deadline_at = :now + coalesce(deadline_at - order_at, :deadline_us),
     starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
-    waited_s = 0
+    waited_s = 0, payload = coalesce(:payload, payload)
 WHERE no = :no AND token = :token AND failed_reason IS NOT NULL
