@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from perdure.engine import bulks as bulks_module
-from perdure.engine.bulks import Bulks, BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.bulks import Bulks
 from perdure.engine.eligible import Previewing
 from perdure.engine.observe import Observers
 from perdure.engine.revival import Revivals

@@ -14,7 +14,8 @@ import msgspec
 from perdure.app.refs import Home, job_at
 from perdure.app.runs import Run
 from perdure.app.serving import check_found
-from perdure.engine.bulks import Bulks, BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.bulks import Bulks
 from perdure.engine.door import decode
 from perdure.engine.eligible import Previewing, RedrivePreview, dead_letters
 from perdure.engine.ids import Ids

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.app.dead import Letterbox, Redrive, bulks_of, filter_of
 from perdure.app.items import items_in
 from perdure.app.serving import check_found
-from perdure.engine.bulks import BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
 from perdure.engine.eligible import (
     Previewing,
     RedrivePreview,

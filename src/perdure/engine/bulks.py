@@ -22,16 +22,23 @@ second are given a new life. The child is sealed before the operation is called 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from itertools import takewhile
 
 import msgspec
 
+from perdure.engine.bulk_settings import (
+    MEANT,
+    NO_PAYLOADS,
+    PLAIN,
+    BulkSettings,
+    filter_of,
+    meant_by,
+)
 from perdure.engine.control import can_cancel, cancel_records, cleaned, not_now
-from perdure.engine.eligible import Check, dead_letters, eligible, open_jobs, waiting_jobs
+from perdure.engine.eligible import Check, dead_letters, eligible
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.revival import ChildRun, Restart, Revivals
+from perdure.engine.revival import ChildRun, Revivals
 from perdure.engine.runs import RunSettings, settings_in
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError, NotChangeable, UnknownName
@@ -55,48 +62,11 @@ from perdure.model.runs import FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.model.states import TERMINAL
 from perdure.model.views import JobView
 from perdure.ports import Control, Reader, Store
-from perdure.rules import checked
 
 PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
-_US = timedelta(microseconds=1)
 _TRIES_MAX = 100
 _BURST_S = 1.0
 _KEEP_EVERY = 5  # dead letters whose sources were looked for, after which the duty is renewed
-
-
-@dataclass(frozen=True, slots=True)
-class BulkSettings:
-    """How an operation goes: from which stage, how many first, how many a second, with corrected payloads or not."""
-
-    stage: str | None = None
-    from_start: bool = False
-    canary: int = 0
-    canary_share: float = 0.9
-    rate_per_s: float | None = None
-    payloads: bool = False
-
-    def __post_init__(self) -> None:
-        Restart(self.stage, self.from_start)  # refuses what cannot be both
-        checked.whole("canary", self.canary, 0, 1_000_000)
-        checked.number("canary_share", self.canary_share, 0.0, 1.0)
-        if self.rate_per_s is not None:
-            checked.number("rate, a second,", self.rate_per_s, 1e-6, 1_000_000.0)
-
-    @property
-    def restart(self) -> Restart:
-        """From where the new lives begin."""
-        return Restart(self.stage, self.from_start)
-
-
-PLAIN = BulkSettings()
-NO_PAYLOADS: Mapping[str, str] = {}
-_MEANT: Mapping[BulkVerb, Callable[[JobFilter], JobFilter]] = {
-    BulkVerb.REDRIVE: dead_letters,
-    BulkVerb.RETRY: dead_letters,
-    BulkVerb.DISCARD: dead_letters,
-    BulkVerb.CANCEL: open_jobs,
-    BulkVerb.RUN_NOW: waiting_jobs,
-}
 
 
 def _always() -> bool:
@@ -130,7 +100,7 @@ class Bulks:
         payloads: Mapping[str, str] = NO_PAYLOADS,
     ) -> BulkView:
         """Write down that this is to be done to the jobs of a filter; the same id finds the same operation."""
-        meant = _MEANT[verb](chosen)
+        meant = MEANT[verb](chosen)
         if verb is BulkVerb.RETRY and meant.pipeline is None:
             meant = replace(meant, pipeline=self._only_pipeline(meant, "a retry"))
         return self.control.add_bulk(
@@ -191,7 +161,7 @@ class Bulks:
         """Whether this process can go through an operation: it has to know the stages where new lives begin."""
         if bulk.verb not in (BulkVerb.REDRIVE, BulkVerb.RETRY):
             return True
-        return self.catalogue.line(_filter(bulk).pipeline or "") is not None
+        return self.catalogue.line(filter_of(bulk).pipeline or "") is not None
 
     def through(self, bulk: BulkView) -> BulkView:
         """Go through an operation for as long as there is something to be done at once."""
@@ -256,7 +226,7 @@ class Bulks:
     def _revive_page(
         self, bulk: BulkView, child: ChildRun | None, settings: BulkSettings, limit: int
     ) -> BulkView | None:
-        page = self.reader.jobs(_meant(bulk), limit=limit, before=bulk.cursor)
+        page = self.reader.jobs(meant_by(bulk), limit=limit, before=bulk.cursor)
         if not page:
             return self._emptied(bulk)
         revivals = Revivals(self.reader, self.catalogue, settings.restart, child)
@@ -288,7 +258,7 @@ class Bulks:
 
     def _cancel_page(self, bulk: BulkView) -> BulkView | None:
         """Cancel a page; what has moved on since, perhaps into a worker's hands, is looked at again."""
-        found = self.reader.jobs(_meant(bulk), limit=PAGE_ROWS, before=bulk.cursor)
+        found = self.reader.jobs(meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not found:
             return self._step(bulk, status=BulkStatus.DONE)
         page = list(takewhile(lambda job: can_cancel(job, self.catalogue), found))
@@ -310,7 +280,7 @@ class Bulks:
         return self._now(bulk)
 
     def _run_now_page(self, bulk: BulkView, limit: int) -> BulkView | None:
-        page = self.reader.jobs(_meant(bulk), limit=limit, before=bulk.cursor)
+        page = self.reader.jobs(meant_by(bulk), limit=limit, before=bulk.cursor)
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
         refused = {job.no: why for job in page if (why := not_now(job, self.reader)) is not None}
@@ -350,7 +320,7 @@ class Bulks:
         return self._step(bulk, phase=BulkPhase.ALL)
 
     def _discard_page(self, bulk: BulkView) -> BulkView | None:
-        page = self.reader.jobs(_meant(bulk), limit=PAGE_ROWS, before=bulk.cursor)
+        page = self.reader.jobs(meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
         targets = [Target(job.no, job.id, job.token) for job in page]
@@ -441,20 +411,6 @@ class Bulks:
             bulk_id=bulk.id, verb=bulk.verb.value, status=bulk.status.value, done=bulk.done,
             refused=bulk.refused, reason=bulk.why or None,
         )  # fmt: skip
-
-
-def _filter(bulk: BulkView) -> JobFilter:
-    return msgspec.json.decode(bulk.filter_json, type=JobFilter)
-
-
-def _meant(bulk: BulkView) -> JobFilter:
-    """The jobs of the operation that were there when it began, as what they are to be."""
-    meant = _filter(bulk)
-    end = bulk.begun_at + _US
-    is_open = bulk.verb in (BulkVerb.CANCEL, BulkVerb.RUN_NOW)
-    until = meant.enqueued_until if is_open else meant.finished_until
-    until = end if until is None else min(until, end)
-    return replace(meant, enqueued_until=until) if is_open else replace(meant, finished_until=until)
 
 
 def _stepped(bulk: BulkView, page: Sequence[JobView]) -> BulkStep:

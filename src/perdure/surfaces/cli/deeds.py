@@ -15,9 +15,9 @@ from perdure.surfaces.cli.asking import is_sure, said, yes_option
 from perdure.surfaces.cli.filters import filtered, in_words, open_filtered
 from perdure.surfaces.cli.jobs import plain_job
 from perdure.surfaces.cli.options import Command, echo_json, json_option, store_option
-from perdure.surfaces.cli.redrive import plain_bulk, preview_lines, warn_if_nobody_works
+from perdure.surfaces.cli.redrive import plain_bulk, warn_if_nobody_works
 from perdure.surfaces.cli.tables import many
-from perdure.surfaces.cli.watching import outcome, told, watch
+from perdure.surfaces.cli.watching import outcome, preview_lines, told, watch
 
 _APP_HELP = "module:variable of the app, which knows the stages."
 

@@ -24,7 +24,7 @@ from perdure.surfaces.cli.asking import is_sure, said, yes_option
 from perdure.surfaces.cli.filters import chosen_words, filtered, in_words
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
 from perdure.surfaces.cli.tables import day_at, many, short, table
-from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, told, watch
+from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, preview_lines, told, watch
 
 _WORDS_CHARS_MAX = 80
 _ASKED_LATER = "whether their sources still exist is asked by the worker that drives them; to ask now: --app APP"
@@ -256,37 +256,6 @@ def _preview(
         )
         lines += notes
     return lines
-
-
-def preview_lines(
-    found: RedrivePreview, options: Mapping[str, Any], chosen: Mapping[str, Any]
-) -> list[str]:
-    """How many dead letters are eligible for a new life, and how many are not and why."""
-    unknown = [f"  {one}  is no key of such a dead letter" for one in found.keys_unknown]
-    if not found.count:
-        return [f"no dead letters{in_words(chosen)}", *unknown[:REFUSALS_SHOWN]]
-    more = "; there are more, which were not looked at" if found.capped else ""
-    lines = [
-        f"{many(found.count, 'dead letter')} of pipeline {found.pipelines[0]}{more}",
-        f"  {found.eligible:>7,}  eligible, {_way(options)}",
-    ]
-    refused = found.count - found.eligible
-    if refused:
-        lines.append(f"  {refused:>7,}  not eligible:")
-        lines += [
-            f"           {one.count:>7,}  {one.why}, as {one.example_id}" for one in found.refused
-        ]
-    if unknown:
-        lines.append(f"  {len(unknown):>7,}  of the payloads are for no such dead letter:")
-        lines += [f"           {one}" for one in found.keys_unknown[:REFUSALS_SHOWN]]
-    return lines
-
-
-def _way(options: Mapping[str, Any]) -> str:
-    if options["from_start"]:
-        return "from the start"
-    stage = options["from_stage"]
-    return "at the stage where they failed" if stage is None else f"from stage {stage}"
 
 
 def _pace(options: Mapping[str, Any]) -> str:
