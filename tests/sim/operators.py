@@ -116,7 +116,9 @@ class Operator(Overseer):
         if self._world.rng.random() < 0.2:
             self._begun(sides, strand, BulkVerb.RUN_NOW)
             return
-        job = self._one_of(State.QUEUED)
+        now_us, known = self._world.now_us, self._checker.ledger.jobs.values()
+        later = [one for one in known if one.state is State.QUEUED and one.due_us > now_us]
+        job = self._world.rng.choice(later) if later else self._one_of(State.QUEUED)
         if job is None:
             return
         try:

@@ -81,7 +81,8 @@ class Overseer:
         for _ in range(5):
             try:
                 if verb is not BulkVerb.REDRIVE:
-                    plain = replace(settings, canary=0)
+                    rated = verb in (BulkVerb.RETRY, BulkVerb.RUN_NOW)
+                    plain = replace(settings, canary=0) if rated else BulkSettings()
                     return bulks.begin(verb, chosen, plain, deed=DEED, bulk_id=bulk_id)
                 return bulks.begin_redrive(
                     chosen, settings, deed=DEED, ids=self._ids, bulk_id=bulk_id
