@@ -127,7 +127,7 @@ def retry(
         jobs = Jobs(desk)
         known = way if asked.app is not None else {}  # else a worker finds out
         found = jobs.preview_retry(payloads=payloads, **known, **asked.chosen)
-        lines = preview_lines(found, way, asked.chosen)
+        lines = preview_lines(found, {**way, "payloads": payloads}, asked.chosen)
         if asked.sure_of_lines(found, found.eligible, lines, "Retry", "dead letter"):
             begun = jobs.retry(payloads=payloads, rate=rate, **way, **asked.words, **asked.chosen)
             asked.tell(desk, begun)

@@ -95,6 +95,8 @@ def preview_lines(
 
 
 def _way(options: Mapping[str, Any]) -> str:
+    if options.get("payloads") is not None:
+        return "with another item from the start"
     if options["from_start"]:
         return "from the start"
     stage = options["from_stage"]
