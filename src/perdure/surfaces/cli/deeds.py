@@ -137,7 +137,6 @@ class _Asked:
     """One call of a command: who, why, what is meant, and how it is told."""
 
     def __init__(self, verb: str, job_id: str | None, options: dict[str, Any]) -> None:
-        self.verb = verb
         self.store: str | None = options.pop("store")
         self.app: str | None = options.pop("app")
         self.reason: str = options.pop("reason")
@@ -146,6 +145,7 @@ class _Asked:
         self._yes: bool = options.pop("yes")
         self._dry_run: bool = options.pop("dry_run")
         self._detach: bool = options.pop("detach")
+        self._found: Any = None  # the preview
         every: bool = options.pop("every")
         self.chosen: dict[str, Any] = options
         given = [name for name, value in options.items() if value is not None and name != "owner"]
@@ -166,14 +166,11 @@ class _Asked:
     def sure_of_one(self, desk: Letterbox, job_id: str) -> bool:
         """Whether one job is to be touched; a dry run only says what it is."""
         if self._dry_run:
-            self._say(desk, job_id, f"perdure jobs {self.verb} would be tried")
+            self.tell_one(desk, job_id, "is left as it is")
         return not self._dry_run
 
     def tell_one(self, desk: Letterbox, job_id: str, what: str) -> None:
         """What became of one job."""
-        self._say(desk, job_id, what)
-
-    def _say(self, desk: Letterbox, job_id: str, what: str) -> None:
         job = job_of(desk, job_id).show()
         if self._as_json:
             echo_json(plain_job(job))
