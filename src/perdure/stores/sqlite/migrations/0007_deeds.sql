@@ -1,7 +1,9 @@
 -- compat_min: 7
 -- More verbs for bulk operations, the payloads that they bring, and those that were replaced.
 
-CREATE TABLE perdure_bulks_anew (
+DROP INDEX perdure_bulks_running;
+ALTER TABLE perdure_bulks RENAME TO perdure_bulks_before;
+CREATE TABLE perdure_bulks (
     no          INTEGER PRIMARY KEY AUTOINCREMENT,
     id          TEXT NOT NULL UNIQUE,
     verb        TEXT NOT NULL CHECK (verb IN ('redrive', 'discard', 'cancel', 'retry', 'run now')),
@@ -19,16 +21,15 @@ CREATE TABLE perdure_bulks_anew (
     phase       TEXT NOT NULL DEFAULT 'all' CHECK (phase IN ('canary', 'proving', 'all')),
     why         TEXT NOT NULL DEFAULT ''
 );
-INSERT INTO perdure_bulks_anew (
+INSERT INTO perdure_bulks (
     no, id, verb, status, filter, begun_by, reason, cursor, done, refused, begun_at, changed_at,
     settings, run, phase, why
 )
 SELECT
     no, id, verb, status, filter, begun_by, reason, cursor, done, refused, begun_at, changed_at,
     settings, run, phase, why
-FROM perdure_bulks;
-DROP TABLE perdure_bulks;
-ALTER TABLE perdure_bulks_anew RENAME TO perdure_bulks;
+FROM perdure_bulks_before;
+DROP TABLE perdure_bulks_before;
 CREATE INDEX perdure_bulks_running ON perdure_bulks (no) WHERE status = 'running';
 
 -- Corrected payloads that a bulk operation brings, by the keys of their jobs; gone when it is done.
