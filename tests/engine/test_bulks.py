@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from perdure.engine import bulks as bulks_module
-from perdure.engine.bulks import Bulks, BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.bulks import Bulks
 from perdure.engine.chores.bulks import BulkSteps
 from perdure.engine.chores.runs import RunWatch
 from perdure.engine.eligible import Previewing, dead_letters

@@ -18,7 +18,7 @@ from perdure.model.errors import StoreError, StoreUnavailable, UnknownName, Work
 from perdure.model.events import EventName
 from perdure.model.jobs import ZERO, Counters, OnLost
 from perdure.model.kinds import KINDS, Kind
-from perdure.model.operations import LaneScope
+from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import (
     Death,
     Evidence,
@@ -509,8 +509,7 @@ def test_a_job_that_a_person_cancels_meanwhile_is_told_as_cancelled(counter):
     opened = counter.place
     catalogue = Catalogue([counter.line])
     cancel(
-        opened.store, opened.reader, catalogue, step.claim.id,
-        reason="enough", observers=Observers(),
+        opened.control, opened.reader, catalogue, step.claim.id, deed=Deed("ann", "enough"),
     )  # fmt: skip
     end = over(call.ended(DONE, 0.1))
     assert end.state is State.CANCELLED

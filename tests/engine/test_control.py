@@ -33,9 +33,11 @@ def worker(place):
     return place.hire()
 
 
-def cancelled(place, known, id, *, store=None, notes=None, reason=""):
-    observers = Observers([notes] if notes else [])
-    return cancel(store or place.store, place.reader, known, id, reason=reason, observers=observers)
+def cancelled(place, known, id, *, through=None, notes=None, reason="", **options):
+    return cancel(
+        through or place.control, place.reader, known, id,
+        deed=Deed("ann", reason), observers=Observers([notes] if notes else []), **options,
+    )  # fmt: skip
 
 
 def test_a_waiting_job_is_cancelled_and_never_starts(place, known, worker):
@@ -82,6 +84,16 @@ def test_the_reason_of_a_cancelled_wait_is_kept_cleaned(place, known):
     message = place.see(id).error_message
     assert message.startswith("cancelled by the caller (two lines ?xxx")
     assert len(message) < 1_000
+
+
+def test_who_cancelled_a_job_and_why_is_written_down(place, known, worker):
+    waits, runs = place.put().id, place.put().id
+    place.take(worker)
+    for id in (waits, runs):
+        cancelled(place, known, id, reason="wrong file")
+    told = [(one.by_whom, one.verb, one.subject, one.reason) for one in place.reader.deeds()]
+    assert told == [("ann", "cancel job", id, "wrong file") for id in (runs, waits)]
+    place.clean()
 
 
 @pytest.mark.parametrize("reason", ["half \ud800", "nul\x00", "x" * 1_000_000])
@@ -140,24 +152,11 @@ def test_a_waiting_job_of_another_app_can_be_cancelled(place):
     assert place.see(id).state is State.CANCELLED
 
 
-class Racing:
-    """A store in which somebody else is quicker, a number of times."""
-
-    def __init__(self, place, moves):
-        self._place = place
-        self._moves = list(moves)
-
-    def settle(self, records, *, by):
-        if self._moves:
-            self._moves.pop(0)()
-        return self._place.store.settle(records, by=by)
-
-
 def test_a_job_that_is_claimed_in_between_is_cancelled_all_the_same(place, known, worker):
     id = place.put().id
     held = []
-    store = Racing(place, [lambda: held.extend(place.take(worker))])
-    cancelled(place, known, id, store=store)
+    hurried = Hurried(place, cancel=[lambda: held.extend(place.take(worker))])
+    cancelled(place, known, id, through=hurried)
     assert place.see(id).state is State.CANCELLED
     assert isinstance(place.settle(success(held[0], worker), by=worker)[0], Stale)
     assert [one.status for one in place.reader.attempts(1)] == ["cancelled"]
@@ -171,7 +170,7 @@ def test_a_job_that_moves_on_again_and_again_is_cancelled_in_the_end(place, know
         (claim,) = place.take(worker)
         place.settle(release(claim, worker), by=worker)
 
-    cancelled(place, known, id, store=Racing(place, [claim_and_release] * 5))
+    cancelled(place, known, id, through=Hurried(place, cancel=[claim_and_release] * 5))
     assert place.see(id).state is State.CANCELLED
     place.clean()
 
@@ -184,16 +183,16 @@ def test_a_job_that_never_holds_still_is_given_up_with_a_report(place, known, wo
         place.settle(release(claim, worker), by=worker)
 
     with pytest.raises(BugError, match=r"moved on 100 times"):
-        cancelled(place, known, id, store=Racing(place, [claim_and_release] * 200))
+        cancelled(place, known, id, through=Hurried(place, cancel=[claim_and_release] * 200))
     assert place.see(id).state is State.QUEUED
 
 
 def test_a_job_that_finishes_in_between_has_finished(place, known, worker):
     id = place.put().id
     (claim,) = place.take(worker)
-    store = Racing(place, [lambda: place.settle(success(claim, worker), by=worker)])
+    hurried = Hurried(place, cancel=[lambda: place.settle(success(claim, worker), by=worker)])
     with pytest.raises(NotCancellable, match="already succeeded"):
-        cancelled(place, known, id, store=store)
+        cancelled(place, known, id, through=hurried)
     assert place.see(id).state is State.SUCCEEDED
     place.clean()
 

@@ -9,7 +9,6 @@ import pytest
 from perdure.engine.control import cancel
 from perdure.engine.gatekeeper import Checked
 from perdure.engine.health import word_of_health
-from perdure.engine.observe import Observers
 from perdure.engine.threads import Threads
 from perdure.model.errors import StageError
 from perdure.model.events import EventName
@@ -18,6 +17,7 @@ from perdure.model.kinds import Kind, Sign
 from perdure.rules.sign import WELL, Word
 from perdure.testing import VirtualClock
 from tests.engine.gating import Post, gate, put, upstream
+from tests.stores.kit import DEED
 
 HELD, FLOWING, PROBING = GateState.HELD, GateState.FLOWING, GateState.PROBING
 
@@ -156,6 +156,6 @@ def test_a_check_needs_no_job_that_waits(either):
     put(either, 4)
     post.trip()
     for job in list(either.every_job()):
-        cancel(either.store, either.reader, post.catalogue, job.id, observers=Observers([]))
+        cancel(either.control, either.reader, post.catalogue, job.id, deed=DEED)
     assert either.reader.books().queued == 0
     assert until_asked(post, asked_at, 1)

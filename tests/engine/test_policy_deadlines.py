@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from perdure.engine.bulks import Bulks, BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.bulks import Bulks
 from perdure.engine.control import retry
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids

@@ -250,7 +250,7 @@ def test_cancelled_items_are_not_wanted_and_do_not_count(place, known, worker):
 
     for job in place.reader.jobs():
         if job.state is State.QUEUED:
-            cancel(place.store, place.reader, known, job.id, observers=Observers())
+            cancel(place.control, place.reader, known, job.id, deed=DEED)
     watch(place, known).once()
     over = now(place, run)
     assert (over.status, over.why) == (

@@ -30,6 +30,12 @@ def tables(store: str) -> dict[str, str]:
             made |= re.findall(
                 r"^CREATE TABLE perdure_(\w+) \((.*?)\n\)", text, re.MULTILINE | re.DOTALL
             )
+            for table, column, check in re.findall(
+                r"^ALTER TABLE perdure_(\w+) ADD CONSTRAINT perdure_\1_(\w+)_check\s+(.*);$",
+                text, re.MULTILINE,
+            ):  # fmt: skip
+                before = rf"CHECK \({column} IN\s*\([^)]*\)\)"
+                made[table] = re.sub(before, check, made[table])
     return made
 
 

@@ -22,10 +22,10 @@ from perdure.engine.worker import Worker
 from perdure.model.decisions import Counted
 from perdure.model.jobs import OnLost, Record
 from perdure.model.operations import ScheduleView, Tick
-from perdure.model.states import Move
 from perdure.rules import decide as decide_module
 from perdure.stores.pruning import Ends
 from perdure.stores.sqlite import control as control_module, settling as settling_module
+from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.nouns import replace
@@ -65,19 +65,19 @@ def beats_end_with_the_order(patch: pytest.MonkeyPatch) -> None:
 
 def cancel_keeps_the_token(patch: pytest.MonkeyPatch) -> None:
     """A cancelled job looks to its worker as if nothing had happened, and the result lands."""
-    right = SqliteStore.turn
+    right = SqliteControl.cancel
 
-    def turn(store: SqliteStore, records: Sequence[Record], order: Any, *, by: int | None) -> Any:
-        answer = right(store, records, order, by=by)
+    def cancel(control: SqliteControl, records: Sequence[Record], *words: Any, **more: Any) -> Any:
+        answers = right(control, records, *words, **more)
         for one in records:
-            if by is None and one.move is Move.CANCEL and one.attempt is not None:
-                with store._connection.written() as (cx, _):
+            if one.attempt is not None:
+                with control._connection.written() as (cx, _):
                     claim = {"no": one.no, "token": one.token}
                     cx.execute(_AS_BEFORE, claim)
                     cx.execute(_NO_ATTEMPT, claim)  # it would stand in the way of the result's own
-        return answer
+        return answers
 
-    patch.setattr(SqliteStore, "turn", turn)
+    patch.setattr(SqliteControl, "cancel", cancel)
 
 
 def unfenced_checkpoint(patch: pytest.MonkeyPatch) -> None:
@@ -313,9 +313,17 @@ _STORES: dict[str, tuple[tuple[str, ...], swarm.Setting]] = {
     "a worker's clock is trusted with waits": (("S9",), swarm.only_failures),
     "a new life beside a living job of the same key": (("E12",), harvests.only_redrives),
     "a run that has finished stays so": (("E13", "E15"), harvests.only_redrives),
+    "a payload that is replaced is lost": (("S19",), swarm.only_operators),
 }
 _NOT_SIMULATED = (
     "a capture that whoever knows its id may read",  # nobody here reads captures
+    "a job that whoever knows its id may cancel",  # nobody here says whose a job is to be
+    "a job that whoever knows its id may run now",
+    "a dead letter that whoever knows its id may retry",
+    "a dead letter that whoever knows its id may discard",
+    "a job that runs, or has ended, is run now",  # who asks has looked, and the token says the rest
+    "a cancel of a job that has ended",
+    "what is run now stands where it was to stand",  # the order of claims is for the contract
     "a key is driven again twice in one run",  # two dead letters of one key seldom meet in one re-drive
     "a success by the short way leaves the code of an earlier failure",  # codes are not compared with the history
     "a claim that does not say when the row was changed",  # nor are the moments of change

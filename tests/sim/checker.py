@@ -134,7 +134,7 @@ class Checker:
             due_us = max(due_us, to_us(job.run_at) - self.start_us)
         total_s = job.policies_s if job.deadline_s is None else job.deadline_s
         account = JobAccount(
-            answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us,
+            answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us, due_us,
             owner=job.owner, key=job.key, enqueued_us=now_us, input_json=job.payload_json,
             deadline_s=total_s, again=answer.id in self.ledger.by_id, run=job.run,
             lane=job.lane,
@@ -224,7 +224,7 @@ class Checker:
             self.broken("S4", f"worker {by} is dead and its turn was accepted")
         answers = {one.no: one for one in answer.settled}
         for record in records:
-            self._answered_record(record, answers[record.no], by, asked=order is not None)
+            self.settle(record, answers[record.no], by, asked=order is not None)
         for claim in answer.claims:
             assert order is not None
             self._claim(claim, order.worker)
@@ -241,9 +241,10 @@ class Checker:
         whole = answer if isinstance(answer, WorkerDead) else Turn(tuple(answer), ())
         self._turn(whole, records, None, by=by)
 
-    def _answered_record(
+    def settle(
         self, record: Record, answer: Receipt | Stale | Refused, by: int | None, *, asked: bool
     ) -> None:
+        """One record, as the store has just answered it."""
         job = self.ledger.jobs[record.no]
         match answer:
             case Refused():
@@ -365,7 +366,8 @@ class Checker:
         if record.attempt is not None and record.move is Move.RETRY:
             probe = record.attempt.counted == "probes"  # then the gate waits as it was told
             asked_s = 0.0 if probe else hint_s(self.policy(job, record), record)
-            job.due_us = max(job.due_us, now_us + math.ceil(asked_s * 1e6))
+            job.told_us = now_us + math.ceil(asked_s * 1e6)
+            job.due_us = max(job.due_us, job.told_us)
         self.runs.settled(job, record)
 
     def _claim(self, claim: Claim, worker: int | None, probes: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Judges what operators and the upkeep do: revive, discard, pause, schedules, duties, pruning.
+"""Judges what operators and the upkeep do: revive, discard, cancel, run now, pause, schedules, duties, pruning.
 
 As the checker, of which this is a part, it knows from the ledger what the store has to answer, and
 takes nothing from the tables. Which moments a schedule has is reckoned here anew.
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from perdure.model.events import Event, EventName
-from perdure.model.jobs import Conflict, Enqueued, Receipt, Revived, Settled, Stale
+from perdure.model.jobs import Conflict, Enqueued, Receipt, Record, Revived, Settled, Stale
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import (
     BulkStep,
@@ -74,7 +74,7 @@ class Deeds:
 
     def _revive(
         self, answers: list[Revived], chosen: Sequence[Revival], deed: Deed, *,
-        step: BulkStep | None = None,
+        owner: str | None = None, step: BulkStep | None = None,
     ) -> None:  # fmt: skip
         if step is not None and not self._checker.letters.takes(step, chosen, answers):
             return
@@ -104,6 +104,11 @@ class Deeds:
             )
         for stage in one.forgotten:
             job.done.pop(stage, None)
+        if one.payload_json is not None:
+            if job.done or one.input_from is not None:
+                self._checker.broken("S14", f"#{job.no} has another payload and old results")
+            job.payloads[job.life], job.payload_json = job.payload_json, one.payload_json
+            self._world.seen["payloads replaced"] += 1
         if one.input_from is not None and one.input_from not in job.done:
             self._checker.broken("S13", f"#{job.no} is given {one.input_from}, not done")
         given = one.input_from and job.done[one.input_from]
@@ -132,7 +137,7 @@ class Deeds:
 
     def _discard(
         self, answers: list[Settled], chosen: Sequence[Target], deed: Deed, *,
-        step: BulkStep | None = None,
+        owner: str | None = None, step: BulkStep | None = None,
     ) -> None:  # fmt: skip
         if step is not None and not self._checker.letters.takes(step, chosen, answers):
             return
@@ -144,6 +149,42 @@ class Deeds:
                 job.discarded_us, job.token = self._world.now_us, job.token + 1
                 job.discards += 1
                 self._world.seen["dead letters discarded"] += 1
+        if step is not None:
+            self._checker.letters.taken(step, answers)
+
+    def _cancel(
+        self, answers: list[Settled], records: Sequence[Record], deed: Deed, *,
+        owner: str | None = None, step: BulkStep | None = None,
+    ) -> None:  # fmt: skip
+        if step is not None and not self._checker.letters.takes(step, records, answers):
+            return
+        for record, answer in zip(records, answers, strict=True):
+            self._checker.settle(record, answer, None, asked=False)
+        if step is not None:
+            self._checker.letters.taken(step, answers)
+
+    def _run_now(
+        self, answers: list[Settled], chosen: Sequence[Target], deed: Deed, *,
+        owner: str | None = None, step: BulkStep | None = None,
+    ) -> None:  # fmt: skip
+        if step is not None and not self._checker.letters.takes(step, chosen, answers):
+            return
+        now_us = self._world.now_us
+        for one, answer in zip(chosen, answers, strict=True):
+            job = self._ledger.jobs[one.no]
+            waits = job.state is State.QUEUED and not job.pruned
+            ready = isinstance(answer, Stale) and job.due_us <= now_us  # it may have been promoted
+            self._guarded(job, one.token, answer, "a run now", due=waits and not ready)
+            if not isinstance(answer, Receipt):
+                continue
+            if now_us < job.told_us:
+                self._checker.broken("S9", f"#{job.no} is run now, its upstream wants it to wait")
+            sooner_us = max(0, job.order_us - now_us)
+            job.token, job.due_us, job.order_us = job.token + 1, now_us, job.order_us - sooner_us
+            if job.deadline_us is not None:
+                job.deadline_us -= sooner_us
+            self._checker.moved_us = now_us
+            self._world.seen["jobs run now"] += 1
         if step is not None:
             self._checker.letters.taken(step, answers)
 

@@ -28,7 +28,7 @@ INVARIANTS = {
     ),
     "S3": Invariant(
         "a record is written only under the token of the latest claim, by a living holder",
-        ("Checker._answered_record", "Checker._repeated", "Checker._accepted", "Checker._claim",
+        ("Checker.settle", "Checker._repeated", "Checker._accepted", "Checker._claim",
          "Deeds._guarded"),
     ),
     "S4": Invariant(
@@ -53,7 +53,8 @@ INVARIANTS = {
     ),
     "S9": Invariant(
         "no attempt starts before it is due, or earlier than its policy or a server asked",
-        ("Checker._claim", "Checker._check_expiry", "Gates._check_told", "limits._check_pause"),
+        ("Checker._claim", "Checker._check_expiry", "Deeds._run_now", "Gates._check_told",
+         "limits._check_pause"),
     ),
     "S10": Invariant(
         "neither a worker nor an upstream ever has more calls than its concurrency",
@@ -120,7 +121,7 @@ INVARIANTS = {
     ),
     "E1": Invariant(
         "no turn fails for a reason that nobody foresaw",
-        ("Checker._turn", "Checker._answered_record", "Roster._beat"),
+        ("Checker._turn", "Checker.settle", "Roster._beat"),
     ),
     "E2": Invariant("what is told is durable", ("Checker.told", "Deeds.told")),
     "E3": Invariant(

@@ -30,6 +30,8 @@ class JobAccount:
     stage: str
     payload_json: str
     due_us: int
+    order_us: int = 0  # from when on it stands in line
+    told_us: int = 0  # until when its upstream has asked it to wait
     owner: str = ""
     key: str | None = None
     run: int | None = None
@@ -54,6 +56,7 @@ class JobAccount:
     discarded_us: int | None = None
     discards: int = 0
     pruned: bool = False
+    payloads: dict[int, str] = field(default_factory=dict)  # those that were replaced, by life
     again: bool = False  # whether its id belonged to a job that is pruned
     hard_us: int | None = None  # while a caller holds it
     on_lost: OnLost | None = None
@@ -72,6 +75,7 @@ class JobAccount:
         self.state, self.life, self.token = State.QUEUED, self.life + 1, self.token + 1
         self.stage, self.input_json, self.isolation = stage, input_json, 0
         self.due_us, self.finished_us, self.discarded_us = now_us, None, None
+        self.order_us, self.told_us = now_us, 0
         self.error_kind = None
         self.counts.clear()
         if self.deadline_s is not None:
@@ -201,7 +205,7 @@ SPENT = ("attempts", "retries", "tokens_in", "tokens_out", "cost_nusd", "calls")
 
 @dataclass(slots=True)
 class BulkAccount:
-    """One bulk operation: the dead letters that were there when it began, and what it did to each."""
+    """One bulk operation: the jobs that were there when it began, and what it did to each."""
 
     no: int
     id: str
@@ -209,6 +213,7 @@ class BulkAccount:
     run: int | None
     phase: BulkPhase
     meant: dict[int, int]  # job numbers, and the tokens that they had
+    open: dict[int, int]  # those of them that had not ended, and the lives that they were in
     settings: dict[str, Any]
     resumed_us: int = 0
     resumed_done: int = 0

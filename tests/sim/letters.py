@@ -1,16 +1,17 @@
-"""Judges bulk operations on dead letters: to each one that was meant, one thing is done, or it is refused."""
+"""Judges bulk operations: to each job that was meant, one thing is done, or it is refused."""
 
 import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
+from perdure.model.jobs import Conflict, Receipt, Record, Revived, Settled, Stale
 from perdure.model.operations import (
     BulkChange,
     BulkPhase,
     BulkStatus,
     BulkStep,
+    BulkVerb,
     BulkView,
     Deed,
     NewBulk,
@@ -35,7 +36,7 @@ class Letters:
     # -- steps with deeds ----------------------------------------------------------------
 
     def takes(
-        self, step: BulkStep, chosen: Sequence[Revival | Target],
+        self, step: BulkStep, chosen: Sequence[Revival | Target | Record],
         answers: Sequence[Settled | Revived],
     ) -> bool:  # fmt: skip
         """Whether a step is taken: the operation runs and stands where it was seen."""
@@ -52,7 +53,8 @@ class Letters:
         """What a step has done is the operation's."""
         bulk = self._ledger.bulks[step.no]
         bulk.done |= {one.no for one in answers if isinstance(one, Receipt)}
-        left = {one.no for one in answers if isinstance(one, Stale | Conflict)}
+        kinds = Conflict if step.again else Stale | Conflict
+        left = {one.no for one in answers if isinstance(one, kinds)}
         bulk.refused |= left | {one.no for one in step.refusals}
         self._world.seen["dead letters refused"] += len(left) + len(step.refusals)
         self._check_rate(bulk)
@@ -81,17 +83,23 @@ class Letters:
     def _add_bulk(self, answer: BulkView, new: NewBulk) -> None:
         if answer.no not in self._ledger.bulks:
             meant = json.loads(new.filter_json)
-            letters = [one for one in self._ledger.jobs.values() if self._is_meant(one, meant)]
+            letters = [
+                one for one in self._ledger.jobs.values() if self._is_meant(one, new.verb, meant)
+            ]
             self._ledger.bulks[answer.no] = BulkAccount(
                 answer.no, new.id, new.verb, new.run, new.phase,
-                {one.no: one.token for one in letters}, json.loads(new.settings_json),
+                {one.no: one.token for one in letters},
+                {one.no: one.life for one in letters if not one.terminal},
+                json.loads(new.settings_json),
                 resumed_us=self._world.now_us,
             )  # fmt: skip
             self._world.seen[f"bulk operations begun: {new.verb.value}"] += 1
         self.seen(answer)
 
-    def _is_meant(self, job: JobAccount, meant: dict[str, object]) -> bool:
-        dead = job.state is State.FAILED and not job.pruned and job.discarded_us is None
+    def _is_meant(self, job: JobAccount, verb: BulkVerb, meant: dict[str, object]) -> bool:
+        """One that is dead now may be open when an operation on open jobs comes to it."""
+        dead = job.state is State.FAILED and job.discarded_us is None
+        dead = (dead or verb in (BulkVerb.CANCEL, BulkVerb.RUN_NOW)) and not job.pruned
         alike = all(
             meant[name] in (None, getattr(job, name)) for name in ("pipeline", "owner", "stage")
         )
@@ -143,7 +151,13 @@ class Letters:
             self._check_whole(bulk)
 
     def _check_whole(self, bulk: BulkAccount) -> None:
-        """Each dead letter that was meant is done, refused, or had moved on before it was looked at."""
+        """Each job that was meant is done, refused, or had moved on before it was looked at; a cancelled one has ended."""
+        for no, life in bulk.open.items() if bulk.verb is BulkVerb.CANCEL else ():
+            job = self._ledger.jobs[no]
+            if not (job.terminal or job.pruned or job.life != life or no in bulk.refused):
+                self._broken(bulk, f"it is done, and #{no} is still {job.state.value}")
+        if bulk.verb in (BulkVerb.CANCEL, BulkVerb.RUN_NOW):
+            return
         for no, token in bulk.meant.items():
             job = self._ledger.jobs[no]
             moved_on = job.pruned or job.token != token

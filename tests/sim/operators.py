@@ -6,17 +6,18 @@ What they do to runs and to dead letters in bulk is in `overseers.py`.
 from collections.abc import Callable
 from datetime import timedelta
 
-from perdure.engine.control import cancel, retry
+from perdure.engine.control import cancel, retry, run_now
 from perdure.engine.gates import held_by_person, probed_by_person, released_by_person
-from perdure.engine.revival import FAILED_STAGE, FROM_START, Restart
+from perdure.engine.revival import FAILED_STAGE, FROM_START, Restart, corrected
 from perdure.engine.stages import Stage
 from perdure.model.errors import (
     NotCancellable,
+    NotChangeable,
     NotRetriable,
     StoreBusy,
     UnknownName,
 )
-from perdure.model.operations import LaneScope
+from perdure.model.operations import BulkVerb, LaneScope
 from perdure.model.states import State
 from perdure.rules.gate import Step
 from tests.sim.connected import Connected
@@ -55,14 +56,18 @@ class Operator(Overseer):
         return self._world.rng.choice(jobs) if jobs else None
 
     def _cancel(self, sides: Connected, strand: Strand) -> None:
+        """Cancel a job; now and then, those of a filter."""
+        if self._world.rng.random() < 0.05:
+            self._begun(sides, strand, BulkVerb.CANCEL)
+            return
         job = self._one_of(State.QUEUED, State.PROCESSING)
         if job is None:
             return
         self._world.struck["cancel"] += 1
         try:
             cancel(
-                sides.store, sides.reader, self._catalogue, job.id,
-                reason="no longer wanted", observers=self._observers,
+                sides.control, sides.reader, self._catalogue, job.id,
+                deed=_DEED, observers=self._observers,
             )  # fmt: skip
         except _AWAY:
             self._said("cancels of unknown effect")
@@ -73,6 +78,10 @@ class Operator(Overseer):
             self._checker.cancelled(job.id)
 
     def _retry(self, sides: Connected, strand: Strand) -> None:
+        """Retry a job, perhaps with another payload; or hurry one that waits."""
+        if self._world.rng.random() < 0.3:
+            self._hurry(sides, strand)
+            return
         job = self._one_of(State.FAILED)
         if job is None:
             return
@@ -80,6 +89,10 @@ class Operator(Overseer):
         stages = [stage.name for stage in self._stages(job)]
         named = Restart(self._world.rng.choice(stages))
         restart = self._world.rng.choice((FAILED_STAGE, FAILED_STAGE, FROM_START, named))
+        payload_json = None
+        if self._world.rng.random() < 0.3:
+            item = {"n": -self._world.rng.randint(1, 9), "poison": None}
+            restart, payload_json = FAILED_STAGE, corrected(self._catalogue, job.pipeline, item)
         try:
             retry(
                 sides.control,
@@ -88,6 +101,7 @@ class Operator(Overseer):
                 job.id,
                 deed=_DEED,
                 restart=restart,
+                payload_json=payload_json,
                 observers=self._observers,
             )
         except _AWAY:
@@ -96,6 +110,25 @@ class Operator(Overseer):
             self._said("retries refused")
         else:
             self._said("retries acknowledged")
+
+    def _hurry(self, sides: Connected, strand: Strand) -> None:
+        """Run a job now, or all that wait."""
+        if self._world.rng.random() < 0.2:
+            self._begun(sides, strand, BulkVerb.RUN_NOW)
+            return
+        now_us, known = self._world.now_us, self._checker.ledger.jobs.values()
+        later = [one for one in known if one.state is State.QUEUED and one.due_us > now_us]
+        job = self._world.rng.choice(later) if later else self._one_of(State.QUEUED)
+        if job is None:
+            return
+        try:
+            run_now(
+                sides.control, sides.reader, job.id, deed=_DEED, observers=self._observers
+            )  # fmt: skip
+        except _AWAY:
+            self._said("run nows of unknown effect")
+        except (NotChangeable, UnknownName):
+            self._said("run nows refused")
 
     def _stages(self, job: JobAccount) -> tuple[Stage, ...]:
         line = self._catalogue.line(job.pipeline)

@@ -3,7 +3,8 @@
 from random import Random
 from typing import Any
 
-from perdure.engine.bulks import Bulks, BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.bulks import Bulks
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.runs import Runs
@@ -18,6 +19,7 @@ from perdure.model.errors import (
 from perdure.model.filters import JobFilter
 from perdure.model.operations import BulkVerb, BulkView, Deed
 from perdure.model.runs import RunStatus, RunView
+from perdure.testing.nouns import replace
 from tests.sim.checker import Checker
 from tests.sim.clocks import MachineClock
 from tests.sim.connected import Connected
@@ -52,7 +54,8 @@ class Overseer:
 
     def _redrive(self, sides: Connected, strand: Strand) -> None:
         self._world.struck["redrive"] += 1
-        bulk = self._begun(sides, strand, BulkVerb.REDRIVE)
+        verb = self._world.rng.choice((BulkVerb.REDRIVE, BulkVerb.REDRIVE, BulkVerb.RETRY))
+        bulk = self._begun(sides, strand, verb)
         if bulk is not None and self._world.rng.random() < 0.3:
             self._stopped_and_resumed(sides, strand, bulk)
 
@@ -72,11 +75,15 @@ class Overseer:
     def _begun(self, sides: Connected, strand: Strand, verb: BulkVerb) -> BulkView | None:
         """Begin a bulk operation, under the same id until it is answered; workers go through it."""
         chosen, settings, bulk_id = self._chosen(), self._settings(), self._ids.next()
+        if verb is BulkVerb.CANCEL:
+            chosen = replace(chosen, owner="ann")  # who has a few; there must be work left
         bulks = self._bulks(sides)
         for _ in range(5):
             try:
-                if verb is BulkVerb.DISCARD:
-                    return bulks.begin_discard(chosen, deed=DEED, bulk_id=bulk_id)
+                if verb is not BulkVerb.REDRIVE:
+                    rated = verb in (BulkVerb.RETRY, BulkVerb.RUN_NOW)
+                    plain = replace(settings, canary=0) if rated else BulkSettings()
+                    return bulks.begin(verb, chosen, plain, deed=DEED, bulk_id=bulk_id)
                 return bulks.begin_redrive(
                     chosen, settings, deed=DEED, ids=self._ids, bulk_id=bulk_id
                 )

@@ -22,16 +22,16 @@ from tests.sim.world import World
 # Every method of the ports is in one of these; `test_remote.py` compares them with `ports`.
 WRITES = frozenset({
     "add_worker", "beat", "begin", "end_worker", "enqueue", "lanes", "mark_dead", "settle", "turn",
-    "add_bulk", "discard", "drop_schedule", "pause", "prune", "put_schedule", "resume", "revive",
+    "add_bulk", "cancel", "discard", "drop_schedule", "run_now", "pause", "prune", "put_schedule", "resume", "revive",
     "prune_captures", "prune_changes", "prune_workers", "step_bulk", "take_duty", "tick",
     "change_gate", "change_slices", "look_at_gates", "probe",
     "add_run", "change_bulk", "change_run", "note_check", "note_feeding", "seal_run",
 })  # fmt: skip
 SETTLING = ("turn", "settle")
-_GIVING_WORK = ("enqueue", "tick", "revive", "resume", "change_run")
+_GIVING_WORK = ("enqueue", "tick", "revive", "run_now", "resume", "change_run")
 READS = frozenset({
     "claims_held", "ended", "expired", "held", "lost", "overrun", "run_lanes", "suspects", "waiting",
-    "attempts", "bulks", "changes", "gate", "job", "jobs", "now", "preview", "run", "runs", "schedules",
+    "attempts", "bulk_payloads", "bulks", "changes", "gate", "job", "jobs", "now", "preview", "run", "runs", "schedules",
 })  # fmt: skip
 LEFT_OUT = {
     "ear": "as changed",
@@ -47,6 +47,7 @@ LEFT_OUT = {
     "dead_groups": "as depths",
     "rivals": "as depths",
     "run_figures": "as depths",
+    "payloads": "as refusals",
     "captures": "as depths",
     "capture": "as depths",
     "items": "as depths: results are compared job by job, in the tables",

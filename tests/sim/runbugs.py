@@ -82,8 +82,8 @@ def conflicts_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """A dead letter whose key is alive is neither driven again nor written down."""
     right = deeds_module.refusals
 
-    def refusals(answers: Any) -> Any:
-        return right(one for one in answers if not isinstance(one, Conflict))
+    def refusals(step: Any, answers: Any) -> Any:
+        return right(step, [one for one in answers if not isinstance(one, Conflict)])
 
     patch.setattr(deeds_module, "refusals", refusals)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from perdure.engine.bulks import BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
 from perdure.engine.runs import RunSettings, settings_in
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Enqueued, Lane, NewJob, Receipt, Revived

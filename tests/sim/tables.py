@@ -40,6 +40,7 @@ def check_tables(checker: Checker, connection: Connection, reader: Reader) -> No
     _check_lanes_and_schedules(checker, reader)
     _check_gates(checker, reader)
     _check_dead_letters(checker, connection)
+    _check_payloads(checker, connection)
     check_runs(checker, reader)
     check_bulks(checker, reader)
     books = reader.books()
@@ -108,6 +109,19 @@ def _check_dead_letters(checker: Checker, connection: Connection) -> None:
         known = [one for one in job.settled.values() if one.attempt is not None]
         if (payload, kind, attempts) != (job.payload_json, job.error_kind, len(known)):
             checker.broken("S19", f"dead letter #{no} has {attempts} attempts, {kind}: {payload}")
+
+
+def _check_payloads(checker: Checker, connection: Connection) -> None:
+    """What was replaced is kept with the life that it was for."""
+    rows = connection.raw.execute("SELECT job, life, payload FROM perdure_payloads").fetchall()
+    known = {
+        (job.no, life, payload)
+        for job in checker.ledger.jobs.values()
+        if not job.pruned
+        for life, payload in job.payloads.items()
+    }
+    if {tuple(row) for row in rows} != known:
+        checker.broken("S19", f"old payloads {sorted({tuple(row) for row in rows} ^ known)[:3]}")
 
 
 def check_runs(checker: Checker, reader: Reader) -> None:

@@ -76,6 +76,35 @@ def discarded_twice(scene: Scene) -> None:
         scene.show("discard", [receipt], [target], DEED)
 
 
+def hurried(scene: Scene, token: int) -> None:
+    receipt = Receipt(1, "a", token, State.QUEUED, None)
+    scene.show("run_now", [receipt], [Target(1, "a", token)], DEED)
+
+
+def run_now_before_its_upstream_wants_it(scene: Scene) -> None:
+    scene.enqueue()
+    record = scene.settled(scene.claim(), FAILED, delay_s=60.0)
+    scene.world.clock.push(5.0)
+    hurried(scene, record.token + 1)
+
+
+def run_now_under_an_old_token(scene: Scene) -> None:
+    scene.enqueue()
+    hurried(scene, scene.settled(scene.claim(), FAILED).token)
+
+
+def run_now_while_it_runs(scene: Scene) -> None:
+    scene.enqueue()
+    hurried(scene, scene.claim().token)
+
+
+def not_run_now_though_it_waits(scene: Scene) -> None:
+    scene.enqueue()
+    token = scene.settled(scene.claim(), FAILED).token + 1
+    scene.world.clock.push(5.0)
+    scene.show("run_now", [Stale(1, "a", token)], [Target(1, "a", token)], DEED)
+
+
 def refused_a_new_life(scene: Scene) -> None:
     token = a_dead_letter(scene)
     scene.show("revive", [Stale(1, "a", token)], [revival(token)], DEED)
@@ -253,6 +282,10 @@ WRONG = [
     ("S3", revived_under_an_old_token),
     ("S2", discarded_twice),
     ("S3", refused_a_new_life),
+    ("S9", run_now_before_its_upstream_wants_it),
+    ("S3", run_now_under_an_old_token),
+    ("S2", run_now_while_it_runs),
+    ("S3", not_run_now_though_it_waits),
     ("S2", found_failed_and_left_so),
     ("S7", tried_too_often_in_its_second_life),
     ("E2", told_of_a_new_life),

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from perdure.engine.bulks import Bulks, BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.bulks import Bulks
 from perdure.engine.chores.runs import LEFT_S, RunWatch
 from perdure.engine.feeding import Feeder, Terms
 from perdure.engine.ids import Ids

@@ -26,7 +26,8 @@ def opened(method: Callable[..., object]) -> set[str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     calls = [one.func for one in ast.walk(tree) if isinstance(one, ast.Call)]
     names = {one.attr for one in calls if isinstance(one, ast.Attribute)}
-    return names & {"written", "read"} | ({"written"} if names & {"_turn", "turn"} else set())
+    within = {"written"} if names & {"_turn", "turn", "_each"} else set()
+    return names & {"written", "read"} | within
 
 
 def test_every_method_of_the_ports_is_a_write_a_read_or_left_out_for_a_reason():
@@ -51,7 +52,7 @@ def test_what_is_left_out_is_called_by_no_part_that_is_simulated():
     """A part that begins to use what was left out has to be simulated with it."""
     simulated = ("worker", "pump", "upkeep", "schedules", "supervisor", "lease", "call", "revival")
     simulated += ("gatekeeper", "gaterows", "gates", "callgates", "slicing")
-    simulated += ("bulks", "runs", "runlanes", "feeding")
+    simulated += ("bulks", "control", "runs", "runlanes", "feeding")
     folder = Path(perdure.engine.__path__[0])
     files = [folder / f"{name}.py" for name in simulated] + sorted((folder / "chores").glob("*.py"))
     ways_of_their_own = {"changed", "close", "ear"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.engine.bulks import BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
 from perdure.engine.feeding import Fed
 from perdure.engine.runs import settings_in
 from perdure.model.jobs import Conflict, Stale

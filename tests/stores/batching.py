@@ -28,6 +28,7 @@ from tests.stores.sides import Side
 
 STATUSES = [*RunStatus, RunStatus.RUNNING, RunStatus.RUNNING]
 SEALED = [None, None, True, False]
+OWNERS = [None, None, None, "ann", ""]
 
 
 class Batching(Acting):
@@ -58,12 +59,34 @@ class Batching(Acting):
             return
         children = [name for name in self.runs if name.startswith("child")]
         driver = chance.choice([None, *children])
-        again = chance.random() < 0.5
+        again, owner = chance.random() < 0.5, chance.choice(OWNERS)
+        payload = chance.choice([None, None, '{"n":"corrected"}'])
         self.sides.each(
             "revive",
             lambda side: side.control.revive(
-                [self._revival(side, job, off_by, driver, again) for job in _seen(side, ids)],
+                [
+                    replace(self._revival(side, job, off_by, driver, again), payload_json=payload)
+                    for job in _seen(side, ids)
+                ],
                 DEED,
+                owner=owner,
+                step=self._step(side, bulk, below, stale),
+            ),
+        )
+
+    def act_run_now(self, chance: Random) -> None:
+        """Jobs that wait for their time, and others; some were seen long ago, some are another owner's."""
+        ids = [job.id for job in self.sides.first.reader.jobs(JobFilter(waiting=True))][:3]
+        ids += [job.id for job in chance.sample(self.jobs, min(2, len(self.jobs)))]
+        off_by, owner = chance.choice(STALE), chance.choice(OWNERS)
+        bulk, stale = chance.choice([None, *self.bulks]), chance.choice(STALE)
+        below = next((job.id for job in _seen(self.sides.first, ids)), None)
+        self.sides.each(
+            "run now",
+            lambda side: side.control.run_now(
+                [Target(job.no, job.id, job.token + off_by) for job in _seen(side, ids)],
+                DEED,
+                owner=owner,
                 step=self._step(side, bulk, below, stale),
             ),
         )

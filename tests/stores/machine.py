@@ -24,7 +24,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 WEIGHTS = {
     "enqueue": 5, "enqueue_again": 1, "hire": 1, "beat": 1, "all_beat_for_a_while": 2, "kill": 2,
     "reap": 3, "claim": 8, "record": 9, "send_again": 2, "cancel": 1, "pass_time": 4, "look": 1,
-    "deal_with_dead_letters": 4, "list": 1, "pause_or_resume": 2, "change_gate": 2, "begin_run": 2,
+    "deal_with_dead_letters": 4, "run_now": 2, "list": 1, "pause_or_resume": 2, "change_gate": 2, "begin_run": 2,
     "change_run": 2, "finish_run": 2, "note_check": 1, "note_feeding": 2, "report": 2, "prune": 2, "schedule": 1, "tick": 1, "take_duty": 1, "begin_bulk": 1,
     "step_bulk": 1, "change_bulk": 1, "prune_captures": 1, "prune_workers": 1, "probe": 3, "look_at_gates": 2, "change_slices": 1,
 }  # fmt: skip

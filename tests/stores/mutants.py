@@ -356,4 +356,89 @@ MUTANTS = (
         ),
         ("test_every_move_is_told_by_the_moment_of_the_last_change",),
     ),
+    Mutant(
+        "a job that whoever knows its id may cancel",
+        reworded(
+            "cancellable",
+            sqlite=("owner = :owner", "owner = owner"),
+            postgres=("o.owner = %(owner)s::text", "o.owner = o.owner"),
+        ),
+        (
+            "test_another_owners_job_is_not_cancelled",
+            "test_another_owners_running_job_is_not_cancelled",
+        ),
+    ),
+    Mutant(
+        "a job that whoever knows its id may run now",
+        reworded(
+            "run_now",
+            sqlite=("owner = :owner", "owner = owner"),
+            postgres=("o.owner = %(owner)s::text", "o.owner = o.owner"),
+        ),
+        ("test_another_owners_job_is_not_run_now",),
+    ),
+    Mutant(
+        "a dead letter that whoever knows its id may retry",
+        by_store(
+            sqlite=reworded("dead_letter", sqlite=("owner = ?4", "owner = owner")),
+            postgres=reworded(
+                "revive_hold", postgres=("o.owner = %(owner)s::text", "o.owner = o.owner")
+            ),
+        ),
+        ("test_another_owners_job_is_not_revived",),
+    ),
+    Mutant(
+        "a dead letter that whoever knows its id may discard",
+        reworded(
+            "discard",
+            sqlite=("owner = :owner", "owner = owner"),
+            postgres=("o.owner = %(owner)s::text", "o.owner = o.owner"),
+        ),
+        ("test_another_owners_job_is_not_discarded",),
+    ),
+    Mutant(
+        "a job that runs, or has ended, is run now",
+        reworded(
+            "run_now",
+            sqlite=("AND ready = 0", ""),
+            postgres=("AND o.ready = 0", ""),
+        ),
+        ("test_only_a_job_that_waits_for_its_time_is_run_now",),
+    ),
+    Mutant(
+        "what is run now stands where it was to stand",
+        reworded(
+            "run_now",
+            sqlite=(
+                "rank_at = rank_at - CASE WHEN fair THEN 0 ELSE max(order_at - :now, 0) END,",
+                "",
+            ),
+            postgres=("rank_at = j.rank_at - CASE WHEN j.fair THEN 0 ELSE held.sooner END,", ""),
+        ),
+        ("test_what_is_run_now_stands_in_line_from_then_on_and_a_retry_where_it_stood",),
+    ),
+    Mutant(
+        "a cancel of a job that has ended",
+        reworded(
+            "cancellable",
+            sqlite=("AND finished_at IS NULL", ""),
+            postgres=("AND o.finished_at IS NULL", ""),
+        ),
+        ("test_only_an_open_job_that_has_not_moved_on_is_cancelled",),
+    ),
+    Mutant(
+        "a payload that is replaced is lost",
+        by_store(
+            sqlite=reworded(
+                "payload_keep", sqlite=("WHERE no = ?", "WHERE no = ? AND payload IS NULL")
+            ),
+            postgres=reworded(
+                "revive", postgres=("WHERE payload IS NOT NULL", "WHERE payload IS NULL AND no < 0")
+            ),
+        ),
+        (
+            "test_a_new_life_may_bring_another_payload_and_the_old_one_is_kept",
+            "test_each_payload_is_kept_with_the_life_that_it_was_for",
+        ),
+    ),
 )

@@ -35,6 +35,7 @@ class Operating(Acting):
             "finished_from": chance.choice([None, None, self.clock.now() - timedelta(seconds=30)]),
             "finished_until": chance.choice([None, None, self.clock.now()]),
             "discarded": chance.choice([None, None, True, False]),
+            "waiting": chance.choice([None, None, True, False]),
         }
         run = chance.choice([None, None, *self.runs])
         limit = chance.randint(1, 5)

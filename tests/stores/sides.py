@@ -266,6 +266,7 @@ def dump(side: Side, *, whole: bool = True) -> dict[str, Any]:
         "lanes of runs": sorted(str(side.name_of("lane", no)) for no in side.store.run_lanes()),
         "bulks": bulks,
         "refusals": {one.id: by_job_id(reader.refusals(one.no)) for one in bulks},
+        "payloads": {job.id: reader.payloads(job.no) for job in jobs} if whole else {},
         "captures": {job.id: reader.captures(job.no) for job in jobs} if whole else {},
         "deeds": reader.deeds(limit=20),
     }

@@ -12,7 +12,16 @@ from perdure.stores.postgres.reader import AUDIT as ON_POSTGRES
 from perdure.stores.sqlite.reader import AUDIT as ON_SQLITE
 from perdure.testing.nouns import replace
 from tests.stores.busy import busy_store
-from tests.stores.kit import attempt_of, cancelled, failure, release, retry, success
+from tests.stores.kit import (
+    DEED,
+    attempt_of,
+    cancelled,
+    failure,
+    release,
+    retry,
+    success,
+    target,
+)
 
 
 @pytest.fixture
@@ -70,6 +79,9 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     "owners_differ": (["INSERT INTO perdure_owners VALUES ('nobody', 0, 1)"], "nobody"),
     "owned_differs": (job("owner = 'ann'", "no7"), "{id7}"),
     "past_unreadable": (job("past = 'oops'", "no7"), "{id7}"),
+    "payload_astray": (
+        ["INSERT INTO perdure_payloads (job, life, payload) VALUES ({no7}, 1, '1')"], "{id7}",
+    ),
     "redrive_differs": (["UPDATE perdure_jobs SET redrive_run = {run} WHERE no = {no2}"], "{id2}"),
     "refusal_of_no_bulk": (["DELETE FROM perdure_bulks"], "bulk number {bulk}"),
     "run_end_and_status": (
@@ -114,6 +126,34 @@ def test_the_audit_finds_and_names(busy, check):
     found = busy.found(check)
     assert {name for name, _ in found} == {busy.told(subject)}
     assert all(text for _, text in found)
+
+
+@pytest.mark.parametrize(
+    ("damage", "subject"),
+    [
+        ("INSERT INTO perdure_payloads (job, life, payload) VALUES (777777, 1, '1')", "job number 777777"),
+        ("INSERT INTO perdure_bulk_payloads (bulk, key, payload) VALUES (777777, 'k', '1')",
+         "bulk number 777777"),
+    ],
+)  # fmt: skip
+def test_a_payload_of_nobody_is_found(busy, damage, subject):
+    busy.damage(damage)
+    ((name, text),) = busy.found("payload_astray")
+    assert name == subject
+    assert text
+
+
+def test_what_a_person_has_run_now_is_not_too_early_and_what_nobody_has_is(busy):
+    place, worker = busy.place, busy.place.hire()
+    place.take(worker, 50)  # all that waited before
+    jobs = [place.dead_letter(worker, end=retry) for _ in range(2)]
+    place.clock.push(1)
+    place.control.run_now([target(job) for job in jobs], DEED)
+    for claim in place.take(worker, 2):
+        place.settle(success(claim, worker), by=worker)
+    assert busy.found("too_early") == []
+    busy.damage(f"DELETE FROM perdure_audit_log WHERE subject = '{jobs[0].id}'")
+    assert {name for name, _ in busy.found("too_early")} == {jobs[0].id}
 
 
 def test_after_a_hand_over_only_what_was_tried_since_is_counted(busy):

@@ -42,6 +42,11 @@ PLANS = {
     "matched": [r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "record": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "revive": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "run_now": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "cancellable": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "payload_keep": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "payloads_of": [r"SEARCH perdure_payloads USING .*\(job=\?\)"],
+    "bulk_payloads_of": [r"SEARCH perdure_bulk_payloads USING .*\(bulk=\? AND key=\?\)"],
     "discard": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "prune_look": [
         r"SEARCH j USING INTEGER PRIMARY KEY \(rowid>\?\)",

@@ -243,6 +243,7 @@ class Walking(Acting):
         if not self.jobs:
             return
         id, off_by = chance.choice(self.jobs).id, chance.choice([0, 0, 0, -1])
+        owner, by_hand = chance.choice([None, None, "ann"]), chance.random() < 0.7
         job = self.sides.first.reader.job(id)
         if job is None or job.state is not State.QUEUED:
             return
@@ -256,6 +257,12 @@ class Walking(Acting):
                 past=seen.past, isolation=seen.isolation, error_message="cancelled",
             )  # fmt: skip
 
+        if by_hand:
+            self.sides.each(
+                "cancel",
+                lambda side: side.control.cancel([word(side)], Deed("ann", "so"), owner=owner),
+            )
+            return
         self.turn({side.name: [word(side)] for side in self.sides.all}, None)
 
     # -- time and looks ----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -128,7 +129,7 @@ def test_the_commands_are_these():
         "dead", "dead continue", "dead discard", "dead export", "dead groups", "dead history",
         "dead list", "dead redrive", "dead retry", "dead show", "dead stop", "demo", "enqueue",
         "gates", "gates hold", "gates list", "gates probe", "gates release", "gates show", "jobs",
-        "jobs list", "jobs show", "policy", "policy check", "policy explain", "policy list",
+        "jobs cancel", "jobs list", "jobs retry", "jobs run-now", "jobs show", "policy", "policy check", "policy explain", "policy list",
         "policy show", "run", "runs", "runs cancel", "runs list", "runs pause", "runs report",
         "runs results", "runs resume", "runs seal", "runs show", "simulate", "worker",
     }  # fmt: skip
@@ -175,13 +176,14 @@ def test_a_wrong_call_is_explained_with_exit_code_two(shell, arguments, words):
 # -- db ----------------------------------------------------------------------------------
 
 
-STEPS = ["0001_the_walk", "0002_operations", "0003_gates", "0004_runs", "0005_views", "0006_whose"]
+STEPS = ["0001_the_store"]
 
 
 def test_the_schema_is_upgraded_once(shell):
     assert shell("db", "upgrade").out == f"sqlite:///work.db: applied {', '.join(STEPS)}\n"
     assert shell("db", "upgrade").out == "sqlite:///work.db: nothing to do\n"
-    assert shell("db", "status").out == "sqlite:///work.db: schema 6 of 6, up to date\n"
+    status = shell("db", "status").out
+    assert re.fullmatch(r"sqlite:///work\.db: schema (\d+) of \1, up to date\n", status)
 
 
 def test_asking_for_the_schema_of_a_mistyped_path_makes_no_file(shell):

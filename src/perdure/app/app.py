@@ -9,7 +9,9 @@ from typing import Any, TypeVar, overload
 from perdure.app.calls import Calls
 from perdure.app.dead import DeadLetters
 from perdure.app.following import Following
+from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
+from perdure.app.refs import JobRef, job_at
 from perdure.app.runs import Run
 from perdure.app.working import Working
 from perdure.checks.extras import check_extras
@@ -246,6 +248,15 @@ class App:
     def dead(self) -> DeadLetters:
         """The dead letters of this store."""
         return DeadLetters(self)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of this store, to be cancelled, run now or retried in bulk."""
+        return Jobs(self)
+
+    def job(self, id: str, *, owner: str | None = None) -> JobRef:
+        """A job by its id or number; with ``owner``, only the owner's own: another's is unknown, as one that never was."""
+        return JobRef(job_at(self.opened.reader, id, owner).id, False, self, owner)
 
     def run(self, named: str) -> Run:
         """A run by its id, its number or its name."""

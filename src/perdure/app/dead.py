@@ -14,7 +14,8 @@ import msgspec
 from perdure.app.refs import Home, job_at
 from perdure.app.runs import Run
 from perdure.app.serving import check_found
-from perdure.engine.bulks import Bulks, BulkSettings
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.bulks import Bulks
 from perdure.engine.door import decode
 from perdure.engine.eligible import Previewing, RedrivePreview, dead_letters
 from perdure.engine.ids import Ids
@@ -225,37 +226,50 @@ class DeadLetters:
 
     @property
     def _bulks(self) -> Bulks:
-        app, opened = self._app, self._app.opened
-        return Bulks(
-            opened.store, opened.control, opened.reader, app.catalogue, app.observers, app.checks
-        )
+        return bulks_of(self._app)
 
     def _meant(self, chosen: Mapping[str, Any]) -> JobFilter:
         reader = self._app.opened.reader
-        wanted: dict[str, Any] = {}
-        for name, value in chosen.items():
-            if name not in _FILTERS:
-                raise CallerError(
-                    f"dead letters have no filter {name!r}; {nearest(name, _FILTERS)}"
-                )
-            if value is None:
-                continue
-            if name == "kind":
-                wanted["kind"] = _choice(name, Kind, value).value
-            elif name == "reason_failed":
-                wanted["reason"] = _choice(name, FailedReason, value)
-            elif name in _NAMES:
-                wanted[name] = _text(name, value)
-            elif name == "run":
-                wanted["run"] = _run_no(reader, value)
-            elif name == "discarded":
-                wanted["discarded"] = _flag(name, value)
-            else:
-                moment = _moment(name, value, reader.now())
-                wanted["finished_until" if name == "older_than" else "finished_from"] = moment
-        meant = dead_letters(JobFilter(**wanted))
+        meant = dead_letters(filter_of(reader, chosen, what="dead letters", names=_FILTERS))
         check_found(reader, meant, lambda: self._app.catalogue)
         return meant
+
+
+def filter_of(
+    reader: Reader, chosen: Mapping[str, Any], *, what: str, names: Sequence[str]
+) -> JobFilter:
+    """A filter by these names as a user gives it; ages are those of the end, or with ``state`` of the enqueueing."""
+    wanted: dict[str, Any] = {}
+    since = "enqueued" if "state" in names else "finished"
+    for name, value in chosen.items():
+        if name not in names:
+            raise CallerError(f"{what} have no filter {name!r}; {nearest(name, tuple(names))}")
+        if value is None:
+            continue
+        if name == "kind":
+            wanted["kind"] = _choice(name, Kind, value).value
+        elif name == "state":
+            wanted["states"] = (_choice(name, State, value),)
+        elif name == "reason_failed":
+            wanted["reason"] = _choice(name, FailedReason, value)
+        elif name in _NAMES:
+            wanted[name] = _text(name, value)
+        elif name == "run":
+            wanted["run"] = _run_no(reader, value)
+        elif name == "discarded":
+            wanted["discarded"] = _flag(name, value)
+        else:
+            moment = _moment(name, value, reader.now())
+            wanted[f"{since}_until" if name == "older_than" else f"{since}_from"] = moment
+    return JobFilter(**wanted)
+
+
+def bulks_of(app: Home) -> Bulks:
+    """Bulk operations on an app's store, for the pipelines that it knows."""
+    opened = app.opened
+    return Bulks(
+        opened.store, opened.control, opened.reader, app.catalogue, app.observers, app.checks
+    )
 
 
 def redrive_settings(

@@ -7,22 +7,19 @@ from contextlib import closing, contextmanager
 
 from perdure.app.app import configured, open_store
 from perdure.app.dead import DeadLetters, Letterbox, Redrive, letter_line, redrive_settings
+from perdure.app.jobs import Jobs
 from perdure.app.loading import load_app
-from perdure.app.refs import job_at
+from perdure.app.refs import JobRef, job_at
 from perdure.app.runs import Result, Run, Sink, given
-from perdure.engine import control
 from perdure.engine.clock import SystemClock
 from perdure.engine.eligible import Check, RedrivePreview
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.report import Report
 from perdure.engine.results import has_stopped
-from perdure.engine.revival import Restart
 from perdure.engine.runs import find_run, unfed_at, unfed_words
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError
-from perdure.model.operations import Deed
-from perdure.model.views import JobView
 from perdure.ports import Reader
 from perdure.stores import urls
 from perdure.stores.auditing import CHECKS
@@ -31,6 +28,8 @@ from perdure.stores.sqlite.reader import AUDIT
 
 __all__ = [
     "DeadLetters",
+    "JobRef",
+    "Jobs",
     "Letterbox",
     "Redrive",
     "RedrivePreview",
@@ -43,9 +42,9 @@ __all__ = [
     "desk_at",
     "given",
     "has_stopped",
+    "job_of",
     "letter_line",
     "redrive_settings",
-    "retry",
     "run_at",
     "tables_of",
     "unfed_at",
@@ -90,20 +89,9 @@ def run_at(desk: Letterbox, named: str) -> Run:
     return Run(desk, find_run(desk.opened.reader, named))
 
 
-def retry(
-    desk: Letterbox, job_id: str, *, from_stage: str | None, from_start: bool, deed: Deed
-) -> JobView:
-    """Give one failed job, by id or number, a new life; as it is then."""
-    if from_stage is not None and from_start:
-        raise CallerError("say either a stage to go on from, or from the start; not both")
-    reader = desk.opened.reader
-    job = job_at(reader, job_id)
-    control.retry(
-        desk.opened.control, reader, desk.catalogue, job.id,
-        deed=deed, restart=Restart(from_stage, from_start),
-        check=desk.checks.get(job.pipeline), observers=desk.observers,
-    )  # fmt: skip
-    return reader.job(job.id) or job
+def job_of(desk: Letterbox, job_id: str, *, owner: str | None = None) -> JobRef:
+    """One job, by id or number, to be cancelled, run now or retried."""
+    return JobRef(job_at(desk.opened.reader, job_id, owner).id, False, desk, owner)
 
 
 def workers_alive(reader: Reader) -> int:

@@ -11,14 +11,16 @@ from perdure.engine.call import Over
 from perdure.engine.door import decode
 from perdure.engine.eligible import Check
 from perdure.engine.observe import Observers
-from perdure.engine.revival import Restart
+from perdure.engine.revival import Restart, corrected
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import JobFailed, JobUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.states import TERMINAL, FailedReason, State
-from perdure.model.views import CaptureView, JobView
+from perdure.model.views import CaptureView, JobView, PayloadView
 from perdure.ports import Reader
 from perdure.stores.opening import Opened
+
+KEPT: Any = object()  # an item may be anything, None as well
 
 
 class Home(Protocol):
@@ -49,11 +51,12 @@ class JobRef:
     id: str
     created: bool
     _app: Home
+    _owner: str | None = None
 
     def show(self) -> JobView:
         """The job as it is now."""
         job = self._app.opened.reader.job(self.id)
-        if job is None:
+        if job is None or self._owner not in (None, job.owner):
             raise UnknownName(f"job {self.id} is no longer in the store")
         return job
 
@@ -76,33 +79,53 @@ class JobRef:
         """What the job's attempts have put aside, oldest first; `App.read_capture` has the output itself."""
         return self._app.opened.reader.captures(self.show().no)
 
-    def retry(
-        self, *, from_stage: str | None = None, from_start: bool = False, reason: str = ""
-    ) -> None:
-        """Give the failed job a new life: at its failed stage, at an earlier one, or from the start."""
-        opened, job = self._app.opened, self.show()
-        control.retry(
-            opened.control,
-            opened.reader,
-            self._app.catalogue,
-            self.id,
-            deed=Deed("app", reason),
-            restart=Restart(from_stage, from_start),
-            check=self._app.checks.get(job.pipeline),
-            observers=self._app.observers,
-        )
+    def payloads(self) -> list[PayloadView]:
+        """The payloads that the job had before it was retried with a corrected one, oldest first."""
+        return self._app.opened.reader.payloads(self.show().no)
 
-    def cancel(self, *, reason: str = "") -> None:
+    def retry(
+        self,
+        *,
+        from_stage: str | None = None,
+        from_start: bool = False,
+        payload: Any = KEPT,
+        reason: str = "",
+        by: str = "app",
+    ) -> None:
+        """Give the failed job a new life: at its failed stage, at an earlier one, or from the start.
+
+        A corrected ``payload`` takes the place of the item, and is checked as a new one is: the job begins at its first
+        stage, and no earlier result is used. Its key stays; the old payload is kept.
+        """
+        app, job = self._app, self.show()
+        opened = app.opened
+        kept = payload is KEPT
+        control.retry(
+            opened.control, opened.reader, app.catalogue, self.id,
+            deed=Deed(by, reason), owner=self._owner, restart=Restart(from_stage, from_start),
+            payload_json=None if kept else corrected(app.catalogue, job.pipeline, payload),
+            check=app.checks.get(job.pipeline), observers=app.observers,
+        )  # fmt: skip
+
+    def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the job; after this returns no new attempt starts."""
         opened = self._app.opened
         control.cancel(
-            opened.store,
-            opened.reader,
-            self._app.catalogue,
-            self.id,
-            reason=reason,
-            observers=self._app.observers,
-        )
+            opened.control, opened.reader, self._app.catalogue, self.id,
+            deed=Deed(by, reason), owner=self._owner, observers=self._app.observers,
+        )  # fmt: skip
+
+    def run_now(self, *, reason: str = "", by: str = "app") -> None:
+        """Let a job that waits, for its time or after a failure, be due now.
+
+        It stays behind a gate that is held and in a queue that is paused. A wait that its upstream has asked for is not
+        cut short.
+        """
+        opened = self._app.opened
+        control.run_now(
+            opened.control, opened.reader, self.id,
+            deed=Deed(by, reason), owner=self._owner, observers=self._app.observers,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +143,13 @@ class Called:
     due_in_s: float | None = None
 
 
-def job_at(reader: Reader, job_id: str) -> JobView:
-    """A job by its id or its number."""
+def job_at(reader: Reader, job_id: str, owner: str | None = None) -> JobView:
+    """A job by its id or its number; another owner's is not found, as one that never was."""
     job = reader.job(job_id)
     if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
         below = reader.jobs(limit=1, before=int(job_id) + 1)
         job = below[0] if below and below[0].no == int(job_id) else None
-    if job is None:
+    if job is None or owner not in (None, job.owner):
         raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
     return job
 

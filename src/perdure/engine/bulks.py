@@ -1,13 +1,17 @@
-"""Bulk operations: dead letters by filter, driven again or discarded.
+"""Bulk operations: jobs by filter. Dead letters are driven again, retried or discarded; others cancelled or run now.
 
 A bulk operation is begun, which writes it down with its filter, and then gone through step by step by whichever
-worker has the duty; after a crash the next one goes on where it stands. A step takes a page of dead letters, newest
+worker has the duty; after a crash the next one goes on where it stands. A step takes a page of jobs, newest
 first, below a cursor in the operation's row. The deeds of a page and the move of the cursor are one
 transaction, guarded by the cursor: nothing is done twice, nothing left out, and the counts are what happened.
 Two hands on one operation do no harm; the slower finds the cursor elsewhere.
 
-It means the dead letters that were there when it began: one that fails later, perhaps after this very operation
-has revived it, is passed over. What it leaves as it was is written down with the reason.
+It means the jobs that were there when it began: a dead letter that fails later, perhaps after this very operation
+has revived it, is passed over, and so is a job that is enqueued later. What it leaves as it was is written down with the
+reason. A job that moves on while it is to be cancelled is looked at again: it may have been claimed.
+
+A retry in bulk gives dead letters a new life where they stand, in their own runs and lanes. It may bring corrected
+payloads by key, which the store keeps until the operation is done; then it means the dead letters with these keys.
 
 A re-drive is a run of its own, the *child*: its jobs stand in the child's lanes, behind the gates that hold them
 anyway, and count in the child and in the run that they came from. With a canary the first few are driven
@@ -18,21 +22,29 @@ second are given a new life. The child is sealed before the operation is called 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from itertools import takewhile
 
 import msgspec
 
-from perdure.engine.control import cleaned
+from perdure.engine.bulk_settings import (
+    MEANT,
+    NO_PAYLOADS,
+    PLAIN,
+    BulkSettings,
+    filter_of,
+    meant_by,
+)
+from perdure.engine.control import can_cancel, cancel_records, cleaned, not_now
 from perdure.engine.eligible import Check, dead_letters, eligible
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.revival import ChildRun, Restart, Revivals
+from perdure.engine.revival import ChildRun, Revivals
 from perdure.engine.runs import RunSettings, settings_in
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError, NotChangeable, UnknownName
 from perdure.model.events import EventName
 from perdure.model.filters import JobFilter
-from perdure.model.jobs import Receipt
+from perdure.model.jobs import Receipt, Stale
 from perdure.model.operations import (
     BulkChange,
     BulkPhase,
@@ -47,39 +59,14 @@ from perdure.model.operations import (
     Target,
 )
 from perdure.model.runs import FINISHED, NewRun, RunChange, RunStatus, RunView
+from perdure.model.states import TERMINAL
 from perdure.model.views import JobView
 from perdure.ports import Control, Reader, Store
-from perdure.rules import checked
 
 PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
-_US = timedelta(microseconds=1)
 _TRIES_MAX = 100
 _BURST_S = 1.0
 _KEEP_EVERY = 5  # dead letters whose sources were looked for, after which the duty is renewed
-
-
-@dataclass(frozen=True, slots=True)
-class BulkSettings:
-    """How a re-drive goes: from which stage, how many first, how many a second."""
-
-    stage: str | None = None
-    from_start: bool = False
-    canary: int = 0
-    canary_share: float = 0.9
-    rate_per_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.stage is not None and self.from_start:
-            raise CallerError("say either a stage to go on from, or from the start; not both")
-        checked.whole("canary", self.canary, 0, 1_000_000)
-        checked.number("canary_share", self.canary_share, 0.0, 1.0)
-        if self.rate_per_s is not None:
-            checked.number("rate, a second,", self.rate_per_s, 1e-6, 1_000_000.0)
-
-    @property
-    def restart(self) -> Restart:
-        """From where the new lives begin."""
-        return Restart(self.stage, self.from_start)
 
 
 def _always() -> bool:
@@ -100,8 +87,28 @@ class Bulks:
 
     def begin_discard(self, chosen: JobFilter, *, deed: Deed, bulk_id: str) -> BulkView:
         """Write down that the dead letters of a filter are to be discarded; the same id finds the same one."""
-        filter_json = msgspec.json.encode(dead_letters(chosen)).decode()
-        return self.control.add_bulk(NewBulk(bulk_id, BulkVerb.DISCARD, filter_json, cleaned(deed)))
+        return self.begin(BulkVerb.DISCARD, chosen, deed=deed, bulk_id=bulk_id)
+
+    def begin(
+        self,
+        verb: BulkVerb,
+        chosen: JobFilter,
+        settings: BulkSettings = PLAIN,
+        *,
+        deed: Deed,
+        bulk_id: str,
+        payloads: Mapping[str, str] = NO_PAYLOADS,
+    ) -> BulkView:
+        """Write down that this is to be done to the jobs of a filter; the same id finds the same operation."""
+        meant = MEANT[verb](chosen)
+        if verb is BulkVerb.RETRY and meant.pipeline is None:
+            meant = replace(meant, pipeline=self._only_pipeline(meant, "a retry"))
+        return self.control.add_bulk(
+            NewBulk(
+                bulk_id, verb, msgspec.json.encode(meant).decode(), cleaned(deed),
+                msgspec.json.encode(settings).decode(), payloads=tuple(payloads.items()),
+            )
+        )  # fmt: skip
 
     def begin_redrive(
         self,
@@ -118,7 +125,7 @@ class Bulks:
         parent = None if meant.run is None else self._run(meant.run)
         pipeline = meant.pipeline or (None if parent is None else parent.pipeline)
         if pipeline is None:
-            pipeline = self._only_pipeline(meant)
+            pipeline = self._only_pipeline(meant, "a re-drive")
         meant = replace(meant, pipeline=pipeline)
         child = self.control.add_run(
             NewRun(
@@ -151,10 +158,10 @@ class Bulks:
         return self._change(bulk, BulkStatus.STOPPED, BulkStatus.RUNNING, deed)
 
     def knows(self, bulk: BulkView) -> bool:
-        """Whether this process can go through an operation: it has to know the stages of a re-drive."""
-        if bulk.verb is BulkVerb.DISCARD:
+        """Whether this process can go through an operation: it has to know the stages where new lives begin."""
+        if bulk.verb not in (BulkVerb.REDRIVE, BulkVerb.RETRY):
             return True
-        return self.catalogue.line(_filter(bulk).pipeline or "") is not None
+        return self.catalogue.line(filter_of(bulk).pipeline or "") is not None
 
     def through(self, bulk: BulkView) -> BulkView:
         """Go through an operation for as long as there is something to be done at once."""
@@ -166,9 +173,22 @@ class Bulks:
         """One step; None when there is nothing to be done now, or it is over, or another hand was faster."""
         if bulk.status is not BulkStatus.RUNNING:
             return None
-        if bulk.verb is BulkVerb.DISCARD:
-            return self._discard_page(bulk)
         settings = msgspec.json.decode(bulk.settings_json, type=BulkSettings)
+        match bulk.verb:
+            case BulkVerb.REDRIVE:
+                return self._redrive(bulk, settings)
+            case BulkVerb.CANCEL:
+                return self._cancel_page(bulk)
+            case BulkVerb.DISCARD:
+                return self._discard_page(bulk)
+        limit = self._limit(bulk, settings)
+        if limit <= 0:
+            return None
+        if bulk.verb is BulkVerb.RUN_NOW:
+            return self._run_now_page(bulk, limit)
+        return self._revive_page(bulk, None, settings, limit)
+
+    def _redrive(self, bulk: BulkView, settings: BulkSettings) -> BulkView | None:
         run = self._run(bulk.run or 0)
         if run.status in (RunStatus.ABORTED, RunStatus.CANCELLED):
             return self._step(
@@ -183,7 +203,7 @@ class Bulks:
         limit = self._limit(bulk, settings)
         if limit <= 0:
             return None
-        return self._redrive_page(bulk, run, settings, limit)
+        return self._revive_page(bulk, self._child(run), settings, limit)
 
     def _limit(self, bulk: BulkView, settings: BulkSettings) -> int:
         """How many may be taken on now: as the rate and the canary have it."""
@@ -203,19 +223,23 @@ class Bulks:
         )  # so that little is lost by rounding down
         return allowed if allowed >= min(enough, PAGE_ROWS) else 0
 
-    def _redrive_page(
-        self, bulk: BulkView, run: RunView, settings: BulkSettings, limit: int
+    def _revive_page(
+        self, bulk: BulkView, child: ChildRun | None, settings: BulkSettings, limit: int
     ) -> BulkView | None:
-        page = self.reader.jobs(_meant(bulk), limit=limit, before=bulk.cursor)
+        page = self.reader.jobs(meant_by(bulk), limit=limit, before=bulk.cursor)
         if not page:
             return self._emptied(bulk)
-        revivals = Revivals(self.reader, self.catalogue, settings.restart, self._child(run))
+        revivals = Revivals(self.reader, self.catalogue, settings.restart, child)
+        payloads = self._payloads(bulk, page) if settings.payloads else None
         wanted: list[Revival] = []
         refusals: list[Refusal] = []
         for place, job in enumerate(page):
             if place % _KEEP_EVERY == 0 and not self.keep():
                 return None  # somebody else goes on with it
-            found = eligible(job, revivals, self.checks)
+            if payloads is not None and job.key not in payloads:
+                continue  # it is not meant
+            payload = None if payloads is None else payloads[job.key or ""]
+            found = eligible(job, revivals, self.checks, payload)
             if isinstance(found, Revival):
                 wanted.append(found)
             else:
@@ -226,6 +250,48 @@ class Bulks:
         for revival, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, Receipt):
                 self.observers.revived(revival, deed)
+        return self._now(bulk)
+
+    def _payloads(self, bulk: BulkView, page: Sequence[JobView]) -> dict[str, str]:
+        keys = [job.key for job in page if job.key is not None]
+        return self.reader.bulk_payloads(bulk.no, keys)
+
+    def _cancel_page(self, bulk: BulkView) -> BulkView | None:
+        """Cancel a page; what has moved on since, perhaps into a worker's hands, is looked at again."""
+        found = self.reader.jobs(meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
+        if not found:
+            return self._step(bulk, status=BulkStatus.DONE)
+        page = list(takewhile(lambda job: can_cancel(job, self.catalogue), found))
+        if not page:
+            return None  # it runs a stage that is not known here: left to a worker that knows it
+        records = cancel_records(page, self.catalogue, bulk.reason)
+        deed = Deed(bulk.begun_by, bulk.reason)
+        stand = replace(_stepped(bulk, page), cursor=bulk.cursor, again=True)
+        answers = self.control.cancel(records, deed, step=stand)
+        moved: list[JobView | None] = []
+        for record, answer in zip(records, answers, strict=True):
+            if isinstance(answer, Receipt):
+                self.observers.settled(record, answer)
+            elif isinstance(answer, Stale):
+                moved.append(self.reader.job(record.id))
+        left = [job.no for job in moved if job is not None and job.state not in TERMINAL]
+        step = _stepped(bulk, page)
+        self.control.step_bulk(replace(step, cursor=left[0] + 1) if left else step)
+        return self._now(bulk)
+
+    def _run_now_page(self, bulk: BulkView, limit: int) -> BulkView | None:
+        page = self.reader.jobs(meant_by(bulk), limit=limit, before=bulk.cursor)
+        if not page:
+            return self._step(bulk, status=BulkStatus.DONE)
+        refused = {job.no: why for job in page if (why := not_now(job, self.reader)) is not None}
+        targets = [Target(job.no, job.id, job.token) for job in page if job.no not in refused]
+        refusals = tuple(Refusal(no, why) for no, why in refused.items())
+        deed = Deed(bulk.begun_by, bulk.reason)
+        step = replace(_stepped(bulk, page), refusals=refusals)
+        answers = self.control.run_now(targets, deed, step=step)
+        for target, answer in zip(targets, answers, strict=True):
+            if isinstance(answer, Receipt):
+                self.observers.brought_forward(target, deed)
         return self._now(bulk)
 
     def _emptied(self, bulk: BulkView) -> BulkView | None:
@@ -254,7 +320,7 @@ class Bulks:
         return self._step(bulk, phase=BulkPhase.ALL)
 
     def _discard_page(self, bulk: BulkView) -> BulkView | None:
-        page = self.reader.jobs(_meant(bulk), limit=PAGE_ROWS, before=bulk.cursor)
+        page = self.reader.jobs(meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
         targets = [Target(job.no, job.id, job.token, job.request_id) for job in page]
@@ -320,12 +386,12 @@ class Bulks:
             f"resume it first: perdure runs resume {run.no}"
         )
 
-    def _only_pipeline(self, meant: JobFilter) -> str:
+    def _only_pipeline(self, meant: JobFilter, what: str) -> str:
         found = sorted({group.pipeline for group in self.reader.preview(meant).groups})
         if len(found) != 1:
             names = ", ".join(found) or "none"
             raise CallerError(
-                f"a re-drive is of one pipeline; name one of those that have dead letters: {names}"
+                f"{what} is of one pipeline; name one of those that have dead letters: {names}"
             )
         return found[0]
 
@@ -345,18 +411,6 @@ class Bulks:
             bulk_id=bulk.id, verb=bulk.verb.value, status=bulk.status.value, done=bulk.done,
             refused=bulk.refused, reason=bulk.why or None,
         )  # fmt: skip
-
-
-def _filter(bulk: BulkView) -> JobFilter:
-    return msgspec.json.decode(bulk.filter_json, type=JobFilter)
-
-
-def _meant(bulk: BulkView) -> JobFilter:
-    """The dead letters of the operation that were there when it began."""
-    meant = _filter(bulk)
-    end = bulk.begun_at + _US
-    until = meant.finished_until
-    return replace(meant, finished_until=end if until is None else min(until, end))
 
 
 def _stepped(bulk: BulkView, page: Sequence[JobView]) -> BulkStep:

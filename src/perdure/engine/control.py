@@ -1,4 +1,4 @@
-"""What people and callers do to single jobs: cancel them, and retry those that have failed.
+"""What people and callers do to single jobs: cancel them, run those that wait now, retry those that have failed.
 
 A caller holds no lease, so it shows the token it has just read; if the job moves on in between, the
 answer is stale. For one job we look again. After a cancel is acknowledged no new attempt starts, and
@@ -6,25 +6,33 @@ whatever a running one still says is refused.
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 
-from perdure.engine.eligible import Check
+from perdure.engine.eligible import Check, why_not
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, record_of
 from perdure.engine.revival import FAILED_STAGE, Restart, Revivals
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.engine.waiting import cancelled
 from perdure.model.decisions import Cancel, Why
-from perdure.model.errors import BugError, NotCancellable, NotRetriable, StoreBusy, UnknownName
+from perdure.model.errors import (
+    BugError,
+    NotCancellable,
+    NotChangeable,
+    NotRetriable,
+    StoreBusy,
+    UnknownName,
+)
 from perdure.model.jobs import Busy, Claim, Conflict, Receipt, Record
 from perdure.model.limits import MESSAGE_CHARS_MAX, NAME_CHARS_MAX
-from perdure.model.operations import Deed
+from perdure.model.operations import Deed, Target
 from perdure.model.outcomes import Revoked
 from perdure.model.runs import RunStatus
 from perdure.model.states import TERMINAL, State
 from perdure.model.views import JobView
-from perdure.ports import Control, Reader, Store
+from perdure.ports import Control, Reader
 from perdure.rules.evidence import one_line
 
 _TRIES_MAX = 100  # each lost race means that the job has moved on, which it cannot do for ever
@@ -32,23 +40,30 @@ _TRIES_MAX = 100  # each lost race means that the job has moved on, which it can
 NOBODY = Observers()
 
 
+class _Asked(msgspec.Struct):
+    """What is read of an explained decision: the wait that the upstream has asked for."""
+
+    hint_s: float | None = None
+
+
 def cancel(
-    store: Store,
+    control: Control,
     reader: Reader,
     catalogue: Catalogue,
     job_id: str,
     *,
-    reason: str = "",
-    observers: Observers,
+    deed: Deed,
+    owner: str | None = None,
+    observers: Observers = NOBODY,
 ) -> Receipt:
     """Cancel a queued or running job."""
-    busy = False
+    words, busy = cleaned(deed), False
     for _ in range(_TRIES_MAX):
-        job = _job(reader, job_id)
+        job = _job(reader, job_id, owner)
         if job.state in TERMINAL:
             raise NotCancellable(f"job {job_id} is already {job.state.value}")
-        record = _record(job, catalogue, one_line(reason, MESSAGE_CHARS_MAX // 4))
-        (answer,) = store.settle([record], by=None)
+        record = _record(job, catalogue, words.reason)
+        (answer,) = control.cancel([record], words, owner=owner)
         if isinstance(answer, Receipt):
             observers.settled(record, answer)
             return answer
@@ -68,20 +83,22 @@ def retry(
     job_id: str,
     *,
     deed: Deed,
+    owner: str | None = None,
     restart: Restart = FAILED_STAGE,
+    payload_json: str | None = None,
     check: Check | None = None,
     observers: Observers = NOBODY,
 ) -> Receipt:
-    """Give a failed job a new life, at its failed stage or from an earlier one."""
+    """Give a failed job a new life, at its failed stage or from an earlier one; with a corrected payload, from the first."""
     revivals = Revivals(reader, catalogue, restart)
     for _ in range(_TRIES_MAX):
-        job = _job(reader, job_id)
+        job = _job(reader, job_id, owner)
         _check_run(reader, job)
-        revival = revivals.of(job)
-        why_not = None if check is None else check(job)
-        if why_not is not None:
-            raise NotRetriable(f"job {job_id} cannot be retried: {why_not}")
-        (answer,) = control.revive([revival], cleaned(deed))
+        revival = revivals.of(job, payload_json)
+        refused = why_not(job, check, payload_json)
+        if refused is not None:
+            raise NotRetriable(f"job {job_id} cannot be retried: {refused}")
+        (answer,) = control.revive([revival], cleaned(deed), owner=owner)
         if isinstance(answer, Conflict):
             raise NotRetriable(
                 f"job {job_id} cannot be retried: its key {job.key!r} is alive again as job "
@@ -91,6 +108,60 @@ def retry(
             observers.revived(revival, cleaned(deed))
             return answer
     raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being retried")
+
+
+def run_now(
+    control: Control,
+    reader: Reader,
+    job_id: str,
+    *,
+    deed: Deed,
+    owner: str | None = None,
+    observers: Observers = NOBODY,
+) -> Receipt:
+    """Let a job that waits for its time be due now."""
+    for _ in range(_TRIES_MAX):
+        job = _job(reader, job_id, owner)
+        refused = not_now(job, reader)
+        if refused is not None:
+            raise NotChangeable(f"job {job_id} cannot be run now: {refused}")
+        target = Target(job.no, job.id, job.token)
+        (answer,) = control.run_now([target], cleaned(deed), owner=owner)
+        if isinstance(answer, Receipt):
+            observers.brought_forward(target, cleaned(deed))
+            return answer
+    raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was to be run now")
+
+
+def not_now(job: JobView, reader: Reader) -> str | None:
+    """Why a job cannot be run now, or None.
+
+    Our own pauses and a time that was asked for are overruled. What the upstream has ordered is not: a call that comes
+    before its time would be refused, or held against us.
+    """
+    if job.state is State.PROCESSING:
+        return f"it is running stage {job.stage!r}"
+    if job.state is not State.QUEUED:
+        what = "; give it a new life instead" if job.state is State.FAILED else ""
+        return f"it is {job.state.value}{what}"
+    if job.ready:
+        closed = {one.no: one.closed_by for one in reader.lanes()}.get(job.lane)
+        return "it is due already" + (f", and {closed}" if closed else "")
+    told_at = _ordered_until(job, reader)
+    if told_at is not None and told_at > reader.now():
+        return f"its upstream has asked to wait until {told_at.isoformat(timespec='seconds')}"
+    return None
+
+
+def _ordered_until(job: JobView, reader: Reader) -> datetime | None:
+    """Until when the upstream has asked this job to wait, if it has; never later than the job is due."""
+    attempts = [one for one in reader.attempts(job.no) if one.life == job.life]
+    if not attempts:
+        return None
+    hint_s = msgspec.json.decode(attempts[-1].why_json, type=_Asked).hint_s
+    if not hint_s:
+        return None
+    return min(job.due_at, attempts[-1].settled_at + timedelta(seconds=hint_s))
 
 
 def _check_run(reader: Reader, job: JobView) -> None:
@@ -107,12 +178,13 @@ def _check_run(reader: Reader, job: JobView) -> None:
 def cancel_records(jobs: Sequence[JobView], catalogue: Catalogue, reason: str) -> list[Record]:
     """What the store has to write when these open jobs are cancelled; those of unknown stages are left out."""
     words = one_line(reason, MESSAGE_CHARS_MAX // 4)
-    return [
-        _record(job, catalogue, words)
-        for job in jobs
-        if job.state is State.QUEUED
-        or (job.state is State.PROCESSING and catalogue.stage(job.pipeline, job.stage) is not None)
-    ]
+    return [_record(job, catalogue, words) for job in jobs if can_cancel(job, catalogue)]
+
+
+def can_cancel(job: JobView, catalogue: Catalogue) -> bool:
+    """Whether a job is open, and its stage, if it runs, is known here: how the attempt ends is in its policy's words."""
+    is_known = catalogue.stage(job.pipeline, job.stage) is not None
+    return job.state is State.QUEUED or (job.state is State.PROCESSING and is_known)
 
 
 def cleaned(deed: Deed) -> Deed:
@@ -122,9 +194,10 @@ def cleaned(deed: Deed) -> Deed:
     )
 
 
-def _job(reader: Reader, job_id: str) -> JobView:
+def _job(reader: Reader, job_id: str, owner: str | None) -> JobView:
+    """A job; another owner's is not found, as one that never was."""
     job = reader.job(job_id)
-    if job is None:
+    if job is None or owner not in (None, job.owner):
         raise UnknownName(f"no job {job_id!r}")
     return job
 

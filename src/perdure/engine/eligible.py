@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.engine.revival import Revivals
-from perdure.model.errors import CallerError, NotRetriable
+from perdure.model.errors import CallerError, NotCancellable, NotChangeable, NotRetriable
 from perdure.model.filters import JobFilter
 from perdure.model.operations import Revival
 from perdure.model.states import State
@@ -28,13 +28,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
-    """What a re-drive would do now; ``capped`` when there are more than were looked at."""
+    """What a re-drive or a retry would do now; ``capped`` when there are more than were looked at.
+
+    ``keys_unknown`` are those of corrected payloads for which no dead letter was found.
+    """
 
     count: int
     eligible: int
     refused: tuple[Refused, ...]
     capped: bool
     pipelines: tuple[str, ...]
+    keys_unknown: tuple[str, ...] = ()
 
 
 def dead_letters(chosen: JobFilter) -> JobFilter:
@@ -47,14 +51,44 @@ def dead_letters(chosen: JobFilter) -> JobFilter:
     return replace(chosen, states=(State.FAILED,), discarded=chosen.discarded or False)
 
 
-def eligible(job: JobView, revivals: Revivals, checks: Mapping[str, Check]) -> Revival | str:
-    """The new life of a dead letter, or why there can be none."""
+def open_jobs(chosen: JobFilter) -> JobFilter:
+    """The jobs that a filter means and that have not ended."""
+    states = chosen.states or (State.QUEUED, State.PROCESSING)
+    if not set(states) <= {State.QUEUED, State.PROCESSING}:
+        raise NotCancellable(
+            f"the filter asks for jobs that are {', '.join(states)}; only queued and processing ones are meant"
+        )
+    return replace(chosen, states=states)
+
+
+def waiting_jobs(chosen: JobFilter) -> JobFilter:
+    """The jobs that a filter means and whose time has not come."""
+    if chosen.states not in ((), (State.QUEUED,)):
+        raise NotChangeable(
+            f"the filter asks for jobs that are {', '.join(chosen.states)}; only queued ones wait for their time"
+        )
+    return replace(chosen, states=(State.QUEUED,), waiting=True)
+
+
+def eligible(
+    job: JobView,
+    revivals: Revivals,
+    checks: Mapping[str, Check],
+    payload_json: str | None = None,
+) -> Revival | str:
+    """The new life of a dead letter, perhaps with another payload, or why there can be none."""
     try:
-        revival = revivals.of(job)
+        revival = revivals.of(job, payload_json)
     except CallerError as refused:
         return str(refused).replace(f"job {job.id}", "it")
-    check = checks.get(job.pipeline)
-    return (None if check is None else check(job)) or revival
+    return why_not(job, checks.get(job.pipeline), payload_json) or revival
+
+
+def why_not(job: JobView, check: Check | None, payload_json: str | None) -> str | None:
+    """What a pipeline's own check has against a new life of this job, with the payload that it would have."""
+    if check is None:
+        return None
+    return check(job if payload_json is None else replace(job, payload_json=payload_json))
 
 
 @dataclass(slots=True)
@@ -64,6 +98,7 @@ class Previewing:
     reader: Reader
     revivals: Revivals
     checks: Mapping[str, Check]
+    payloads: Mapping[str, str] | None = None
 
     def of(self, chosen: JobFilter, *, count_max: int) -> RedrivePreview:
         """What a re-drive of these would do, looked at up to a bound."""
@@ -71,21 +106,24 @@ class Previewing:
         reasons: dict[str, list[str]] = {}
         keys: set[tuple[str, str, str]] = set()
         pipelines: dict[str, None] = {}
-        count, before, more = 0, None, True
-        while more and count < count_max:
-            limit = min(_PAGE_ROWS, count_max - count)
+        unknown = dict.fromkeys(self.payloads or ())
+        count, looked, before, more = 0, 0, None, True
+        while more and looked < count_max:
+            limit = min(_PAGE_ROWS, count_max - looked)
             page = self.reader.jobs(meant, limit=limit, before=before)
             for job, why in self._whys(page, keys):
+                count += 1
                 pipelines[job.pipeline] = None
+                unknown.pop(job.key or "", None)
                 if why is not None:
                     reasons.setdefault(why, []).append(job.id)
-            count, more = count + len(page), len(page) == limit
+            looked, more = looked + len(page), len(page) == limit
             before = page[-1].no if page else before
         capped = more and bool(self.reader.jobs(meant, limit=1, before=before))
         refused = [Refused(why, len(ids), ids[0]) for why, ids in reasons.items()]
         refused.sort(key=lambda one: (-one.count, one.why))
         able = count - sum(one.count for one in refused)
-        return RedrivePreview(count, able, tuple(refused), capped, tuple(pipelines))
+        return RedrivePreview(count, able, tuple(refused), capped, tuple(pipelines), tuple(unknown))
 
     def _whys(
         self, page: Sequence[JobView], keys: set[tuple[str, str, str]]
@@ -93,7 +131,10 @@ class Previewing:
         rivals = self.reader.rivals([job.no for job in page]) if page else {}
         found: list[tuple[JobView, str | None]] = []
         for job in page:
-            answer = eligible(job, self.revivals, self.checks)
+            if self.payloads is not None and job.key not in self.payloads:
+                continue
+            payload = None if self.payloads is None else self.payloads[job.key or ""]
+            answer = eligible(job, self.revivals, self.checks, payload)
             why = answer if isinstance(answer, str) else _rival(job, rivals, keys)
             found.append((job, why))
         return found

@@ -130,6 +130,13 @@ class Observers:
             reason=deed.reason or None,
         )  # fmt: skip
 
+    def brought_forward(self, target: Target, deed: Deed) -> None:
+        """Tell that a job which waited for its time is due."""
+        self.tell(
+            EventName.JOB_BROUGHT_FORWARD,
+            job_id=target.id, by_whom=deed.by_whom, reason=deed.reason or None,
+        )  # fmt: skip
+
     def claimed(self, claim: Claim) -> None:
         """Tell that a job is in our hands."""
         self.tell(

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from perdure.engine.enqueue import admitted
 from perdure.engine.stages import Catalogue, Line
-from perdure.model.errors import NotRetriable, UnknownName
+from perdure.model.errors import CallerError, NotRetriable, UnknownName
 from perdure.model.jobs import Lane
 from perdure.model.operations import Revival
 from perdure.model.states import AttemptStatus, State
@@ -18,6 +20,10 @@ class Restart:
 
     stage: str | None = None
     from_start: bool = False
+
+    def __post_init__(self) -> None:
+        if self.stage is not None and self.from_start:
+            raise CallerError("say either a stage to go on from, or from the start; not both")
 
 
 FAILED_STAGE = Restart()
@@ -33,6 +39,21 @@ class ChildRun:
     lane_nos: Mapping[str, int]
 
 
+def corrected(catalogue: Catalogue, pipeline: str, item: Any) -> str:
+    """An item that takes the place of a job's own, as JSON; checked at the door as a new one is."""
+    line = catalogue.line(pipeline)
+    if line is None:
+        raise _unknown(pipeline)
+    return admitted(item, line.stages[0])
+
+
+def _unknown(pipeline: str) -> UnknownName:
+    return UnknownName(
+        f"pipeline {pipeline!r} is not in this app, so a corrected payload cannot be checked; retry "
+        "with the app that has it"
+    )
+
+
 @dataclass(slots=True)
 class Revivals:
     """New lives for failed jobs of the pipelines that this process knows."""
@@ -44,21 +65,37 @@ class Revivals:
     lanes_later: bool = False  # for a look ahead: the lanes of a child are made when there is one
     _lanes: dict[Lane, int] = field(default_factory=dict)
 
-    def of(self, job: JobView) -> Revival:
-        """The new life of a job; says why there can be none."""
+    def of(self, job: JobView, payload_json: str | None = None) -> Revival:
+        """The new life of a job, perhaps with another payload; says why there can be none."""
         if job.state is not State.FAILED:
             raise NotRetriable(
                 f"job {job.id} is {job.state.value}; only a failed job can be retried"
             )
         line = self.catalogue.line(job.pipeline)
-        stage, input_from, forgotten = self._place(job, line)
+        if payload_json is None:
+            stage, input_from, forgotten = self._place(job, line)
+        else:
+            stage, input_from, forgotten = self._first(job, line)
         return Revival(
             no=job.no, id=job.id, token=job.token, stage=stage, lane=self._lane(job, line, stage),
             input_from=input_from, forgotten=forgotten,
             redrive_run=None if self.child is None else self.child.no,
             deadline_s=job.policies_s if line is None else line.deadline_s,
-            request_id=job.request_id,
+            request_id=job.request_id, payload_json=payload_json,
         )  # fmt: skip
+
+    def _first(self, job: JobView, line: Line | None) -> tuple[str, None, tuple[str, ...]]:
+        """The first stage; whatever the job's stages have made of the old payload is dropped."""
+        if line is None:
+            raise _unknown(job.pipeline)
+        if self.restart.stage not in (None, line.stages[0].name):
+            raise CallerError(
+                f"a corrected payload begins at the first stage, {line.stages[0].name!r}, and not at "
+                f"{self.restart.stage!r}; leave the stage out"
+            )
+        names = [stage.name for stage in line.stages]
+        passed = [one.stage for one in self.reader.attempts(job.no)]  # perhaps of an older pipeline
+        return names[0], None, tuple(dict.fromkeys([*names, *passed]))
 
     def _place(self, job: JobView, line: Line | None) -> tuple[str, str | None, tuple[str, ...]]:
         """The stage, the stage whose result it takes, and those whose results are dropped.

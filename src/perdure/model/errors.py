@@ -10,7 +10,7 @@
     │   ├── NotCompletable          the attempt is over, or has its record already
     │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
     │   ├── JobFailed               the result was asked for and the job failed or was cancelled
-    │   ├── NotChangeable           the run or the bulk operation is not in a state for that
+    │   ├── NotChangeable           the job, the run or the bulk operation is not in a state for that
     │   ├── RunUnfinished           the end of a run was asked for, the wait is over, the run is not
     │   ├── RunAborted              the run has overspent its budget
     │   └── CursorTooOld            the change feed no longer has what came after the cursor
@@ -117,7 +117,7 @@ class JobFailed(CallerError):
 
 
 class NotChangeable(CallerError):
-    """The run or the bulk operation cannot be changed like this now."""
+    """The job, the run or the bulk operation cannot be changed like this now."""
 
     code = "not_changeable"
     http_status = 409

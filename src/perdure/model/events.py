@@ -18,6 +18,7 @@ class EventName(StrEnum):
     JOB_CANCELLED = "job_cancelled"
     JOB_REVIVED = "job_revived"
     JOB_DISCARDED = "job_discarded"
+    JOB_BROUGHT_FORWARD = "job_brought_forward"
     RESULT_REFUSED = "result_refused"
     WORKER_STARTED = "worker_started"
     WORKER_DELAYED = "worker_delayed"

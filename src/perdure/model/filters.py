@@ -12,6 +12,7 @@ class JobFilter:
 
     ``text`` is looked for in the error's public message and in its detail, upper and lower case alike.
     ``discarded`` False leaves out the dead letters that somebody has discarded, True leaves out all others.
+    ``waiting`` True means the queued jobs whose time has not come, False all others.
     """
 
     states: tuple[State, ...] = ()
@@ -31,6 +32,7 @@ class JobFilter:
     finished_from: datetime | None = None
     finished_until: datetime | None = None
     discarded: bool | None = None
+    waiting: bool | None = None
 
 
 EVERY_JOB = JobFilter()

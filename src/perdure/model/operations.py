@@ -54,7 +54,8 @@ class Revival:
     with the payload); the checkpoints of the stages in ``forgotten`` are dropped. With
     ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is. A job whose caller
     brought a deadline has as long as in its first life; any other has ``deadline_s``, its policies' total time.
-    ``request_id`` is for those who are told of it.
+    ``payload_json`` takes the place of the job's payload, and has passed the payload door; the old one is kept
+    with the life that it was for. ``request_id`` is for those who are told of it.
     """
 
     no: int
@@ -67,6 +68,7 @@ class Revival:
     redrive_run: int | None = None
     deadline_s: float | None = None
     request_id: str | None = None
+    payload_json: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,9 @@ class BulkVerb(StrEnum):
 
     REDRIVE = "redrive"
     DISCARD = "discard"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    RUN_NOW = "run now"
 
 
 class BulkStatus(StrEnum):
@@ -129,7 +134,8 @@ class NewBulk:
     """A bulk operation to be begun: a verb and a filter.
 
     ``settings_json`` is for who goes through it; the store does not read it. ``run`` is the run in which dead
-    letters are driven again.
+    letters are driven again. ``payloads`` are corrected payloads by the keys of their jobs; the store keeps them
+    until the operation is done.
     """
 
     id: str
@@ -139,6 +145,7 @@ class NewBulk:
     settings_json: str = "{}"
     run: int | None = None
     phase: BulkPhase = BulkPhase.ALL
+    payloads: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +161,9 @@ class BulkStep:
     """One step of a bulk operation, if it still stands at ``seen_cursor`` and runs.
 
     ``cursor`` is the job number below which it goes on. ``done`` is of this step; where the step goes with
-    the deeds themselves, in `revive` or `discard`, the store counts what it did, and writes down as refused what
-    has moved on or conflicts, beside ``refusals``.
+    the deeds themselves, as in `revive` or `cancel`, the store counts what it did, and writes down as refused what
+    has moved on or conflicts, beside ``refusals``. With ``again`` it does not write down what has moved on: the
+    operation looks at that once more.
     """
 
     no: int
@@ -166,6 +174,7 @@ class BulkStep:
     status: BulkStatus = BulkStatus.RUNNING
     phase: BulkPhase = BulkPhase.ALL
     why: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

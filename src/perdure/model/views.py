@@ -80,6 +80,14 @@ class ChangedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class PayloadView:
+    """A payload that a job had until the end of a life, when another took its place."""
+
+    life: int
+    payload_json: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptView:
     """An attempt as people see it. ``config_hash`` tells whether its stage was set as that of another attempt."""
 

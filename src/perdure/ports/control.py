@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from perdure.model.gates import GateChange, GateRow
-from perdure.model.jobs import Enqueued, Revived, Settled
+from perdure.model.jobs import Busy, Enqueued, Record, Revived, Settled
 from perdure.model.operations import (
     BulkChange,
     BulkStep,
@@ -23,25 +23,68 @@ from perdure.model.runs import NewRun, RunChange, RunView
 
 
 class Control(Protocol):
-    """What operators and the upkeep do: guarded, and written down with who did it and why."""
+    """What operators and the upkeep do: guarded, and written down with who did it and why.
+
+    Where a deed names an ``owner``, another owner's job is stale, as one that never was.
+    """
 
     def revive(
-        self, chosen: Sequence[Revival], deed: Deed, *, step: BulkStep | None = None
+        self,
+        chosen: Sequence[Revival],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
     ) -> list[Revived]:
         """Give failed jobs a new life; one that is not failed, has moved on, or would stand in a cancelled run, is stale.
 
         A run that had ended and of which a job lives again is running again. A job whose key another job of its
         owner and pipeline has, in whatever run, that is queued or processing conflicts with it and stays dead; so does
         one whose key another job has that was driven again in the same ``redrive_run``, however it ended.
+        A payload that is replaced is kept with the life that has ended.
         With ``step`` a bulk operation moves on in the same transaction; when it is elsewhere already, or over,
         nothing is done and all are stale.
         """
         ...
 
     def discard(
-        self, chosen: Sequence[Target], deed: Deed, *, step: BulkStep | None = None
-    ) -> list[Settled]:
+        self,
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
         """Mark dead letters as dealt with; they stay failed and in the books. ``step`` as in `revive`."""
+        ...
+
+    def cancel(
+        self,
+        records: Sequence[Record],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Write these ends of open jobs; one that has ended or moved on is stale. ``step`` as in `revive`.
+
+        Nobody waits for a job that its stage completes in a transaction of its own: it is `Busy`.
+        """
+        ...
+
+    def run_now(
+        self,
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Let queued jobs whose time has not come be due now; any other is stale. ``step`` as in `revive`.
+
+        Counters and error stay. A job that was to stand in line from a later moment on stands there from now
+        on, and its deadline comes nearer by as much; one that has stood there keeps its place.
+        """
         ...
 
     def pause(self, scope: LaneScope, name: str, deed: Deed) -> bool:
@@ -120,7 +163,7 @@ class Control(Protocol):
         ...
 
     def add_bulk(self, bulk: NewBulk) -> BulkView:
-        """Begin a bulk operation; the same id finds the same one."""
+        """Begin a bulk operation, with the payloads that it brings; the same id finds the same one."""
         ...
 
     def step_bulk(self, step: BulkStep) -> BulkView | None:

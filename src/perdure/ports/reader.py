@@ -23,6 +23,7 @@ from perdure.model.views import (
     Flow,
     JobView,
     LaneView,
+    PayloadView,
     Preview,
     RunFigures,
 )
@@ -80,6 +81,10 @@ class Reader(Protocol):
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
+        ...
+
+    def payloads(self, job_no: int) -> list[PayloadView]:
+        """The payloads that a job had before the one that it has, oldest first."""
         ...
 
     def books(self, *, pipeline: str | None = None) -> Books:
@@ -176,6 +181,10 @@ class Reader(Protocol):
         self, *, running: bool = False, id: str | None = None, limit: int = 50
     ) -> list[BulkView]:
         """Bulk operations, newest first; with ``running`` only those under way."""
+        ...
+
+    def bulk_payloads(self, bulk: int, keys: Sequence[str]) -> dict[str, str]:
+        """The payloads, as JSON, that a bulk operation which is not done brings for these keys."""
         ...
 
     def refusals(self, bulk: int, *, after: int = 0, limit: int = 500) -> list[LoggedRefusal]:

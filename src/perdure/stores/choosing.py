@@ -249,6 +249,8 @@ class Choice:
             conditions.append(f"j.state IN ({names})")
         if self.chosen.discarded is not None:
             conditions.append(f"j.discarded_at IS {'NOT ' if self.chosen.discarded else ''}NULL")
+        if self.chosen.waiting is not None:
+            conditions.append(f"coalesce(j.ready, 1) = {0 if self.chosen.waiting else 1}")
         if self.chosen.text is not None:
             conditions.append("(j.error_message IS NOT NULL OR j.error_detail IS NOT NULL)")
         joined = "".join(f"\nAND {one}" for one in conditions)

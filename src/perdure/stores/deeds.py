@@ -4,12 +4,14 @@ from collections.abc import Iterable
 
 from perdure.model.errors import CallerError
 from perdure.model.gates import GateChange, GateState
-from perdure.model.jobs import Conflict, Revived, Settled, Stale
-from perdure.model.operations import BulkStatus, BulkVerb, LaneScope, Refusal
+from perdure.model.jobs import Busy, Conflict, Refused, Revived, Settled, Stale
+from perdure.model.operations import BulkStatus, BulkStep, BulkVerb, LaneScope, Refusal
 from perdure.model.runs import FINISHED, RunChange, RunStatus, RunView
 
 REVIVE = "revive job"
 DISCARD = "discard job"
+CANCEL = "cancel job"
+RUN_NOW = "run job now"
 PAUSE: dict[LaneScope, str] = {scope: f"pause {scope.value}" for scope in LaneScope}
 RESUME: dict[LaneScope, str] = {scope: f"resume {scope.value}" for scope in LaneScope}
 BULK: dict[BulkVerb, str] = {verb: f"begin bulk {verb.value}" for verb in BulkVerb}
@@ -64,13 +66,17 @@ def may_change(run: RunView, change: RunChange) -> bool:
     return not (is_over and change.status is RunStatus.CANCELLED)
 
 
-def refusals(answers: Iterable[Settled | Revived]) -> list[Refusal]:
+def refusals(step: BulkStep, answers: Iterable[Settled | Revived | Busy]) -> list[Refusal]:
     """What a step of a bulk operation writes down about jobs that it has left as they were."""
-    found = []
+    found = list(step.refusals)
     for one in answers:
-        if isinstance(one, Stale):
+        if isinstance(one, Stale) and not step.again:
             found.append(Refusal(one.no, "has moved on since"))
+        elif isinstance(one, Busy) and not step.again:
+            found.append(Refusal(one.no, "was being completed in a transaction of its stage's own"))
         elif isinstance(one, Conflict):
             how = "is alive again" if one.alive else "was driven again"
             found.append(Refusal(one.no, f"its key {how} as job {one.with_id}"))
+        elif isinstance(one, Refused):
+            found.append(Refusal(one.no, f"could not be written: {one.reason}"))
     return found

@@ -1,4 +1,4 @@
-"""Dead letters, one by one and in bulk.
+"""Deeds on jobs, one by one and in bulk.
 
 Always true: what is done to the jobs of a step, what is written down about those that were left as they
 were, and the step itself are one transaction; a bulk operation has done what its row says, no more and no less.
@@ -14,11 +14,13 @@ If we die in the middle nothing has happened; if the answer is lost, the same st
 operation has moved on, and its row says how far.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
-from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
+from perdure.model.jobs import Busy, Conflict, Receipt, Record, Revived, Settled, Stale
 from perdure.model.operations import (
     BulkChange,
+    BulkStatus,
     BulkStep,
     BulkView,
     Deed,
@@ -33,24 +35,30 @@ from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.noting import note
 from perdure.stores.postgres.reviving import revive_apart
+from perdure.stores.postgres.settling import busy_among, record_whole
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import bulk_out, encoded
 
 
 class PostgresBulks:
-    """The part of the `Control` port that is about dead letters."""
+    """The part of the `Control` port that is about single jobs and bulk operations."""
 
     _connection: Connection
 
     def revive(
-        self, chosen: Sequence[Revival], deed: Deed, *, step: BulkStep | None = None
+        self,
+        chosen: Sequence[Revival],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
     ) -> list[Revived]:
         """Give failed jobs a new life; of those with one key, the lowest number."""
 
         def work(cx: Cx, now: int) -> list[Revived]:
             if step is not None and not _stands(cx, step):
                 return [_stale(one) for one in chosen]
-            answers = _revive(cx, chosen, deed, now)
+            answers = _revive(cx, chosen, deed, owner, now)
             if step is not None:
                 _move(cx, step, answers, now)
             return answers
@@ -58,14 +66,80 @@ class PostgresBulks:
         return self._connection.written(work)
 
     def discard(
-        self, chosen: Sequence[Target], deed: Deed, *, step: BulkStep | None = None
-    ) -> list[Settled]:
+        self,
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
         """Mark dead letters as dealt with; one that is not failed, or discarded already, is stale."""
 
-        def work(cx: Cx, now: int) -> list[Settled]:
+        def discard(cx: Cx, now: int) -> list[Settled | Busy]:
+            where = {"targets": _seen(chosen), "owner": owner, "now": now}
+            done = set(cx.execute(SQL.discard, where).fetchall())
+            return _answers(chosen, done, State.FAILED, None)
+
+        return self._done(chosen, discard, deeds.DISCARD, deed, step)
+
+    def cancel(
+        self,
+        records: Sequence[Record],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Write these ends of open jobs; one that cannot be written does not spoil its neighbours."""
+
+        def cancel(cx: Cx, now: int) -> list[Settled | Busy]:
+            busy = {one.no: one for one in busy_among(cx, records)}
+            free = [one for one in records if one.no not in busy]
+            where = {"targets": _seen(free), "owner": owner}
+            open_now = set(cx.execute(SQL.cancellable, where).fetchall())
+            wanted = [one for one in free if (one.no, one.token) in open_now]
+            told = iter(record_whole(cx, wanted, None, now))
+            return [
+                next(told) if (one.no, one.token) in open_now else busy.get(one.no) or _stale(one)
+                for one in records
+            ]
+
+        return self._done(records, cancel, deeds.CANCEL, deed, step)
+
+    def run_now(
+        self,
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Let jobs that wait for their time be due now; idle workers are woken."""
+
+        def run_now(cx: Cx, now: int) -> list[Settled | Busy]:
+            where = {"targets": _seen(chosen), "owner": owner, "now": now}
+            done = set(cx.execute(SQL.run_now, where).fetchall())
+            if done:
+                cx.execute(SQL.notify)
+            return _answers(chosen, done, State.QUEUED, from_us(now))
+
+        return self._done(chosen, run_now, deeds.RUN_NOW, deed, step)
+
+    def _done(
+        self,
+        chosen: Sequence[Target | Record],
+        act: Callable[[Cx, int], list[Settled | Busy]],
+        verb: str,
+        deed: Deed,
+        step: BulkStep | None,
+    ) -> list[Settled | Busy]:
+        """A deed on some jobs, each with its line in the audit log, and the step of a bulk operation."""
+
+        def work(cx: Cx, now: int) -> list[Settled | Busy]:
             if step is not None and not _stands(cx, step):
                 return [_stale(one) for one in chosen]
-            answers = _discard(cx, chosen, deed, now)
+            answers = act(cx, now) if chosen else []
+            _log_done(cx, verb, answers, deed, now)
             if step is not None:
                 _move(cx, step, answers, now)
             return answers
@@ -81,10 +155,15 @@ class PostgresBulks:
                 "by_whom": bulk.deed.by_whom, "reason": bulk.deed.reason, "now": now,
                 "settings": bulk.settings_json, "run": bulk.run, "phase": bulk.phase.value,
             }  # fmt: skip
-            if cx.execute(SQL.bulk_add, where).rowcount == 1:
+            made = cx.execute(SQL.bulk_add, where).rowcount == 1
+            if made:
                 note(cx, deeds.BULK[bulk.verb], [bulk.id], bulk.deed, now)
             row = cx.execute(SQL.bulk_by_id, {"id": bulk.id}).fetchone()
             assert row is not None
+            if made and bulk.payloads:
+                payloads = [{"key": key, "payload": payload} for key, payload in bulk.payloads]
+                brought = {"bulk": row[0], "payloads": encoded(payloads)}
+                cx.execute(SQL.bulk_payloads_add, brought)
             return bulk_out(row)
 
         return self._connection.written(work)
@@ -115,8 +194,10 @@ class PostgresBulks:
         return self._connection.written(work)
 
 
-def _revive(cx: Cx, chosen: Sequence[Revival], deed: Deed, now: int) -> list[Revived]:
-    done, conflicts = revive_apart(cx, chosen, now) if chosen else (set(), {})
+def _revive(
+    cx: Cx, chosen: Sequence[Revival], deed: Deed, owner: str | None, now: int
+) -> list[Revived]:
+    done, conflicts = revive_apart(cx, chosen, now, owner) if chosen else (set(), {})
     if done:
         cx.execute(SQL.notify)
     answers: list[Revived] = []
@@ -133,26 +214,30 @@ def _revive(cx: Cx, chosen: Sequence[Revival], deed: Deed, now: int) -> list[Rev
     return answers
 
 
-def _discard(cx: Cx, chosen: Sequence[Target], deed: Deed, now: int) -> list[Settled]:
-    targets = [{"no": one.no, "token": one.token} for one in chosen]
-    done = set(cx.execute(SQL.discard, {"targets": encoded(targets), "now": now}).fetchall())
-    answers: list[Settled] = []
+def _seen(chosen: Iterable[Target | Record]) -> str:
+    return encoded([{"no": one.no, "token": one.token} for one in chosen])
+
+
+def _answers(
+    chosen: Iterable[Target], done: set[tuple[int, int]], state: State, due_at: datetime | None
+) -> list[Settled | Busy]:
+    """To each its own; of one that is named twice the first is done."""
+    answers: list[Settled | Busy] = []
     for one in chosen:
         if (one.no, one.token) in done:
             done.remove((one.no, one.token))
-            answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
+            answers.append(Receipt(one.no, one.id, one.token, state, due_at))
         else:
             answers.append(_stale(one))
-    _log_done(cx, deeds.DISCARD, answers, deed, now)
     return answers
 
 
-def _stale(one: Revival | Target) -> Stale:
+def _stale(one: Revival | Target | Record) -> Stale:
     return Stale(one.no, one.id, one.token)
 
 
 def _log_done(
-    cx: Cx, verb: str, answers: Iterable[Settled | Revived], deed: Deed, now: int
+    cx: Cx, verb: str, answers: Iterable[Settled | Revived | Busy], deed: Deed, now: int
 ) -> None:
     note(cx, verb, [one.id for one in answers if isinstance(one, Receipt)], deed, now)
 
@@ -163,9 +248,11 @@ def _stands(cx: Cx, step: BulkStep) -> bool:
     return cx.execute(SQL.bulk_hold, where).fetchone() is not None
 
 
-def _move(cx: Cx, step: BulkStep, answers: Sequence[Settled | Revived], now: int) -> BulkView:
+def _move(
+    cx: Cx, step: BulkStep, answers: Sequence[Settled | Revived | Busy], now: int
+) -> BulkView:
     """The step itself, and what was left as it was; of a job it is said once."""
-    refused = [{"no": one.no, "why": one.why} for one in (*step.refusals, *deeds.refusals(answers))]
+    refused = [{"no": one.no, "why": one.why} for one in deeds.refusals(step, answers)]
     count = 0
     if refused:
         where = {"no": step.no, "refusals": encoded(refused)}
@@ -177,4 +264,6 @@ def _move(cx: Cx, step: BulkStep, answers: Sequence[Settled | Revived], now: int
     }  # fmt: skip
     row = cx.execute(SQL.bulk_step, where).fetchone()
     assert row is not None
+    if step.status is BulkStatus.DONE:
+        cx.execute(SQL.bulk_payloads_forget, {"bulk": step.no})
     return bulk_out(row)

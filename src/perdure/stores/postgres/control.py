@@ -191,4 +191,5 @@ def _let_go(cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:
     ((attempts,),) = cx.execute(SQL.prune_attempts, {"jobs": encoded(jobs)}).fetchall()
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
+    cx.execute(SQL.prune_payloads, where)
     return len(gone), attempts

@@ -60,7 +60,7 @@ def revive(cx: Cx, chosen: Sequence[Revival], now: int) -> set[int]:
 
 
 def revive_apart(
-    cx: Cx, chosen: Sequence[Revival], now: int
+    cx: Cx, chosen: Sequence[Revival], now: int, owner: str | None = None
 ) -> tuple[set[Seen], dict[Seen, Rival]]:
     """Begin new lives where no job of the same key is in the way; who is, for the others.
 
@@ -68,7 +68,7 @@ def revive_apart(
     """
     _check_runs(cx, chosen)
     ranks = ranks_anew(cx, chosen, now)
-    dead, statuses = _held(cx, chosen)
+    dead, statuses = _held(cx, chosen, owner)
     conflicts = _conflicts(cx, chosen, dead)
     free = {no: one for no, one in dead.items() if no not in conflicts}
     done = _begin(cx, chosen, free, statuses, ranks, now)
@@ -115,14 +115,17 @@ def _check_runs(cx: Cx, chosen: Sequence[Revival]) -> None:
         )
 
 
-def _held(cx: Cx, chosen: Sequence[Revival]) -> tuple[dict[int, _Dead], dict[int, str]]:
+def _held(
+    cx: Cx, chosen: Sequence[Revival], owner: str | None = None
+) -> tuple[dict[int, _Dead], dict[int, str]]:
     """Those that are still the failed ones that were seen and may live, by number; what their runs are. All are locked.
 
     In the closed lanes of a cancelled run a job would never end: there is no new life in one.
     """
     seen = {(one.no, one.token): one for one in chosen}
     targets = [{"no": no, "token": token} for no, token in seen]
-    rows = cx.execute(SQL.revive_hold, {"targets": encoded(targets)}).fetchall()
+    where = {"targets": encoded(targets), "owner": owner}
+    rows = cx.execute(SQL.revive_hold, where).fetchall()
     dead = {one.no: one for one in map(_Dead._make, rows) if (one.no, one.token) in seen}
     lanes_of = {
         no: seen[no, one.token].redrive_run or one.redrive_run or one.run
@@ -153,7 +156,7 @@ def _begin(
         {
             "no": one.no, "token": one.token, "stage": one.stage, "lane": one.lane,
             "input_from": one.input_from, "redrive_run": one.redrive_run,
-            "rank_at": ranks.get(one.no),
+            "rank_at": ranks.get(one.no), "payload": one.payload_json,
             "policies_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
         }
         for one in apart.values()

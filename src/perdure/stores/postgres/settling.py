@@ -228,6 +228,20 @@ def busy_among(cx: Cx, records: Sequence[Record]) -> list[Busy]:
     return [Busy(one.no, one.id, one.token) for one in records if one.no in held]
 
 
+def record_whole(cx: Cx, records: Sequence[Record], by: int | None, now: int) -> list[Settled]:
+    """All records at once, inside a transaction; one by one where a row is bad. Answered in their order."""
+    try:
+        with cx.transaction():
+            done = answered(cx.execute(SQL.record, parameters(records, by, now)))["done"]
+    except UNWRITABLE as error:
+        if not is_bad_row(error):
+            raise
+        each, _ = record_each(cx, records, by, now)
+        told = {(one.no, one.token): one for one in each}
+        return [told[one.no, one.token] for one in records]
+    return list(receipts(cx, records, done, by))
+
+
 def record_all(
     cx: Cx, records: Sequence[Record], by: int | None, now: int | None
 ) -> tuple[tuple[Settled, ...], bool]:

@@ -147,6 +147,7 @@ def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:
     cx.execute(SQL.prune_checkpoints, where)
     cx.execute(SQL.prune_artifacts, where)
     cx.execute(SQL.prune_owned, where)
+    cx.execute(SQL.prune_payloads, where)
     cx.execute(SQL.prune_jobs, where)
     return attempts
 

@@ -8,7 +8,7 @@ from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import LoggedRefusal
 from perdure.model.runs import ItemView, RunView
-from perdure.model.views import CaptureView, DeadGroup, RunFigures
+from perdure.model.views import CaptureView, DeadGroup, PayloadView, RunFigures
 from perdure.stores.choosing import NO_MAX, Dialect, Fetch
 from perdure.stores.moments import to_us
 from perdure.stores.reporting import run_figures
@@ -94,6 +94,15 @@ class SqliteReports:
         """What a bulk operation has left as it was, by job number above ``after``."""
         where = {"bulk": bulk, "after": after, "limit": rows_of(limit)}
         return [LoggedRefusal(*row) for row in self._rows(SQL.refusals_page, where)]
+
+    def payloads(self, job_no: int) -> list[PayloadView]:
+        """The payloads that a job had before the one that it has, oldest first."""
+        return [PayloadView(*row) for row in self._rows(SQL.payloads_of, (job_no,))]
+
+    def bulk_payloads(self, bulk: int, keys: Sequence[str]) -> dict[str, str]:
+        """The payloads, as JSON, that a bulk operation which is not done brings for these keys."""
+        where = {"bulk": bulk, "keys": encoded(list(keys))}
+        return {row[0]: row[1] for row in self._rows(SQL.bulk_payloads_of, where)}
 
     def captures(self, job_no: int) -> list[CaptureView]:
         """What was put aside in a job's attempts, oldest first."""

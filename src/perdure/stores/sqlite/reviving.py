@@ -20,21 +20,24 @@ from perdure.stores.sqlite.statements import SQL
 class Revivals:
     """New lives in one transaction, and what they change in the runs of their jobs."""
 
-    def __init__(self, cx: sqlite3.Connection, now: int) -> None:
+    def __init__(self, cx: sqlite3.Connection, now: int, owner: str | None = None) -> None:
         self._cx = cx
         self._now = now
+        self._owner = owner
         self._tally = Tally()
         self._runs: set[int] = set()
         self._told: list[Entry] = []
 
     def seen(self, one: Revival) -> Row | None:
         """What a job is counted as, if it is still the failed one that was seen and may live."""
-        shown = (one.no, one.token, one.redrive_run)
+        shown = (one.no, one.token, one.redrive_run, self._owner)
         found: Row | None = self._cx.execute(SQL.dead_letter, shown).fetchone()
         return found
 
     def begin(self, one: Revival, seen: Row, rank_at: int | None) -> None:
         """Begin a new life; a fair job has its rank."""
+        if one.payload_json is not None:
+            self._cx.execute(SQL.payload_keep, (one.no,))
         self._cx.execute(
             SQL.revive,
             {
@@ -42,6 +45,7 @@ class Revivals:
                 "input_from": one.input_from, "redrive_run": one.redrive_run, "now": self._now,
                 "ageing_us": AGEING_US, "rank_at": rank_at,
                 "policies_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
+                "payload": one.payload_json,
             },
         )  # fmt: skip
         self._cx.execute(SQL.owned_put, (one.no, self._now))

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from perdure.app.desks import DeadLetters, desk_at, letter_line, retry
+from perdure.app.desks import DeadLetters, desk_at, job_of, letter_line
 from perdure.model.limits import PAGE_ROWS_MAX
-from perdure.model.operations import Deed
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.asking import said
 from perdure.surfaces.cli.filters import filtered, in_words
@@ -127,8 +126,9 @@ def retry_one(
     as the policies of today give it with --app, which knows them, and as long as before without.
     """
     with desk_at(store, app) as desk:
-        deed = Deed(by_whom, reason)
-        job = retry(desk, job_id, from_stage=from_stage, from_start=from_start, deed=deed)
+        one = job_of(desk, job_id)
+        one.retry(from_stage=from_stage, from_start=from_start, reason=reason, by=by_whom)
+        job = one.show()
     if as_json:
         echo_json(plain_job(job))
         return

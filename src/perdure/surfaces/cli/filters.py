@@ -1,6 +1,6 @@
-"""The options that say which dead letters are meant."""
+"""The options that say which jobs are meant."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -22,9 +22,32 @@ _FILTERS = (
 )
 
 
+_OPEN = (
+    click.option("--pipeline", help="Only of this pipeline."),
+    click.option("--stage", help="Only those at this stage."),
+    click.option("--queue", help="Only of this queue."),
+    click.option("--run", metavar="RUN", help="Only of this run: its id, number or name."),
+    click.option("--kind", help="Only whose last failure was of this kind, as in network."),
+    click.option("--code", help="Only whose last failure had this public error code."),
+    click.option("--owner", help="Only of this owner."),
+    click.option("--older-than", metavar="AGE", help="Only enqueued longer ago, as in 2h or 3d."),
+    click.option("--newer-than", metavar="AGE", help="Only enqueued since, as in 30m."),
+    click.option("--text", help="Only whose last failure's message has this text."),
+)
+
+
 def filtered(command: Command) -> Command:
-    """All filters; what was given comes as keyword arguments, the rest as None."""
-    for option in reversed(_FILTERS):
+    """All filters of dead letters; what was given comes as keyword arguments, the rest as None."""
+    return _with(_FILTERS, command)
+
+
+def open_filtered(command: Command) -> Command:
+    """All filters of open jobs, as in `filtered`."""
+    return _with(_OPEN, command)
+
+
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
 

@@ -13,13 +13,14 @@ from perdure.model.filters import JobFilter
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.tables import short
 
 _NUMBER_MAX = 2**63 - 1
 
 
 @click.group()
 def jobs() -> None:
-    """Look at jobs."""
+    """Look at jobs; cancel them, run them now, and retry those that have failed."""
 
 
 @jobs.command("list")
@@ -73,11 +74,24 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
     with closing(open_store(configured(store=store).store, create=False)) as opened:
         job = job_at(opened.reader, job_id)
         attempts = opened.reader.attempts(job.no)
+        payloads = opened.reader.payloads(job.no)
     if as_json:
-        echo_json({**plain_job(job), "attempts": [plain_attempt(one) for one in attempts]})
+        echo_json(
+            {
+                **plain_job(job), "attempts": [plain_attempt(one) for one in attempts],
+                "payloads_before": [
+                    {"life": one.life, "payload": msgspec.Raw(one.payload_json.encode())}
+                    for one in payloads
+                ],
+            }
+        )  # fmt: skip
         return
     for line in story(job, attempts):
         click.echo(line)
+    for one in payloads:
+        click.echo(f"  payload until life {one.life}: {short(one.payload_json, 200)}")
+    if payloads:
+        click.echo(f"  payload now: {short(job.payload_json, 200)}")
 
 
 def story(job: JobView, attempts: list[AttemptView]) -> list[str]:

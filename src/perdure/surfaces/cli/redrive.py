@@ -24,7 +24,7 @@ from perdure.surfaces.cli.asking import is_sure, said, yes_option
 from perdure.surfaces.cli.filters import chosen_words, filtered, in_words
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
 from perdure.surfaces.cli.tables import day_at, many, short, table
-from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, told, watch
+from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, preview_lines, told, watch
 
 _WORDS_CHARS_MAX = 80
 _ASKED_LATER = "whether their sources still exist is asked by the worker that drives them; to ask now: --app APP"
@@ -172,7 +172,7 @@ def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) ->
     """Go on with a stopped bulk operation where it stands; a canary that failed is taken as known."""
     with desk_at(store) as desk:
         bulk = DeadLetters(desk).redriving(bulk_id).resume(reason=reason, by=by_whom)
-        _warn(desk, bulk)
+        warn_if_nobody_works(desk, bulk)
     click.echo(f"goes on after {bulk.done:,}; see: perdure dead history {bulk.id}")
 
 
@@ -249,32 +249,13 @@ def _preview(
     options: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> list[str]:
-    if not found.count:
-        return [f"no dead letters{in_words(chosen)}"]
-    more = "; there are more, which were not looked at" if found.capped else ""
-    lines = [
-        f"{many(found.count, 'dead letter')} of pipeline {found.pipelines[0]}{more}",
-        f"  {found.eligible:>7,}  eligible, {_way(options)}",
-    ]
-    refused = found.count - found.eligible
-    if refused:
-        lines.append(f"  {refused:>7,}  not eligible:")
-        lines += [
-            f"           {one.count:>7,}  {one.why}, as {one.example_id}" for one in found.refused
-        ]
+    lines = preview_lines(found, options, chosen)
     if found.eligible:
         lines.append(
             f"they are driven again in a run of their own{_parent(desk, chosen)}{_pace(options)}"
         )
         lines += notes
     return lines
-
-
-def _way(options: Mapping[str, Any]) -> str:
-    if options["from_start"]:
-        return "from the start"
-    stage = options["from_stage"]
-    return "at the stage where they failed" if stage is None else f"from stage {stage}"
 
 
 def _pace(options: Mapping[str, Any]) -> str:
@@ -303,7 +284,7 @@ def _begun(
     named = "" if run is None else f", run {run.name!r} (number {run.no})"
     if not as_json:
         click.echo(f"bulk operation {bulk.id}{named}")
-    _warn(desk, bulk)
+    warn_if_nobody_works(desk, bulk)
     if not detach:
         try:
             watch(begun, found.count, quiet=as_json)
@@ -335,7 +316,8 @@ def _first(begun: Redrive) -> list[object]:
     return [one for one, _ in zip(begun.refusals(), range(REFUSALS_SHOWN), strict=False)]
 
 
-def _warn(desk: Letterbox, bulk: BulkView) -> None:
+def warn_if_nobody_works(desk: Letterbox, bulk: BulkView) -> None:
+    """Say that an operation waits for a worker."""
     if not workers_alive(desk.opened.reader):
         click.echo(
             "no worker is alive: nothing happens until one that has the pipeline is started "

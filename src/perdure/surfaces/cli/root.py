@@ -10,6 +10,7 @@ from perdure.surfaces.cli.audit import audit
 from perdure.surfaces.cli.captures import captures
 from perdure.surfaces.cli.db import db
 from perdure.surfaces.cli.dead import dead
+from perdure.surfaces.cli.deeds import cancel, retry, run_now
 from perdure.surfaces.cli.enqueue import enqueue
 from perdure.surfaces.cli.gates import gates
 from perdure.surfaces.cli.jobs import jobs
@@ -62,6 +63,8 @@ for command in (
     audit, captures, db, dead, describe, enqueue, gates, jobs, policy, runs, worker, worker_child,
 ):  # fmt: skip
     cli.add_command(command)
+for deed in (cancel, retry, run_now):
+    jobs.add_command(deed)
 
 
 def main() -> None:

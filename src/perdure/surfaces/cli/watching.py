@@ -1,14 +1,18 @@
-"""Watching a re-drive, and what it has come to in words."""
+"""Watching a bulk operation; in words, what it would do and what it has come to."""
 
 import sys
 import time
+from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 
 import click
 
-from perdure.app.desks import Redrive
+from perdure.app.desks import Redrive, RedrivePreview
 from perdure.model.operations import BulkStatus, BulkView
 from perdure.model.runs import RunStatus, RunView
+from perdure.surfaces.cli.filters import in_words
+from perdure.surfaces.cli.tables import many
 
 REFUSALS_SHOWN = 20
 _GLANCE_S = 0.2
@@ -64,6 +68,39 @@ def outcome(redrive: Redrive) -> int:
     if bulk.status is BulkStatus.STOPPED:
         return 5
     return 0 if run is None else _EXIT.get(run.status, 5)
+
+
+def preview_lines(
+    found: RedrivePreview, options: Mapping[str, Any], chosen: Mapping[str, Any]
+) -> list[str]:
+    """How many dead letters are eligible for a new life, and how many are not and why."""
+    unknown = [f"  {one}  is no key of such a dead letter" for one in found.keys_unknown]
+    if not found.count:
+        return [f"no dead letters{in_words(chosen)}", *unknown[:REFUSALS_SHOWN]]
+    more = "; there are more, which were not looked at" if found.capped else ""
+    lines = [
+        f"{many(found.count, 'dead letter')} of pipeline {found.pipelines[0]}{more}",
+        f"  {found.eligible:>7,}  eligible, {_way(options)}",
+    ]
+    refused = found.count - found.eligible
+    if refused:
+        lines.append(f"  {refused:>7,}  not eligible:")
+        lines += [
+            f"           {one.count:>7,}  {one.why}, as {one.example_id}" for one in found.refused
+        ]
+    if unknown:
+        lines.append(f"  {len(unknown):>7,}  of the payloads are for no such dead letter:")
+        lines += [f"           {one}" for one in found.keys_unknown[:REFUSALS_SHOWN]]
+    return lines
+
+
+def _way(options: Mapping[str, Any]) -> str:
+    if options.get("payloads") is not None:
+        return "with another item from the start"
+    if options["from_start"]:
+        return "from the start"
+    stage = options["from_stage"]
+    return "at the stage where they failed" if stage is None else f"from stage {stage}"
 
 
 class _Screen:

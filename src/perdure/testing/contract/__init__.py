@@ -10,6 +10,7 @@ Moments are the clock's, exact to the microsecond. Ids are UUIDs. Job numbers ri
 Any runner that knows ``setup_method``, ``teardown_method`` and ``test_`` will do.
 """
 
+from perdure.testing.contract.acting import Acting
 from perdure.testing.contract.bulks import Bulks
 from perdure.testing.contract.calling import Calling
 from perdure.testing.contract.capturing import Capturing
@@ -58,6 +59,7 @@ class StoreContract(
     Gating,
     Fairness,
     Reviving,
+    Acting,
     Conflicting,
     Letters,
     Running,

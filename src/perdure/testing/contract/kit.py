@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from perdure.model.jobs import (
+    Busy,
     Claim,
     ClaimOrder,
     Enqueued,
@@ -159,7 +160,7 @@ class Place:
         again = Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)
         return self.control.revive([replace(again, **changes)], DEED)[0]
 
-    def discard(self, job: JobView) -> Settled:
+    def discard(self, job: JobView) -> Settled | Busy:
         """Mark a dead letter as dealt with."""
         return self.control.discard([target(job)], DEED)[0]
 
@@ -191,6 +192,7 @@ class Place:
         return {
             "jobs": jobs,
             "attempts": {job.id: self.reader.attempts(job.no) for job in jobs},
+            "payloads": {job.id: self.reader.payloads(job.no) for job in jobs},
             "captures": {job.id: self.reader.captures(job.no) for job in jobs},
             "books": self.reader.books(),
             "depths": self.reader.depths(),

@@ -162,9 +162,12 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
             finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
             error_message=None, error_code=None, error_detail=None, fingerprint=None,
             counters=ZERO, past=ZERO,
+            payload_json=job.payload_json if one.payload_json is None else one.payload_json,
         )
     )  # fmt: skip
     tables.flow(job.pipeline, job.stage, now, revived=1)
+    if one.payload_json is not None:
+        tables.payloads[job.no, job.life] = job.payload_json
     if redrive_run is not None:
         tables.redrives[redrive_run, job.no, job.life + 1] = None
     for stage in one.forgotten:

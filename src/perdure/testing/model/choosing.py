@@ -29,6 +29,7 @@ def is_meant(tables: Tables, job: JobRow, chosen: JobFilter) -> bool:
         and _within(job.enqueued_at, chosen.enqueued_from, chosen.enqueued_until)
         and _within(job.finished_at, chosen.finished_from, chosen.finished_until)
         and chosen.discarded in (None, job.discarded_at is not None)
+        and chosen.waiting in (None, job.ready is False)
     )
 
 

@@ -141,6 +141,8 @@ class ModelControl(DeadLetters, Runs):
             del tables.artifacts[no]
         for life in [life for life in tables.redrives if life[1] == job.no]:
             del tables.redrives[life]
+        for kept in [kept for kept in tables.payloads if kept[0] == job.no]:
+            del tables.payloads[kept]
         del tables.jobs[job.no]
         tables.pruned[job.pipeline] = tables.pruned.get(job.pipeline, 0) + 1
         return len(attempts)

@@ -1,11 +1,12 @@
-"""Dead letters and bulk operations in the reference model: a new life or dealt with, one by one or by the step."""
+"""What is done to jobs in the reference model, one by one or by the step of a bulk operation."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError
-from perdure.model.jobs import Conflict, Receipt, Revived, Settled, Stale
+from perdure.model.jobs import Busy, Conflict, Receipt, Record, Refused, Revived, Settled, Stale
 from perdure.model.operations import (
     BulkChange,
     BulkStatus,
@@ -17,9 +18,11 @@ from perdure.model.operations import (
     Revival,
     Target,
 )
-from perdure.model.states import State
+from perdure.model.states import TERMINAL, State
 from perdure.testing.model.accepting import may_live, revive
 from perdure.testing.model.fairness import Lines
+from perdure.testing.model.rows import JobRow
+from perdure.testing.model.store import ModelStore
 from perdure.testing.model.tables import Tables
 from perdure.testing.nouns import replace
 
@@ -29,15 +32,23 @@ _VERBS = {
 }  # fmt: skip
 
 
+Seen = TypeVar("Seen", Target, Record)
+
+
 class DeadLetters:
-    """The part of the `Control` port that is about dead letters and bulk operations."""
+    """The part of the `Control` port that is about single jobs and bulk operations."""
 
     _tables: Tables
 
     # -- one by one --------------------------------------------------------------------------
 
     def revive(
-        self, chosen: Sequence[Revival], deed: Deed, *, step: BulkStep | None = None
+        self,
+        chosen: Sequence[Revival],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
     ) -> list[Revived]:
         """In the order of numbers; one that has moved on or conflicts does not hinder the others."""
         with self._tables.written(self) as now:
@@ -47,7 +58,7 @@ class DeadLetters:
             lines = self._lines(chosen, now)
             answers: dict[int, Revived] = {}
             for place, one in sorted(enumerate(chosen), key=lambda placed: placed[1].no):
-                answers[place] = self._revive(one, deed, now, lines)
+                answers[place] = self._revive(one, deed, owner, now, lines)
             told = [answers[place] for place in range(len(chosen))]
             if step is not None:
                 self._move(step, told, now)
@@ -68,9 +79,11 @@ class DeadLetters:
                 lines.rank(job.no, job.owner, one.lane)
         return lines
 
-    def _revive(self, one: Revival, deed: Deed, now: datetime, lines: Lines) -> Revived:
+    def _revive(
+        self, one: Revival, deed: Deed, owner: str | None, now: datetime, lines: Lines
+    ) -> Revived:
         job = self._tables.jobs.get(one.no)
-        if job is None or not may_live(self._tables, one):
+        if job is None or owner not in (None, job.owner) or not may_live(self._tables, one):
             return _stale(one)
         rival = self._tables.rival(job)
         if rival is not None:
@@ -83,33 +96,95 @@ class DeadLetters:
         return Receipt(one.no, one.id, one.token, State.QUEUED, now)
 
     def discard(
-        self, chosen: Sequence[Target], deed: Deed, *, step: BulkStep | None = None
-    ) -> list[Settled]:
+        self,
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
         """Only what failed and was not yet discarded."""
+
+        def discard(one: Target, job: JobRow, now: datetime) -> Settled:
+            if job.state is not State.FAILED or job.discarded_at is not None:
+                return _stale(one)
+            dealt_with = replace(
+                job, discarded_at=now, token=job.token + 1, updated_at=now, changed_at=now
+            )
+            self._tables.put_job(dealt_with)
+            self._tables.tell_job(ChangeKind.JOB_DISCARDED, dealt_with, now)
+            return Receipt(one.no, one.id, one.token, State.FAILED, None)
+
+        return self._each(chosen, discard, "discard job", deed, owner, step)
+
+    def cancel(
+        self,
+        records: Sequence[Record],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Only what has not ended; settled as by a person, who holds no lease."""
+
+        def cancel(one: Record, job: JobRow, now: datetime) -> Settled | Busy:
+            if job.state in TERMINAL:
+                return _stale(one)
+            if one.no in self._tables.lent:
+                return Busy(one.no, one.id, one.token)
+            return ModelStore(self._tables).settle_one(one, None, now)
+
+        return self._each(records, cancel, "cancel job", deed, owner, step)
+
+    def run_now(
+        self,
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Only what waits for its time; it stands in line from now on, if it was to do so later."""
+
+        def run_now(one: Target, job: JobRow, now: datetime) -> Settled:
+            if job.ready is not False:
+                return _stale(one)
+            sooner = max(job.order_at - now, timedelta())
+            self._tables.put_job(
+                replace(
+                    job, ready=True, token=job.token + 1, due_at=now, updated_at=now,
+                    order_at=job.order_at - sooner,
+                    rank_at=job.rank_at if job.fair else job.rank_at - sooner,
+                    deadline_at=None if job.deadline_at is None else job.deadline_at - sooner,
+                )
+            )  # fmt: skip
+            return Receipt(one.no, one.id, one.token, State.QUEUED, now)
+
+        return self._each(chosen, run_now, "run job now", deed, owner, step)
+
+    def _each(
+        self,
+        chosen: Sequence[Seen],
+        act: Callable[[Seen, JobRow, datetime], Settled | Busy],
+        verb: str,
+        deed: Deed,
+        owner: str | None,
+        step: BulkStep | None,
+    ) -> list[Settled | Busy]:
+        """Only to what is as it was seen, and that owner's."""
         with self._tables.written(self) as now:
             if step is not None and not self._stands_at(step):
                 return [_stale(one) for one in chosen]
-            told = [self._discard(one, deed, now) for one in chosen]
+            told: list[Settled | Busy] = []
+            for one in chosen:
+                job = self._tables.jobs.get(one.no)
+                same = job is not None and job.token == one.token and owner in (None, job.owner)
+                told.append(act(one, job, now) if job is not None and same else _stale(one))
+                if isinstance(told[-1], Receipt):
+                    self._tables.log(deed, verb, one.id, now)
             if step is not None:
                 self._move(step, told, now)
             return told
-
-    def _discard(self, one: Target, deed: Deed, now: datetime) -> Settled:
-        job = self._tables.jobs.get(one.no)
-        if (
-            job is None
-            or job.token != one.token
-            or job.state is not State.FAILED
-            or job.discarded_at is not None
-        ):
-            return _stale(one)
-        dealt_with = replace(
-            job, discarded_at=now, token=job.token + 1, updated_at=now, changed_at=now
-        )
-        self._tables.put_job(dealt_with)
-        self._tables.tell_job(ChangeKind.JOB_DISCARDED, dealt_with, now)
-        self._tables.log(deed, "discard job", one.id, now)
-        return Receipt(one.no, one.id, one.token, State.FAILED, None)
 
     # -- bulk operations ---------------------------------------------------------------------
 
@@ -127,6 +202,9 @@ class DeadLetters:
                 settings_json=bulk.settings_json, run=bulk.run, phase=bulk.phase, why="",
             )  # fmt: skip
             self._tables.bulks[no] = made
+            self._tables.bulk_payloads.update(
+                {(no, key): payload for key, payload in bulk.payloads}
+            )
             self._tables.log(bulk.deed, f"begin bulk {bulk.verb.value}", bulk.id, now)
             return made
 
@@ -154,11 +232,13 @@ class DeadLetters:
             and bulk.cursor == step.seen_cursor
         )
 
-    def _move(self, step: BulkStep, told: Iterable[Revived | Settled], now: datetime) -> BulkView:
+    def _move(
+        self, step: BulkStep, told: Iterable[Revived | Settled | Busy], now: datetime
+    ) -> BulkView:
         bulk = self._tables.bulks[step.no]
         done = step.done + sum(isinstance(one, Receipt) for one in told)
         refused = 0
-        for refusal in (*step.refusals, *_refusals(told)):
+        for refusal in (*step.refusals, *_refusals(told, again=step.again)):
             place = (step.no, refusal.no)
             refused += place not in self._tables.refusals
             self._tables.refusals.setdefault(place, refusal.why)
@@ -167,20 +247,26 @@ class DeadLetters:
             status=step.status, phase=step.phase, why=step.why, changed_at=now,
         )  # fmt: skip
         self._tables.bulks[step.no] = moved
+        if moved.status is BulkStatus.DONE:
+            brought = self._tables.bulk_payloads
+            for gone in [one for one in brought if one[0] == step.no]:
+                del brought[gone]
         return moved
 
 
-def _refusals(told: Iterable[Revived | Settled]) -> list[Refusal]:
+def _refusals(told: Iterable[Revived | Settled | Busy], *, again: bool) -> list[Refusal]:
     """What was asked for and not done, in words."""
     found = []
     for one in told:
-        if isinstance(one, Stale):
+        if isinstance(one, Stale) and not again:
             found.append(Refusal(one.no, "has moved on since"))
         elif isinstance(one, Conflict):
             how = "is alive again" if one.alive else "was driven again"
             found.append(Refusal(one.no, f"its key {how} as job {one.with_id}"))
+        elif isinstance(one, Refused):
+            found.append(Refusal(one.no, f"could not be written: {one.reason}"))
     return found
 
 
-def _stale(one: Revival | Target) -> Stale:
+def _stale(one: Revival | Target | Record) -> Stale:
     return Stale(one.no, one.id, one.token)

@@ -9,7 +9,14 @@ from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import LoggedRefusal
 from perdure.model.runs import ItemView, RunView
 from perdure.model.states import AttemptStatus, State
-from perdure.model.views import CaptureView, DeadGroup, Errors, RunFigures, StageFigures
+from perdure.model.views import (
+    CaptureView,
+    DeadGroup,
+    Errors,
+    PayloadView,
+    RunFigures,
+    StageFigures,
+)
 from perdure.testing.model.choosing import is_meant
 from perdure.testing.model.rows import AttemptRow, JobRow
 from perdure.testing.model.tables import Tables
@@ -164,6 +171,20 @@ class Reports:
                 if operation == bulk and no > after
             ]
             return found[: rows_of(limit)]
+
+    # -- payloads ----------------------------------------------------------------------------
+
+    def payloads(self, job_no: int) -> list[PayloadView]:
+        """By the lives that they were for."""
+        with self._tables.read():
+            kept = sorted(self._tables.payloads.items())
+            return [PayloadView(life, payload) for (no, life), payload in kept if no == job_no]
+
+    def bulk_payloads(self, bulk: int, keys: Sequence[str]) -> dict[str, str]:
+        """Those that there are."""
+        with self._tables.read():
+            brought = self._tables.bulk_payloads
+            return {key: brought[bulk, key] for key in keys if (bulk, key) in brought}
 
     # -- captures ----------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class ModelStore(Notary, Gatehouse, Workforce):
         """First what is new is written; what was written before is answered from what is then true."""
         tokens = {no: job.token for no, job in self._tables.jobs.items()}
         written = {
-            place: self._settle(record, by, now)
+            place: self.settle_one(record, by, now)
             for place, record in enumerate(records)
             if tokens.get(record.no) == record.token
         }
@@ -132,7 +132,8 @@ class ModelStore(Notary, Gatehouse, Workforce):
             for place, record in enumerate(records)
         )
 
-    def _settle(self, record: Record, by: int | None, now: datetime) -> Settled:
+    def settle_one(self, record: Record, by: int | None, now: datetime) -> Settled:
+        """Write one record, in a transaction that has begun."""
         job = self._tables.jobs[record.no]
         if job.token != record.token:  # the same record twice in one batch
             return self._settled_before(record, by)

@@ -29,7 +29,7 @@ from perdure.testing.nouns import replace
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
     "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
-    "artifacts", "refusals", "redrives", "flows", "died", "changes",
+    "artifacts", "refusals", "redrives", "flows", "died", "changes", "payloads", "bulk_payloads",
 )  # fmt: skip
 
 
@@ -60,6 +60,8 @@ class Tables:
         self.died: dict[Letter, tuple[int, datetime, datetime]] = {}  # how often, first and last
         self.changes: dict[int, Change] = {}  # by number, without gaps: a cursor is a number
         self.changes_gone = 0
+        self.payloads: dict[tuple[int, int], str] = {}  # job, life
+        self.bulk_payloads: dict[tuple[int, str], str] = {}  # bulk, key
         self.writers: Counter[object] = Counter()
         self.lent: dict[int, object] = {}  # jobs that stand in transactions of others
         self._numbers: Counter[str] = Counter()

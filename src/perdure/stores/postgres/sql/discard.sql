@@ -9,6 +9,7 @@ held AS MATERIALIZED (
         SELECT o.no, o.fingerprint, o.owner, o.pipeline, o.stage, o.failed_reason, o.error_kind, o.error_code
         FROM perdure_jobs AS o
         WHERE o.no = s.no AND o.token = s.token AND o.state = 'failed' AND o.discarded_at IS NULL
+        AND (%(owner)s::text IS NULL OR o.owner = %(owner)s::text)
         LIMIT 1
         FOR UPDATE
     ) AS j

@@ -1,21 +1,22 @@
 -- A new life for failed jobs, ordered as if they were new (fair ones have their rank). Until the deadline each has as long as its
--- caller said at first; if that was nothing, what its policies give.
+-- caller said at first; if that was nothing, what its policies give. A payload may take the place of the old one, which is kept.
 -- Guarded by (no, token); only a failed job has a failed_reason. Rows are locked in the order of numbers.
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(revivals)s::jsonb) AS r (
         no bigint, token bigint, stage text, lane bigint, input_from text, redrive_run bigint,
-        rank_at bigint, policies_us bigint
+        rank_at bigint, policies_us bigint, payload text
     )
 ),
 before AS MATERIALIZED (
     SELECT j.no, j.run, j.redrive_run AS redriven, coalesce(j.error_kind, '') AS kind, j.error_kind, j.error_code,
-        j.failed_reason, j.fingerprint, j.owner, j.pipeline, j.discarded_at, j.lane AS old_lane, j.stage AS old_stage,
-        r.stage, r.lane, r.input_from, r.redrive_run, r.rank_at, r.policies_us
+        j.failed_reason, j.fingerprint, j.owner, j.pipeline, j.discarded_at, j.lane AS old_lane, j.stage AS old_stage, j.life,
+        r.stage, r.lane, r.input_from, r.redrive_run, r.rank_at, r.policies_us, r.payload,
+        CASE WHEN r.payload IS NOT NULL THEN j.payload END AS payload_before
     FROM (SELECT * FROM r ORDER BY no) AS r
     CROSS JOIN LATERAL (
         SELECT
             o.no, o.run, o.redrive_run, o.error_kind, o.error_code, o.failed_reason, o.fingerprint, o.owner, o.pipeline,
-            o.discarded_at, o.lane, o.stage
+            o.discarded_at, o.lane, o.stage, o.life, o.payload
         FROM perdure_jobs AS o
         WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed' LIMIT 1
         FOR UPDATE
@@ -35,7 +36,7 @@ revived AS (
         deadline_at = %(now)s::bigint + coalesce(j.deadline_us, b.policies_us),
         policies_us = CASE WHEN j.deadline_us IS NULL THEN b.policies_us END,
         starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
-        waited_s = 0
+        waited_s = 0, payload = coalesce(b.payload, j.payload)
     FROM before AS b
     WHERE j.no = b.no
     RETURNING j.no, j.redrive_run, j.life, j.id, j.owner, j.pipeline, j.stage, j.token, j.run
@@ -72,6 +73,10 @@ owned AS (
     INSERT INTO perdure_owned (owner, job, changed_at)
     SELECT owner, no, %(now)s::bigint FROM revived WHERE owner <> ''
     ON CONFLICT (owner, job) DO UPDATE SET failed = excluded.failed, changed_at = excluded.changed_at
+),
+kept AS (
+    INSERT INTO perdure_payloads (job, life, payload)
+    SELECT no, life, payload_before FROM before WHERE payload IS NOT NULL
 ),
 redriven AS (
     INSERT INTO perdure_redrives (run, job, life)

@@ -1,4 +1,5 @@
--- Lock the failed jobs that are named, and the other failed jobs that have their keys, in the order of numbers.
+-- Lock the failed jobs that are named (the owner's, where one is given) and the other failed jobs that have their keys, in
+-- the order of numbers.
 -- Of two hands that would revive jobs of one key, the second waits here, and a later statement of its own sees
 -- that the key is alive.
 WITH r AS MATERIALIZED (
@@ -7,7 +8,9 @@ WITH r AS MATERIALIZED (
 named AS MATERIALIZED (
     SELECT j.* FROM r CROSS JOIN LATERAL (
         SELECT o.no, o.owner, o.pipeline, o.key FROM perdure_jobs AS o
-        WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed' LIMIT 1
+        WHERE o.no = r.no AND o.token = r.token AND o.state = 'failed'
+        AND (%(owner)s::text IS NULL OR o.owner = %(owner)s::text)
+        LIMIT 1
     ) AS j
 ),
 wanted AS MATERIALIZED (

@@ -1,5 +1,5 @@
 -- A new life for a failed job, ordered as if it were new (a fair one has its rank). Until its deadline it has as long as its
--- caller said at first; if that was nothing, what its policies give.
+-- caller said at first; if that was nothing, what its policies give. A payload may take the place of the old one.
 -- Guarded by (no, token); only a failed job has a failed_reason.
 UPDATE perdure_jobs SET
     state = 'queued', ready = 1, token = token + 1, life = life + 1,
@@ -12,5 +12,5 @@ UPDATE perdure_jobs SET
     deadline_at = :now + coalesce(deadline_us, :policies_us),
     policies_us = CASE WHEN deadline_us IS NULL THEN :policies_us END,
     starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
-    waited_s = 0
+    waited_s = 0, payload = coalesce(:payload, payload)
 WHERE no = :no AND token = :token AND failed_reason IS NOT NULL

@@ -1,0 +1,197 @@
+"""Jobs as a user works through them: listed by filter, and cancelled, run now or retried in bulk."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.app.dead import Letterbox, Redrive, bulks_of, filter_of
+from perdure.app.items import items_in
+from perdure.app.serving import check_found
+from perdure.engine.bulk_settings import BulkSettings
+from perdure.engine.eligible import (
+    Previewing,
+    RedrivePreview,
+    dead_letters,
+    open_jobs,
+    waiting_jobs,
+)
+from perdure.engine.feeding import Unreadable
+from perdure.engine.revival import Revivals, corrected
+from perdure.engine.upstreams import rate_per_s
+from perdure.model.errors import CallerError, PayloadRefused
+from perdure.model.filters import JobFilter
+from perdure.model.limits import COUNT_MAX, ENQUEUE_BATCH_MAX, ENQUEUE_BYTES_MAX
+from perdure.model.operations import BulkVerb, Deed
+from perdure.model.views import JobView, Preview
+
+_OPEN = (
+    "pipeline", "stage", "queue", "category", "owner", "run", "kind", "code", "text", "state",
+    "older_than", "newer_than",
+)  # fmt: skip
+_DEAD = (
+    "pipeline", "stage", "queue", "category", "owner", "run", "kind", "code", "text", "fingerprint",
+    "reason_failed", "older_than", "newer_than", "discarded",
+)  # fmt: skip
+_LOOKED_MAX = 100_000
+
+Payloads = Mapping[str, Any] | str | os.PathLike[str]
+
+
+class Jobs:
+    """The jobs of a store, and what is done to many of them at once.
+
+    Each deed is a bulk operation: written down with who and why, gone through step by step here or by workers, watched and
+    stopped by the answer. Filters: ``pipeline``, ``stage``, ``queue``, ``category``, ``run`` (its id, number or name),
+    ``owner``, ``kind``, ``code``, ``text``, ``older_than`` and ``newer_than`` (such as "2h": since the job was enqueued,
+    of a dead letter since it failed); of open jobs ``state``, of dead letters ``fingerprint``, ``reason_failed``, ``discarded``.
+    """
+
+    def __init__(self, app: Letterbox) -> None:
+        self._app = app
+
+    def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
+        """Jobs, newest first; ``before`` continues below a job number."""
+        return self._app.opened.reader.jobs(self._open(chosen), limit=limit, before=before)
+
+    def counted(
+        self, verb: str | None = None, *, count_max: int = COUNT_MAX, **chosen: Any
+    ) -> Preview:
+        """How many jobs are meant, counted up to a bound: by the filter, or by "cancel" or "run now" with it."""
+        return self._app.opened.reader.preview(self._of(verb, chosen), count_max=count_max)
+
+    def cancel(self, *, reason: str = "", by: str = "app", **chosen: Any) -> Redrive:
+        """Cancel queued and processing jobs; what is enqueued later is not meant."""
+        return self._begun(BulkVerb.CANCEL, self._open(chosen), BulkSettings(), Deed(by, reason))
+
+    def run_now(
+        self, *, rate: str | float | None = None, reason: str = "", by: str = "app", **chosen: Any
+    ) -> Redrive:
+        """Let jobs that wait, for their time or after a failure, be due now; with a ``rate``, so many at a time."""
+        settings = BulkSettings(rate_per_s=rate_per_s("rate", rate))
+        return self._begun(BulkVerb.RUN_NOW, self._open(chosen), settings, Deed(by, reason))
+
+    def retry(
+        self,
+        *,
+        from_stage: str | None = None,
+        from_start: bool = False,
+        payloads: Payloads | None = None,
+        rate: str | float | None = None,
+        reason: str = "",
+        by: str = "app",
+        **chosen: Any,
+    ) -> Redrive:
+        """Give dead letters of one pipeline a new life where they stand; `DeadLetters.redrive` does it in a run of its own.
+
+        ``payloads`` are corrected items by key, or the path of a .jsonl file of {"key": …, "payload": …}: then the
+        dead letters with these keys are meant, of ``owner`` or of no owner, and begin at their first stage.
+        """
+        settings = BulkSettings(
+            from_stage,
+            from_start,
+            rate_per_s=rate_per_s("rate", rate),
+            payloads=payloads is not None,
+        )
+        meant, brought = self._dead(chosen, payloads)
+        return self._begun(BulkVerb.RETRY, meant, settings, Deed(by, reason), brought)
+
+    def preview_retry(
+        self,
+        *,
+        from_stage: str | None = None,
+        from_start: bool = False,
+        payloads: Payloads | None = None,
+        count_max: int = _LOOKED_MAX,
+        **chosen: Any,
+    ) -> RedrivePreview:
+        """What `retry` would do: how many are eligible, how many not, and why."""
+        reader, settings = self._app.opened.reader, BulkSettings(from_stage, from_start)
+        revivals = Revivals(reader, self._app.catalogue, settings.restart, lanes_later=True)
+        meant, brought = self._dead(chosen, payloads)
+        asking = Previewing(reader, revivals, self._app.checks, brought)
+        return asking.of(meant, count_max=count_max)
+
+    def _begun(
+        self,
+        verb: BulkVerb,
+        chosen: JobFilter,
+        settings: BulkSettings,
+        deed: Deed,
+        payloads: Mapping[str, str] | None = None,
+    ) -> Redrive:
+        """Begin it, and do here what can be done here at once; workers do the rest."""
+        bulks = bulks_of(self._app)
+        bulk = bulks.begin(
+            verb, chosen, settings,
+            deed=deed, bulk_id=self._app.ids.next(), payloads=payloads or {},
+        )  # fmt: skip
+        if bulks.knows(bulk):
+            bulk = bulks.through(bulk)
+        return Redrive(bulks, self._app, bulk)
+
+    def _of(self, verb: str | None, chosen: Mapping[str, Any]) -> JobFilter:
+        meant = self._open(chosen)
+        if verb is None:
+            return meant
+        return waiting_jobs(meant) if BulkVerb(verb) is BulkVerb.RUN_NOW else open_jobs(meant)
+
+    def _open(self, chosen: Mapping[str, Any]) -> JobFilter:
+        reader = self._app.opened.reader
+        meant = filter_of(reader, chosen, what="jobs", names=_OPEN)
+        check_found(reader, meant, lambda: self._app.catalogue)
+        return meant
+
+    def _dead(
+        self, chosen: Mapping[str, Any], payloads: Payloads | None
+    ) -> tuple[JobFilter, dict[str, str] | None]:
+        """The dead letters that are meant, and the payloads that they are given, checked at the door."""
+        reader = self._app.opened.reader
+        if payloads is not None:
+            chosen = {**chosen, "owner": chosen.get("owner") or ""}
+        meant = dead_letters(filter_of(reader, chosen, what="dead letters", names=_DEAD))
+        check_found(reader, meant, lambda: self._app.catalogue)
+        if payloads is None:
+            return meant, None
+        if meant.pipeline is None:
+            raise CallerError("corrected payloads are for the jobs of one pipeline; name it")
+        return meant, self._admitted(meant.pipeline, payloads)
+
+    def _admitted(self, pipeline: str, payloads: Payloads) -> dict[str, str]:
+        catalogue = self._app.catalogue
+        given = payloads if isinstance(payloads, Mapping) else payloads_in(Path(payloads))
+        found: dict[str, str] = {}
+        size_bytes = 0
+        for key, item in given.items():
+            try:
+                found[key] = corrected(catalogue, pipeline, item)
+            except PayloadRefused as refused:
+                raise PayloadRefused(f"the payload of key {key!r} is refused: {refused}") from None
+            size_bytes += len(found[key])
+        if len(found) > ENQUEUE_BATCH_MAX or size_bytes > ENQUEUE_BYTES_MAX:
+            raise CallerError(
+                f"{len(found)} payloads of {size_bytes} bytes; one operation brings up to {ENQUEUE_BATCH_MAX} "
+                f"of {ENQUEUE_BYTES_MAX} bytes: split them"
+            )
+        if not found:
+            raise CallerError("there are no payloads; give at least one key with its payload")
+        return found
+
+
+def payloads_in(path: Path) -> dict[str, Any]:
+    """The corrected items of a .jsonl file by key: a line {"key": …, "payload": …} each."""
+    found: dict[str, Any] = {}
+    for place, line in enumerate(items_in(path, "jsonl"), start=1):
+        if isinstance(line, Unreadable):
+            raise CallerError(line.why)
+        key = line.get("key") if isinstance(line, dict) else None
+        if not isinstance(key, str) or set(line) != {"key", "payload"}:
+            raise CallerError(
+                f'{path}: payload {place} is no {{"key": text, "payload": item}}; write one such object a line'
+            )
+        if key in found:
+            raise CallerError(
+                f"{path}: payload {place} has the key {key!r} once more; give it once"
+            )
+        found[key] = line["payload"]
+    return found

@@ -1,0 +1,1 @@
+DELETE FROM perdure_payloads WHERE job = ANY (%(nos)s::bigint[])

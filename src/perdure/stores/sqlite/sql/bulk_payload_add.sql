@@ -1,0 +1,1 @@
+INSERT INTO perdure_bulk_payloads (bulk, key, payload) VALUES (?, ?, ?)

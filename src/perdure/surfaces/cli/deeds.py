@@ -1,0 +1,224 @@
+"""perdure jobs cancel, retry and run-now: what is done to one job, or to all that a filter means."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import click
+
+from perdure.app.desks import Jobs, Letterbox, Redrive, desk_at, job_of
+from perdure.model.errors import CallerError
+from perdure.model.operations import BulkStatus
+from perdure.model.states import State
+from perdure.surfaces.cli.asking import is_sure, said, yes_option
+from perdure.surfaces.cli.filters import filtered, in_words, open_filtered
+from perdure.surfaces.cli.jobs import plain_job
+from perdure.surfaces.cli.options import Command, echo_json, json_option, store_option
+from perdure.surfaces.cli.redrive import plain_bulk, warn_if_nobody_works
+from perdure.surfaces.cli.tables import many
+from perdure.surfaces.cli.watching import outcome, preview_lines, told, watch
+
+_APP_HELP = "module:variable of the app, which knows the stages."
+
+
+def _deed(command: Command) -> Command:
+    """What all three have beside their filters."""
+    for option in (
+        json_option, store_option, said(), yes_option,
+        click.option("--detach", is_flag=True, help="Do not watch it."),
+        click.option("--dry-run", is_flag=True, help="Only say what would happen."),
+        click.option("--all", "every", is_flag=True, help="All; needed where no filter is given."),
+        click.option("--app", metavar="APP", help=_APP_HELP),
+        click.argument("job_id", metavar="[JOB]", required=False),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@_deed
+@open_filtered
+@click.option(
+    "--state", type=click.Choice([State.QUEUED.value, State.PROCESSING.value]),
+    help="Only jobs in this state.",
+)  # fmt: skip
+def cancel(job_id: str | None, **options: Any) -> None:
+    """Cancel one open job, by id or number, or all that a filter means; shows first how many.
+
+    A running job can be cancelled here with --app; else a worker that has its pipeline does it.
+    """
+    asked = _Asked("cancel", job_id, options)
+    with desk_at(asked.store, asked.app) as desk:
+        if job_id is not None:
+            one = job_of(desk, job_id, owner=asked.chosen.pop("owner"))
+            if asked.sure_of_one(desk, one.id):
+                one.cancel(reason=asked.reason, by=asked.by_whom)
+                asked.tell_one(desk, one.id, "is cancelled")
+            return
+        if asked.sure_of(Jobs(desk).counted("cancel", **asked.chosen), "Cancel"):
+            asked.tell(desk, Jobs(desk).cancel(**asked.words, **asked.chosen))
+
+
+@click.command("run-now")
+@_deed
+@open_filtered
+@click.option("--rate", metavar="RATE", help="How many may become due, as in 100/min or 5/s.")
+def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
+    """Let a job that waits, by id or number, be due now, or all that a filter means; shows first how many.
+
+    This overrules a time that was asked for and the pause after a failure, and no wait that the upstream has asked for. What
+    stands behind a held gate or in a paused queue stays there.
+    """
+    asked = _Asked("run-now", job_id, options)
+    with desk_at(asked.store, asked.app) as desk:
+        if job_id is not None:
+            one = job_of(desk, job_id, owner=asked.chosen.pop("owner"))
+            if asked.sure_of_one(desk, one.id):
+                one.run_now(reason=asked.reason, by=asked.by_whom)
+                asked.tell_one(desk, one.id, "is due now")
+            return
+        if asked.sure_of(Jobs(desk).counted("run now", **asked.chosen), "Run now"):
+            asked.tell(desk, Jobs(desk).run_now(rate=rate, **asked.words, **asked.chosen))
+
+
+@click.command()
+@_deed
+@filtered
+@click.option("--from-stage", metavar="STAGE", help="Go on from this stage instead; needs --app.")
+@click.option("--from-start", is_flag=True, help="Begin with the first stage; needs --app.")
+@click.option(
+    "--payload", type=click.File("rb"), help="The corrected item of JOB, as JSON; needs --app."
+)
+@click.option(
+    "--payloads", metavar="FILE",
+    help='JSON lines of {"key": …, "payload": …}: corrected items by key; needs --app.',
+)  # fmt: skip
+@click.option("--rate", metavar="RATE", help="How many may begin, as in 100/min or 5/s.")
+def retry(
+    job_id: str | None,
+    from_stage: str | None,
+    from_start: bool,
+    payload: BinaryIO | None,
+    payloads: str | None,
+    rate: str | None,
+    **options: Any,
+) -> None:
+    """Give a dead letter, by id or number, a new life where it stands, or all that a filter means; shows first how many.
+
+    A corrected item is checked as a new one is, and the job begins with it at its first stage. With --payloads only the
+    dead letters with the keys of the file are meant, of --owner or of no owner. To try many again in a run of their own, with a
+    canary and a failure budget: perdure dead redrive.
+    """
+    asked = _Asked("retry", job_id, options)
+    way: dict[str, Any] = {"from_stage": from_stage, "from_start": from_start}
+    if (payload is not None and job_id is None) or (payloads is not None and job_id is not None):
+        raise CallerError("--payload goes with one JOB, and --payloads with a filter")
+    if (payload is not None or payloads is not None) and asked.app is None:
+        raise CallerError("a corrected item is checked by its app; name it: --app module:variable")
+    with desk_at(asked.store, asked.app) as desk:
+        if job_id is not None:
+            one = job_of(desk, job_id, owner=asked.chosen.pop("owner"))
+            given = {} if payload is None else {"payload": _item(payload)}
+            if asked.sure_of_one(desk, one.id):
+                one.retry(reason=asked.reason, by=asked.by_whom, **way, **given)
+                asked.tell_one(desk, one.id, "lives again")
+            return
+        jobs = Jobs(desk)
+        known = way if asked.app is not None else {}  # else a worker finds out
+        found = jobs.preview_retry(payloads=payloads, **known, **asked.chosen)
+        lines = preview_lines(found, {**way, "payloads": payloads}, asked.chosen)
+        if asked.sure_of_lines(found, found.eligible, lines, "Retry", "dead letter"):
+            begun = jobs.retry(payloads=payloads, rate=rate, **way, **asked.words, **asked.chosen)
+            asked.tell(desk, begun)
+
+
+class _Asked:
+    """One call of a command: who, why, what is meant, and how it is told."""
+
+    def __init__(self, verb: str, job_id: str | None, options: dict[str, Any]) -> None:
+        self.store: str | None = options.pop("store")
+        self.app: str | None = options.pop("app")
+        self.reason: str = options.pop("reason")
+        self.by_whom: str = options.pop("by_whom")
+        self._as_json: bool = options.pop("as_json")
+        self._yes: bool = options.pop("yes")
+        self._dry_run: bool = options.pop("dry_run")
+        self._detach: bool = options.pop("detach")
+        self._found: Any = None  # the preview
+        every: bool = options.pop("every")
+        self.chosen: dict[str, Any] = options
+        given = [name for name, value in options.items() if value is not None and name != "owner"]
+        if job_id is not None and (given or every):
+            raise CallerError(
+                f"say either one JOB or a filter, not both: {', '.join(given) or '--all'} is given as well"
+            )
+        if job_id is None and not given and not every and options["owner"] is None:
+            raise CallerError(
+                f"say which: a JOB, a filter such as --pipeline or --owner, or --all (perdure jobs {verb} --help)"
+            )
+
+    @property
+    def words(self) -> Mapping[str, Any]:
+        """Who and why."""
+        return {"reason": self.reason, "by": self.by_whom}
+
+    def sure_of_one(self, desk: Letterbox, job_id: str) -> bool:
+        """Whether one job is to be touched; a dry run only says what it is."""
+        if self._dry_run:
+            self.tell_one(desk, job_id, "is left as it is")
+        return not self._dry_run
+
+    def tell_one(self, desk: Letterbox, job_id: str, what: str) -> None:
+        """What became of one job."""
+        job = job_of(desk, job_id).show()
+        if self._as_json:
+            echo_json(plain_job(job))
+            return
+        click.echo(f"{job.id} {what}: {job.shown_state} for stage {job.stage}, life {job.life}")
+
+    def sure_of(self, found: Any, question: str) -> bool:
+        """Whether so many jobs are to be touched."""
+        more = "more than " if found.capped else ""
+        words = in_words(self.chosen)
+        lines = [f"{more}{many(found.count, 'job')}{words}" if found.count else f"no jobs{words}"]
+        return self.sure_of_lines(found, found.count, lines, question, "job")
+
+    def sure_of_lines(
+        self, found: Any, count: int, lines: list[str], question: str, noun: str
+    ) -> bool:
+        """Show a preview; ask, unless there is nothing to be done or nobody wants it done."""
+        self._found = found
+        if not self._as_json:
+            for line in lines:
+                click.echo(line)
+        if self._dry_run or not count:
+            if self._as_json:
+                echo_json({"preview": found, "bulk": None})
+            return False
+        if not is_sure(f"{question} {many(count, noun)}?", yes=self._yes):
+            click.echo("nothing was done")
+            sys.exit(1)
+        return True
+
+    def tell(self, desk: Letterbox, begun: Redrive) -> None:
+        """What a bulk operation has come to; it is watched until it is over, unless that is not wanted."""
+        bulk = begun.show()
+        if bulk.status is BulkStatus.RUNNING:
+            warn_if_nobody_works(desk, bulk)
+            if not self._detach:
+                watch(begun, self._found.count, quiet=self._as_json)
+        if self._as_json:
+            echo_json({"preview": self._found, "bulk": plain_bulk(begun.show())})
+        else:
+            click.echo(f"bulk operation {bulk.id}; see: perdure dead history {bulk.id}")
+            for line in told(begun):
+                click.echo(line)
+        sys.exit(0 if self._detach else outcome(begun))
+
+
+def _item(file: BinaryIO) -> Any:
+    try:
+        return json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        raise CallerError(f"{file.name} is no JSON value ({error})") from None

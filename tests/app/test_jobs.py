@@ -1,0 +1,218 @@
+"""Jobs through the App: cancelled, run now and retried, one by one and by filter, each by its owner."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from perdure import App, CallerError, ConfigError, JobFailed, PayloadRefused, StageError
+from perdure.model.errors import NotCancellable, NotChangeable, NotRetriable, UnknownName
+from perdure.model.operations import BulkStatus
+from perdure.model.states import State
+
+
+class Row(msgspec.Struct):
+    """A typed item."""
+
+    n: int
+
+
+class Works:
+    """A pipeline that refuses rows below zero."""
+
+    def __init__(self, app: App) -> None:
+        @app.stage(policy="datasets-once")
+        def read(item: Row):
+            return {"n": item.n}
+
+        @app.stage(policy="datasets-once")
+        def ask(item):
+            if item["n"] < 0:
+                raise StageError("input_invalid", f"row {item['n']}")
+            return item["n"]
+
+        self.app = app
+        self.pipe = app.pipeline("p", read, ask)
+
+    def dead(self, *numbers: int, **options):
+        """Jobs that have failed, by number."""
+        refs = [self.pipe.enqueue(Row(n), key=f"k{n}", **options) for n in numbers]
+        self.work()
+        return refs
+
+    def work(self) -> None:
+        """Until nothing waits any more."""
+        with self.app.working(concurrency=2, poll_s=0.02):
+            for job in self.app.jobs.list(state="queued"):
+                if job.ready:
+                    try:
+                        self.app.job(job.id).result(wait_s=30)
+                    except JobFailed:
+                        continue
+
+
+@pytest.fixture
+def works(app) -> Works:
+    return Works(app)
+
+
+def later():
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
+def deeds(app):
+    return [(one.by_whom, one.verb, one.reason) for one in app.opened.reader.deeds()]
+
+
+# -- one ---------------------------------------------------------------------------------
+
+
+def test_a_job_is_found_by_id_or_number_and_by_its_owner(app, works):
+    ref = works.pipe.enqueue(Row(1), owner="ann")
+    no = ref.show().no
+    assert app.job(ref.id).show() == app.job(str(no), owner="ann").show() == ref.show()
+    for owner in ("bob", ""):
+        with pytest.raises(UnknownName) as refused:
+            app.job(ref.id, owner=owner)
+        with pytest.raises(UnknownName) as unknown:
+            app.job("nobody", owner=owner)
+        assert str(refused.value).replace(ref.id, "nobody") == str(unknown.value)
+
+
+def test_who_cancels_a_job_and_why_is_kept(app, works):
+    ref = works.pipe.enqueue(Row(1))
+    ref.cancel(reason="wrong file", by="ann")
+    assert ref.show().state is State.CANCELLED
+    assert deeds(app) == [("ann", "cancel job", "wrong file")]
+    with pytest.raises(NotCancellable):
+        ref.cancel()
+
+
+def test_a_scheduled_job_is_run_now(app, works):
+    ref = works.pipe.enqueue(Row(1), run_at=later())
+    ref.run_now(reason="it is urgent", by="ann")
+    assert deeds(app) == [("ann", "run job now", "it is urgent")]
+    with pytest.raises(NotChangeable, match="it is due already"):
+        ref.run_now()
+    with app.working(concurrency=1):
+        assert ref.result(wait_s=30) == 1
+
+
+def test_a_job_is_retried_with_a_corrected_payload(app, works):
+    (ref,) = works.dead(-1)
+    with pytest.raises(PayloadRefused, match="does not fit stage 'read'"):
+        ref.retry(payload={"n": "one"})
+    with pytest.raises(PayloadRefused):
+        ref.retry(payload=None)
+    assert ref.show().state is State.FAILED
+    ref.retry(payload={"n": 1}, reason="the sign was wrong", by="ann")
+    works.work()
+    job = ref.show()
+    assert (job.state, job.key, job.payload_json) == (State.SUCCEEDED, "k-1", '{"n":1}')
+    assert [(one.life, json.loads(one.payload_json)) for one in ref.payloads()] == [(1, {"n": -1})]
+    assert deeds(app) == [("ann", "revive job", "the sign was wrong")]
+    assert app.opened.reader.audit() == []
+
+
+# -- many --------------------------------------------------------------------------------
+
+
+def test_open_jobs_are_cancelled_by_filter(app, works):
+    mine = [works.pipe.enqueue(Row(n), owner="ann") for n in range(3)]
+    other = works.pipe.enqueue(Row(9), owner="bob")
+    assert app.jobs.counted("cancel", owner="ann").count == 3
+    bulk = app.jobs.cancel(owner="ann", reason="enough", by="bob").show()
+    assert (bulk.status, bulk.done, bulk.begun_by, bulk.reason) == (
+        BulkStatus.DONE, 3, "bob", "enough",
+    )  # fmt: skip
+    assert {ref.show().state for ref in mine} == {State.CANCELLED}
+    assert other.show().state is State.QUEUED
+    assert app.jobs.list(state="cancelled", limit=2)[0].id == mine[-1].id
+
+
+def test_jobs_that_wait_are_run_now_by_filter(app, works):
+    refs = [works.pipe.enqueue(Row(n), run_at=later()) for n in range(3)]
+    ready = works.pipe.enqueue(Row(9))
+    assert app.jobs.counted("run now", pipeline="p").count == 3
+    assert app.jobs.run_now(pipeline="p").wait(wait_s=30).done == 3
+    assert all(ref.show().ready for ref in (*refs, ready))
+
+
+def test_dead_letters_are_retried_by_filter_with_payloads_by_key(app, works, tmp_path):
+    refs = works.dead(-1, -2, -3)
+    works.dead(-1, owner="ann")  # has the same key, and is somebody else's
+    file = tmp_path / "fixed.jsonl"
+    file.write_text(
+        '{"key": "k-1", "payload": {"n": 1}}\n\n{"key": "k-2", "payload": {"n": 2}}\n'
+        '{"key": "k-7", "payload": {"n": 7}}\n'
+    )
+    found = app.jobs.preview_retry(pipeline="p", payloads=file)
+    assert (found.count, found.eligible, found.keys_unknown) == (2, 2, ("k-7",))
+    bulk = app.jobs.retry(pipeline="p", payloads=file, reason="fixed").wait(wait_s=30)
+    assert (bulk.status, bulk.done) == (BulkStatus.DONE, 2)
+    works.work()
+    assert [ref.show().state for ref in refs] == [State.SUCCEEDED, State.SUCCEEDED, State.FAILED]
+    assert [job.owner for job in app.dead.list()] == ["ann", ""]
+    bulk = app.jobs.retry(pipeline="p", payloads={"k-1": Row(5)}, owner="ann").wait(wait_s=30)
+    assert bulk.done == 1
+    assert app.opened.reader.audit() == []
+
+
+def test_dead_letters_are_retried_where_they_stand_and_in_no_run(app, works):
+    works.dead(-1, -2)
+    bulk = app.jobs.retry(from_start=True, by="ann").wait(wait_s=30)
+    assert (bulk.done, bulk.run, bulk.begun_by) == (2, None, "ann")
+    assert [(job.stage, job.life) for job in app.jobs.list()] == [("read", 2), ("read", 2)]
+
+
+WRONG_FILES = [
+    ("nonsense\n", "line 1 is no JSON value"),
+    ("[1]\n", "payload 1 is no "),
+    ('{"key": 1, "payload": 1}\n', "payload 1 is no "),
+    ('{"key": "a"}\n', "payload 1 is no "),
+    ('{"key": "a", "payload": {"n": 1}, "more": 1}\n', "payload 1 is no "),
+    ('{"key": "a", "payload": {"n": 1}}\n{"key": "a", "payload": {"n": 2}}\n', "the key 'a' once more"),
+    ('{"key": "a", "payload": {"n": "x"}}\n', "the payload of key 'a' is refused: the item does not fit"),
+    ("", "there are no payloads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG_FILES, ids=[words for _, words in WRONG_FILES])
+def test_a_file_of_payloads_that_is_wrong_is_refused_before_anything_is_done(
+    app, works, tmp_path, text, words
+):
+    works.pipe.enqueue(Row(1))
+    file = tmp_path / "fixed.jsonl"
+    file.write_text(text)
+    with pytest.raises(CallerError, match=words):
+        app.jobs.retry(pipeline="p", payloads=str(file))
+    assert app.opened.reader.bulks() == []
+
+
+WRONG = [
+    (lambda jobs: jobs.cancel(colour="red"), CallerError, "jobs have no filter 'colour'"),
+    (lambda jobs: jobs.cancel(state="failed"), NotCancellable, "only queued and processing"),
+    (lambda jobs: jobs.cancel(state="done"), CallerError, "state is 'done'"),
+    (lambda jobs: jobs.run_now(state="processing"), NotChangeable, "only queued ones wait"),
+    (lambda jobs: jobs.run_now(rate="soon"), ConfigError, "rate is 'soon'"),
+    (lambda jobs: jobs.cancel(pipeline="q"), UnknownName, "this store has no pipeline 'q'"),
+    (lambda jobs: jobs.retry(payloads={"k-1": {"n": 1}}), CallerError, "name it"),
+    (lambda jobs: jobs.retry(from_start=True, from_stage="ask"), CallerError, "not both"),
+    (lambda jobs: jobs.retry(state="failed"), CallerError, "dead letters have no filter 'state'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("act", "kind", "words"), WRONG, ids=[words for *_, words in WRONG])
+def test_what_cannot_be_is_refused_with_a_reason(app, works, act, kind, words):
+    works.pipe.enqueue(Row(1))
+    with pytest.raises(kind, match=words):
+        act(app.jobs)
+    assert app.opened.reader.bulks() == []
+
+
+def test_a_job_that_has_not_failed_is_not_given_another_payload(app, works):
+    ref = works.pipe.enqueue(Row(1))
+    with pytest.raises(NotRetriable, match="is queued"):
+        ref.retry(payload={"n": 2})
+    assert ref.payloads() == []

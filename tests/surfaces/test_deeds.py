@@ -1,0 +1,147 @@
+"""perdure jobs cancel, retry and run-now: one job or a filter, asked for first, with who and why."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.surfaces.letters import module_in, office_at
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """An office without any jobs."""
+    with office_at(f"sqlite:///{tmp_path / 'work.db'}", tmp_path) as office:
+        yield office
+
+
+def put(office, *numbers, late=False, **options):
+    run_at = datetime.now(UTC) + timedelta(hours=1) if late else None
+    return [office.pipe.enqueue({"n": n}, run_at=run_at, **options).id for n in numbers]
+
+
+def states(office, *ids):
+    return [office.json("jobs", "show", id)["shown_state"] for id in ids]
+
+
+def log(office):
+    return [
+        (one.by_whom, one.verb, one.reason) for one in office.app.opened.reader.deeds()
+    ]  # newest first
+
+
+# -- one ---------------------------------------------------------------------------------
+
+
+def test_one_job_is_cancelled_with_who_and_why(fresh):
+    (id,) = put(fresh, 1)
+    said = fresh("jobs", "cancel", id, "--reason", "wrong file", "--by", "ann")
+    assert said == f"{id} is cancelled: cancelled for stage one, life 1\n"
+    assert log(fresh) == [("ann", "cancel job", "wrong file")]
+    assert "already cancelled" in fresh.error("jobs", "cancel", id)
+
+
+def test_one_job_is_run_now(fresh):
+    (id,) = put(fresh, 1, late=True)
+    assert states(fresh, id) == ["scheduled"]
+    assert fresh.json("jobs", "run-now", id)["shown_state"] == "queued"
+    assert "it is due already" in fresh.error("jobs", "run-now", id)
+
+
+def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monkeypatch):
+    id = office.json("dead", "list")[0]["id"]
+    file = tmp_path / "item.json"
+    file.write_text('{"n": 100}')
+    assert "name it: --app" in office.error("jobs", "retry", id, "--payload", str(file))
+    monkeypatch.syspath_prepend(tmp_path)
+    app = module_in(tmp_path, office.url, "rows_of_deeds")
+    said = office("jobs", "retry", id, "--payload", str(file), "--app", app, "--by", "ann")
+    assert said == f"{id} lives again: queued for stage one, life 2\n"
+    shown = office.json("jobs", "show", id)
+    assert shown["payload"] == {"n": 100}
+    assert shown["payloads_before"] == [{"life": 1, "payload": {"n": 11}}]
+    lines = office("jobs", "show", id)
+    assert '  payload until life 1: {"n":11}\n  payload now: {"n":100}\n' in lines
+    file.write_text("{")
+    words = ("jobs", "retry", id, "--payload", str(file), "--app", app)
+    assert "is no JSON value" in office.error(*words)
+
+
+def test_another_owners_job_is_as_one_that_never_was(office):
+    id = office.json("dead", "list")[0]["id"]
+    for verb in ("cancel", "retry", "run-now"):
+        said = office.error("jobs", verb, id, "--owner", "bob")
+        never = office.error("jobs", verb, "nobody", "--owner", "bob")
+        assert said.replace(id, "nobody") == never
+    assert office("jobs", "retry", id, "--owner", "ann").startswith(f"{id} lives again")
+
+
+def test_a_dry_run_of_one_says_what_it_is_and_does_nothing(fresh):
+    (id,) = put(fresh, 1)
+    assert "queued for stage one" in fresh("jobs", "cancel", id, "--dry-run")
+    assert states(fresh, id) == ["queued"]
+
+
+# -- many --------------------------------------------------------------------------------
+
+
+def test_jobs_are_cancelled_by_filter_after_a_preview(fresh):
+    ids = put(fresh, 1, 2, owner="ann")
+    (other,) = put(fresh, 3, owner="bob")
+    assert fresh("jobs", "cancel", "--owner", "ann", "--dry-run") == "2 jobs with owner 'ann'\n"
+    assert "say --yes" in fresh.error("jobs", "cancel", "--owner", "ann")
+    said = fresh("jobs", "cancel", "--owner", "ann", "--yes", "--reason", "enough", "--by", "eve")
+    assert said.startswith("2 jobs with owner 'ann'\nbulk operation ")
+    assert "2 taken on, 0 left as they were" in said
+    assert states(fresh, *ids, other) == ["cancelled", "cancelled", "queued"]
+    assert log(fresh)[-1] == ("eve", "begin bulk cancel", "enough")
+    assert fresh("jobs", "cancel", "--owner", "ann", "--yes") == "no jobs with owner 'ann'\n"
+
+
+def test_what_waits_is_run_now_by_filter_and_told_in_json(fresh):
+    late, ready = put(fresh, 1, 2, late=True), put(fresh, 3)
+    told = fresh.json("jobs", "run-now", "--pipeline", "rows", "--yes")
+    assert told["preview"]["count"] == 2
+    assert (told["bulk"]["verb"], told["bulk"]["done"], told["bulk"]["status"]) == (
+        "run now", 2, "done",
+    )  # fmt: skip
+    assert states(fresh, *late, *ready) == ["queued"] * 3
+
+
+def test_dead_letters_are_retried_by_filter_with_payloads_by_key(office, tmp_path, monkeypatch):
+    file = tmp_path / "fixed.jsonl"
+    lines = [{"key": key, "payload": {"n": int(key) + 100}} for key in ("3", "11", "99")]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ("jobs", "retry", "--pipeline", "rows", "--owner", "ann", "--payloads", str(file))
+    monkeypatch.syspath_prepend(tmp_path)
+    app = module_in(tmp_path, office.url, "rows_of_many_deeds")
+    assert office(*words, "--app", app, "--dry-run").splitlines() == [
+        "2 dead letters of pipeline rows",
+        "        2  eligible, with another item from the start",
+        "        1  of the payloads are for no such dead letter:",
+        "           99",
+    ]
+    told = office.json(*words, "--app", app, "--yes")
+    assert (told["bulk"]["done"], told["bulk"]["verb"]) == (2, "retry")
+    left = office.json("dead", "list")
+    assert [one["payload"]["n"] for one in left] == [7]
+    assert office.app.opened.reader.audit() == []
+
+
+WRONG = [
+    (("cancel",), "say which: a JOB, a filter such as --pipeline or --owner, or --all"),
+    (("cancel", "17", "--pipeline", "rows"), "say either one JOB or a filter, not both: pipeline"),
+    (("cancel", "17", "--all"), "not both: --all"),
+    (("retry", "--all", "--payload", "-"), "--payload goes with one JOB"),
+    (("retry", "17", "--payloads", "x"), "--payloads with a filter"),
+    (("retry", "--all", "--payloads", "x"), "name it: --app module:variable"),
+    (("retry", "17", "--from-start", "--from-stage", "one"), "no job '17'"),
+    (("run-now", "--pipeline", "rowz"), "did you mean 'rows'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_what_is_asked_for_wrongly_is_refused_with_a_remedy(fresh, words, said):
+    fresh.app.ready()
+    put(fresh, 1)
+    assert said in fresh.error("jobs", *words)
