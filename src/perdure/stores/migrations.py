@@ -13,7 +13,7 @@ from perdure.model.errors import SchemaMismatch, StoreDamaged
 from perdure.model.views import SchemaStatus
 from perdure.stores.statements import texts
 
-CODE_VERSION = 11  # raised with every migration; compared with each migration's compat_min
+CODE_VERSION = 1  # raised with every migration; compared with each migration's compat_min
 
 Applied = Mapping[int, tuple[str, int]]  # number: checksum, compat_min
 
