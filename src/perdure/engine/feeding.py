@@ -48,8 +48,7 @@ from perdure.model.runs import RunStatus, RunView
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
 _CHUNK = 1_000
 _CHUNK_S = 0.5
-_PAUSE_S = 0.05
-_PAUSE_S_MAX = 1.0
+_PAUSE_S, _PAUSE_S_MAX = 0.05, 1.0
 _SAY_EVERY_S = 30.0
 
 Key = str | Callable[[Any], object]
