@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import loop as loop_module, record as record_module, worker as worker_module
+from perdure.engine import (
+    control as deeds_module,
+    loop as loop_module,
+    record as record_module,
+    worker as worker_module,
+)
 from perdure.engine.chores import lost as lost_module, overrun as overrun_module
 from perdure.engine.loop import Loop
 from perdure.engine.pump import Finished, Pump
@@ -78,6 +83,11 @@ def cancel_keeps_the_token(patch: pytest.MonkeyPatch) -> None:
         return answers
 
     patch.setattr(SqliteControl, "cancel", cancel)
+
+
+def hints_are_overruled(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is in a hurry does not ask what the server has said."""
+    patch.setattr(deeds_module, "_ordered_until", lambda job, reader: None)
 
 
 def unfenced_checkpoint(patch: pytest.MonkeyPatch) -> None:
@@ -276,6 +286,10 @@ UPKEEP = (
 )  # fmt: skip
 
 OPERATORS = (
+    Mutant(
+        "a person cuts short what the upstream has ordered", ("S9",), hints_are_overruled,
+        swarm.hurried_rate_limits,
+    ),
     Mutant(
         "closed lanes are open", ("E5",),
         reworded("closed_lanes", "FROM perdure_closed_lanes", "FROM perdure_closed_lanes WHERE 0"),

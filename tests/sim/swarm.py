@@ -203,6 +203,11 @@ def only_rate_limits(setup: Setup) -> Setup:
     return replace(plain(setup), acts={"rate_limited": 0.4})
 
 
+def hurried_rate_limits(setup: Setup) -> Setup:
+    """An upstream that asks us to wait, and people who do not want to."""
+    return replace(only_rate_limits(setup), strikes={"retry": 120 / setup.chaos_s})
+
+
 def only_failures(setup: Setup) -> Setup:
     """Stages fail and are retried, on machines whose clocks are wrong by a minute or so."""
     return replace(plain(setup), acts={"network": 0.5}, skew_s=90.0)

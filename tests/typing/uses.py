@@ -83,6 +83,11 @@ assert_type(run, perdure.Run)
 assert_type(run.wait(wait_s=1).status, perdure.RunStatus)
 assert_type(next(run.results(order="ended")), perdure.Result)
 assert_type(app.dead.redrive(run="nightly", canary=5, rate="10/s"), perdure.Redrive)
+assert_type(app.jobs.cancel(owner="ann", reason="enough"), perdure.Redrive)
+assert_type(app.jobs.retry(pipeline="p", payloads={"k": 1}), perdure.Redrive)
+assert_type(app.job("some id", owner="ann"), perdure.JobRef)
+app.job("some id").run_now(reason="it is urgent", by="ann")
+app.job("some id").retry(payload=None)
 
 
 async def caller() -> None:

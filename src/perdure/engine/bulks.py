@@ -246,7 +246,7 @@ class Bulks:
                 refusals.append(Refusal(job.no, found))
         step = replace(_stepped(bulk, page), refusals=tuple(refusals))
         deed = Deed(bulk.begun_by, bulk.reason)
-        answers = self.control.revive(wanted, deed, step=step)
+        answers = self.control.revive(wanted, deed, owner=filter_of(bulk).owner, step=step)
         for revival, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, Receipt):
                 self.observers.revived(revival, deed)
@@ -267,7 +267,7 @@ class Bulks:
         records = cancel_records(page, self.catalogue, bulk.reason)
         deed = Deed(bulk.begun_by, bulk.reason)
         stand = replace(_stepped(bulk, page), cursor=bulk.cursor, again=True)
-        answers = self.control.cancel(records, deed, step=stand)
+        answers = self.control.cancel(records, deed, owner=filter_of(bulk).owner, step=stand)
         moved: list[JobView | None] = []
         for record, answer in zip(records, answers, strict=True):
             if isinstance(answer, Receipt):
@@ -288,7 +288,7 @@ class Bulks:
         refusals = tuple(Refusal(no, why) for no, why in refused.items())
         deed = Deed(bulk.begun_by, bulk.reason)
         step = replace(_stepped(bulk, page), refusals=refusals)
-        answers = self.control.run_now(targets, deed, step=step)
+        answers = self.control.run_now(targets, deed, owner=filter_of(bulk).owner, step=step)
         for target, answer in zip(targets, answers, strict=True):
             if isinstance(answer, Receipt):
                 self.observers.brought_forward(target, deed)
@@ -325,7 +325,8 @@ class Bulks:
             return self._step(bulk, status=BulkStatus.DONE)
         targets = [Target(job.no, job.id, job.token, job.request_id) for job in page]
         deed = Deed(bulk.begun_by, bulk.reason)
-        answers = self.control.discard(targets, deed, step=_stepped(bulk, page))
+        owner = filter_of(bulk).owner
+        answers = self.control.discard(targets, deed, owner=owner, step=_stepped(bulk, page))
         for target, answer in zip(targets, answers, strict=True):
             if isinstance(answer, Receipt):
                 self.observers.discarded(target, deed)

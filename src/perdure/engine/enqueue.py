@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from types import NoneType
 from typing import Any
 
 from msgspec import structs
@@ -24,6 +25,12 @@ from perdure.model.limits import (
 from perdure.ports import Store
 
 PRIORITY_MAX = 1_000_000
+_KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("owner", (str,)), ("key", (str, NoneType)), ("priority", (int,)),
+    ("run_at", (datetime, NoneType)), ("deadline_s", (int, float, NoneType)),
+    ("tokens", (int, NoneType)), ("request_id", (str, NoneType)),
+    ("ordered_at", (datetime, NoneType)),
+)  # fmt: skip
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{REQUEST_ID_CHARS_MAX}}}")
 _ORDERED_YEARS = (
     1970,
@@ -54,12 +61,7 @@ def new_job(
     judge it first. Either counts from when the job may begin: the later of the moment of enqueue and ``run_at``, by the
     store's clock.
     """
-    _check_types(
-        owner=(owner, str), key=(key, str | None), priority=(priority, int),
-        run_at=(run_at, datetime | None), deadline_s=(deadline_s, int | float | None),
-        tokens=(tokens, int | None), request_id=(request_id, str | None),
-        ordered_at=(ordered_at, datetime | None),
-    )  # fmt: skip
+    _check_types(owner, key, priority, run_at, deadline_s, tokens, request_id, ordered_at)
     if owner:
         check_name("owner", owner)
     if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isprintable()):
@@ -111,10 +113,10 @@ def new_jobs(ids: Ids, line: Line, items: Iterable[Any], **options: Any) -> Iter
         yield job
 
 
-def _check_types(**given: tuple[object, Any]) -> None:
-    for what, (value, kind) in given.items():
-        if not isinstance(value, kind) or isinstance(value, bool):  # which is an int to Python
-            wanted = getattr(kind, "__name__", kind)
+def _check_types(*given: object) -> None:
+    for value, (what, kinds) in zip(given, _KINDS, strict=True):
+        if not isinstance(value, kinds) or isinstance(value, bool):  # which is an int to Python
+            wanted = " or ".join("None" if one is NoneType else one.__name__ for one in kinds)
             raise CallerError(f"{what} is {value!r}, of type {type(value).__name__}; pass {wanted}")
 
 
