@@ -4,6 +4,7 @@ What this version makes is the earlier store; the later one has the step of `tes
 """
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -572,7 +573,8 @@ def story(url, tmp_path) -> Iterator[Story]:
         (story.folder / "sitecustomize.py").write_text(
             "from tests.stores.later import become\n\nbecome()\n"
         )
-        story.settings["PYTHONPATH"] = f"{story.folder}:{ROOT}"
+        given = os.environ.get("PYTHONPATH", "")
+        story.settings["PYTHONPATH"] = f"{story.folder}:{ROOT}:{given}".rstrip(":")
         for end in ("SUCCEEDED", "CANCELLED", "DISCARDED"):  # its jobs ended long ago
             story.settings[f"PERDURE_RETAIN_{end}_S"] = "forever"
         yield story
