@@ -52,9 +52,9 @@ class Busy:
 
 
 @contextmanager
-def busy_store(rig: Rig) -> Iterator[Busy]:
+def busy_store(rig: Rig, clock: VirtualClock | None = None) -> Iterator[Busy]:
     """Made, and closed at the end."""
-    clock = VirtualClock()
+    clock = clock or VirtualClock()
     place = Place(rig.open(clock), clock)
     worker = place.hire()
     made = place.put_many(8)

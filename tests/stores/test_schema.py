@@ -1,4 +1,4 @@
-"""The schema: made once, upgraded in whole steps, and refused where it does not fit."""
+"""The schema: made once, and refused where it does not fit. How it is upgraded: see test_upgrade.py."""
 
 import sqlite3
 import threading
@@ -10,19 +10,17 @@ from perdure.model.errors import (
     ConfigError,
     SchemaMismatch,
     StoreDamaged,
-    StoreError,
     StoreUnavailable,
 )
 from perdure.stores import opening
-from perdure.stores.migrations import CODE_VERSION, Migration, migrations
-from perdure.stores.sqlite import schema as sqlite_schema
+from perdure.stores.migrations import CODE_VERSION, migrations
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.schema import PACKAGE, SqliteSchema
 from perdure.stores.urls import settled_url
 from perdure.testing import VirtualClock
 from tests.stores.kit import Place, file_in
 
-FIRST = "0001_the_walk"
+STEPS = tuple(one.label for one in migrations(PACKAGE))
 
 
 @pytest.fixture
@@ -62,11 +60,11 @@ def test_a_fresh_file_has_no_schema_and_everything_pending(fresh):
     status = fresh.status()
     assert not status.present
     assert (status.version, status.url) == (0, "sqlite:///work.db")
-    assert status.pending == tuple(f"{one.number:04d}_{one.name}" for one in migrations(PACKAGE))
+    assert status.pending == STEPS
 
 
 def test_an_upgrade_applies_all_and_a_second_one_nothing(fresh):
-    assert fresh.upgrade()[0] == FIRST
+    assert fresh.upgrade() == STEPS
     assert fresh.upgrade() == ()
     status = fresh.status()
     assert (status.present, status.pending) == (True, ())
@@ -103,12 +101,7 @@ def test_two_that_upgrade_at_once_apply_it_once(path):
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert sorted(done, key=len) == [
-        (),
-        (),
-        (),
-        tuple(f"{m.number:04d}_{m.name}" for m in migrations(PACKAGE)),
-    ]
+    assert sorted(done, key=len) == [(), (), (), STEPS]
     for connection in connections:
         connection.close()
 
@@ -137,66 +130,6 @@ def test_a_newer_schema_that_lets_this_code_run_is_fine(path, fresh):
     fresh.check()
     assert fresh.upgrade() == ()
     assert fresh.status().pending == ()
-
-
-SECOND = Migration(
-    len(migrations(PACKAGE)) + 1,
-    "colours",
-    "-- compat_min: 1\nCREATE TABLE perdure_colours (no INTEGER);\n",
-    1,
-)
-BROKEN = Migration(
-    SECOND.number, "broken", "CREATE TABLE perdure_half (no INTEGER);\nCREATE TABLE oops (;\n", 1
-)
-
-
-@pytest.fixture
-def with_migration(monkeypatch):
-    """This version of the code, with one step more."""
-
-    def add(step: Migration) -> None:
-        known = migrations(PACKAGE)
-        monkeypatch.setattr(sqlite_schema, "migrations", lambda package: (*known, step))
-
-    return add
-
-
-def test_an_older_schema_says_how_to_upgrade(path, fresh, with_migration):
-    fresh.upgrade()
-    with_migration(SECOND)
-    with pytest.raises(SchemaMismatch) as caught:
-        fresh.check()
-    assert str(caught.value).endswith("run: perdure db upgrade --store sqlite:///work.db")
-    with pytest.raises(SchemaMismatch, match="perdure db upgrade"):
-        opened(path)
-    assert fresh.status().pending == (f"{SECOND.number:04d}_colours",)
-
-
-def test_an_upgrade_applies_only_what_is_missing(path, fresh, with_migration):
-    fresh.upgrade()
-    with_migration(SECOND)
-    assert fresh.upgrade() == (f"{SECOND.number:04d}_colours",)
-    fresh.check()
-    assert "perdure_colours" in tables(path)
-
-
-def test_a_step_that_fails_leaves_nothing_behind(path, fresh, with_migration):
-    fresh.upgrade()
-    with_migration(BROKEN)
-    with pytest.raises(StoreError, match="syntax error"):
-        fresh.upgrade()
-    assert "perdure_half" not in tables(path)
-    assert fresh.status().version == BROKEN.number - 1
-
-
-def test_jobs_survive_an_upgrade(path, with_migration):
-    place = Place(path)
-    place.put_many(3)
-    with_migration(SECOND)
-    place.schema.upgrade()
-    assert place.reader.books().queued == 3
-    place.clean()
-    place.close()
 
 
 # -- files that are not ours -------------------------------------------------------------

@@ -1,21 +1,22 @@
-"""The schema on a server: made once by many, whole or not at all, and refused where it does not fit."""
+"""The schema on a server: made once by many, whole or not at all, and refused where it does not fit.
+
+How an earlier one is upgraded: see tests/stores/test_upgrade.py; here, only what happens to others meanwhile.
+"""
 
 import threading
-from dataclasses import replace
 from functools import partial
 
 import psycopg
 import pytest
 
-from perdure.model.errors import PerdureError, SchemaMismatch, StoreBusy, StoreUnavailable
-from perdure.model.gates import GateChange, GateState
-from perdure.model.jobs import ClaimOrder, Receipt
+from perdure.model.errors import SchemaMismatch, StoreBusy, StoreUnavailable
+from perdure.model.jobs import Receipt
 from perdure.stores.migrations import CODE_VERSION, Migration, migrations
 from perdure.stores.opening import open_store
 from perdure.stores.postgres import schema as module
 from perdure.stores.postgres.schema import PACKAGE, PostgresSchema
 from perdure.testing import VirtualClock
-from tests.stores.kit import DEED, success
+from tests.stores.kit import success
 from tests.stores.postgres.kit import (
     SIGNAL_S_MAX,
     alter,
@@ -60,54 +61,6 @@ def objects(url: str) -> set[str]:
 
 def opened_by_app(url: str):
     return open_store(url, VirtualClock(), create=True, wait_s_max=2.0, injected=True)
-
-
-# -- from an earlier one ---------------------------------------------------------------------------
-
-OLD_JOBS = """
-INSERT INTO perdure_lanes (queue, category, pipeline, stage, upstream) VALUES ('q', 'c', 'old', 'one', 'vendor');
-INSERT INTO perdure_jobs (
-    id, lane, rank_at, order_at, due_at, enqueued_at, updated_at, priority, ready, state, owner, pipeline,
-    stage, payload
-)
-SELECT gen_random_uuid(), 1, n, n, n, n, n, 0, 1, 'queued', 'ann', 'old', 'one', '{}'
-FROM generate_series(1, 5) AS n;
-INSERT INTO perdure_books (pipeline, accepted) VALUES ('old', 5);
-INSERT INTO perdure_gates VALUES ('vendor', NULL, 'held', 1, NULL, '', 'ann', 0, '{}')
-"""
-
-
-def test_a_database_of_the_first_version_is_upgraded_and_its_work_goes_on(
-    fresh, database, open_place
-):
-    first = migrations(PACKAGE)[0]
-    alter(database, module._TABLE)
-    alter(database, first.sql)
-    alter(
-        database,
-        "INSERT INTO perdure_migrations VALUES "
-        f"(1, '{first.name}', '{first.checksum}', {first.compat_min}, 0)",
-    )
-    alter(database, OLD_JOBS)
-    assert fresh.status().pending == KNOWN[1:]
-    assert fresh.upgrade() == KNOWN[1:]
-    place = open_place(database)
-    assert (
-        next(one.closed_by for one in place.reader.lanes() if one.no == 1)
-        == "upstream vendor is held"
-    )
-    worker, order = place.hire(), ClaimOrder(1, 5, (1,))
-    assert place.store.turn([], replace(order, worker=worker), by=worker).claims == ()
-    probe = place.store.probe(
-        replace(order, worker=worker), GateChange("vendor", 1, GateState.PROBING), DEED
-    )
-    assert probe is not None
-    assert probe.claim.tokens is None
-    place.control.change_gate(GateChange("vendor", 2, GateState.FLOWING), DEED)
-    claims = place.store.turn([], replace(order, worker=worker), by=worker).claims
-    assert len(claims) == 4
-    place.settle(*(success(one, worker) for one in (probe.claim, *claims)), by=worker)
-    place.clean()
 
 
 # -- making it ---------------------------------------------------------------------------------------
@@ -243,14 +196,13 @@ def test_a_newer_schema_that_lets_this_code_run_is_fine(fresh, database):
 
 
 SECOND = Migration(
-    len(KNOWN) + 1,
+    migrations(PACKAGE)[-1].number + 1,
     "colours",
     "-- compat_min: 1\nALTER TABLE perdure_jobs ADD COLUMN colour text;\n"
     "ALTER TABLE perdure_attempts ADD COLUMN colour text;\n"
     "ALTER TABLE perdure_workers ADD COLUMN colour text;\n",
     1,
 )
-BROKEN = Migration(SECOND.number, "broken", "CREATE TABLE perdure_half (n int); SELECT 1/0;", 1)
 
 
 @pytest.fixture
@@ -262,25 +214,6 @@ def with_migration(monkeypatch):
         monkeypatch.setattr(module, "migrations", lambda _: (*known, step))
 
     return add
-
-
-def test_an_older_schema_says_how_to_upgrade(fresh, database, with_migration):
-    fresh.upgrade()
-    with_migration(SECOND)
-    with pytest.raises(SchemaMismatch, match=r"run: perdure db upgrade --store postgresql://"):
-        fresh.check()
-    assert fresh.status().pending == (SECOND.label,)
-    assert fresh.upgrade() == (SECOND.label,)
-
-
-def test_a_step_that_fails_leaves_nothing_behind(fresh, database, with_migration):
-    fresh.upgrade()
-    before = objects(database)
-    with_migration(BROKEN)
-    with pytest.raises(PerdureError, match="division by zero"):
-        fresh.upgrade()
-    assert objects(database) == before
-    assert fresh.status().version == len(KNOWN)
 
 
 def test_a_step_that_waits_for_a_table_gives_up_before_it_stops_everybody(
