@@ -53,6 +53,7 @@ PLANS = {
         r"SEARCH r USING INTEGER PRIMARY KEY \(rowid=\?\)",
     ],
     "prune_attempts": [r"SEARCH perdure_attempts USING PRIMARY KEY \(job=\?\)"],
+    "attempts_ended": [r"SEARCH a USING PRIMARY KEY \(job=\? AND token=\?\)"],
     "settled_before": [r"SEARCH a USING PRIMARY KEY \(job=\? AND token=\?\)"],
     "ids_taken": [r"USING COVERING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)"],
     "enqueued_before": [

@@ -18,11 +18,12 @@ from tests.stores.postgres.plans import Node, plan_of, plan_of_text
 
 ID = "00000000-0000-7000-8000-000000000001"
 VALUES: dict[str, object] = {
-    "now": 1, "worker": 1, "by": 1, "waiting": "{}", "borrowed": False, "lanes": "{1,2}", "floors": "{0,0}", "isolation": 0,
+    "now": 1, "worker": 1, "by": 1, "lent": False, "counter": 1, "waiting": "{}", "borrowed": False,
+    "lanes": "{1,2}", "floors": "{0,0}", "isolation": 0,
     "slots": 200, "limit": 200, "death": "{}", "nos": "{1,2,3}", "id": ID, "job": 1,
     "jobs": f'[{{"id":"{ID}","owner":"","pipeline":"p","key":"k"}}]',
     "records": '[{"no":1,"token":1},{"no":2,"token":1}]',
-    "targets": '[{"no":1,"token":1}]',
+    "targets": '[{"no":1,"token":1}]', "seen": '[{"no":1,"token":1}]', "claims": '[{"no":1,"token":1}]',
     "ageing_us": 1,
     "revivals": '[{"no":1,"token":1}]',
     "look": 100, "owners": '["ann"]', "gate": "vendor", "run": 1, "after": 0, "since": 1, "bulk": 1,
@@ -44,6 +45,8 @@ JOBS: dict[str, set[str]] = {
     "suspects": {"perdure_jobs_suspect"},
     "enqueued_before": {"perdure_jobs_id_key", "perdure_jobs_key"},
     "settled_before": {"perdure_jobs_pkey"},
+    "jobs_hold": {"perdure_jobs_pkey"},
+    "attempts_ended": set(),
     "job_by_id": {"perdure_jobs_id_key"},
     "revive": {"perdure_jobs_pkey"},
     "discard": {"perdure_jobs_pkey"},
@@ -78,7 +81,9 @@ JOBS: dict[str, set[str]] = {
     "mark_dead": set(),
     "overdue": set(),
 }  # fmt: skip
-ATTEMPTS = {"settled_before": {"perdure_attempts_pkey"}, "attempts_of": {"perdure_attempts_pkey"}}
+ATTEMPTS = {
+    name: {"perdure_attempts_pkey"} for name in ("settled_before", "attempts_of", "attempts_ended")
+}
 # statement: a table beside those of jobs, and the indexes by which it comes to it.
 BESIDE: dict[str, tuple[str, set[str]]] = {
     "capture_by_id": ("perdure_artifacts", {"perdure_artifacts_id_key"}),
