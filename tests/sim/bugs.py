@@ -344,6 +344,8 @@ _NOT_SIMULATED = (
     "a new life whose policies overrule the deadline that its caller brought",  # no policy here has a total time
     "a deadline as long as from the moment by which the job stood in line",  # that is later, and only early ones are found
     "a begun job that forgets whose request it is",  # nobody here has a request id
+    "a page of the feed begins behind the line in which the last one ended",  # it is among `ASKED`
+    "the feed is let go whoever has not read it",  # a world ends before its feed is old
 )
 
 

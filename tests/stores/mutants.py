@@ -441,4 +441,31 @@ MUTANTS = (
             "test_each_payload_is_kept_with_the_life_that_it_was_for",
         ),
     ),
+    Mutant(
+        "a page of the feed begins behind the line in which the last one ended",
+        reworded(
+            "changes",
+            sqlite=("no >= :line", "no > :line"),
+            postgres=("no >= %(line)s::bigint", "no > %(line)s::bigint"),
+        ),
+        (
+            "test_a_page_may_end_anywhere_and_nothing_is_missed_or_told_twice",
+            "test_more_that_comes_while_a_page_is_read_comes_after_it",
+        ),
+    ),
+    Mutant(
+        "the feed is let go whoever has not read it",
+        reworded(
+            "prune_changes",
+            sqlite=("(SELECT place FROM perdure_change_marks ORDER BY no LIMIT 1)", "9e9"),
+            postgres=(
+                "c.xid < (SELECT min(pg_snapshot_xmin(place)) FROM perdure_change_marks)",
+                "true",
+            ),
+        ),
+        (
+            "test_what_everybody_could_read_for_long_enough_goes_and_what_is_younger_stays",
+            "test_the_feed_goes_in_steps",
+        ),
+    ),
 )
