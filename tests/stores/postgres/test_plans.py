@@ -28,7 +28,7 @@ VALUES: dict[str, object] = {
     "revivals": '[{"no":1,"token":1}]',
     "look": 100, "owners": '["ann"]', "gate": "vendor", "run": 1, "after": 0, "since": 1, "bulk": 1,
     "floor": 0, "before": 1000, "pipeline": None, "owner": None, "name": None, "no": 1,
-    "ids": [ID], "seen_cursor": None, "seen": '[{"no":1,"token":1}]',
+    "ids": [ID], "seen_cursor": None,
 }  # fmt: skip
 
 # statement: the indexes by which it comes to each of the tables that grow.
