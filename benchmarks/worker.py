@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stores.places import SETTINGS, Places, versions
-from benchmarks.workers.measures import MEASURES, Sizes, measured, summary
+from benchmarks.workers.measures import MEASURES, TIMED, Sizes, measured, summary
 from benchmarks.workers.pgqueuer_side import DRIVER
 from benchmarks.workers.told import told
 from tests.servers.postgres import Server
@@ -59,7 +59,9 @@ def main() -> None:
     )
     arguments.add_argument("--json", metavar="FILE", type=Path, help="write all values there")
     arguments.add_argument("--store", choices=SCHEMES, action="append", help="stores to measure")
-    arguments.add_argument("--only", choices=MEASURES, action="append", help="what to measure")
+    arguments.add_argument(
+        "--only", choices=[*MEASURES, *TIMED], action="append", help="what to measure"
+    )
     arguments.add_argument("--rounds", type=int, help="how often")
     given = arguments.parse_args()
     sizes = QUICK if given.quick else USUAL

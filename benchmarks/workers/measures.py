@@ -9,8 +9,8 @@ and nobody gets a start. Every measurement has a database of its own.
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ DRAIN_S_MAX = 120.0
 PAUSE_S = 0.03  # between two jobs that are sent to an idle worker, and a little more each time
 BATCH = 1_000  # jobs of one transaction, of those that are enqueued in bulk
 STEADY_S = 0.005  # between two jobs of a steady stream: 200 in a second
+WINDOW = 100  # jobs of such a stream before it is another's turn
+EARLY = 10  # jobs that are not looked at
 CONTENDERS: dict[str, dict[str, Callable[[str], Contender]]] = {
     "sqlite": {"perdure": Perdure, "huey": Huey},
     "postgresql": {"perdure": Perdure, "pgqueuer": Pgqueuer, "procrastinate": Procrastinate},
@@ -61,14 +63,26 @@ def measured(
     for _ in range(sizes.rounds):
         noise.append(calibration(places.folder))
         for scheme in schemes:
-            for what, measure in MEASURES.items():
-                for name in CONTENDERS[scheme] if not only or what in only else ():
-                    value = measure(places, scheme, name, sizes)
-                    if value is not None:
-                        said = summary(what, [value])
-                        print(f"{scheme}, {what}, {name}: {said}", file=sys.stderr, flush=True)
-                        found[scheme].setdefault(what, {}).setdefault(name, []).append(value)
+            for what, name, value in _round(places, scheme, sizes, only):
+                said = summary(what, [value])
+                print(f"{scheme}, {what}, {name}: {said}", file=sys.stderr, flush=True)
+                found[scheme].setdefault(what, {}).setdefault(name, []).append(value)
     return {"noise": noise, **found}
+
+
+def _round(
+    places: Places, scheme: str, sizes: Sizes, only: Collection[str]
+) -> Iterator[tuple[str, str, Any]]:
+    names = CONTENDERS[scheme]
+    for what, measure in MEASURES.items():
+        for name in names if not only or what in only else ():
+            value = measure(places, scheme, name, sizes)
+            if value is not None:
+                yield what, name, value
+    for what, compare in TIMED.items():
+        if not only or what in only:
+            for name, taken_ms in compare(places, scheme, names, sizes).items():
+                yield what, name, taken_ms
 
 
 @contextmanager
@@ -152,36 +166,64 @@ def retries(places: Places, scheme: str, name: str, sizes: Sizes) -> float:
     return drained(places, scheme, name, "flaky", few.get(name, sizes.retries))
 
 
-def pick_up(places: Places, scheme: str, name: str, sizes: Sizes) -> list[float]:
-    """Milliseconds from before a job is sent until its stage begins, on an idle system."""
-    with _at_work(places, scheme, name) as (contender, workers):
-        for number in range(sizes.samples + 1):
-            contender.send("timed", {"sent_ns": time.monotonic_ns()})
-            wanted = number + 1
-            workers.until(
-                lambda wanted=wanted: len(ledger.lines(workers.folder, "timed")) >= wanted,
-                within_s=30,
-            )
-            time.sleep(PAUSE_S + number % 10 / 1000)  # in step with nobody's polling
-        taken = [int(line) / 1e6 for line in ledger.lines(workers.folder, "timed")]
-    return [round(one, 2) for one in taken[1:]]  # the first finds nothing prepared
+class _Stream:
+    """Jobs that say how long it took until they began, sent to one contender."""
 
+    def __init__(self, contender: Any, workers: Crew) -> None:
+        self._contender = contender
+        self._workers = workers
+        self._sent = 0
 
-def steady(places: Places, scheme: str, name: str, sizes: Sizes) -> list[float]:
-    """The same, while a job is sent every five milliseconds; one that was sent late delays none of the others."""
-    early = sizes.steady // 10
-    with _at_work(places, scheme, name) as (contender, workers):
+    def send(self, count: int) -> None:
+        """So many, at a steady pace; returns when all have begun. A late one delays none of the others."""
         next_at_s = time.monotonic()
-        for _ in range(early + sizes.steady):
+        for _ in range(count):
             time.sleep(max(0.0, next_at_s - time.monotonic()))
-            contender.send("timed", {"sent_ns": time.monotonic_ns()})
+            self._contender.send("timed", {"sent_ns": time.monotonic_ns()})
             next_at_s = max(next_at_s + STEADY_S, time.monotonic() - 10 * STEADY_S)
-        workers.until(
-            lambda: len(ledger.lines(workers.folder, "timed")) >= early + sizes.steady,
-            within_s=60,
-        )
-        taken = [int(line) / 1e6 for line in ledger.lines(workers.folder, "timed")]
-    return [round(one, 2) for one in taken[early:]]
+        self._sent += count
+        self._workers.until(lambda: len(self._lines()) >= self._sent, within_s=60)
+
+    def taken_ms(self, first: int) -> list[float]:
+        """How long each took, without the first few, which found nothing prepared."""
+        return [round(int(line) / 1e6, 2) for line in self._lines()[first:]]
+
+    def _lines(self) -> list[str]:
+        return ledger.lines(self._workers.folder, "timed")
+
+
+@contextmanager
+def _streams(places: Places, scheme: str, names: Iterable[str]) -> Iterator[dict[str, _Stream]]:
+    """Everybody at work at the same time, on a database of its own: what disturbs one disturbs all."""
+    with ExitStack() as opened:
+        yield {
+            name: _Stream(*opened.enter_context(_at_work(places, scheme, name))) for name in names
+        }
+
+
+def pick_up(
+    places: Places, scheme: str, names: Iterable[str], sizes: Sizes
+) -> dict[str, list[float]]:
+    """Milliseconds from before a job is sent until its stage begins, on idle workers; job by job in turns."""
+    with _streams(places, scheme, names) as streams:
+        for number in range(EARLY + sizes.samples):
+            for stream in streams.values():
+                stream.send(1)
+                time.sleep(PAUSE_S + number % 10 / 1000)  # in step with nobody's polling
+        return {name: stream.taken_ms(EARLY) for name, stream in streams.items()}
+
+
+def steady(
+    places: Places, scheme: str, names: Iterable[str], sizes: Sizes
+) -> dict[str, list[float]]:
+    """The same, while a job is sent every five milliseconds; half a second of it in turns."""
+    with _streams(places, scheme, names) as streams:
+        for stream in streams.values():
+            stream.send(EARLY)
+        for at in range(0, sizes.steady, WINDOW):
+            for stream in streams.values():
+                stream.send(min(WINDOW, sizes.steady - at))
+        return {name: stream.taken_ms(EARLY) for name, stream in streams.items()}
 
 
 def memory(places: Places, scheme: str, name: str, sizes: Sizes) -> float | None:
@@ -201,11 +243,12 @@ MEASURES: dict[str, Callable[[Places, str, str, Sizes], Any]] = {
     "drain, 1 process": one_process,
     "drain, 2 processes": two_processes,
     "retry": retries,
-    "pick-up": pick_up,
-    "steady": steady,
     "memory": memory,
 }
-TIMED = ("pick-up", "steady")
+TIMED: dict[str, Callable[[Places, str, Iterable[str], Sizes], dict[str, list[float]]]] = {
+    "pick-up": pick_up,
+    "steady": steady,
+}
 
 
 def summary(what: str, values: list[Any]) -> dict[str, Any]:

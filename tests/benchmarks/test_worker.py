@@ -42,8 +42,8 @@ def test_every_contender_drains_jobs_that_fail_once(places, scheme, name):
 
 @pytest.mark.parametrize("scheme", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_our_worker_is_timed_and_weighed(places, scheme):
-    assert len(measures.pick_up(places, scheme, "perdure", TINY)) == TINY.samples
-    assert len(measures.steady(places, scheme, "perdure", TINY)) == TINY.steady
+    assert len(measures.pick_up(places, scheme, ["perdure"], TINY)["perdure"]) == TINY.samples
+    assert len(measures.steady(places, scheme, ["perdure"], TINY)["perdure"]) == TINY.steady
     assert measures.memory(places, scheme, "perdure", TINY) > 10
 
 
