@@ -346,6 +346,9 @@ _NOT_SIMULATED = (
     "a begun job that forgets whose request it is",  # nobody here has a request id
     "a page of the feed begins behind the line in which the last one ended",  # it is among `ASKED`
     "the feed is let go whoever has not read it",  # a world ends before its feed is old
+    "a list by change that hears of ends, and of no attempt that is tried again",  # nobody here lists by change
+    "a list by change that does not learn of a new life",
+    "a tally that forgets what was there",  # the audit at the end of a world would find it, too
 )
 
 

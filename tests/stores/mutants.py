@@ -442,6 +442,18 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a tally that forgets what was there",
+        by_store(
+            sqlite=reworded(
+                "depths_add", sqlite=("ready = ready + excluded.ready", "ready = excluded.ready")
+            ),
+            postgres=reworded(
+                "enqueue", postgres=("ready = t.ready + excluded.ready", "ready = excluded.ready")
+            ),
+        ),
+        ("test_open_jobs_are_counted_by_owner",),
+    ),
+    Mutant(
         "a page of the feed begins behind the line in which the last one ended",
         reworded(
             "changes",

@@ -186,7 +186,8 @@ def tables_of(path: Path) -> Tables:
                 shutil.copy(own, copy.with_name(copy.name + ending))
         raw = sqlite3.connect(copy, isolation_level=None)
         try:
-            assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            found = raw.execute("PRAGMA integrity_check").fetchall()
+            assert found == [("ok",)], found
             names = raw.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
             ).fetchall()

@@ -359,6 +359,8 @@ CREATE TABLE perdure_change_marks (
     place      pg_snapshot NOT NULL
 );
 
+-- Lists of one owner's jobs cost what they return; jobs without an owner are not in it. ``changed_at`` is when the job
+-- last changed otherwise than by the end of an attempt.
 CREATE TABLE perdure_owned (
     job         bigint NOT NULL,
     changed_at  bigint NOT NULL,
@@ -367,6 +369,7 @@ CREATE TABLE perdure_owned (
     PRIMARY KEY (owner, job)
 );
 
+-- Tallies: numbers that are kept as jobs move, one row for each key and writer, summed on read and folded now and then.
 -- How many jobs stand where. ``waiting`` for their time; ``retrying`` for it after a failure.
 CREATE TABLE perdure_depths (
     lane        bigint NOT NULL,

@@ -363,14 +363,18 @@ CREATE TABLE perdure_change_marks (
     place      INTEGER NOT NULL -- the last line that there was
 );
 
+-- Lists of one owner's jobs cost what they return; jobs without an owner are not in it. ``changed_at`` is when the job
+-- last changed otherwise than by the end of an attempt. The key comes first: else the library's own check of a file
+-- finds NULLs that are not there (3.40).
 CREATE TABLE perdure_owned (
+    owner       TEXT NOT NULL CHECK (owner <> ''),
     job         INTEGER NOT NULL,
     changed_at  INTEGER NOT NULL,
     failed      INTEGER NOT NULL DEFAULT 0 CHECK (failed IN (0, 1)),
-    owner       TEXT NOT NULL CHECK (owner <> ''),
     PRIMARY KEY (owner, job)
 ) WITHOUT ROWID;
 
+-- Tallies: numbers that are kept as jobs move, one row for each key and writer, summed on read and folded now and then.
 -- How many jobs stand where. ``waiting`` for their time; ``retrying`` for it after a failure.
 CREATE TABLE perdure_depths (
     lane        INTEGER NOT NULL,

@@ -1,0 +1,46 @@
+"""Tallies on PostgreSQL: no row is written by two transactions, however long one stays open."""
+
+import psycopg
+import pytest
+
+OWN = "SELECT count(*) FROM perdure_{table} WHERE writer < -4294967296"
+TABLES = ("depths", "flows", "owners")
+
+
+@pytest.fixture
+def borrowed(place):
+    with psycopg.connect(place.url) as cx:
+        yield cx
+
+
+def test_a_borrowed_transaction_counts_in_rows_of_its_own(place, borrowed):
+    place.put(owner="ann")
+    place.store.enqueue([place.new(owner="ann")], within=borrowed)
+    for table in TABLES:
+        assert borrowed.execute(OWN.format(table=table).encode()).fetchone() == (1,), table
+    place.put(owner="ann")
+    assert place.reader.open_jobs("ann") == 2
+    borrowed.commit()
+    assert place.reader.open_jobs("ann") == 3
+    place.clean()
+
+
+def test_adding_up_waits_for_no_open_transaction_and_takes_in_its_rows_later(place, borrowed):
+    place.store.enqueue([place.new(owner="ann")], within=borrowed)
+    place.put_many(2, owner="ann")
+    place.control.prune_workers(86_400.0, limit=10)
+    assert (place.standing("ready"), place.reader.open_jobs("ann")) == (2, 2)
+    borrowed.commit()
+    assert (place.standing("ready"), place.reader.open_jobs("ann")) == (3, 3)
+    place.control.prune_workers(86_400.0, limit=10)
+    for table in TABLES:
+        assert place.rows(f"SELECT count(*) FROM perdure_{table} WHERE writer <> 0") == [(0,)]
+    assert (place.standing("ready"), place.reader.open_jobs("ann")) == (3, 3)
+    place.clean()
+
+
+def test_what_is_rolled_back_was_never_counted(place, borrowed):
+    place.store.enqueue([place.new(owner="ann")], within=borrowed)
+    borrowed.rollback()
+    assert (place.standing("ready"), place.reader.open_jobs("ann")) == (0, 0)
+    place.clean()
