@@ -6,10 +6,10 @@
 -- or discarded, or ended while it waited (the final end of a failed one is noted here, too).
 
 CREATE TABLE perdure_owned (
+    owner       text NOT NULL CHECK (owner <> ''),
     job         bigint NOT NULL,
     changed_at  bigint NOT NULL,
     failed      boolean NOT NULL DEFAULT false,
-    owner       text NOT NULL CHECK (owner <> ''),
     PRIMARY KEY (owner, job)
 );
 CREATE INDEX perdure_owned_changed ON perdure_owned (owner, changed_at, job);

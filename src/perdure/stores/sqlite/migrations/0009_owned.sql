@@ -5,11 +5,12 @@
 -- ``changed_at`` is when the job last changed otherwise than by the end of an attempt: it came in, was given a new life
 -- or discarded, or ended while it waited (the final end of a failed one is noted here, too).
 
+-- The key stands first: else the integrity check of SQLite 3.40 misses a value that is there.
 CREATE TABLE perdure_owned (
+    owner       TEXT NOT NULL CHECK (owner <> ''),
     job         INTEGER NOT NULL,
     changed_at  INTEGER NOT NULL,
     failed      INTEGER NOT NULL DEFAULT 0 CHECK (failed IN (0, 1)),
-    owner       TEXT NOT NULL CHECK (owner <> ''),
     PRIMARY KEY (owner, job)
 ) WITHOUT ROWID;
 CREATE INDEX perdure_owned_changed ON perdure_owned (owner, changed_at, job);
