@@ -1,6 +1,6 @@
 -- Each job that has an owner stands once among that owner's, as failed or not, and its attempts name the owner; nothing
 -- else stands there. Its last change is the end of an attempt or stands with it; a claim, which moves `updated_at`, is
--- none.
+-- none. A clock that was set back between two changes is no damage.
 WITH last AS (
     SELECT a.job, a.settled_at
     FROM perdure_attempts AS a
@@ -17,8 +17,9 @@ LEFT JOIN last AS l ON l.job = j.no
 WHERE j.owner <> '' AND (
     o.job IS NULL
     OR o.failed <> (j.state = 'failed')
-    OR o.changed_at < CASE WHEN o.failed THEN j.finished_at ELSE j.enqueued_at END
-    OR o.changed_at > j.updated_at
+    OR (o.failed AND o.changed_at NOT IN (j.finished_at, coalesce(j.discarded_at, j.finished_at)))
+    OR (j.life = 1 AND o.changed_at NOT IN (j.enqueued_at, j.updated_at)
+        AND (o.changed_at < j.enqueued_at OR o.changed_at > j.updated_at))
     OR (j.state <> 'processing' AND j.updated_at NOT IN (o.changed_at, coalesce(l.settled_at, o.changed_at)))
 )
 UNION ALL
