@@ -219,6 +219,12 @@ def test_a_probe_that_says_something_starts_the_count_of_those_that_do_not_anew(
     assert gate.undecided == 2
 
 
+def test_a_failed_probe_starts_that_count_anew_while_a_person_holds_the_gate_too():
+    gate, t = probing(replace(tripped(), undecided=2))
+    gate = replace(gate, until_person=True)
+    assert result(gate, DOWN, t).gate.undecided == 0
+
+
 def test_a_lost_probe_neither_counts_as_one_that_says_nothing_nor_starts_the_count_anew():
     gate, t = probing()
     gate, t = probing(result(gate, Kind.INTERNAL, t).gate)

@@ -98,6 +98,9 @@ class Feed:
                 token = one.token + (2 if one.state is State.PROCESSING else 1)
                 self._committed[one.no].append((kind, token, one.state.value))
 
+    def _cancel(self, answers: Any, *_: Any, **__: Any) -> None:
+        self._settle(tuple(answers) if isinstance(answers, list) else ())
+
     def _revive(
         self, answers: list[Revived], chosen: Sequence[Revival], *_: Any, **__: Any
     ) -> None:

@@ -476,7 +476,7 @@ def upgrades_killed(folder: Path, full: Path, *, sample: int) -> None:
         points = nursery.points(called, f"sqlite:///{whole}")
         after = tables_of(whole)
         seen = set()
-        for number, point in enumerate(points[::sample]):
+        for number, point in enumerate([*points[::sample], points[-1]]):
             path = Path(shutil.copy(full, folder / f"{number}.db"))
             assert nursery.crashed_at(point, called, f"sqlite:///{path}") == KILLED
             found = tables_of(path)

@@ -158,7 +158,9 @@ def _again(
         gap, passes, undecided = gate.gap + 1, 0, 0
     if gate.until_person:
         text = f"{text}; held until a person releases it"
-        return moved(gate, move, now, text, held_until=None, gap=gap, passes=passes)
+        return moved(
+            gate, move, now, text, held_until=None, gap=gap, passes=passes, undecided=undecided
+        )
     soon = move is GateMove.UNDECIDED and undecided + 1 < UNDECIDED_MAX
     if move is GateMove.UNDECIDED and not soon:
         gap += 1

@@ -122,6 +122,7 @@ class SqliteBulks:
                 return _stale(one)
             lane, error_kind = row
             tally.moved(lane, place_of(State.QUEUED, False, error_kind), "ready")
+            cx.execute(SQL.owned_put, (one.no, now))
             return Receipt(one.no, one.id, one.token, State.QUEUED, from_us(now))
 
         return self._each(chosen, run_now, deeds.RUN_NOW, deed, step)

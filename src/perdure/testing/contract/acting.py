@@ -102,7 +102,7 @@ class Acting(OnAFreshStore):
         now = self.clock.now()
         assert answer == Receipt(job.no, job.id, job.token, State.QUEUED, now)
         assert self.place.see(job.id) == replace(
-            job, ready=True, token=job.token + 1, due_at=now, updated_at=now,
+            job, ready=True, token=job.token + 1, due_at=now, updated_at=now, ordered_at=now,
             deadline_at=now + timedelta(seconds=60),
         )  # fmt: skip
         (deed,) = self.place.reader.deeds()
@@ -110,6 +110,22 @@ class Acting(OnAFreshStore):
             "run job now", job.id, "ann", "it is urgent",
         )  # fmt: skip
         assert self.place.taken_ids(self.worker) == [job.id]
+        self.place.clean()
+
+    def test_the_deadline_of_what_is_run_now_counts_from_then_on_wherever_it_stands_in_line(
+        self,
+    ) -> None:
+        job = self._scheduled(deadline_s=60.0, ordered_at=self.clock.now())
+        self.clock.push(10)
+        self._run_now(job)
+        seen = self.place.see(job.id)
+        assert seen.deadline_at == self.clock.now() + timedelta(seconds=60)
+        assert seen.ordered_at == job.ordered_at
+        self.clock.push(5)
+        (claim,) = self.place.take(self.worker)
+        self.place.settle(retry(claim, self.worker, delay_s=LATER_S), by=self.worker)
+        self._run_now(self.place.see(job.id))
+        assert self.place.see(job.id).deadline_at == seen.deadline_at
         self.place.clean()
 
     def test_a_retry_that_is_run_now_keeps_its_counters_and_its_error(self) -> None:

@@ -150,12 +150,13 @@ class DeadLetters:
             if job.ready is not False:
                 return _stale(one)
             sooner = max(job.order_at - now, timedelta())
+            total = job.own_total or job.policies_total or timedelta()
             self._tables.put_job(
                 replace(
-                    job, ready=True, token=job.token + 1, due_at=now, updated_at=now,
+                    job, ready=True, token=job.token + 1, due_at=now, updated_at=now, changed_at=now,
                     order_at=job.order_at - sooner,
                     rank_at=job.rank_at if job.fair else job.rank_at - sooner,
-                    deadline_at=None if job.deadline_at is None else job.deadline_at - sooner,
+                    deadline_at=None if job.deadline_at is None else min(job.deadline_at, now + total),
                 )
             )  # fmt: skip
             return Receipt(one.no, one.id, one.token, State.QUEUED, now)

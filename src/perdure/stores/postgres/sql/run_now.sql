@@ -7,7 +7,7 @@ WITH seen AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT j.* FROM (SELECT * FROM seen ORDER BY no) AS s
     CROSS JOIN LATERAL (
-        SELECT o.no, o.lane, o.error_kind, greatest(o.order_at - %(now)s::bigint, 0) AS sooner
+        SELECT o.no, o.lane, o.owner, o.error_kind, greatest(o.order_at - %(now)s::bigint, 0) AS sooner
         FROM perdure_jobs AS o
         WHERE o.no = s.no AND o.token = s.token AND o.ready = 0
         AND (%(owner)s::text IS NULL OR o.owner = %(owner)s::text)
@@ -21,12 +21,17 @@ depths AS (
     ON CONFLICT (lane, writer) DO UPDATE SET
         ready = t.ready + excluded.ready, waiting = t.waiting + excluded.waiting,
         retrying = t.retrying + excluded.retrying
+),
+owned AS (
+    INSERT INTO perdure_owned (owner, job, changed_at)
+    SELECT owner, no, %(now)s::bigint FROM held WHERE owner <> ''
+    ON CONFLICT (owner, job) DO UPDATE SET changed_at = excluded.changed_at
 )
 UPDATE perdure_jobs AS j SET
     ready = 1, token = j.token + 1, due_at = %(now)s::bigint, updated_at = %(now)s::bigint,
     order_at = j.order_at - held.sooner,
     rank_at = j.rank_at - CASE WHEN j.fair THEN 0 ELSE held.sooner END,
-    deadline_at = j.deadline_at - held.sooner
+    deadline_at = least(j.deadline_at, %(now)s::bigint + coalesce(j.deadline_us, j.policies_us))
 FROM held
 WHERE j.no = held.no
 RETURNING j.no, j.token - 1
