@@ -26,7 +26,7 @@ SELECT 'q', 'c', 'p', 'one', n FROM {series} AS s
 _FILL_JOBS = """
 INSERT INTO perdure_jobs (
     id, lane, token, rank_at, order_at, due_at, enqueued_at, updated_at, priority, ready, worker,
-    finished_at, state, failed_reason, error_kind, error_message, owner, pipeline, stage, payload
+    finished_at, state, failed_reason, error_kind, error_message, fingerprint, owner, pipeline, stage, payload
 )
 SELECT
     {id}, 1 + n % {lanes}, 1, n, n, n, n, n, 0, CASE WHEN part < 3 THEN 1 WHEN part = 3 THEN 0 END,
@@ -34,7 +34,7 @@ SELECT
     CASE WHEN part < 4 THEN 'queued' WHEN part = 4 THEN 'processing' WHEN part = 5 THEN 'failed'
         WHEN part = 6 THEN 'cancelled' ELSE 'succeeded' END,
     CASE WHEN part = 5 THEN 'fatal' END, CASE WHEN part = 5 THEN 'input_invalid' END,
-    CASE WHEN part = 5 THEN 'The item is broken.' END,
+    CASE WHEN part = 5 THEN 'The item is broken.' END, CASE WHEN part = 5 THEN 'f' || (n % 300) END,
     CASE WHEN n % ({jobs} / 50) = 7 THEN 'ann' WHEN n % 10 = 3 THEN 'big' ELSE 'owner-' || (n % 998) END,
     'p', 'one', '{{}}'
 FROM (SELECT n, (n / 11) % 10 AS part FROM {series} AS s) AS numbered
@@ -51,6 +51,20 @@ INSERT INTO perdure_attempts (
 SELECT no, 1, enqueued_at, finished_at, 0.5, 1, 1, 'success', state, stage, '', 'p/1', '', '{{}}', owner
 FROM perdure_jobs WHERE finished_at IS NOT NULL
 """
+# As they are once they were added up: what is open in a hundred lanes, five stages, three hundred groups of dead letters.
+_FILL_DEPTHS = """
+INSERT INTO perdure_depths (lane, ready) SELECT lane, count(*) FROM perdure_jobs WHERE lane <= 100 GROUP BY lane
+"""
+_FILL_FLOWS = """
+INSERT INTO perdure_flows (pipeline, stage, minute, created)
+SELECT 'p', 'stage ' || (n / 62), n % 62 - 1, 1 FROM {series} AS s WHERE n < 310
+"""
+_FILL_DEATHS = """
+INSERT INTO perdure_deaths (owner, fingerprint, pipeline, stage, reason, kind, code, letters, ever, first_at, last_at)
+SELECT {owner}, fingerprint, pipeline, stage, failed_reason, error_kind, '', count(*), count(*), 1, 1
+FROM perdure_jobs WHERE failed_reason IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7
+"""
+_FILL_OWNERS = "INSERT INTO perdure_owners (owner, open) SELECT owner, count(*) FROM perdure_jobs GROUP BY owner"
 _SERIES = """(
     WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s
 )"""
@@ -72,6 +86,10 @@ def _statements(jobs: int, *, id: str, series: str) -> Iterator[str]:
     yield _FILL_JOBS.format(jobs=jobs, lanes=LANES, id=id, series=series.format(count=jobs))
     yield _FILL_OWNED
     yield _FILL_ATTEMPTS.format()
+    yield _FILL_DEPTHS
+    yield _FILL_FLOWS.format(series=series.format(count=400))
+    yield from (_FILL_DEATHS.format(owner=owner) for owner in ("''", "owner"))
+    yield _FILL_OWNERS
 
 
 class SqliteCrowd:

@@ -62,7 +62,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     "checkpoint_without_job": (["DELETE FROM perdure_jobs WHERE no = {no1}"], "job number {no1}"),
     "counters_differ": (job("failures = 4", "no5"), "{id5}"),
     "deaths_differ": (["UPDATE perdure_deaths SET letters = letters + 1 WHERE letters > 0"], " of pipeline p, stage one"),
-    "depths_differ": (["UPDATE perdure_depths SET succeeded = succeeded + 1 WHERE lane = {lane}"], "lane number {lane}"),
+    "depths_differ": (["UPDATE perdure_depths SET succeeded = succeeded + 1 WHERE lane = {lane}"], "one of pipeline p, queue q"),
     "discarded_not_failed": (job("discarded_at = 1", "no7"), "{id7}"),
     "ended_twice": (
         ["UPDATE perdure_attempts SET state = 'succeeded' WHERE job = {no1}"], "{id1}",

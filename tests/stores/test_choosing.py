@@ -75,9 +75,12 @@ def full():
         "UPDATE perdure_jobs SET error_code = 'c' || (no % 2), fingerprint = 'f' || (no % 3) "
         "WHERE state = 'failed'",
         "DELETE FROM perdure_deaths",
-        "INSERT INTO perdure_deaths SELECT fingerprint, owner, pipeline, stage, failed_reason, error_kind, "
-        "error_code, 0, count(*) FILTER (WHERE discarded_at IS NULL), count(*), min(finished_at), max(finished_at) "
-        "FROM perdure_jobs WHERE state = 'failed' GROUP BY 1, 2, 3, 4, 5, 6, 7",
+        *(
+            f"INSERT INTO perdure_deaths SELECT {owner}, fingerprint, pipeline, stage, failed_reason, error_kind, "
+            "error_code, 0, count(*) FILTER (WHERE discarded_at IS NULL), count(*), min(finished_at), max(finished_at) "
+            "FROM perdure_jobs WHERE state = 'failed' GROUP BY 1, 2, 3, 4, 5, 6, 7"
+            for owner in ("''", "owner")
+        ),
     )
     place.runs = runs
     yield place

@@ -47,6 +47,16 @@ READS: dict[str, Callable[[Reader], Any]] = {
         JobFilter(owner="big", text="broken"), since=START, limit=500
     ),
     "how many jobs a large owner has": lambda reader: reader.preview(BIG),
+    "how many jobs stand where": lambda reader: reader.depths(),
+    "what has happened": lambda reader: reader.flows(),
+    "what has happened, minute by minute": lambda reader: reader.flows(minutes=True),
+    "what jobs have died of": lambda reader: reader.deaths(),
+    "all groups of dead letters": lambda reader: reader.dead_groups(limit=500),
+    "an owner's groups of dead letters": lambda reader: reader.dead_groups(
+        JobFilter(owner="ann", states=(State.FAILED,), discarded=False)
+    ),
+    "an owner's number of open jobs": lambda reader: reader.open_jobs("big"),
+    "what changed, from now on": lambda reader: reader.changes(),
     # Here the page is not full before the last of the owner's jobs was looked at, step by step.
     "a large owner's jobs of no pipeline": lambda reader: reader.jobs(
         JobFilter(owner="big", pipeline="nowhere")

@@ -95,14 +95,14 @@ DAMAGES = {
     "a depth is wrong": Damage(
         "depths_differ",
         "UPDATE perdure_depths SET succeeded = succeeded + 1",
-        subject="lane number",
+        subject="work of pipeline walk",
     ),
     "a flow is wrong": Damage(
         "flows_differ", "UPDATE perdure_flows SET tokens_in = tokens_in + 1", subject="walk, stage"
     ),
     "dead letters are wrongly counted": Damage(
         "deaths_differ",
-        "INSERT INTO perdure_deaths VALUES ('f', '', 'walk', 'work', 'fatal', 'k', 'c', 0, 1, 1, 1, 1)",
+        "INSERT INTO perdure_deaths VALUES ('', 'f', 'walk', 'work', 'fatal', 'k', 'c', 0, 1, 1, 1, 1)",
         subject="f of pipeline walk",
     ),
     "the open jobs of an owner are wrongly counted": Damage(

@@ -38,7 +38,7 @@ class Before(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """What the tallies of dead letters are kept by."""
+    """What the tallies of dead letters are kept by, for its owner and for all."""
 
     fingerprint: str | None
     owner: str
@@ -152,9 +152,11 @@ class Tally:
     def death_rows(self, now: int) -> Sequence[tuple[object, ...]]:
         """As the table of deaths takes them."""
         return [
-            (*(one or "" for one in letter), letters, ever, *((now, now) if ever else (None, None)))
+            (owner, letter.fingerprint or "", *(one or "" for one in letter[2:]), letters, ever,
+             *((now, now) if ever else (None, None)))
             for letter, (letters, ever) in self._deaths.items()
-        ]
+            for owner in sorted({"", letter.owner})
+        ]  # fmt: skip
 
     def owner_rows(self) -> Sequence[tuple[str, int]]:
         """As the table of owners takes them."""

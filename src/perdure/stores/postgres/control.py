@@ -167,6 +167,7 @@ class PostgresControl(PostgresBulks, PostgresRuns):
 def _fold(cx: Cx, now: int) -> None:
     """Add up what writers have counted, each in rows of its own."""
     cx.execute(SQL.depths_fold)
+    cx.execute(SQL.depths_home)
     cx.execute(SQL.flows_fold, {"now": now})
     cx.execute(SQL.deaths_fold, {"old": now - seconds_us(FINGERPRINT_KEPT_S)})
     cx.execute(SQL.owners_fold)

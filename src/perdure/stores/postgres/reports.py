@@ -20,7 +20,7 @@ from perdure.stores.postgres.reviving import rivals
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.reporting import run_figures
 from perdure.stores.rows import Row, capture_out, item_out, run_out
-from perdure.stores.tallies import dead_groups
+from perdure.stores.tallies import dead_groups, is_kept
 
 # The rows of a step are found first (OFFSET 0 keeps them apart): what else a filter says must not lead to another index.
 DIALECT = Dialect(
@@ -89,7 +89,8 @@ class PostgresReports:
 
     def dead_groups(self, chosen: JobFilter = DEAD_LETTERS, *, limit: int = 50) -> list[DeadGroup]:
         """The dead letters of a filter by fingerprint, most frequent first."""
-        with self._connection.walking(by_index=True) as cx:
+        walking = self._connection.walking(by_index=True)
+        with self._snapshot() if is_kept(chosen) else walking as cx:
             return dead_groups(chosen, DIALECT, fetching(cx), limit=limit)
 
     def rivals(self, job_nos: Sequence[int]) -> dict[int, str]:

@@ -153,7 +153,9 @@ def _let_go(cx: sqlite3.Connection, rows: Sequence[Row]) -> int:
 
 
 def _fold(cx: sqlite3.Connection, now: int) -> None:
-    """Add up the minutes that are older than an hour, and forget what struck nobody for a month."""
+    """Add up what ended in runs and the minutes older than an hour, and forget what struck nobody for a month."""
+    cx.execute(SQL.depths_home)
+    cx.execute(SQL.depths_forget)
     hour = {"old": now // MINUTE_US - 60}
     cx.execute(SQL.flows_fold, hour)
     cx.execute(SQL.flows_forget, hour)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from perdure.model.decisions import Counted
 from perdure.model.filters import DEAD_LETTERS, JobFilter
-from perdure.model.jobs import Record
+from perdure.model.jobs import ClaimOrder, Record
 from perdure.model.operations import Retention
 from perdure.model.states import FailedReason, Move, State
 from perdure.model.views import Deaths, Depth, Flow
@@ -217,6 +217,33 @@ class Tallying(OnAFreshStore):
         assert self.place.reader.open_jobs("ann") == 2
         self.place.control.prune_workers(HOUR_S, limit=10)
         assert self.place.reader.open_jobs("ann") == 2
+        self.place.clean()
+
+    def test_what_ended_in_runs_is_added_up_in_their_stages(self) -> None:
+        runs = [self.place.begin_run(name) for name in ("one", "two")]
+        for run in runs:
+            lanes = self.place.lanes_of("p", run=run.no)
+            self.place.put_many(3, run=run.no, lane=lanes["one"])
+            order = ClaimOrder(self.worker, 2, (lanes["one"],))
+            first, second = self.place.store.turn([], order, by=self.worker).claims
+            self.place.settle(success(first, self.worker), by=self.worker)
+            self.place.settle(failing(second, self.worker), by=self.worker)
+        dead = self.place.reader.jobs(DEAD_LETTERS)
+        before = self.place.reader.depths()
+        self.place.control.prune_workers(HOUR_S, limit=10)
+        assert self.place.reader.depths() == before
+        for run in runs:
+            lane = self.place.lanes_of("p", run=run.no)["one"]
+            (claim,) = self.place.store.turn(
+                [], ClaimOrder(self.worker, 1, (lane,)), by=self.worker
+            ).claims
+            self.place.settle(success(claim, self.worker), by=self.worker)
+        self.place.control.prune_workers(HOUR_S, limit=10)
+        assert self.place.reader.depths() == [replace(NO_JOBS, succeeded=4, failed=2)]
+        self.place.clean()
+        for job in dead:
+            self.place.revive(job)
+        assert self.place.reader.depths() == [replace(NO_JOBS, succeeded=4, ready=2)]
         self.place.clean()
 
     def test_what_was_added_up_is_the_same(self) -> None:

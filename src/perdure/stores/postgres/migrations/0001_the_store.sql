@@ -405,10 +405,11 @@ CREATE TABLE perdure_flows (
     PRIMARY KEY (pipeline, stage, minute, writer)
 );
 
--- Dead letters by what they died of; ``ever`` does not fall when they live again, are discarded or pruned.
+-- Dead letters by what they died of; ``ever`` does not fall when they live again, are discarded or pruned. Those of all
+-- owners stand under no name, and those of an owner under his, too.
 CREATE TABLE perdure_deaths (
-    fingerprint  text NOT NULL,
     owner        text NOT NULL,
+    fingerprint  text NOT NULL,
     pipeline     text NOT NULL,
     stage        text NOT NULL,
     reason       text NOT NULL,
@@ -419,7 +420,7 @@ CREATE TABLE perdure_deaths (
     ever         bigint NOT NULL DEFAULT 0,
     first_at     bigint,
     last_at      bigint,
-    PRIMARY KEY (fingerprint, owner, pipeline, stage, reason, kind, code, writer)
+    PRIMARY KEY (owner, fingerprint, pipeline, stage, reason, kind, code, writer)
 );
 
 -- How many jobs of an owner are queued or in work; those of nobody are not counted here.

@@ -1,5 +1,5 @@
--- Add up what each backend has counted; what struck nobody for a month loses its fingerprint and its owner. Rows in use
--- meanwhile stay.
+-- Add up what each backend has counted. What struck nobody for a month is forgotten; of what is counted for all owners the
+-- sum stays, without the fingerprint. Rows in use meanwhile stay.
 WITH gone AS (
     DELETE FROM perdure_deaths WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM perdure_deaths
@@ -9,12 +9,12 @@ WITH gone AS (
     RETURNING *
 )
 INSERT INTO perdure_deaths AS t (
-    fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters, ever, first_at, last_at
+    owner, fingerprint, pipeline, stage, reason, kind, code, writer, letters, ever, first_at, last_at
 )
 SELECT
-    CASE WHEN writer <> 0 THEN fingerprint ELSE '' END, CASE WHEN writer <> 0 THEN owner ELSE '' END, pipeline, stage,
-    reason, kind, code, 0, sum(letters), sum(ever), min(first_at), max(last_at)
-FROM gone GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7
-ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+    owner, CASE WHEN writer <> 0 THEN fingerprint ELSE '' END, pipeline, stage, reason, kind, code, 0, sum(letters),
+    sum(ever), min(first_at), max(last_at)
+FROM gone WHERE writer <> 0 OR owner = '' GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (owner, fingerprint, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
     letters = t.letters + excluded.letters, ever = t.ever + excluded.ever,
     first_at = least(t.first_at, excluded.first_at), last_at = greatest(t.last_at, excluded.last_at)

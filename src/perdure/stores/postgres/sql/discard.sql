@@ -15,13 +15,13 @@ held AS MATERIALIZED (
     ) AS j
 ),
 deaths AS (
-    INSERT INTO perdure_deaths AS t (fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters)
+    INSERT INTO perdure_deaths AS t (owner, fingerprint, pipeline, stage, reason, kind, code, writer, letters)
     SELECT
-        coalesce(fingerprint, ''), owner, pipeline, stage, failed_reason, coalesce(error_kind, ''),
+        w.owner, coalesce(fingerprint, ''), pipeline, stage, failed_reason, coalesce(error_kind, ''),
         coalesce(error_code, ''), -pg_backend_pid(), -count(*)
-    FROM held
+    FROM held AS g CROSS JOIN LATERAL (SELECT '' UNION SELECT g.owner) AS w (owner)
     GROUP BY 1, 2, 3, 4, 5, 6, 7
-    ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+    ON CONFLICT (owner, fingerprint, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
         letters = t.letters + excluded.letters
 ),
 done AS (

@@ -186,15 +186,15 @@ flows AS (
 ),
 deaths AS (
     INSERT INTO perdure_deaths AS t (
-        fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters, ever, first_at, last_at
+        owner, fingerprint, pipeline, stage, reason, kind, code, writer, letters, ever, first_at, last_at
     )
     SELECT
-        coalesce(d.fingerprint, ''), d.owner, d.pipeline, d.stage, d.failed_reason, coalesce(d.error_kind, ''),
+        w.owner, coalesce(d.fingerprint, ''), d.pipeline, d.stage, d.failed_reason, coalesce(d.error_kind, ''),
         coalesce(d.error_code, ''), (SELECT no FROM counter), count(*), count(*), d.now, d.now
-    FROM done AS d
+    FROM done AS d CROSS JOIN LATERAL (SELECT '' UNION SELECT d.owner) AS w (owner)
     WHERE d.state = 'failed'
     GROUP BY 1, 2, 3, 4, 5, 6, 7, d.now
-    ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+    ON CONFLICT (owner, fingerprint, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
         letters = t.letters + excluded.letters, ever = t.ever + excluded.ever,
         first_at = least(t.first_at, excluded.first_at), last_at = greatest(t.last_at, excluded.last_at)
 ),

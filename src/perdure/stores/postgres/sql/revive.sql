@@ -55,13 +55,14 @@ flows AS (
     ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET revived = t.revived + excluded.revived
 ),
 deaths AS (
-    INSERT INTO perdure_deaths AS t (fingerprint, owner, pipeline, stage, reason, kind, code, writer, letters)
+    INSERT INTO perdure_deaths AS t (owner, fingerprint, pipeline, stage, reason, kind, code, writer, letters)
     SELECT
-        coalesce(fingerprint, ''), owner, pipeline, old_stage, failed_reason, coalesce(error_kind, ''),
+        w.owner, coalesce(fingerprint, ''), pipeline, old_stage, failed_reason, coalesce(error_kind, ''),
         coalesce(error_code, ''), -pg_backend_pid(), -count(*)
-    FROM before WHERE discarded_at IS NULL
+    FROM before AS g CROSS JOIN LATERAL (SELECT '' UNION SELECT g.owner) AS w (owner)
+    WHERE discarded_at IS NULL
     GROUP BY 1, 2, 3, 4, 5, 6, 7
-    ON CONFLICT (fingerprint, owner, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
+    ON CONFLICT (owner, fingerprint, pipeline, stage, reason, kind, code, writer) DO UPDATE SET
         letters = t.letters + excluded.letters
 ),
 owners AS (

@@ -410,10 +410,11 @@ CREATE TABLE perdure_flows (
     PRIMARY KEY (pipeline, stage, minute, writer)
 ) WITHOUT ROWID;
 
--- Dead letters by what they died of; ``ever`` does not fall when they live again, are discarded or pruned.
+-- Dead letters by what they died of; ``ever`` does not fall when they live again, are discarded or pruned. Those of all
+-- owners stand under no name, and those of an owner under his, too.
 CREATE TABLE perdure_deaths (
-    fingerprint  TEXT NOT NULL,
     owner        TEXT NOT NULL,
+    fingerprint  TEXT NOT NULL,
     pipeline     TEXT NOT NULL,
     stage        TEXT NOT NULL,
     reason       TEXT NOT NULL,
@@ -424,7 +425,7 @@ CREATE TABLE perdure_deaths (
     ever         INTEGER NOT NULL DEFAULT 0,
     first_at     INTEGER,
     last_at      INTEGER,
-    PRIMARY KEY (fingerprint, owner, pipeline, stage, reason, kind, code, writer)
+    PRIMARY KEY (owner, fingerprint, pipeline, stage, reason, kind, code, writer)
 ) WITHOUT ROWID;
 
 -- How many jobs of an owner are queued or in work; those of nobody are not counted here.
