@@ -82,7 +82,7 @@ CREATE TABLE attempts (
     stage text NOT NULL, counted text, kind text, message text NOT NULL, policy text NOT NULL,
     config_hash text NOT NULL, why text NOT NULL, evidence text, code text,
     tokens_in bigint NOT NULL DEFAULT 0, tokens_out bigint NOT NULL DEFAULT 0,
-    cost_nusd bigint NOT NULL DEFAULT 0, PRIMARY KEY (job, token)
+    cost_nusd bigint NOT NULL DEFAULT 0, owner text, PRIMARY KEY (job, token)
 )
 """
 

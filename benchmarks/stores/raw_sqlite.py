@@ -44,7 +44,7 @@ CREATE TABLE attempts (
     due_at INTEGER, counted TEXT, kind TEXT, message TEXT NOT NULL, policy TEXT NOT NULL, why TEXT NOT NULL,
     evidence TEXT, config_hash TEXT NOT NULL, settled_by INTEGER, code TEXT,
     tokens_in INTEGER NOT NULL DEFAULT 0, tokens_out INTEGER NOT NULL DEFAULT 0,
-    cost_nusd INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (job, token)
+    cost_nusd INTEGER NOT NULL DEFAULT 0, owner TEXT, PRIMARY KEY (job, token)
 ) WITHOUT ROWID;
 """
 
@@ -183,7 +183,7 @@ class SameRows(Narrow):
             ],
         )  # fmt: skip
         self.cx.executemany(
-            f"INSERT INTO attempts VALUES ({', '.join('?' * 21)}, NULL, 0, 0, 0)",
+            f"INSERT INTO attempts VALUES ({', '.join('?' * 21)}, NULL, 0, 0, 0, NULL)",
             [
                 (one[0], one[1], "one", one[2], 1, "retrying", "queued", 1, one[10], now, ELAPSED_S,
                  0.0, now, *_FAILURE, 1) if failed

@@ -16,7 +16,7 @@ from perdure.model.operations import Deed
 from perdure.model.runs import RunChange, RunStatus, RunView
 from perdure.rules.budget import Tally as BudgetTally, overspent
 from perdure.stores import deeds as deeds_module
-from perdure.stores.counting import Tally
+from perdure.stores.counting import Before, Tally
 from perdure.stores.sqlite import bulks as store_module, settling as settling_module
 from tests.sim import harvests
 from tests.sim.mutants import Mutant, reworded
@@ -55,11 +55,15 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
 
     def settled_before(cx: Any, record: Record, by: int | None) -> Any:
         answer = right(cx, record, by)
-        runs = cx.execute("SELECT run, redrive_run FROM perdure_jobs WHERE no = ?", (record.no,))
-        if isinstance(answer, Stale):
+        row = cx.execute(
+            "SELECT run, redrive_run, owner, pipeline, lane FROM perdure_jobs WHERE no = ?",
+            (record.no,),
+        ).fetchone()
+        if isinstance(answer, Stale) and row is not None:
             tally = Tally()
-            tally.settled(record, runs.fetchone() or ())
-            settling_module.add_tally(cx, tally, by or 0)
+            tally.settled(record, Before(*row, "processing"))
+            rows = tally.rows(by or 0)
+            cx.executemany(settling_module.SQL.run_counts_add, rows)
         return answer
 
     patch.setattr(settling_module, "_settled_before", settled_before)

@@ -309,7 +309,10 @@ MUTANTS = (
         by_store(
             sqlite=reworded(
                 "matched",
-                sqlite=("j.owner\nFROM", "CASE j.token WHEN 1 THEN '' ELSE j.owner END\nFROM"),
+                sqlite=(
+                    "j.owner, j.pipeline",
+                    "CASE j.token WHEN 1 THEN '' ELSE j.owner END, j.pipeline",
+                ),
             ),
             postgres=reworded(
                 "record",
@@ -397,11 +400,11 @@ MUTANTS = (
         ("test_another_owners_job_is_not_discarded",),
     ),
     Mutant(
-        "a job that runs, or has ended, is run now",
+        "a job that need not wait is run now",
         reworded(
             "run_now",
-            sqlite=("AND ready = 0", ""),
-            postgres=("AND o.ready = 0", ""),
+            sqlite=("AND ready = 0", "AND ready IS NOT NULL"),
+            postgres=("AND o.ready = 0", "AND o.ready IS NOT NULL"),
         ),
         ("test_only_a_job_that_waits_for_its_time_is_run_now",),
     ),

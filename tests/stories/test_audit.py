@@ -105,6 +105,12 @@ DAMAGES = {
         "INSERT INTO perdure_deaths VALUES ('', 'f', 'walk', 'work', 'fatal', 'k', 'c', 0, 1, 1, 1, 1)",
         subject="f of pipeline walk",
     ),
+    "a job is not in the lists of its owner": Damage(
+        "owned_differs", "UPDATE perdure_jobs SET owner = 'ann' WHERE no = :no"
+    ),
+    "a payload is kept of a life that has not ended": Damage(
+        "payload_astray", "INSERT INTO perdure_payloads VALUES (:no, 1, '1')"
+    ),
     "the open jobs of an owner are wrongly counted": Damage(
         "owners_differ", "INSERT INTO perdure_owners VALUES ('ann', 0, 1)", subject="ann"
     ),

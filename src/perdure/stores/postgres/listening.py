@@ -149,7 +149,11 @@ class Herald:
             with suppress(PerdureError, psycopg.Error):
                 made = self._connection.apart()
                 with self._guard:
-                    self._line = made
+                    self._hang_up()  # an older one may still wait for its answer
+                    if self._ended.is_set():
+                        made.close()
+                    else:
+                        self._line = made
 
     def _await_answer(self) -> None:
         """Wait until the last word was answered; a line on which that takes far too long is given up."""

@@ -45,7 +45,8 @@ class Notary:
 
     _tables: Tables
 
-    def _settle(self, record: Record, by: int | None, now: datetime) -> Settled:
+    def settle_one(self, record: Record, by: int | None, now: datetime) -> Settled:
+        """As the store writes a record."""
         raise NotImplementedError
 
     def _settled_before(self, record: Record, by: int | None) -> Receipt | Stale:
@@ -72,14 +73,14 @@ class Notary:
                 return self._settled_before(record, by)
             answer = self._tried(record, by, now)
             if isinstance(answer, Receipt):
-                write = partial(self._settle, record, by, now)
+                write = partial(self.settle_one, record, by, now)
                 within.records[record.no, record.token] = write
                 self._tables.lent[record.no] = within
             return answer
 
     def _tried(self, record: Record, by: int, now: datetime) -> Settled:
         with self._tables.undone():
-            return self._settle(record, by, now)
+            return self.settle_one(record, by, now)
 
     def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
         """Those that have left a row."""
