@@ -69,7 +69,7 @@ READS: dict[str, Callable[[Reader], Any]] = {
 SIZES = [
     pytest.param(store, jobs, id=f"{store}-{jobs}", marks=marks)
     for store in ("sqlite", "postgres")
-    for jobs, marks in ((100_000, ()), (1_000_000, (pytest.mark.long,)))
+    for jobs, marks in ((40_000, ()), (1_000_000, (pytest.mark.long,)))
 ]
 
 
