@@ -14,6 +14,7 @@ from perdure.model.errors import (
     CursorTooOld,
     JobFailed,
     JobUnfinished,
+    NotCompletable,
     OutputError,
     OutputInvalid,
     OutputRefused,
@@ -23,6 +24,7 @@ from perdure.model.errors import (
     RunAborted,
     RunUnfinished,
     StageError,
+    StoreBusy,
     StoreError,
 )
 from perdure.model.events import Event, EventName
@@ -71,6 +73,7 @@ __all__ = [
     "Kind",
     "Listener",
     "Match",
+    "NotCompletable",
     "OutputError",
     "OutputInvalid",
     "OutputRefused",
@@ -94,6 +97,7 @@ __all__ = [
     "Snooze",
     "Spread",
     "StageError",
+    "StoreBusy",
     "StoreError",
     "Succeeded",
     "Vocabulary",

@@ -27,6 +27,13 @@ def readers() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name == "perdure changes"]
 
 
+def raising(error: Exception):
+    def raises(*_):
+        raise error
+
+    return raises
+
+
 def test_a_job_is_heard_of_from_its_acceptance_to_its_end(app, pipe):
     with app.follow() as listener:
         called = pipe.call_blocking(1, owner="ann")
@@ -99,6 +106,35 @@ def test_a_store_that_cannot_be_read_is_told_to_who_listens(app, pipe, monkeypat
         monkeypatch.setattr(ChangeFeed, "once", once)
         with pytest.raises(StoreError, match="not ours"):
             listener.take(WAIT_S)
+
+
+@pytest.mark.parametrize("error", [StoreError("not ours"), CallerError("no cursor")])
+def test_who_listens_after_an_error_is_served_again(app, pipe, monkeypatch, error):
+    app.ready()
+    with app.follow() as failed:
+        with monkeypatch.context() as patch:
+            patch.setattr(ChangeFeed, "_next", raising(error))
+            with pytest.raises(type(error)):
+                failed.take(WAIT_S)
+        with app.follow() as listener:
+            id = pipe.enqueue(1).id
+            assert [one.id for one in listener.take(WAIT_S).entries] == [id]
+    assert readers() == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_has_died_is_replaced_for_the_next_who_listens(app, pipe, monkeypatch):
+    app.ready()
+    with app.follow() as first:
+        with monkeypatch.context() as patch:
+            patch.setattr(ChangeFeed, "_next", raising(ZeroDivisionError()))
+            for thread in threading.enumerate():
+                if thread.name == "perdure changes":
+                    thread.join()
+        with app.follow() as second:
+            id = pipe.enqueue(1).id
+            assert [one.id for one in first.take(WAIT_S).entries] == [id]
+            assert [one.id for one in second.take(WAIT_S).entries] == [id]
 
 
 def test_closing_the_app_ends_the_thread(url, monkeypatch):

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -58,6 +58,8 @@ def test_a_stage_is_given_the_request_of_its_job_and_an_id_of_its_attempt(app, p
 def test_every_event_of_a_job_says_whose_request_it_is(app, pipe, told):
     pipe.call_blocking(1, request_id="req-7")
     pipe.enqueue(1, request_id="req-7").cancel()
+    later = datetime.now(UTC) + timedelta(hours=1)
+    pipe.enqueue(1, request_id="req-7", run_at=later).run_now()
     ref = pipe.enqueue("broken", request_id="req-7")
     worked_off(app)
     ref.retry()
@@ -66,7 +68,7 @@ def test_every_event_of_a_job_says_whose_request_it_is(app, pipe, told):
     of_jobs = [event for event in told if "job_id" in event.fields]
     assert {event.name.value for event in of_jobs} == {
         "job_enqueued", "job_claimed", "job_succeeded", "job_cancelled", "job_revived",
-        "job_discarded",
+        "job_discarded", "job_brought_forward",
     }  # fmt: skip
     assert {event.fields["request_id"] for event in of_jobs} == {"req-7"}
 

@@ -17,11 +17,14 @@ class Counted:
         self._reader = reader
         self.reads = 0
         self.away = False
+        self.limit = None
 
     def changes(self, after=None, **how):
         self.reads += 1
         if self.away:
             raise StoreUnavailable("the store is away")
+        if self.limit is not None:
+            how["limit"] = self.limit
         return self._reader.changes(after, **how)
 
 
@@ -140,6 +143,57 @@ def test_a_slow_listener_holds_up_nobody_and_misses_nothing(either, feed, monkey
     either.put()
     step(feed)
     assert len(heard(slow)) == 1
+
+
+def test_a_slow_listener_is_served_while_the_others_never_come_to_an_end(
+    either, reader, feed, monkeypatch
+):
+    monkeypatch.setattr(changes_module, "WAITING_MAX", 1)
+    slow = feed.listen()
+    ids, found = [], []
+    for _ in range(2):  # the first waits for it, the second does not
+        ids.append(either.put().id)
+        step(feed)
+    assert slow.behind
+    reader.limit = 2
+    found += heard(slow)
+    for _ in range(5):  # three come, two are read
+        ids += [one.id for one in either.put_many(3)]
+        assert feed.once() is True
+        found += heard(slow)
+    assert len(found) >= 6
+    for _ in range(20):
+        feed.once()
+        found += heard(slow)
+    assert sorted(found) == sorted(ids)
+    assert not slow.behind
+
+
+def test_who_fails_is_told_and_who_listens_afterwards_is_served(either, feed):
+    failed = feed.listen()
+    step(feed)
+    feed._cursor = "not one of ours"
+    with pytest.raises(CallerError) as error:
+        feed.once()
+    feed.fail(error.value)
+    with pytest.raises(CallerError, match="is not a cursor"):
+        failed.take()
+    fresh = feed.listen()
+    id = either.put().id
+    step(feed)
+    assert heard(fresh) == [id]
+    assert feed.leave(failed) is True
+    assert feed.leave(fresh) is False
+
+
+def test_a_cursor_that_is_refused_later_is_the_trouble_of_one_listener(either, feed):
+    one, two = feed.listen(), feed.listen()
+    one._cursor = "not one of ours"
+    id = either.put().id
+    step(feed)
+    assert heard(two) == [id]
+    with pytest.raises(CallerError, match="is not a cursor"):
+        one.take()
 
 
 def test_who_was_behind_for_too_long_is_told_so(either, feed, monkeypatch):

@@ -16,12 +16,13 @@ from perdure.engine.upstreams import Upstreams
 from perdure.model.errors import NotCompletable, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim
+from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, TimedOut, Usage
 from perdure.model.states import State
 from perdure.testing import VirtualClock, open_model
 from perdure.testing.contract.kit import Place
 from perdure.testing.model.completing import Lent
-from tests.engine.gating import VENDOR, line_of, stage, upstream
+from tests.engine.gating import VENDOR, failed, gate, line_of, stage, upstream
 from tests.engine.kit import DONE, Notes, Unreliable
 from tests.stores.kit import cancelled
 
@@ -138,6 +139,65 @@ def test_a_transaction_that_is_open_is_waited_for_by_nobody_and_decides_in_the_e
     assert single.state(first) is State.SUCCEEDED
     assert single.pump.empty
     single.place.clean()
+
+
+@pytest.mark.parametrize("end", [FAILED, TimedOut(1.0), Returned("1")])
+def test_a_job_whose_transaction_is_open_when_its_stage_ends_is_a_good_call_once_it_is_committed(
+    single, end
+):
+    claim = single.claimed()
+    own = single.completed(claim)
+    single.ended(claim, end)
+    assert single.calls == (0, 0)  # nobody knows yet
+    own.commit()
+    single.pump.once()
+    assert single.state(claim) is State.SUCCEEDED
+    assert single.calls == (1, 0)
+
+
+def test_a_job_whose_transaction_is_rolled_back_in_the_end_is_told_to_the_gate_once_as_it_ended(
+    single,
+):
+    claim = single.claimed()
+    own = single.completed(claim)
+    for _ in range(3):
+        single.ended(claim, TimedOut(1.0))
+    assert single.calls == (0, 0)
+    own.rollback()
+    for _ in range(3):
+        single.pump.once()
+    assert single.calls == (1, 1)
+
+
+def test_a_wait_that_the_upstream_asks_for_is_not_pushed_out_while_a_transaction_is_open(single):
+    claim = single.claimed()
+    own = single.completed(claim)
+    for _ in range(3):
+        single.ended(claim, failed(Kind.QUOTA_WINDOW, wait_s=60.0))
+        single.place.clock.push(1.0)
+    assert gate(single.place).state == "flowing"
+    own.rollback()
+    single.pump.once()
+    held = gate(single.place)
+    assert held.state == "held"
+    single.place.clock.push(1.0)
+    single.pump.once()
+    assert gate(single.place).held_until == held.held_until
+
+
+def test_the_gate_is_told_after_the_store_has_answered(single, monkeypatch):
+    def broken(_records, *, by):
+        raise StoreUnavailable("the line broke on the way there")
+
+    claim = single.claimed()
+    single.completed(claim).rollback()
+    with monkeypatch.context() as line:
+        line.setattr(single.store, "settle", broken)
+        with pytest.raises(StoreUnavailable):
+            single.ended(claim, TimedOut(1.0))
+    assert single.calls == (0, 0)
+    single.pump.once()
+    assert single.calls == (1, 1)
 
 
 def test_a_transaction_that_is_open_for_long_is_told_once(single, caplog):

@@ -11,10 +11,11 @@ from perdure.model.errors import (
     BugError,
     NotCancellable,
     NotRetriable,
+    StoreBusy,
     UnknownName,
 )
 from perdure.model.events import EventName
-from perdure.model.jobs import Stale
+from perdure.model.jobs import Busy, Stale
 from perdure.model.operations import Deed
 from perdure.model.states import State
 from tests.engine.dead_kit import Hurried, dead, retried
@@ -184,6 +185,35 @@ def test_a_job_that_never_holds_still_is_given_up_with_a_report(place, known, wo
 
     with pytest.raises(BugError, match=r"moved on 100 times"):
         cancelled(place, known, id, through=Hurried(place, cancel=[claim_and_release] * 200))
+    assert place.see(id).state is State.QUEUED
+
+
+class Held:
+    """A control that finds the job in somebody's open transaction, so often."""
+
+    def __init__(self, place, times: int) -> None:
+        self._control = place.control
+        self.times = times
+
+    def cancel(self, records, deed, **options):
+        if self.times == 0:
+            return self._control.cancel(records, deed, **options)
+        self.times -= 1
+        return [Busy(one.no, one.id, one.token) for one in records]
+
+
+def test_who_cancels_a_job_that_a_transaction_holds_rests_between_two_tries(place, known):
+    id, rests = place.put().id, []
+    cancelled(place, known, id, through=Held(place, 3), rest=rests.append)
+    assert place.see(id).state is State.CANCELLED
+    assert rests == [0.01] * 3
+
+
+def test_a_job_in_a_transaction_that_stays_open_is_soon_given_up(place, known):
+    id, rests, held = place.put().id, [], Held(place, 1_000)
+    with pytest.raises(StoreBusy, match="which is still open; try again when that has ended"):
+        cancelled(place, known, id, through=held, rest=rests.append)
+    assert (held.times, len(rests)) == (980, 19)
     assert place.see(id).state is State.QUEUED
 
 

@@ -158,12 +158,14 @@ def test_a_job_that_is_claimed_in_between_needs_nobody_to_run_it(place, worker):
         hurried(place, id, through=Hurried(place, run_now=[claims]))
 
 
-def test_what_is_run_now_is_told_and_written_down_with_who_and_why(place, worker):
-    id = waiting(place, worker)
+def test_what_is_run_now_is_told_and_written_down_with_who_and_why(place):
+    id = place.put(run_at=place.clock.now() + timedelta(hours=1), request_id="req-7").id
     notes = Notes()
     hurried(place, id, deed=Deed("ann\x00", "it is\nurgent"), observers=Observers([notes]))
     (told,) = notes.of(EventName.JOB_BROUGHT_FORWARD)
-    assert told == {"job_id": id, "by_whom": "ann", "reason": "it is urgent"}
+    assert told == {
+        "job_id": id, "request_id": "req-7", "by_whom": "ann", "reason": "it is urgent",
+    }  # fmt: skip
     (line,) = place.reader.deeds()
     assert (line.by_whom, line.verb, line.subject, line.reason) == (
         "ann", "run job now", id, "it is urgent",

@@ -11,6 +11,7 @@ from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
 from perdure.model.jobs import Counters, Enqueued, Receipt, Refused, Stale
 from perdure.model.kinds import KINDS, Kind
+from perdure.model.operations import Deed, Revival, Target
 from perdure.model.outcomes import (
     Death,
     Evidence,
@@ -176,6 +177,19 @@ def test_a_claim_is_told():
             "stage": "one", "attempt": 1, "token": 1,
         }
     ]  # fmt: skip
+
+
+def test_what_people_do_to_a_job_is_told_with_its_request_id():
+    notes = Notes()
+    observers, target, deed = Observers([notes]), Target(1, "a", 1, "req-1"), Deed("ann", "why")
+    observers.discarded(target, deed)
+    observers.brought_forward(target, deed)
+    observers.revived(Revival(1, "a", 1, "one", 1, None, request_id="req-1"), deed)
+    assert notes.names() == [
+        EventName.JOB_DISCARDED, EventName.JOB_BROUGHT_FORWARD, EventName.JOB_REVIVED,
+    ]  # fmt: skip
+    for event in notes.events:
+        assert (event.fields["request_id"], event.fields["by_whom"]) == ("req-1", "ann")
 
 
 def test_a_batch_is_told_by_its_new_jobs_alone():

@@ -106,6 +106,9 @@ def test_a_round_ends_when_it_has_taken_its_time(place, monkeypatch):
         def prune_changes(self, kept_s, **where):
             return place.control.prune_changes(kept_s, **where)
 
+        def prune_workers(self, kept_s, **where):
+            return place.control.prune_workers(kept_s, **where)
+
         def prune(self, retention, **where):
             place.clock.push(prune.SPEND_S * 0.6)
             self.steps += 1

@@ -461,7 +461,7 @@ MUTANTS = (
         reworded(
             "changes",
             sqlite=("no >= :line", "no > :line"),
-            postgres=("no >= %(line)s::bigint", "no > %(line)s::bigint"),
+            postgres=("BETWEEN %(line)s::bigint AND", "BETWEEN %(line)s::bigint + 1 AND"),
         ),
         (
             "test_a_page_may_end_anywhere_and_nothing_is_missed_or_told_twice",
@@ -474,7 +474,7 @@ MUTANTS = (
             "prune_changes",
             sqlite=("(SELECT place FROM perdure_change_marks ORDER BY no LIMIT 1)", "9e9"),
             postgres=(
-                "c.xid < (SELECT min(pg_snapshot_xmin(place)) FROM perdure_change_marks)",
+                "xid < (SELECT min(pg_snapshot_xmin(place)) FROM perdure_change_marks)",
                 "true",
             ),
         ),

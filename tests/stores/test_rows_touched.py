@@ -66,6 +66,12 @@ READS: dict[str, Callable[[Reader], Any]] = {
     ),
 }
 
+FEED = """
+INSERT INTO perdure_changes (changed_at, what, size, entries)
+WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 3000)
+SELECT n, 'job_accepted', 1, '[[1],"a","","p","s","queued",null,0,null]' FROM s
+"""
+
 SIZES = [
     pytest.param(store, jobs, id=f"{store}-{jobs}", marks=marks)
     for store in ("sqlite", "postgres")
@@ -100,6 +106,24 @@ def test_no_statement_of_a_bounded_read_touches_more_than_a_thousand_rows(made, 
     for name in ("an owner's jobs", "an owner's jobs by change"):
         assert len(READS[name](crowd.reader)) == 50
         assert sum(touched[name]) <= ROWS_MAX
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_page_of_the_feed_touches_no_more_lines_however_many_are_left(made, store):
+    """The first page of a range may look through it once, to know its end."""
+    crowd = made(store, 1_000)
+    begin = crowd.reader.changes().cursor
+    crowd.run(FEED)
+    crowd.run("ANALYZE perdure_changes")
+    pages, counts = [crowd.reader.changes(begin, limit=400)], []
+
+    def read_on(reader: Reader) -> None:
+        pages.append(reader.changes(pages[-1].cursor, limit=400))
+
+    while pages[-1].more:
+        counts += crowd.touched(read_on)
+    assert sum(len(page.entries) for page in pages) == 3_000
+    assert max(counts) <= ROWS_MAX, counts
 
 
 @pytest.mark.parametrize(("store", "jobs"), [("sqlite", 40_000), ("postgres", 15_000)])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from perdure.engine.changes import ChangeFeed, Listener
-from perdure.model.errors import StoreError, StoreUnavailable
+from perdure.model.errors import PerdureError, StoreUnavailable
 from perdure.ports import Reader
 
 
@@ -31,12 +31,7 @@ class Following:
         """A listener, for as long as the block lasts."""
         with self._one_at_a_time:
             listener = self._feed.listen(owner=owner, after=after)
-            if self._thread is None:
-                self._stop = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._read, args=(self._stop,), name="perdure changes", daemon=True
-                )
-                self._thread.start()
+            self._start()
         try:
             yield listener
         finally:
@@ -48,6 +43,15 @@ class Following:
         """End the thread; whoever still listens hears nothing more."""
         with self._one_at_a_time:
             self._end()
+
+    def _start(self) -> None:
+        """Start a thread, unless one is alive. A bug may have ended the last one."""
+        if self._thread is None or not self._thread.is_alive():
+            self._stop = threading.Event()
+            self._thread = threading.Thread(
+                target=self._read, args=(self._stop,), name="perdure changes", daemon=True
+            )
+            self._thread.start()
 
     def _end(self) -> None:
         if self._thread is not None:
@@ -61,8 +65,8 @@ class Following:
                 more = self._feed.once()
             except StoreUnavailable:  # it comes back, and nothing is lost meanwhile
                 more = False
-            except StoreError as error:
+            except PerdureError as error:  # the thread goes on, for those who listen from now on
                 self._feed.fail(error)
-                return
+                more = False
             if not more:
                 stop.wait(self._poll_s)

@@ -22,10 +22,10 @@ second are given a new life. The child is sealed before the operation is called 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
 import msgspec
 
+from perdure.engine.bulk_cancel import BulkCancel
 from perdure.engine.bulk_settings import (
     MEANT,
     NO_PAYLOADS,
@@ -34,7 +34,7 @@ from perdure.engine.bulk_settings import (
     filter_of,
     meant_by,
 )
-from perdure.engine.control import can_cancel, cancel_records, cleaned, not_now
+from perdure.engine.control import cleaned, not_now
 from perdure.engine.eligible import Check, dead_letters, eligible
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -44,7 +44,7 @@ from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError, NotChangeable, UnknownName
 from perdure.model.events import EventName
 from perdure.model.filters import JobFilter
-from perdure.model.jobs import Receipt, Stale
+from perdure.model.jobs import Receipt
 from perdure.model.operations import (
     BulkChange,
     BulkPhase,
@@ -59,12 +59,15 @@ from perdure.model.operations import (
     Target,
 )
 from perdure.model.runs import FINISHED, NewRun, RunChange, RunStatus, RunView
-from perdure.model.states import TERMINAL
 from perdure.model.views import JobView
 from perdure.ports import Control, Reader, Store
 
 PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
 _TRIES_MAX = 100
+_BUSY_MAX = (
+    20  # looks at a job that another transaction holds; then its stage has it in one of its own
+)
+_BEING_COMPLETED = "was being completed in a transaction of its stage's own"
 _BURST_S = 1.0
 _KEEP_EVERY = 5  # dead letters whose sources were looked for, after which the duty is renewed
 
@@ -84,6 +87,11 @@ class Bulks:
     observers: Observers
     checks: Mapping[str, Check] = field(default_factory=dict)
     keep: Callable[[], bool] = _always  # whether we are still the one to take its steps
+    _cancelling: BulkCancel = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the part that remembers something."""
+        self._cancelling = BulkCancel(self.control, self.reader, self.catalogue, self.observers)
 
     def begin_discard(self, chosen: JobFilter, *, deed: Deed, bulk_id: str) -> BulkView:
         """Write down that the dead letters of a filter are to be discarded; the same id finds the same one."""
@@ -257,26 +265,13 @@ class Bulks:
         return self.reader.bulk_payloads(bulk.no, keys)
 
     def _cancel_page(self, bulk: BulkView) -> BulkView | None:
-        """Cancel a page; what has moved on since, perhaps into a worker's hands, is looked at again."""
         found = self.reader.jobs(meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not found:
             return self._step(bulk, status=BulkStatus.DONE)
-        page = list(takewhile(lambda job: can_cancel(job, self.catalogue), found))
-        if not page:
-            return None  # it runs a stage that is not known here: left to a worker that knows it
-        records = cancel_records(page, self.catalogue, bulk.reason)
-        deed = Deed(bulk.begun_by, bulk.reason)
-        stand = replace(_stepped(bulk, page), cursor=bulk.cursor, again=True)
-        answers = self.control.cancel(records, deed, owner=filter_of(bulk).owner, step=stand)
-        moved: list[JobView | None] = []
-        for record, answer in zip(records, answers, strict=True):
-            if isinstance(answer, Receipt):
-                self.observers.settled(record, answer)
-            elif isinstance(answer, Stale):
-                moved.append(self.reader.job(record.id))
-        left = [job.no for job in moved if job is not None and job.state not in TERMINAL]
-        step = _stepped(bulk, page)
-        self.control.step_bulk(replace(step, cursor=left[0] + 1) if left else step)
+        step = self._cancelling.page(bulk, found)
+        if step is None:
+            return None  # left to a worker that knows the stage
+        self.control.step_bulk(step)
         return self._now(bulk)
 
     def _run_now_page(self, bulk: BulkView, limit: int) -> BulkView | None:
@@ -284,7 +279,11 @@ class Bulks:
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
         refused = {job.no: why for job in page if (why := not_now(job, self.reader)) is not None}
-        targets = [Target(job.no, job.id, job.token) for job in page if job.no not in refused]
+        targets = [
+            Target(job.no, job.id, job.token, job.request_id)
+            for job in page
+            if job.no not in refused
+        ]
         refusals = tuple(Refusal(no, why) for no, why in refused.items())
         deed = Deed(bulk.begun_by, bulk.reason)
         step = replace(_stepped(bulk, page), refusals=refusals)

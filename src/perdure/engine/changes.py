@@ -4,8 +4,9 @@ Always true: a listener is handed every entry that came after its cursor and tha
 in their order; or it is told that it cannot be (`CursorTooOld`). What is waiting for a listener is bounded.
 
 Who is authoritative: the store. One step reads what is new, and hands it to all who have heard everything before it. Who
-has not, because it began further back or did not take what was waiting for it, is *behind*: the step reads for it alone, from
-its own cursor up to the one of the others, as soon as it has room; once there, it goes along with them. So a slow
+has not, because it began further back or did not take what was waiting for it, is *behind*: each step
+reads a page for it alone, from its own cursor on, as soon as it has room; once it is where the others are, it goes along
+with them. So a slow
 listener holds up nobody, and misses nothing for as long as the store keeps it.
 
 What may happen at once: any thread listens, takes and leaves; one at a time takes the step. If the store is away, the step
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from perdure.model.changes import Change, ChangeKind, ChangePage
-from perdure.model.errors import CursorTooOld, PerdureError
+from perdure.model.errors import CallerError, CursorTooOld, PerdureError
 from perdure.ports import Reader
 
 WAITING_MAX = 10_000  # entries that wait for one listener, a few MB; it is behind from then on
@@ -118,18 +119,17 @@ class ChangeFeed:
             else:
                 listener.hand(page.entries, page.cursor)
         self._cursor = page.cursor
-        if page.more:
-            return True
-        left = [
-            self._catch_up(one, page.cursor) for one in listeners if one.behind and one.has_room
-        ]
-        return any(left)
+        until = None if page.more else page.cursor
+        left = [self._catch_up(one, until) for one in listeners if one.behind and one.has_room]
+        return page.more or any(left)
 
     def fail(self, error: PerdureError) -> None:
-        """Tell everybody that they hear nothing more."""
+        """Tell everybody that they hear nothing more. Whoever listens from now on is served afresh."""
         with self._list:
-            for listener in self._listeners:
-                listener.fail(error)
+            failed, self._listeners = self._listeners, []
+        self._cursor = None
+        for listener in failed:
+            listener.fail(error)
 
     def _next(self, listeners: Iterable[Listener]) -> ChangePage:
         try:
@@ -139,11 +139,14 @@ class ChangeFeed:
                 listener.behind = True
             return self._reader.changes()
 
-    def _catch_up(self, listener: Listener, until: str) -> bool:
-        """Read a page for one that is behind; True when it is still behind."""
+    def _catch_up(self, listener: Listener, until: str | None) -> bool:
+        """Read a page for one that is behind; True when more can be read for it at once.
+
+        Without ``until`` the others are in the middle of something: it may get ahead of them, and joins them later.
+        """
         try:
             page = self._reader.changes(listener.cursor, until=until)
-        except CursorTooOld as error:
+        except CallerError as error:  # too old, mostly: its own trouble, and nobody else's
             listener.fail(error)
             return False
         listener.hand(page.entries, page.cursor)

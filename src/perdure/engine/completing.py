@@ -10,6 +10,8 @@ Always true:
   transaction is open for as long as the stage likes, and a worker that is stopped in the middle of it can be
   declared dead. If it commits after that, the attempt was its own to the end; if it does not, the job is lost with it.
 * Nobody waits for the row of a job in an open transaction. Who finds one leaves it and comes back.
+* The gate is told once, when it is known what the attempt was: a good call if it is complete, else as it ended. So
+  what to write is decided without a look at the gate; a stage that has asked has had the upstream's answer.
 
 What may happen at once: a stage asks on a thread of its own, the pump settles on its thread. The desk of an attempt lets
 nobody ask once the attempt is over, so whoever hears of its end knows whether it had asked.
@@ -21,6 +23,7 @@ there are both, and the attempt has ended.
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
+from random import Random
 from typing import Any, assert_never
 
 import msgspec
@@ -59,7 +62,11 @@ _NOT_COMMITTED = (
 
 
 class Completions:
-    """What the stages of one worker, or of one call, write themselves; ``make`` says what there is to write."""
+    """What the stages of one worker, or of one call, write themselves.
+
+    ``make`` says what there is to write about an attempt, and tells nobody; ``of_ends`` that it does so
+    for those that have failed, too.
+    """
 
     def __init__(
         self,
@@ -69,12 +76,14 @@ class Completions:
         make: Callable[[Finished], Record],
         shelf: Shelf,
         clock: Clock,
+        of_ends: bool = False,
     ) -> None:
         self._store = store
         self._worker = worker
         self._make = make
         self._shelf = shelf
         self._clock = clock
+        self._of_ends = of_ends
         self._asked: dict[Key, Record | None] = {}
         self._over: dict[Key, Finished] = {}
         self._busy_at: dict[Key, float] = {}
@@ -130,38 +139,44 @@ class Completions:
     ) -> Iterator[tuple[Record, Settled | Busy]]:
         """Settle what is over, one after the other: what was to be written, and what became of it.
 
-        ``judge`` says what to write about an attempt, and tells the gate. A job that an open transaction
-        still holds is left for the next time; while ``leaving``, for whoever settles lost jobs.
+        ``judge`` says what to write about an attempt, and tells the gate: once, when it is known how the attempt
+        has ended. A job that an open transaction still holds is left for the next time, and nobody is told;
+        while ``leaving``, for whoever settles lost jobs.
         """
         if not self._over:
             return
         complete = self.stored(one.claim for one in self._over.values())
+        write = self._make if self._of_ends else judge
         for key, one in list(self._over.items()):
-            record: Record | None = None
-            answer: Settled | Busy | None = None
-            if key not in complete:
-                record = judge(msgspec.structs.replace(one, outcome=as_it_ended(one.outcome)))
-                (answer,) = self._store.settle([record], by=self._worker)
-                if isinstance(answer, Busy) and not (leaving and _is_given_back(one)):
-                    self._say_busy(key, one.claim)
-                    continue
-                if _is_old(answer) and self.stored([one.claim]):  # committed this very moment
-                    record = None
-            if record is None or answer is None:
-                record, answer = self._complete(judge, one)
+            ended = msgspec.structs.replace(one, outcome=as_it_ended(one.outcome))
+            record, answer = (
+                self._complete(one.claim)
+                if key in complete
+                else self._settle(write(ended), one.claim)
+            )
+            if isinstance(answer, Busy) and not (leaving and _is_given_back(one)):
+                self._say_busy(key, one.claim)
+                continue
+            if not isinstance(answer, Busy):
+                is_complete = record is self._asked.get(key)
+                good = msgspec.structs.replace(one, outcome=Returned("null"))
+                judge(good if is_complete else ended)
             self._asked.pop(key, None)
             self._over.pop(key, None)
             self._busy_at.pop(key, None)
             yield record, answer
 
-    def _complete(
-        self, judge: Callable[[Finished], Record], one: Finished
-    ) -> tuple[Record, Receipt]:
-        """The record that is stored, and its receipt; to the gate it was a good call."""
-        record = self._asked[one.claim.no, one.claim.token]
+    def _settle(self, record: Record, claim: Claim) -> tuple[Record, Settled | Busy]:
+        (answer,) = self._store.settle([record], by=self._worker)
+        if _is_old(answer) and self.stored([claim]):  # committed this very moment
+            return self._complete(claim)
+        return record, answer
+
+    def _complete(self, claim: Claim) -> tuple[Record, Receipt]:
+        """The record that is stored, and its receipt."""
+        record = self._asked[claim.no, claim.token]
         if record is None:
-            raise BugError(f"job {one.claim.id} has the success of an attempt that wrote none")
-        judge(msgspec.structs.replace(one, outcome=Returned("null")))
+            raise BugError(f"job {claim.id} has the success of an attempt that wrote none")
         return record, Receipt(record.no, record.id, record.token, record.state, None)
 
     def _say_busy(self, key: Key, claim: Claim) -> None:
@@ -190,9 +205,10 @@ def completions_of(
         ending = Ending(
             claim, one.outcome, one.elapsed_s, worker, usage=one.usage, captures=one.captures
         )
-        return settle(ending, line, stage, chance=0.0)
+        chance = Random(f"{claim.id} {claim.token}").random()  # the same each time it is sent
+        return settle(ending, line, stage, chance=chance)
 
-    return Completions(store, worker, make=make, shelf=shelf, clock=clock)
+    return Completions(store, worker, make=make, shelf=shelf, clock=clock, of_ends=True)
 
 
 class Completion:

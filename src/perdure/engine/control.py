@@ -5,7 +5,8 @@ answer is stale. For one job we look again. After a cancel is acknowledged no ne
 whatever a running one still says is refused.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -36,6 +37,8 @@ from perdure.ports import Control, Reader
 from perdure.rules.evidence import one_line
 
 _TRIES_MAX = 100  # each lost race means that the job has moved on, which it cannot do for ever
+_BUSY_MAX = 20  # a claim or a record is over long before that
+_BUSY_S = 0.01
 
 NOBODY = Observers()
 
@@ -55,9 +58,10 @@ def cancel(
     deed: Deed,
     owner: str | None = None,
     observers: Observers = NOBODY,
+    rest: Callable[[float], object] = time.sleep,
 ) -> Receipt:
     """Cancel a queued or running job."""
-    words, busy = cleaned(deed), False
+    words, busy = cleaned(deed), 0
     for _ in range(_TRIES_MAX):
         job = _job(reader, job_id, owner)
         if job.state in TERMINAL:
@@ -67,12 +71,14 @@ def cancel(
         if isinstance(answer, Receipt):
             observers.settled(record, answer)
             return answer
-        busy = isinstance(answer, Busy)
-    if busy:  # a claim or a record would have been over long ago
-        raise StoreBusy(
-            f"job {job_id} is being completed in a transaction of its stage's own, which is still open; "
-            "try again when that has ended"
-        )
+        if isinstance(answer, Busy):
+            busy += 1
+            if busy == _BUSY_MAX:
+                raise StoreBusy(
+                    f"job {job_id} is being completed in a transaction of its stage's own, which is still open; "
+                    "try again when that has ended"
+                )
+            rest(_BUSY_S)
     raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being cancelled")
 
 
@@ -125,7 +131,7 @@ def run_now(
         refused = not_now(job, reader)
         if refused is not None:
             raise NotChangeable(f"job {job_id} cannot be run now: {refused}")
-        target = Target(job.no, job.id, job.token)
+        target = Target(job.no, job.id, job.token, job.request_id)
         (answer,) = control.run_now([target], cleaned(deed), owner=owner)
         if isinstance(answer, Receipt):
             observers.brought_forward(target, cleaned(deed))

@@ -140,7 +140,7 @@ def _ordered_at(moment: datetime | None) -> datetime | None:
     if moment.tzinfo is None:
         raise CallerError(f"ordered_at {moment} has no time zone; pass an aware datetime")
     if not _ORDERED_YEARS[0] <= moment.year <= _ORDERED_YEARS[1]:
-        raise CallerError(f"ordered_at {moment} must lie between 1970 and now")
+        raise CallerError(f"ordered_at {moment} must lie from 1970 on, before the year 9999")
     return moment.astimezone(UTC)
 
 

@@ -134,7 +134,8 @@ class Observers:
         """Tell that a job which waited for its time is due."""
         self.tell(
             EventName.JOB_BROUGHT_FORWARD,
-            job_id=target.id, by_whom=deed.by_whom, reason=deed.reason or None,
+            job_id=target.id, request_id=target.request_id, by_whom=deed.by_whom,
+            reason=deed.reason or None,
         )  # fmt: skip
 
     def claimed(self, claim: Claim) -> None:

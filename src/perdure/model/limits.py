@@ -21,7 +21,6 @@ OVERRUN_BATCH_MAX = 100  # attempts past their hard deadline, settled in one tur
 TICKS_BATCH_MAX = 100  # schedules ticked in one round of the upkeep
 PAGE_ROWS_MAX = 500  # rows of a listing
 CHANGE_PAGE_ROWS = 1_000  # entries of a page of the change feed
-CURSOR_CHARS_MAX = 32_768  # of the change feed; it names every transaction that was open
 COUNT_MAX = 10_000  # a screen that counts further would walk the whole table at each refresh
 FINGERPRINT_KEPT_S = 30 * 86_400.0  # when it struck first is known for so long after it struck last
 PRUNE_BATCH_MAX = 1_000  # jobs looked at in one transaction of pruning

@@ -48,8 +48,8 @@ class Reader(Protocol):
     ) -> list[ChangedJob]:
         """An owner's jobs by their last change, from a moment on, above a number within it; the oldest change first.
 
-        A change is that a job came in, that an attempt of it ended, or that it ended, was cancelled, had a new life
-        or was discarded. The filter must name an owner. Who goes on from the moment and the number of the last one
+        A change is that a job came in, that an attempt of it ended, or that it ended, was cancelled, had a new life,
+        was discarded or run now. The filter must name an owner. Who goes on from the moment and the number of the last one
         sees every change that was committed by then; one that is committed later bears the moment of its writing,
         so a client that polls begins again some seconds before the last moment that it saw.
         """

@@ -72,8 +72,6 @@ def refusals(step: BulkStep, answers: Iterable[Settled | Revived | Busy]) -> lis
     for one in answers:
         if isinstance(one, Stale) and not step.again:
             found.append(Refusal(one.no, "has moved on since"))
-        elif isinstance(one, Busy) and not step.again:
-            found.append(Refusal(one.no, "was being completed in a transaction of its stage's own"))
         elif isinstance(one, Conflict):
             how = "is alive again" if one.alive else "was driven again"
             found.append(Refusal(one.no, f"its key {how} as job {one.with_id}"))

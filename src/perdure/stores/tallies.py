@@ -9,7 +9,7 @@ from dataclasses import replace
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import FailedReason, State
-from perdure.model.views import DeadGroup, Deaths, Depth, Flow
+from perdure.model.views import Books, DeadGroup, Deaths, Depth, Flow
 from perdure.stores.choosing import Dialect, dead_groups as groups_counted
 from perdure.stores.moments import MINUTE_US, from_us
 from perdure.stores.rows import Row, dead_group_out
@@ -24,7 +24,7 @@ Alike = tuple[str, str, str, str, str]
 
 _GROUPED_BY = ("fingerprint", "pipeline", "stage", "kind", "code")
 _KEPT_BY = ("pipeline", "stage", "reason", "kind", "code", "fingerprint", "owner")
-_LOOK_ROWS = 500  # the newest of a fingerprint, among which the example of a group usually is
+_LOOK_ROWS = 200  # the newest of a fingerprint, among which the example of a group usually is
 # The inner statement leads by the index of fingerprints, whatever the planner thinks of the rest.
 _NEWEST = """
 SELECT CAST(id AS text), coalesce(error_detail, error_message)
@@ -82,10 +82,19 @@ def open_jobs(fetch: Fetch, owner: str) -> int:
     return int(found)
 
 
-def came_and_went(fetch: Fetch, pipeline: str | None) -> tuple[int, int]:
-    """How many jobs were accepted, and how many of those were pruned."""
+def books(fetch: Fetch, pipeline: str | None) -> Books:
+    """How many jobs were accepted, where they stand, and how many were pruned."""
     ((accepted, pruned),) = fetch(TALLY["pruned"], {"pipeline": pipeline})
-    return int(accepted), int(pruned)
+    found = [one for one in depths(fetch) if pipeline in (None, one.pipeline)]
+    return Books(
+        accepted=int(accepted),
+        queued=sum(one.ready + one.waiting + one.retrying for one in found),
+        processing=sum(one.processing for one in found),
+        succeeded=sum(one.succeeded for one in found),
+        failed=sum(one.failed for one in found),
+        cancelled=sum(one.cancelled for one in found),
+        pruned=int(pruned),
+    )
 
 
 def dead_groups(

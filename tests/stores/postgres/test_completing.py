@@ -4,18 +4,22 @@ from random import Random
 
 import pytest
 
+from perdure.engine.bulks import Bulks
 from perdure.engine.chores.lost import Deaths, LostJobs
 from perdure.engine.chores.overrun import Overruns
-from perdure.engine.control import cancel
+from perdure.engine.control import cancel, cancel_records
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
+from perdure.engine.waiting import cancelled
 from perdure.model.errors import StoreBusy
+from perdure.model.filters import EVERY_JOB
 from perdure.model.jobs import Busy, Claim, Receipt, Stale
-from perdure.model.operations import Retention
+from perdure.model.operations import BulkStatus, BulkVerb, Retention
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
 from perdure.stores.postgres.statements import SQL
 from perdure.testing import VirtualClock
+from perdure.testing.contract.kit import uuid_of
 from tests.engine.kit import line_on, stage
 from tests.stores.kit import DEED, TTL_S, crash, success
 from tests.stores.postgres.kit import Place, other, with_options
@@ -193,3 +197,59 @@ def test_a_stage_may_choose_its_isolation(place, worker, furnished, isolation):
         complete(place, claim, worker, cx)
         cx.commit()
     assert place.see(claim.id).state is State.SUCCEEDED
+
+
+def test_a_wait_that_was_claimed_and_is_being_completed_is_waited_for_by_no_batch(
+    place, worker, own
+):
+    """Whoever settles it has seen it wait: his token is an old one."""
+    seen = [place.see(place.put().id) for _ in range(2)]
+    (claim,) = place.take(worker, 1)
+    assert claim.id == seen[0].id
+    complete(place, claim, worker, own)
+    stale, done = place.store.settle([cancelled(one, "nobody wants it") for one in seen], by=None)
+    assert (type(stale), type(done)) == (Stale, Receipt)
+    own.commit()
+    assert [place.see(one.id).state for one in seen] == [State.SUCCEEDED, State.CANCELLED]
+    place.clean()
+
+
+def test_jobs_that_another_transaction_holds_are_cancelled_in_bulk_when_it_has_ended(
+    place, worker, own, catalogue
+):
+    claim = claimed(place, worker)
+    other_job = place.put().id
+    complete(place, claim, worker, own)
+    bulks = Bulks(place.store, place.control, place.reader, catalogue, NOBODY)
+    bulk = bulks.begin(BulkVerb.CANCEL, EVERY_JOB, deed=DEED, bulk_id=uuid_of(1, 7))
+    for _ in range(3):
+        bulk = bulks.once(bulk) or bulk
+    assert (bulk.status, bulk.done, bulk.refused) == (BulkStatus.RUNNING, 1, 0)
+    own.rollback()
+    while bulk.status is BulkStatus.RUNNING:
+        bulk = bulks.once(bulk) or bulk
+    assert (bulk.done, bulk.refused) == (2, 0)
+    assert {place.see(id).state for id in (claim.id, other_job)} == {State.CANCELLED}
+    place.clean()
+
+
+def test_a_bulk_cancel_writes_down_what_its_stage_does_not_let_go(place, worker, own, catalogue):
+    claim = claimed(place, worker)
+    complete(place, claim, worker, own)
+    bulks = Bulks(place.store, place.control, place.reader, catalogue, NOBODY)
+    bulk = bulks.begin(BulkVerb.CANCEL, EVERY_JOB, deed=DEED, bulk_id=uuid_of(1, 7))
+    while bulk.status is BulkStatus.RUNNING:
+        bulk = bulks.once(bulk) or bulk
+    (left,) = place.reader.refusals(bulk.no)
+    assert left.why == "was being completed in a transaction of its stage's own"
+    own.commit()
+    assert place.see(claim.id).state is State.SUCCEEDED
+
+
+def test_another_owners_job_is_not_even_called_busy(place, worker, own, catalogue):
+    claim = claimed(place, worker, owner="ann")
+    complete(place, claim, worker, own)
+    (record,) = cancel_records([place.see(claim.id)], catalogue, "")
+    (answer,) = place.control.cancel([record], DEED, owner="bob")
+    assert isinstance(answer, Stale)
+    own.rollback()

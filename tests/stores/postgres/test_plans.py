@@ -18,7 +18,7 @@ from tests.stores.postgres.plans import Node, plan_of, plan_of_text
 
 ID = "00000000-0000-7000-8000-000000000001"
 VALUES: dict[str, object] = {
-    "now": 1, "worker": 1, "by": 1, "lent": False, "counter": 1, "waiting": "{}", "borrowed": False,
+    "now": 1, "worker": 1, "by": 1, "lent": False, "counter": 1, "waiting": "{}", "waiting_tokens": "{}", "borrowed": False,
     "lanes": "{1,2}", "floors": "{0,0}", "isolation": 0,
     "slots": 200, "limit": 200, "death": "{}", "nos": "{1,2,3}", "id": ID, "job": 1,
     "jobs": f'[{{"id":"{ID}","owner":"","pipeline":"p","key":"k"}}]',

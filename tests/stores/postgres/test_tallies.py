@@ -3,6 +3,8 @@
 import psycopg
 import pytest
 
+from perdure.model.jobs import IfFailed
+
 OWN = "SELECT count(*) FROM perdure_{table} WHERE writer < -4294967296"
 TABLES = ("depths", "flows", "owners")
 
@@ -43,4 +45,18 @@ def test_what_is_rolled_back_was_never_counted(place, borrowed):
     place.store.enqueue([place.new(owner="ann")], within=borrowed)
     borrowed.rollback()
     assert (place.standing("ready"), place.reader.open_jobs("ann")) == (0, 0)
+    place.clean()
+
+
+def test_a_new_life_in_a_borrowed_transaction_counts_in_rows_of_its_own(place, borrowed):
+    worker = place.hire()
+    job = place.dead_letter(worker, owner="ann", key="k")
+    again = place.new(owner="ann", key="k", if_failed=IfFailed.RETRY)
+    (found,) = place.store.enqueue([again], within=borrowed)
+    assert (found.id, found.revived) == (job.id, True)
+    for table in (*TABLES, "deaths"):
+        (own,) = borrowed.execute(OWN.format(table=table).encode()).fetchone()
+        assert own > 0, table
+    borrowed.commit()
+    assert place.reader.open_jobs("ann") == 1
     place.clean()

@@ -42,7 +42,7 @@ class Pruning:
         )
         self._longest_s = max([WORKER_S_MIN, *(one for one in kept if one is not None)])
         self._after = 0
-        self._rest_until = 0.0
+        self._rest_until = self._workers_at = 0.0
 
     def once(self) -> Swept:
         """A few steps, or none while there is nothing to let go."""
@@ -51,23 +51,23 @@ class Pruning:
             return NOTHING
         all_gone = self._let_captures_go(begun_at)
         all_gone = self._let_changes_go(begun_at) and all_gone
-        if self._retention == Retention():  # every job is kept; a worker that ended is no job
-            self._let_workers_go()
-        else:
-            self._let_jobs_go(begun_at)
-        if not all_gone:
-            self._rest_until = 0.0
+        if self._retention != Retention():
+            all_gone = self._let_jobs_go(begun_at) and all_gone
+        self._let_workers_go()
+        if all_gone:
+            self._rest_until = self._clock.monotonic() + REST_S
         return NOTHING
 
-    def _let_jobs_go(self, begun_at: float) -> None:
+    def _let_jobs_go(self, begun_at: float) -> bool:
+        """A few steps; whether the last of them came to the end of the table."""
         for _ in range(STEPS_MAX):
             pruned = self._control.prune(self._retention, limit=STEP_ROWS, after=self._after)
             self._after = pruned.go_on_after or 0
             if pruned.go_on_after is None:
-                self._let_workers_go()
-                break
+                return True
             if self._clock.monotonic() - begun_at >= SPEND_S:
                 break
+        return False
 
     def _let_captures_go(self, begun_at: float) -> bool:
         """A few steps; whether all are gone whose time is over."""
@@ -88,5 +88,8 @@ class Pruning:
         return False
 
     def _let_workers_go(self) -> None:
-        self._control.prune_workers(self._longest_s, limit=STEP_ROWS)
-        self._rest_until = self._clock.monotonic() + REST_S
+        """Now and then, however long the walk over the jobs takes: with it the store adds its tallies up."""
+        now = self._clock.monotonic()
+        if now >= self._workers_at:
+            self._workers_at = now + REST_S
+            self._control.prune_workers(self._longest_s, limit=STEP_ROWS)

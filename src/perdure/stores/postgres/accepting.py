@@ -53,7 +53,7 @@ def accept(
             return [done[job.id] for job in jobs]
         missing = [job for job in jobs if job.id not in done]
         if missing:
-            done |= _found(cx, missing, now)
+            done |= _found(cx, missing, now, borrowed=borrowed)
         if len(done) == len({job.id for job in jobs}):
             return list(_in_order(jobs, done))
     raise StoreBusy("the jobs that have these keys come and go; try again")  # pragma: no cover
@@ -110,7 +110,9 @@ def _inserted(
     return {id: Enqueued(id, no, True) for no, id in zip(nos or (), ids or (), strict=True)}
 
 
-def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueued]:
+def _found(
+    cx: Cx, jobs: Sequence[NewJob], now: int | None, *, borrowed: bool = False
+) -> dict[str, Enqueued]:
     """Who had the ids or the keys before. One that was pruned since is not found, and free again."""
     asked = {job.id: job for job in jobs}
     rows = [
@@ -125,7 +127,7 @@ def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueue
     found = [by_id[id] for id in asked if id in by_id]
     first = {row[1]: row for row in reversed(found) if _is_dead(row, asked[row[0]])}
     again = [_revival(row, asked[row[0]]) for row in found if first.get(row[1]) is row]
-    revived = _revived(cx, again, now) if again else set()
+    revived = _revived(cx, again, now, borrowed=borrowed) if again else set()
     return {
         row[0]: Enqueued(
             row[2], row[1], row[0] == row[2], row[1] in revived and first[row[1]] is row
@@ -134,10 +136,10 @@ def _found(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, Enqueue
     }
 
 
-def _revived(cx: Cx, again: Sequence[Revival], now: int | None) -> set[int]:
+def _revived(cx: Cx, again: Sequence[Revival], now: int | None, *, borrowed: bool) -> set[int]:
     """The numbers of those that have a new life now, whoever has their keys in other runs."""
     with cx.transaction():
-        return revive(cx, again, _now(cx, now))
+        return revive(cx, again, _now(cx, now), borrowed=borrowed)
 
 
 def _is_dead(row: Row, job: NewJob) -> bool:

@@ -93,7 +93,7 @@ class PostgresBulks:
         """Write these ends of open jobs; one that cannot be written does not spoil its neighbours."""
 
         def cancel(cx: Cx, now: int) -> list[Settled | Busy]:
-            busy = {one.no: one for one in busy_among(cx, records)}
+            busy = {one.no: one for one in busy_among(cx, records, owner=owner)}
             free = [one for one in records if one.no not in busy]
             where = {"targets": _seen(free), "owner": owner}
             open_now = set(cx.execute(SQL.cancellable, where).fetchall())

@@ -9,7 +9,7 @@ A plain number would not do as a cursor: a line with a lower one may appear afte
 an older one may change a job after a younger one has.
 
 A cursor is a snapshot, through with all that it shows; or, inside a page, two of them and a place between: through with all
-that the first shows, and with what the second shows besides, up to that place.
+that the first shows, and with what the second shows besides, up to that place; and the last place that there is between.
 
 Who is authoritative: the server's list of what is open. If we die anywhere, nothing was written: reading is only reading.
 Marks are snapshots with their moments. A line goes when every transaction before it had ended at a mark that is old
@@ -22,7 +22,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from perdure.model.changes import ChangeKind, ChangePage
-from perdure.model.limits import CURSOR_CHARS_MAX
 from perdure.stores.changes import (
     MARKS,
     Entry,
@@ -38,20 +37,24 @@ from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.settling import answered
 from perdure.stores.postgres.statements import SQL
 
-_SNAPSHOT = r"[1-9][0-9]{0,17}:[1-9][0-9]{0,17}:(?:[0-9,]*)"
-_CURSOR = re.compile(rf"p1-({_SNAPSHOT})(?:-({_SNAPSHOT})-([1-9][0-9]{{0,17}})-([0-9]{{1,9}}))?")
+# A cursor may be as long as the list of what is open: whatever the server lists and we give, we take back.
+_NO = r"[1-9][0-9]{0,17}"
+_SNAPSHOT = rf"{_NO}:{_NO}:(?:{_NO}(?:,{_NO})*)?"
+_CURSOR = re.compile(
+    rf"p1-({_SNAPSHOT})(?:-({_SNAPSHOT})-({_NO})-([0-9]{{1,9}})-({_NO}))?", re.ASCII
+)
 
 
 class _Cursor(NamedTuple):
     base: str
     until: str | None = None
     place: Place = Place(0)
+    last: int | None = None  # the highest line between the two
 
     def __str__(self) -> str:
-        inside = (
-            "" if self.until is None else f"-{self.until}-{self.place.line}-{self.place.entries}"
-        )
-        return f"p1-{self.base}{inside}"
+        if self.until is None:
+            return f"p1-{self.base}"
+        return f"p1-{self.base}-{self.until}-{self.place.line}-{self.place.entries}-{self.last}"
 
 
 def tell(cx: Cx, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
@@ -75,14 +78,15 @@ def changes(cx: Cx, after: str | None, until: str | None, limit: int) -> ChangeP
     where = {
         "base": cursor.base, "until": cursor.until,
         "end": None if end is None else _later(end, cursor.base), "line": cursor.place.line,
-        "done": cursor.place.entries, "limit": limit,
+        "done": cursor.place.entries, "last": cursor.last, "limit": limit,
     }  # fmt: skip
     found = answered(cx.execute(SQL.changes, where))
     if not found["whole"]:
         raise too_old(after)
     entries, cut = page_of(found["lines"] or (), cursor.place, limit)
     if cut is not None:
-        return ChangePage(entries, str(_Cursor(cursor.base, found["until"], cut)), True)
+        inside = _Cursor(cursor.base, found["until"], cut, found["last"])
+        return ChangePage(entries, str(inside), True)
     return ChangePage(entries, str(_Cursor(found["until"])), found["until"] != found["here"])
 
 
@@ -103,20 +107,19 @@ def _settled(text: object) -> str:
 
 
 def _cursor(text: object) -> _Cursor:
-    short = isinstance(text, str) and len(text) <= CURSOR_CHARS_MAX
-    found = _CURSOR.fullmatch(str(text)) if short else None
+    found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
     if found is None or not all(_is_snapshot(one) for one in found.group(1, 2) if one):
         raise not_a_cursor(text)
-    base, until, line, entries = found.groups()
-    return _Cursor(base, until, Place(int(line), int(entries)) if until else Place(0))
+    base, until, line, entries, last = found.groups()
+    if until is None:
+        return _Cursor(base)
+    return _Cursor(base, until, Place(int(line), int(entries)), int(last))
 
 
 def _is_snapshot(text: str) -> bool:
     """Whether the server would read it as one: open transactions in rising order, between its ends."""
     low, high, open_then = text.split(":")
     xids = open_then.split(",") if open_then else []
-    if "" in xids:
-        return False
     rising = [int(low), *map(int, xids), int(high)]
     return all(one <= two for one, two in pairwise(rising)) and high not in xids
 

@@ -44,6 +44,9 @@ from perdure.stores.postgres.statements import SQL
 from perdure.stores.pruning import Ends
 from perdure.stores.rows import Row, encoded
 
+FOLD_ROWS = 10_000  # as the statements have it
+FOLDS_MAX = 100  # a million rows in a round
+
 
 class PostgresControl(PostgresBulks, PostgresRuns):
     """The `Control` port on one PostgreSQL database."""
@@ -141,13 +144,29 @@ class PostgresControl(PostgresBulks, PostgresRuns):
 
     def prune_workers(self, kept_s: float, *, limit: int) -> int:
         """Forget workers that ended long ago and whose jobs are all settled; and add the tallies up."""
-        self._connection.written(_fold)
+        self._fold()
 
         def work(cx: Cx, now: int) -> int:
             where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
             return cx.execute(SQL.prune_workers, where).rowcount
 
         return self._connection.written(work)
+
+    def _fold(self) -> None:
+        """Add up what writers have counted, each in rows of its own; a little at a time, for turns wait for that."""
+        for sql in (
+            SQL.depths_fold, SQL.depths_home, SQL.flows_fold, SQL.deaths_fold, SQL.owners_fold,
+            SQL.run_counts_fold, SQL.run_kinds_fold,
+        ):  # fmt: skip
+
+            def some(cx: Cx, now: int, sql: str = sql) -> int:
+                where = {"now": now, "old": now - seconds_us(FINGERPRINT_KEPT_S)}
+                row = cx.execute(sql, where).fetchone()
+                return 0 if row is None else int(row[0])
+
+            for _ in range(FOLDS_MAX):
+                if self._connection.written(some) < FOLD_ROWS:
+                    break
 
     def prune_captures(self, *, limit: int) -> int:
         """Forget captures whose time is over, the longest over first."""
@@ -162,17 +181,6 @@ class PostgresControl(PostgresBulks, PostgresRuns):
         """Forget lines of the change feed that everybody could read for long enough."""
         most = max(0, min(limit, PRUNE_BATCH_MAX))
         return self._connection.written(lambda cx, now: changing.prune(cx, kept_s, most, now))
-
-
-def _fold(cx: Cx, now: int) -> None:
-    """Add up what writers have counted, each in rows of its own."""
-    cx.execute(SQL.depths_fold)
-    cx.execute(SQL.depths_home)
-    cx.execute(SQL.flows_fold, {"now": now})
-    cx.execute(SQL.deaths_fold, {"old": now - seconds_us(FINGERPRINT_KEPT_S)})
-    cx.execute(SQL.owners_fold)
-    cx.execute(SQL.run_counts_fold)
-    cx.execute(SQL.run_kinds_fold)
 
 
 def _let_go(cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:

@@ -125,19 +125,8 @@ class PostgresReader(PostgresReports):
 
     def books(self, *, pipeline: str | None = None) -> Books:
         """How many items came in, and where they are."""
-        where = {"pipeline": pipeline}
-        with self._connection.walking() as cx:
-            accepted, pruned = tallies.came_and_went(fetching(cx), pipeline)
-            found: dict[str, int] = dict(cx.execute(SQL.states_count, where).fetchall())
-        return Books(
-            accepted=accepted,
-            queued=found.get("queued", 0),
-            processing=found.get("processing", 0),
-            succeeded=found.get("succeeded", 0),
-            failed=found.get("failed", 0),
-            cancelled=found.get("cancelled", 0),
-            pruned=pruned,
-        )
+        with self._snapshot() as cx:
+            return tallies.books(fetching(cx), pipeline)
 
     def failures(self, *, pipeline: str | None = None) -> list[FailureGroup]:
         """Failed jobs grouped by how they ended, most frequent first."""

@@ -52,11 +52,14 @@ class _Dead(NamedTuple):
     redrive_run: int | None
 
 
-def revive(cx: Cx, chosen: Sequence[Revival], now: int) -> set[int]:
-    """Begin new lives, whoever has their keys; the numbers of the jobs that were still as they were seen."""
+def revive(cx: Cx, chosen: Sequence[Revival], now: int, *, borrowed: bool = False) -> set[int]:
+    """Begin new lives, whoever has their keys; the numbers of the jobs that were still as they were seen.
+
+    In a ``borrowed`` transaction nothing is counted in a row that another one writes.
+    """
     ranks = ranks_anew(cx, chosen, now)
     dead, statuses = _held(cx, chosen)
-    return {no for no, _ in _begin(cx, chosen, dead, statuses, ranks, now)}
+    return {no for no, _ in _begin(cx, chosen, dead, statuses, ranks, now, borrowed=borrowed)}
 
 
 def revive_apart(
@@ -146,6 +149,8 @@ def _begin(
     statuses: Mapping[int, str],
     ranks: Mapping[int, int],
     now: int,
+    *,
+    borrowed: bool = False,
 ) -> set[Seen]:
     apart = {one.no: one for one in chosen if one.no in dead and dead[one.no].token == one.token}
     if not apart:
@@ -161,7 +166,9 @@ def _begin(
         }
         for one in apart.values()
     ]  # fmt: skip
-    where = {"revivals": encoded(rows), "now": now, "ageing_us": AGEING_US}
+    where = {
+        "revivals": encoded(rows), "now": now, "ageing_us": AGEING_US, "borrowed": borrowed,
+    }  # fmt: skip
     done = {(no, dead[no].token) for (no,) in cx.execute(SQL.revive, where).fetchall()}
     if ended:
         again = cx.execute(SQL.runs_reopen, {"nos": array(ended), "now": now}).fetchall()

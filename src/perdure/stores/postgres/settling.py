@@ -42,10 +42,10 @@ def parameters(
     ``lent`` on a connection that is not ours.
     """
     rows = [record_in(one, by) for one in sorted(firsts(records), key=lambda one: one.no)]
-    waiting = sorted({one.no for one in records if one.attempt is None})
+    waiting = sorted({(one.no, one.token) for one in records if one.attempt is None})
     return {
-        "records": encoded(rows), "by": by, "now": now, "waiting": waiting, "lent": lent,
-        "counter": None if lent else by,
+        "records": encoded(rows), "by": by, "now": now, "lent": lent, "counter": None if lent else by,
+        "waiting": [no for no, _ in waiting], "waiting_tokens": [token for _, token in waiting],
     }  # fmt: skip
 
 
@@ -221,10 +221,13 @@ def check_alive(alive: bool, worker: int | None) -> None:
         )
 
 
-def busy_among(cx: Cx, records: Sequence[Record]) -> list[Busy]:
-    """Those of these records whose jobs another transaction holds; the others are held by ours from now on."""
+def busy_among(cx: Cx, records: Sequence[Record], *, owner: str | None = None) -> list[Busy]:
+    """Those of these records whose jobs another transaction holds; the others are held by ours from now on.
+
+    With an ``owner`` only his are looked at.
+    """
     seen = encoded([{"no": one.no, "token": one.token} for one in records])
-    held = {no for (no,) in cx.execute(SQL.jobs_hold, {"seen": seen}).fetchall()}
+    held = {no for (no,) in cx.execute(SQL.jobs_hold, {"seen": seen, "owner": owner}).fetchall()}
     return [Busy(one.no, one.id, one.token) for one in records if one.no in held]
 
 

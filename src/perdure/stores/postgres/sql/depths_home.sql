@@ -15,9 +15,12 @@ done AS MATERIALIZED (
 gone AS (
     DELETE FROM perdure_depths AS d USING done AS o WHERE d.lane = o.lane AND d.writer = 0
     RETURNING o.home, d.succeeded, d.failed, d.cancelled
+),
+added AS (
+    INSERT INTO perdure_depths AS t (lane, writer, succeeded, failed, cancelled)
+    SELECT home, 0, sum(succeeded), sum(failed), sum(cancelled) FROM gone GROUP BY home ORDER BY home
+    ON CONFLICT (lane, writer) DO UPDATE SET
+        succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
+        cancelled = t.cancelled + excluded.cancelled
 )
-INSERT INTO perdure_depths AS t (lane, writer, succeeded, failed, cancelled)
-SELECT home, 0, sum(succeeded), sum(failed), sum(cancelled) FROM gone GROUP BY home ORDER BY home
-ON CONFLICT (lane, writer) DO UPDATE SET
-    succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
-    cancelled = t.cancelled + excluded.cancelled
+SELECT count(*) FROM gone

@@ -4,7 +4,10 @@ WITH gone AS (
         SELECT ctid FROM perdure_owners WHERE writer <> 0 OR open = 0 LIMIT 10000 FOR UPDATE SKIP LOCKED
     ))
     RETURNING *
+),
+added AS (
+    INSERT INTO perdure_owners AS t (owner, writer, open)
+    SELECT owner, 0, sum(open) FROM gone GROUP BY owner HAVING sum(open) <> 0 ORDER BY owner
+    ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 )
-INSERT INTO perdure_owners AS t (owner, writer, open)
-SELECT owner, 0, sum(open) FROM gone GROUP BY owner HAVING sum(open) <> 0 ORDER BY owner
-ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
+SELECT count(*) FROM gone

@@ -25,9 +25,10 @@ waited AS MATERIALIZED (
     SELECT
         j.no, CASE WHEN j.state <> 'queued' THEN j.state WHEN j.ready = 1 THEN 'ready'
             WHEN j.error_kind IS NULL THEN 'waiting' ELSE 'retrying' END AS place
-    FROM unnest(%(waiting)s::bigint[]) AS w (no)
+    FROM unnest(%(waiting)s::bigint[], %(waiting_tokens)s::bigint[]) AS w (no, token)
     CROSS JOIN LATERAL (
-        SELECT o.no, o.state, o.ready, o.error_kind FROM perdure_jobs AS o WHERE o.no = w.no LIMIT 1
+        SELECT o.no, o.state, o.ready, o.error_kind FROM perdure_jobs AS o
+        WHERE o.no = w.no AND o.token = w.token LIMIT 1
         FOR UPDATE
     ) AS j
 ),

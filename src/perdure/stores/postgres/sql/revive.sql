@@ -1,7 +1,11 @@
 -- A new life for failed jobs, ordered as if they were new (fair ones have their rank). Until the deadline each has as long as its
 -- caller said at first; if that was nothing, what its policies give. A payload may take the place of the old one, which is kept.
 -- Guarded by (no, token); only a failed job has a failed_reason. Rows are locked in the order of numbers.
-WITH r AS MATERIALIZED (
+WITH counter AS MATERIALIZED (
+    SELECT CASE WHEN %(borrowed)s::boolean THEN -(pg_current_xact_id()::text::bigint + 4294967296)
+        ELSE -pg_backend_pid() END AS no
+),
+r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(revivals)s::jsonb) AS r (
         no bigint, token bigint, stage text, lane bigint, input_from text, redrive_run bigint,
         rank_at bigint, policies_us bigint, payload text
@@ -43,14 +47,14 @@ revived AS (
 ),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, failed)
-    SELECT m.lane, -pg_backend_pid(), sum(m.ready), sum(m.failed)
+    SELECT m.lane, (SELECT no FROM counter), sum(m.ready), sum(m.failed)
     FROM before AS b CROSS JOIN LATERAL (VALUES (b.old_lane, 0, -1), (b.lane, 1, 0)) AS m (lane, ready, failed)
     GROUP BY m.lane
     ON CONFLICT (lane, writer) DO UPDATE SET ready = t.ready + excluded.ready, failed = t.failed + excluded.failed
 ),
 flows AS (
     INSERT INTO perdure_flows AS t (pipeline, stage, minute, writer, revived)
-    SELECT pipeline, old_stage, %(now)s::bigint / 60000000, -pg_backend_pid(), count(*) FROM before
+    SELECT pipeline, old_stage, %(now)s::bigint / 60000000, (SELECT no FROM counter), count(*) FROM before
     GROUP BY pipeline, old_stage
     ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET revived = t.revived + excluded.revived
 ),
@@ -58,7 +62,7 @@ deaths AS (
     INSERT INTO perdure_deaths AS t (owner, fingerprint, pipeline, stage, reason, kind, code, writer, letters)
     SELECT
         w.owner, coalesce(fingerprint, ''), pipeline, old_stage, failed_reason, coalesce(error_kind, ''),
-        coalesce(error_code, ''), -pg_backend_pid(), -count(*)
+        coalesce(error_code, ''), (SELECT no FROM counter), -count(*)
     FROM before AS g CROSS JOIN LATERAL (SELECT '' UNION SELECT g.owner) AS w (owner)
     WHERE discarded_at IS NULL
     GROUP BY 1, 2, 3, 4, 5, 6, 7
@@ -67,7 +71,7 @@ deaths AS (
 ),
 owners AS (
     INSERT INTO perdure_owners AS t (owner, writer, open)
-    SELECT owner, -pg_backend_pid(), count(*) FROM before WHERE owner <> '' GROUP BY owner
+    SELECT owner, (SELECT no FROM counter), count(*) FROM before WHERE owner <> '' GROUP BY owner
     ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
 ),
 owned AS (
@@ -95,13 +99,13 @@ changes AS MATERIALIZED (
 ),
 counted AS (
     INSERT INTO perdure_run_counts AS c (run, writer, total, failed)
-    SELECT run, -pg_backend_pid(), sum(total), sum(failed) FROM changes GROUP BY run ORDER BY run
+    SELECT run, (SELECT no FROM counter), sum(total), sum(failed) FROM changes GROUP BY run ORDER BY run
     ON CONFLICT (run, writer) DO UPDATE SET
         total = c.total + excluded.total, failed = c.failed + excluded.failed
 ),
 kinds AS (
     INSERT INTO perdure_run_kinds AS k (run, writer, kind, failed)
-    SELECT run, -pg_backend_pid(), kind, sum(failed) FROM changes WHERE failed <> 0
+    SELECT run, (SELECT no FROM counter), kind, sum(failed) FROM changes WHERE failed <> 0
     GROUP BY run, kind ORDER BY run, kind
     ON CONFLICT (run, writer, kind) DO UPDATE SET failed = k.failed + excluded.failed
 ),
