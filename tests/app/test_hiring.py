@@ -17,7 +17,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture(params=[True, False])
 def hired(request, clock) -> Iterator[Hired]:
-    command = [sys.executable, "-c", "import sys; sys.stdin.read(); input()"]
+    command = [sys.executable, "-c", "import signal, sys; sys.stdin.read(); signal.pause()"]
     hired = Hired(command, b"{}", aside=request.param, monotonic=clock.monotonic)
     yield hired
     hired.close(0.0, lambda: clock.push(60.0))

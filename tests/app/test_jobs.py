@@ -1,6 +1,7 @@
 """Jobs through the App: cancelled, run now and retried, one by one and by filter, each by its owner."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -43,13 +44,11 @@ class Works:
 
     def work(self) -> None:
         """Until nothing waits any more."""
+        waiting = [job.id for job in self.app.jobs.list(state="queued") if job.ready]
         with self.app.working(concurrency=2, poll_s=0.02):
-            for job in self.app.jobs.list(state="queued"):
-                if job.ready:
-                    try:
-                        self.app.job(job.id).result(wait_s=30)
-                    except JobFailed:
-                        continue
+            for id in waiting:
+                with suppress(JobFailed):
+                    self.app.job(id).result(wait_s=30)
 
 
 @pytest.fixture

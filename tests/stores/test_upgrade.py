@@ -631,9 +631,7 @@ def test_two_commands_that_upgrade_at_once_apply_it_once(story, url):
     assert sorted(json.loads(out)["applied"] for out, _ in said) == [[], [step(url)]]
 
 
-@pytest.mark.parametrize(
-    "kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
-)
+@pytest.mark.long
 def test_a_worker_drains_an_upgraded_store(story, url):
     assert story.perdure("db", "upgrade").returncode == 0
     assert story.states() == {

@@ -59,6 +59,7 @@ def test_a_short_outage_costs_what_the_simulator_says(story):
     assert_as_simulated(story, SHORT)
 
 
+@pytest.mark.long  # its twin without processes is in tests/simulate/test_promises.py
 def test_without_a_gate_a_short_outage_costs_far_more(story):
     assert_not_as_simulated(story, SHORT)
 

@@ -91,7 +91,7 @@ def test_a_mixed_batch_that_fails_half_way_leaves_nothing(hands, monkeypatch):
     ours, _ = hands
     ours.put(key="k")
 
-    def too_slow(cx, jobs, now):
+    def too_slow(cx, jobs, now, **_):
         cx.execute("SET LOCAL statement_timeout = 1")
         cx.execute("SELECT pg_sleep(1)")
 
