@@ -242,9 +242,11 @@ class Owning(OnAFreshStore):
         claims = self.place.take(self.worker, 5)
         self.place.put(owner="bob")
         go_on()
-        ends = (success, failure, retry, cancelled, failure)
-        records = [end(claim, self.worker) for end, claim in zip(ends, claims, strict=True)]
-        self.place.settle(*records, by=self.worker)
+        done, failed, later, over, failed_too = claims
+        self.place.settle(
+            success(done, self.worker), failure(failed, self.worker), retry(later, self.worker),
+            cancelled(over, self.worker), failure(failed_too, self.worker), by=self.worker,
+        )  # fmt: skip
         happens(*(claim.no for claim in claims))
         one, two = (self.place.see(claims[place].id) for place in (1, 4))
         self.place.discard(one)
