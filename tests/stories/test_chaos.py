@@ -20,7 +20,7 @@ def play(story: Story, *, jobs: int, pause_s: tuple[float, float], within_s: flo
     print(f"seed {seed} (PERDURE_SEED repeats the kills, not the machine)")
     tuning = {"lease_s": 2.0, "concurrency": 16}
     nemesis = Nemesis(story, random.Random(seed), pause_s, tuning)
-    story.enqueue("walk", [{"work": {"sleep_s": 0.03}}] * jobs)
+    story.enqueue("walk", [{"work": {"sleep_s": 0.08}}] * jobs)
     began_at = time.monotonic()
     nemesis.start(("a", "b"))
     nemesis.rage(ended_min=jobs * 9 // 10, within_s=within_s)
