@@ -310,9 +310,7 @@ def test_a_dump_of_another_server_leaves_nothing_that_is_told_again(clocked):
     alter(place.url, "UPDATE perdure_change_marks SET place = '9000000000:9000000009:'")
     follower = Follower(place)
     id = place.put().id
-    until(
-        lambda: place.rows(NOTHING_OPEN) == [(True,)]
-    )  # an analysis, say: its number is in snapshots of all
+    until(lambda: place.rows(NOTHING_OPEN) == [(True,)], "nothing else is open on this server")
     assert [id for id, *_ in follower.jobs()] == [id]
     place.clock.push(5)
     place.control.prune_changes(60.0, limit=100)
