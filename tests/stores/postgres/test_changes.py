@@ -260,7 +260,14 @@ def test_pruning_leaves_no_reader_behind_while_a_transaction_stays_open(clocked)
         place.clock.push(5)
         late = place.new()
         place.store.enqueue([late], within=cx)
-        cursor = place.reader.changes().cursor
+        (own,) = cx.execute("SELECT pg_current_xact_id()").fetchone()
+
+        def begun() -> str | None:
+            """A cursor that waits for our transaction, and for none of other tests on the same server."""
+            found = place.reader.changes().cursor
+            return found if found.startswith(f"p1-{own}:") else None
+
+        cursor = until(begun, "nothing older is open on this server")
         place.put()
         for _ in range(100):
             place.clock.push(5)
