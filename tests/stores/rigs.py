@@ -142,10 +142,15 @@ class SqliteFile(SharedStoreContract):
         self.folder.cleanup()
 
 
+ROUNDS_ON_A_SHARED_SERVER = 20
+
+
 def contract_on(rig: Rig) -> StoreContract:
     """The contract on a rig, for who calls its tests one by one."""
 
     class OnRig(StoreContract):
+        feed_rounds = ROUNDS_ON_A_SHARED_SERVER if rig.name == "postgres" else 0
+
         def open(self, clock: VirtualClock) -> Opened:
             return rig.open(clock)
 

@@ -4,11 +4,14 @@ import pytest
 
 from perdure.stores.opening import Opened
 from perdure.testing import SharedStoreContract, VirtualClock
-from tests.stores.rigs import PostgresRig, lent_postgres
+from perdure.testing.contract.following import Following
+from tests.servers.postgres import Server
+from tests.stores.rigs import ROUNDS_ON_A_SHARED_SERVER, PostgresRig, lent_postgres
 
 
 class TestPostgres(SharedStoreContract):
     rig: PostgresRig
+    feed_rounds = ROUNDS_ON_A_SHARED_SERVER
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
@@ -26,3 +29,20 @@ class TestPostgres(SharedStoreContract):
 
     def lend(self):
         return lent_postgres(self.rig.url)
+
+
+class TestPostgresAlone(Following):
+    """The feed on a server that nobody else uses: what is let go goes to the moment."""
+
+    rig: PostgresRig
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _database(cls):
+        with Server(settings={"autovacuum": "off"}) as server:
+            cls.rig = PostgresRig(server.create_database())
+            yield
+            cls.rig.close()
+
+    def open(self, clock: VirtualClock) -> Opened:
+        return self.rig.open(clock)
