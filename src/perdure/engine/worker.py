@@ -289,6 +289,10 @@ class Worker:
         if not self._pump.draining:
             self._pump.draining = True
             self._give_back_at = now + self._settings.grace_s
+            self._observers.tell(
+                EventName.WORKER_DRAINING, worker=self._seat.worker,
+                in_hand=len(self._pump.in_hand), grace_s=self._settings.grace_s,
+            )  # fmt: skip
         hopeless = self._recycling and self._blocked  # nothing can finish meanwhile
         if self._orders > 1 or now >= self._give_back_at or hopeless:
             self._stop_all_runs()

@@ -23,6 +23,7 @@ class EventName(StrEnum):
     WORKER_STARTED = "worker_started"
     WORKER_DELAYED = "worker_delayed"
     WORKER_LOST = "worker_lost"
+    WORKER_DRAINING = "worker_draining"
     WORKER_STOPPED = "worker_stopped"
     WORKER_RECYCLED = "worker_recycled"
     SLOTS_LOST = "slots_lost"
