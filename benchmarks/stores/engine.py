@@ -18,8 +18,8 @@ from benchmarks.stores.work import Rate
 
 from perdure.app.app import App
 from perdure.engine.clock import SystemClock
-from perdure.engine.pump import Seat
-from perdure.engine.worker import Worker, WorkerSettings
+from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.policy import RETRY, Policy
 

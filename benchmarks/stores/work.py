@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from perdure.engine.clock import SystemClock
 from perdure.engine.ids import Ids
 from perdure.engine.record import Ending
+from perdure.engine.settle import settle
 from perdure.engine.stages import Line, Stage
-from perdure.engine.walk import settle
 from perdure.model.jobs import ZERO, Claim, Counters, Record
 from perdure.model.outcomes import Raised, Returned
 from perdure.rules.evidence import evidence_of

@@ -1,11 +1,11 @@
 """Perdure runs unreliable AI work to the end."""
 
 from perdure.app import App, Called, JobRef, Pipeline
-from perdure.app.dead import DeadLetters, Redrive
+from perdure.app.dead_letters import DeadLetters, Redrive
 from perdure.app.runs import Result, Run
-from perdure.engine.changes import Listener
-from perdure.engine.context import Context
-from perdure.engine.report import Report
+from perdure.engine.attempt.context import Context
+from perdure.engine.batch.report import Report
+from perdure.engine.operate.change_feed import Listener
 from perdure.model.changes import Change, ChangeKind, ChangePage
 from perdure.model.errors import (
     AnswerError,
@@ -33,12 +33,12 @@ from perdure.model.runs import RunStatus, RunView
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
-from perdure.rules.gate import GateSettings, basic_gate
+from perdure.rules.gate.gate import GateSettings, basic_gate
+from perdure.rules.gate.pace_settings import PaceSettings
+from perdure.rules.gate.window import WindowSettings
 from perdure.rules.matchers import Match
-from perdure.rules.pace_settings import PaceSettings
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
 from perdure.rules.vocabulary import Vocabulary
-from perdure.rules.window import WindowSettings
 
 __version__ = "0.1.0"
 

@@ -50,11 +50,11 @@ import pytest
 
 from perdure import App, Policy, StageError
 from perdure.config import SETTINGS, load
-from perdure.engine.loop import Loop
+from perdure.engine.attempt.threads import Threads
 from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Catalogue
-from perdure.engine.threads import Threads
+from perdure.engine.worker.loop import Loop
 from perdure.model.errors import StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.filters import DEAD_LETTERS
@@ -74,9 +74,9 @@ from perdure.rules.vocabulary import CONVERTER, GATEWAY
 from perdure.testing import Answer as Said, Upstream
 from perdure.testing.contract.kit import TTL_S
 from perdure.testing.contract.records import retry, success
-from tests.app.working_off import pumped_off, worked_off
+from tests.app.worker.working_off import pumped_off, worked_off
 from tests.engine.kit import DONE, Notes, Shop, line_on, stage
-from tests.engine.upkeeping import upkeep
+from tests.engine.upkeep.upkeeping import upkeep
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -90,11 +90,11 @@ ELSEWHERE = {
     "converter 1": [
         ("tests/stories/test_drain.py", "test_a_stage_shorter_than_the_grace_is_finished_and_nothing_new_is_begun"),
         ("tests/stories/test_drain.py", "test_a_stage_longer_than_the_grace_is_given_back_and_counts_nothing"),
-        ("tests/engine/test_pump.py", "test_what_is_given_back_counts_only_as_a_release"),
+        ("tests/engine/worker/test_pump.py", "test_what_is_given_back_counts_only_as_a_release"),
     ],
     "samples 4": [
-        ("tests/engine/test_bulks.py", "test_all_dead_letters_are_driven_again_whatever_the_pages"),
-        ("tests/engine/test_bulks.py", "test_dead_letters_are_discarded_and_stay_in_the_books"),
+        ("tests/engine/operate/test_bulks.py", "test_all_dead_letters_are_driven_again_whatever_the_pages"),
+        ("tests/engine/operate/test_bulks.py", "test_dead_letters_are_discarded_and_stay_in_the_books"),
         ("tests/surfaces/test_cli.py", "test_jobs_are_listed_by_state_and_pipeline_and_page"),
     ],
 }  # fmt: skip

@@ -15,18 +15,18 @@ from random import Random
 import pytest
 
 from perdure import AnswerError, StageError
+from perdure.engine.attempt.threads import Threads
 from perdure.engine.record import Ending
 from perdure.engine.run import Stopping, run
+from perdure.engine.settle import settle
 from perdure.engine.stages import Line, Stage
-from perdure.engine.threads import Threads
-from perdure.engine.walk import settle
 from perdure.model.jobs import ClaimOrder
 from perdure.model.kinds import Kind
 from perdure.model.runs import RunStatus
 from perdure.model.states import FailedReason, State
 from perdure.rules.backoff import base_delay_s, jittered_s
-from perdure.rules.budget import Budget, Tally, Thresholds, overspent, run_status
 from perdure.rules.presets import preset
+from perdure.rules.run_budget import Budget, Tally, Thresholds, overspent, run_status
 from tests.stores.kit import MEMORY, Place
 
 SAMPLES = 2_000

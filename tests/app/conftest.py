@@ -8,7 +8,7 @@ import pytest
 
 from perdure import App
 from perdure.model.events import Event
-from tests.app.callers import Caller, Shop
+from tests.app.calling.callers import Caller, Shop
 from tests.stores.kit import file_in, furnished
 
 

@@ -29,8 +29,8 @@ from perdure import (
 from perdure.model.errors import ConfigError, PerdureError
 from perdure.model.events import EventName
 from perdure.model.states import State
-from tests.app.callers import POSTGRES, SQLITE, WAIT_S, Shop, name
-from tests.app.working_off import pumped_off
+from tests.app.calling.callers import POSTGRES, SQLITE, WAIT_S, Shop, name
+from tests.app.worker.working_off import pumped_off
 from tests.engine.kit import until
 from tests.house.markdown import fences
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import App, ConfigError, PayloadRefused
-from perdure.engine.rhythm import rhythm_of
+from perdure.engine.upkeep.cron import rhythm_of
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
 

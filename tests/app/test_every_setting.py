@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from perdure import App
-from perdure.app import app as app_module, processes, upkeep as upkeep_module
-from perdure.app.bulkwork import BulkWork
-from perdure.app.upkeep import gatekeeper_of, upkeep_of
-from perdure.app.working import Working
+from perdure.app import app as app_module
+from perdure.app.worker import parts as upkeep_module, processes
+from perdure.app.worker.bulk_thread import BulkWork
+from perdure.app.worker.embedded import Working
+from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
-from perdure.engine.guest import Guest
 from perdure.engine.observe import Observers
+from perdure.engine.worker.embedded import Guest
 from perdure.model.errors import CursorTooOld, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role

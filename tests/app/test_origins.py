@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from perdure.model.states import State
 from perdure.surfaces.cli.root import cli
 from tests.app import acts
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 
 
 @pytest.mark.parametrize("process", [False, True])

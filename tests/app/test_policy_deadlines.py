@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from perdure import App, Backoff, Jitter, JobFailed, Policy, StageError
-from perdure.app.refs import JobRef
+from perdure.app.job_refs import JobRef
 from perdure.model.states import FailedReason, State
 from perdure.rules.presets import preset
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 
 SLOW = Policy("slow", deadline_s=3600.0, rules={"network": "retry"})
 QUICK = replace(SLOW, name="quick", deadline_s=600.0)

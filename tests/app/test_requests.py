@@ -9,7 +9,7 @@ import pytest
 from perdure import StageError
 from perdure.observers.log import log_event
 from tests.app.test_policy_deadlines import connected
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure import App, CallerError, PayloadRefused, StageError
-from perdure.app.items import lively
-from perdure.engine import runs as runs_module
-from perdure.engine.feeding import NothingNow
+from perdure.app.files.items import lively
+from perdure.engine.batch import runs as runs_module
+from perdure.engine.batch.feeding import NothingNow
 from perdure.model.errors import NotChangeable, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Retention
 from perdure.model.runs import RunStatus

@@ -10,7 +10,7 @@ from perdure.model.states import FailedReason, State
 from perdure.rules.policy import Action
 from perdure.rules.presets import PRESETS
 from tests.app import acts
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 
 BACKGROUND = [name for name, one in PRESETS.items() if one.policy.profile is Profile.BACKGROUND]
 SYNC = [name for name, one in PRESETS.items() if one.policy.profile is Profile.SYNC]

@@ -12,7 +12,7 @@ import pytest
 from perdure import App, CallerError
 from perdure.model.errors import ConfigError, StoreError
 from perdure.model.jobs import NewJob
-from tests.app.callers import (
+from tests.app.calling.callers import (
     POSTGRES,
     SQLITE,
     Shop,

@@ -12,7 +12,7 @@ from perdure import App
 from perdure.engine.clock import SystemClock
 from perdure.model.errors import StoreBusy
 from perdure.stores.opening import open_store
-from tests.app.callers import (
+from tests.app.calling.callers import (
     SQLITE,
     Caller,
     Shop,

@@ -8,7 +8,7 @@ from perdure import App, Policy, Rule
 from perdure.checks import check
 from perdure.model.states import State
 from perdure.rules.policy import Action
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from perdure.engine.attempt.threads import Threads
 from perdure.engine.call import Call, Terms, Try
 from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
-from perdure.engine.threads import Threads
 from perdure.model.errors import AnswerError
 from perdure.model.outcomes import Outcome
 from perdure.model.states import State

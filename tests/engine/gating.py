@@ -4,23 +4,23 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
-from perdure.engine.gatekeeper import Gatekeeper
-from perdure.engine.gates import gate_of
+from perdure.engine.gates.changes import gate_of
+from perdure.engine.gates.gatekeeper import Gatekeeper
+from perdure.engine.gates.upstreams import Upstream, Upstreams
 from perdure.engine.observe import Observers
-from perdure.engine.pump import Finished, Pump, Seat
 from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.upstreams import Upstream, Upstreams
+from perdure.engine.worker.pump import Finished, Pump, Seat
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim, Counters
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Outcome, Raised, Returned, Usage
 from perdure.model.views import JobView
 from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.gate import Gate, GateSettings
-from perdure.rules.pace_settings import PaceSettings
+from perdure.rules.gate.gate import Gate, GateSettings
+from perdure.rules.gate.pace_settings import PaceSettings
+from perdure.rules.gate.window import WindowSettings
 from perdure.rules.policy import Policy, Rule
 from perdure.rules.presets import preset
-from perdure.rules.window import WindowSettings
 from perdure.testing.contract.kit import Place
 from tests.engine.kit import Notes, Unreliable, echo
 

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from perdure.engine.observe import Observers
-from perdure.engine.pump import Finished, Pump, Seat
 from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.worker.pump import Finished, Pump, Seat
 from perdure.model.errors import StoreUnavailable
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import ZERO, Claim, ClaimOrder, Counters, Record, Turn

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.engine.context import Context
+from perdure.engine.attempt.context import Context
 from perdure.model.errors import StageError
 from perdure.model.signals import Cancel, Snooze, Succeeded
 

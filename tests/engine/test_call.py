@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from perdure.engine.call import HARD_MORE_S, Call, Over, Terms, Try
-from perdure.engine.chores.callers import left_behind
-from perdure.engine.control import cancel
 from perdure.engine.observe import Observers
+from perdure.engine.operate.single_jobs import cancel
 from perdure.engine.record import Ending
+from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue, Line
-from perdure.engine.walk import settle
+from perdure.engine.upkeep.left_callers import left_behind
 from perdure.model.errors import StoreError, StoreUnavailable, UnknownName, WorkerDead
 from perdure.model.events import EventName
 from perdure.model.jobs import ZERO, Counters, OnLost

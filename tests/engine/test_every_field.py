@@ -14,8 +14,8 @@ import pytest
 from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids
 from perdure.engine.record import Ending
+from perdure.engine.settle import Gates, settle
 from perdure.engine.stages import Line, Stage
-from perdure.engine.walk import Gates, settle
 from perdure.model.decisions import Decision
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import ZERO, Claim, Counters
@@ -24,10 +24,9 @@ from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised, Snooz
 from perdure.model.verdicts import Verdict
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.decide import GateView
-from perdure.rules.gate import Gate, GateSettings
-from perdure.rules.hold import hint, trip
-from perdure.rules.matchers import Match
-from perdure.rules.pace import (
+from perdure.rules.gate.gate import Gate, GateSettings
+from perdure.rules.gate.hold import hint, trip
+from perdure.rules.gate.pace import (
     Pace,
     Trouble,
     admits,
@@ -37,16 +36,17 @@ from perdure.rules.pace import (
     started,
     strained,
 )
-from perdure.rules.pace_settings import PaceSettings
+from perdure.rules.gate.pace_settings import PaceSettings
+from perdure.rules.gate.probe import lease, probed
+from perdure.rules.gate.signs import WELL
+from perdure.rules.gate.window import WindowSettings, isolated
+from perdure.rules.hints.calls_left import Room
+from perdure.rules.matchers import Match
 from perdure.rules.policy import Hints, Policy, Rule
-from perdure.rules.probe import lease, probed
-from perdure.rules.room import Room
-from perdure.rules.sign import WELL
 from perdure.rules.vocabulary import VOCABULARIES
-from perdure.rules.window import WindowSettings, isolated
 from perdure.testing import VirtualClock
 from tests.engine.kit import claim_of, echo
-from tests.rules.gate_kit import MIDDLE, at, probing, recovered, tripped, window_of
+from tests.rules.gate.gate_kit import MIDDLE, at, probing, recovered, tripped, window_of
 
 Look = Callable[[Any], object]
 

@@ -27,9 +27,9 @@ from perdure.rules.policy import RETRY
 from perdure.testing.nouns import replace
 from tests.engine.kit import PLAIN, Shop, line_on, stage
 from tests.engine.test_call import SYNC, counter, failing  # noqa: F401 - a fixture
-from tests.engine.test_overrun import TIMEOUT_S
-from tests.engine.test_pump import FAILED
-from tests.engine.upkeeping import KILLED, MARGIN_S, upkeep
+from tests.engine.upkeep.test_overrun_attempts import TIMEOUT_S
+from tests.engine.upkeep.upkeeping import KILLED, MARGIN_S, upkeep
+from tests.engine.worker.test_pump import FAILED
 
 UNSTORABLE = Returned('"fine"', "half \ud800")
 TOLD_MATCH = "match 1 of the policy raised LookupError('my own table')"

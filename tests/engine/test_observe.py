@@ -6,7 +6,7 @@ import pytest
 
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
-from perdure.engine.walk import settle
+from perdure.engine.settle import settle
 from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
 from perdure.model.jobs import Counters, Enqueued, Receipt, Refused, Stale

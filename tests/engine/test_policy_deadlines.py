@@ -6,16 +6,16 @@ from random import Random
 
 import pytest
 
-from perdure.engine.bulk_settings import BulkSettings
-from perdure.engine.bulks import Bulks
-from perdure.engine.control import retry
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
+from perdure.engine.operate.bulk_settings import BulkSettings
+from perdure.engine.operate.bulks import Bulks
+from perdure.engine.operate.single_jobs import retry
 from perdure.engine.record import Ending
-from perdure.engine.schedules import Declaring, Ticking, declared
+from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue, Line
-from perdure.engine.walk import settle
+from perdure.engine.upkeep.schedules import Declaring, Ticking, declared
 from perdure.model.errors import CallerError
 from perdure.model.filters import EVERY_JOB
 from perdure.model.jobs import NewJob
@@ -28,7 +28,7 @@ from perdure.testing.clock import VirtualClock
 from perdure.testing.contract.kit import DEED
 from perdure.testing.contract.records import failure
 from tests.engine.kit import PLAIN, line_on, stage
-from tests.engine.upkeeping import upkeep
+from tests.engine.upkeep.upkeeping import upkeep
 
 HOURLY = replace(PLAIN, backoff=Backoff("fixed", base_s=3600.0, cap_s=None))
 CHANCE = Random(1)

@@ -14,12 +14,12 @@ from perdure import App, OutputInvalid, StageError, Vocabulary
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.limits import MESSAGE_CHARS_MAX, PUBLIC_CODE_CHARS_MAX, PUBLIC_MESSAGE_CHARS_MAX
 from perdure.rules.evidence import evidence_of
-from perdure.rules.form import policy_from
 from perdure.rules.policy import Policy
+from perdure.rules.policy_form import policy_from
 from perdure.rules.presets import preset
 from perdure.surfaces.cli.root import cli
 from perdure.testing import Answer
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 from tests.engine import answering
 from tests.engine.answering import Gateway, asking, called, worked
 from tests.house.markdown import fences

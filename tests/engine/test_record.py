@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from perdure.engine.record import Ending, record_of
+from perdure.engine.settle import settle
 from perdure.engine.stages import Line
-from perdure.engine.walk import settle
 from perdure.model.decisions import Cancel, Counted, Fail, Release, Retry, Succeed, Why
 from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import KINDS, Kind

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.engine import run as module
-from perdure.engine.context import Desk
-from perdure.engine.hands import Hands
+from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.stage_processes import Hands
+from perdure.engine.attempt.threads import Threads
 from perdure.engine.run import Stopping, context_of, run
 from perdure.engine.stages import Stage
-from perdure.engine.threads import Threads
 from perdure.model.jobs import Counters
 from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX

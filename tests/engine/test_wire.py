@@ -14,12 +14,12 @@ from perdure import App, JobFailed, Policy, Vocabulary
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
 from perdure.rules.classify import judge
-from perdure.rules.form import policy_from
 from perdure.rules.policy import FAIL, RETRY, Hints, Rule
+from perdure.rules.policy_form import policy_from
 from perdure.rules.presets import preset
 from perdure.rules.vocabulary import GATEWAY
 from perdure.testing import HANGING, Answer
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 from tests.engine import answering
 from tests.engine.answering import Gateway, Told, asking, called, worked
 from tests.engine.kit import PLAIN

@@ -9,11 +9,11 @@ from tests.house.tree import Module, aliases, dotted, house, plant, told
 # file: why it may catch everything.
 BROAD: dict[str, str] = {
     "engine/run.py": "a stage may raise anything",
-    "engine/health.py": "a health check may raise anything",
-    "engine/threads.py": "what a call raises belongs to whoever waits for it",
+    "engine/gates/health.py": "a health check may raise anything",
+    "engine/attempt/threads.py": "what a call raises belongs to whoever waits for it",
     "engine/observe.py": "an observer may not hurt the walk",
-    "engine/loop.py": "one bad turn may not end the loop",
-    "rules/foreign.py": "a foreign exception or a policy's own code may raise anything, and no job is lost for that",
+    "engine/worker/loop.py": "one bad turn may not end the loop",
+    "rules/foreign_code.py": "a foreign exception or a policy's own code may raise anything, and no job is lost for that",
 }
 
 EVERYTHING = {"Exception", "BaseException", "builtins.Exception", "builtins.BaseException"}
@@ -78,4 +78,4 @@ def test_a_broad_except_in_a_listed_file_passes(file):
 
 def test_a_named_except_passes():
     source = "from contextlib import suppress\ntry: f()\nexcept (OSError, KeyError): pass\nwith suppress(OSError): f()"
-    assert broad_excepts(plant({"engine/walk.py": source})) == []
+    assert broad_excepts(plant({"engine/settle.py": source})) == []

@@ -27,7 +27,7 @@ from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
 from perdure.rules.policy import Action, Hints, Policy, Rule
 from perdure.rules.presets import PRESETS, preset
-from perdure.rules.retriable import rule_for
+from perdure.rules.rule_choice import rule_for
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MIDDLE = 0.5  # the chance at which proportional jitter adds nothing

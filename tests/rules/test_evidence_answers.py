@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.model.errors import AnswerError
-from perdure.rules.answers import finish_codes, usage_of
 from perdure.rules.classify import judge
 from perdure.rules.evidence import evidence_of
+from perdure.rules.model_answers import finish_codes, usage_of
 
 
 def as_object(value):

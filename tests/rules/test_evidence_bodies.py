@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perdure.model.limits import BODY_BYTES_READ_MAX, FACTS_MAX
-from perdure.rules.bodies import NOTHING, Body, read_body
+from perdure.rules.error_bodies import NOTHING, Body, read_body
 
 
 def google(*details, code=429, status="RESOURCE_EXHAUSTED"):

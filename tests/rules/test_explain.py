@@ -10,10 +10,10 @@ from perdure.model.kinds import KINDS, Kind
 from perdure.model.verdicts import Failure
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.explain import Question, explain, schedule
+from perdure.rules.failure_spec import Asked, failure_of
 from perdure.rules.matchers import Match
 from perdure.rules.policy import Policy, Rule
 from perdure.rules.presets import preset
-from perdure.rules.spec import Asked, failure_of
 from perdure.rules.vocabulary import VOCABULARIES
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

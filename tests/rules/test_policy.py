@@ -15,7 +15,7 @@ from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.evidence import evidence_of
 from perdure.rules.policy import FAIL, RETRY, Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.presets import PRESETS, preset
-from perdure.rules.retriable import kinds_left, rule_for
+from perdure.rules.rule_choice import kinds_left, rule_for
 from perdure.rules.vocabulary import Vocabulary
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

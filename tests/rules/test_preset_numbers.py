@@ -13,8 +13,8 @@ import pytest
 
 from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff
-from perdure.rules.form import policy_form
 from perdure.rules.policy import Match, Policy
+from perdure.rules.policy_form import policy_form
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import GATEWAY
 

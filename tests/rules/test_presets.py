@@ -7,9 +7,9 @@ import pytest
 from perdure.model.kinds import Kind
 from perdure.model.verdicts import Failure
 from perdure.rules.explain import Question, explain
-from perdure.rules.form import policy_form, policy_from
+from perdure.rules.failure_spec import Asked, failure_of
+from perdure.rules.policy_form import policy_form, policy_from
 from perdure.rules.presets import PRESETS, preset
-from perdure.rules.spec import Asked, failure_of
 from perdure.rules.vocabulary import CLASSES, CONVERTER, GATEWAY
 
 

@@ -5,8 +5,8 @@ import pytest
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
 from perdure.model.limits import PUBLIC_CODE_CHARS_MAX
-from perdure.rules.form import policy_form, policy_from
 from perdure.rules.policy import Policy
+from perdure.rules.policy_form import policy_form, policy_from
 from perdure.rules.vocabulary import GATEWAY, KIND_NAMES, REPORTS, VOCABULARIES, Vocabulary
 
 FINE = Vocabulary(

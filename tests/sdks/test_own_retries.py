@@ -12,7 +12,7 @@ import pytest
 from perdure import App, Backoff, Policy
 from perdure.rules.presets import preset
 from perdure.testing import CLOSED, Answer
-from tests.app.working_off import worked_off
+from tests.app.worker.working_off import worked_off
 from tests.house.tree import ROOT
 from tests.sdks.kit import PATIENT_S, load, seen
 

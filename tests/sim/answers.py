@@ -8,8 +8,8 @@ import asyncio
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from perdure.engine.passage import window_in
-from perdure.engine.upstreams import Upstream
+from perdure.engine.gates.traffic import window_in
+from perdure.engine.gates.upstreams import Upstream
 from perdure.model.errors import StageError
 from perdure.model.gates import GateLook
 from perdure.model.kinds import Sign

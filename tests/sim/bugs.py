@@ -10,20 +10,17 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import (
-    control as deeds_module,
-    loop as loop_module,
-    record as record_module,
-    worker as worker_module,
-)
-from perdure.engine.chores import lost as lost_module, overrun as overrun_module
-from perdure.engine.loop import Loop
-from perdure.engine.pump import Finished, Pump
+from perdure.engine import record as record_module
+from perdure.engine.operate import single_jobs as deeds_module
 from perdure.engine.record import Ending
-from perdure.engine.schedules import Ticking
 from perdure.engine.stages import Line, Stage
-from perdure.engine.supervisor import Supervisor
-from perdure.engine.worker import Worker
+from perdure.engine.supervise.supervisor import Supervisor
+from perdure.engine.upkeep import lost_workers as lost_module, overrun_attempts as overrun_module
+from perdure.engine.upkeep.schedules import Ticking
+from perdure.engine.worker import loop as loop_module, worker as worker_module
+from perdure.engine.worker.loop import Loop
+from perdure.engine.worker.pump import Finished, Pump
+from perdure.engine.worker.worker import Worker
 from perdure.model.decisions import Counted
 from perdure.model.jobs import OnLost, Record
 from perdure.model.operations import ScheduleView, Tick

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from perdure.engine.bulks import Bulks
-from perdure.engine.chores.bulks import BulkSteps
+from perdure.engine.operate.bulks import Bulks
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep import knowledge
+from perdure.engine.upkeep.bulk_steps import BulkSteps
+from perdure.engine.upkeep.rounds import knowledge
 from perdure.model.errors import StoreError
 from perdure.model.views import JobView
 from tests.sim.connected import Connected

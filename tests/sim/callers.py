@@ -9,8 +9,8 @@ from functools import partial
 from random import Random
 
 from perdure.engine.call import Call, Over, Step, Terms, Try
-from perdure.engine.callgates import CallerGates
 from perdure.engine.enqueue import new_job
+from perdure.engine.gates.caller_gates import CallerGates
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue, Stage

@@ -8,11 +8,11 @@ import json
 from random import Random
 from typing import Any
 
+from perdure.engine.batch.feeding import Feeder, Terms
+from perdure.engine.batch.runs import Runs
 from perdure.engine.enqueue import new_job
-from perdure.engine.feeding import Feeder, Terms
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.runs import Runs
 from perdure.engine.stages import Catalogue, Line
 from perdure.model.errors import NotChangeable, RunAborted, StoreFull, StoreUnavailable
 from perdure.model.operations import Deed

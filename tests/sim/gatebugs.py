@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import gatekeeper as gatekeeper_module
-from perdure.engine.gatekeeper import Gatekeeper
-from perdure.engine.passage import Passage
-from perdure.engine.slicing import Slicing
+from perdure.engine.gates import gatekeeper as gatekeeper_module
+from perdure.engine.gates.gatekeeper import Gatekeeper
+from perdure.engine.gates.limit_shares import Slicing
+from perdure.engine.gates.traffic import Passage
 from perdure.model.gates import GateState
-from perdure.rules import hold as hold_module, probe as probe_module
 from perdure.rules.decide import FLOWING
-from perdure.rules.gate import Gate, Step
+from perdure.rules.gate import hold as hold_module, probe as probe_module
+from perdure.rules.gate.gate import Gate, Step
 from tests.sim import storms
 from tests.sim.mutants import Mutant, both, reworded
 

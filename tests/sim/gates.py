@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.engine.slicing import NOBODY, slices_in
-from perdure.engine.upstreams import Upstream
+from perdure.engine.gates.limit_shares import NOBODY, slices_in
+from perdure.engine.gates.upstreams import Upstream
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateRow, GateState, Probe, Slices
 from perdure.model.jobs import Claim, ClaimOrder, Record
 from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
 from perdure.model.operations import Deed
 from perdure.model.states import Move
-from perdure.rules.gate import Gate
+from perdure.rules.gate.gate import Gate
+from perdure.rules.gate.limit_slices import Slice
 from perdure.rules.policy import HintMode
-from perdure.rules.slices import Slice
 from perdure.stores.moments import to_us
 from tests.sim.answers import Calls, Ended, is_turned_away, signs_of
 from tests.sim.ledger import GateAccount, JobAccount

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from perdure.engine.gatekeeper import Gatekeeper
+from perdure.engine.gates.gatekeeper import Gatekeeper
+from perdure.engine.gates.upstreams import Upstream, Upstreams
 from perdure.engine.observe import Observers
-from perdure.engine.pump import Seat
-from perdure.engine.schedules import Schedule, declared
 from perdure.engine.stages import Catalogue
-from perdure.engine.supervisor import Supervisor
-from perdure.engine.upkeep import Upkeep, UpkeepSettings
-from perdure.engine.upstreams import Upstream, Upstreams
-from perdure.engine.worker import EXIT_DEAD, Worker, WorkerSettings
+from perdure.engine.supervise.supervisor import Supervisor
+from perdure.engine.upkeep.rounds import Upkeep, UpkeepSettings
+from perdure.engine.upkeep.schedules import Schedule, declared
+from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.worker import EXIT_DEAD, Worker, WorkerSettings
 from perdure.model.errors import WorkerDead
 from perdure.model.workers import Role
 from perdure.stores.sqlite.control import SqliteControl

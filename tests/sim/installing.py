@@ -5,21 +5,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from perdure.engine import (
-    bulks as bulks_module,
-    claim as claim_module,
-    enqueue as enqueue_module,
-    feeding as feeding_module,
-    loop as loop_module,
-    supervisor as supervisor_module,
-    upstreams as upstreams_module,
-)
-from perdure.engine.chores import (
-    expired as expired_module,
-    lost as lost_module,
+from perdure.engine import claim as claim_module, enqueue as enqueue_module
+from perdure.engine.batch import feeding as feeding_module
+from perdure.engine.gates import upstreams as upstreams_module
+from perdure.engine.operate import bulks as bulks_module
+from perdure.engine.supervise import supervisor as supervisor_module
+from perdure.engine.upkeep import (
+    expired_jobs as expired_module,
+    lost_workers as lost_module,
     prune as prune_module,
-    runs as runs_module,
+    run_watch as runs_module,
 )
+from perdure.engine.worker import loop as loop_module
 from perdure.stores.sqlite import claiming as store_module
 from tests.sim.process import Kernel
 from tests.sim.swarm import Setup

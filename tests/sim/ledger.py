@@ -16,8 +16,8 @@ from perdure.model.outcomes import Death
 from perdure.model.runs import RunCounts, RunStatus
 from perdure.model.states import TERMINAL, State
 from perdure.model.workers import NewWorker
-from perdure.rules.gate import Gate
-from perdure.rules.slices import Slice
+from perdure.rules.gate.gate import Gate
+from perdure.rules.gate.limit_slices import Slice
 
 
 @dataclass(slots=True)

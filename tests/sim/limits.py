@@ -11,7 +11,7 @@ from perdure.model.states import AttemptStatus, FailedReason, Move, State
 from perdure.model.verdicts import Failure
 from perdure.rules.backoff import base_delay_s, jittered_s
 from perdure.rules.policy import Action, HintMode, Policy, Rule, Scope
-from perdure.rules.retriable import rule_for
+from perdure.rules.rule_choice import rule_for
 from tests.sim.ledger import JobAccount
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import pump as pump_module, record as record_module
-from perdure.engine.chores import lost as lost_module
+from perdure.engine import record as record_module
 from perdure.engine.observe import Observers
-from perdure.engine.pump import Pump
-from perdure.engine.worker import Worker, WorkerSettings
+from perdure.engine.upkeep import lost_workers as lost_module
+from perdure.engine.worker import pump as pump_module
+from perdure.engine.worker.pump import Pump
+from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.jobs import Receipt, Record
 from perdure.model.outcomes import Death, Interrupted
 from perdure.stores.sqlite.statements import SQL

@@ -6,9 +6,9 @@ What they do to runs and to dead letters in bulk is in `overseers.py`.
 from collections.abc import Callable
 from datetime import timedelta
 
-from perdure.engine.control import cancel, retry, run_now
-from perdure.engine.gates import held_by_person, probed_by_person, released_by_person
-from perdure.engine.revival import FAILED_STAGE, FROM_START, Restart, corrected
+from perdure.engine.gates.changes import held_by_person, probed_by_person, released_by_person
+from perdure.engine.operate.revival import FAILED_STAGE, FROM_START, Restart, corrected
+from perdure.engine.operate.single_jobs import cancel, retry, run_now
 from perdure.engine.stages import Stage
 from perdure.model.errors import (
     NotCancellable,
@@ -19,7 +19,7 @@ from perdure.model.errors import (
 )
 from perdure.model.operations import BulkVerb, LaneScope
 from perdure.model.states import State
-from perdure.rules.gate import Step
+from perdure.rules.gate.gate import Step
 from tests.sim.connected import Connected
 from tests.sim.feeds import RUN_DEEDS
 from tests.sim.ledger import JobAccount

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from perdure.engine.upstreams import Upstream
-from perdure.rules.allowance import UpstreamLimits
+from perdure.engine.gates.upstreams import Upstream
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
-from perdure.rules.gate import GateSettings
-from perdure.rules.pace_settings import PaceSettings
-from perdure.rules.window import WindowSettings
+from perdure.rules.gate.gate import GateSettings
+from perdure.rules.gate.limit_allowance import UpstreamLimits
+from perdure.rules.gate.pace_settings import PaceSettings
+from perdure.rules.gate.window import WindowSettings
 
 NAMES = ("alpha", "beta")
 CREDENTIAL = "key"

@@ -3,11 +3,11 @@
 from random import Random
 from typing import Any
 
-from perdure.engine.bulk_settings import BulkSettings
-from perdure.engine.bulks import Bulks
+from perdure.engine.batch.runs import Runs
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.runs import Runs
+from perdure.engine.operate.bulk_settings import BulkSettings
+from perdure.engine.operate.bulks import Bulks
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import (
     CallerError,

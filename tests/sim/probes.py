@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from perdure.model.gates import GateState
 from perdure.model.kinds import Sign
-from perdure.rules.gate import Gate, GateSettings, HoldCause
+from perdure.rules.gate.gate import Gate, GateSettings, HoldCause
 from tests.sim.answers import BAD, Calls
 from tests.sim.ledger import GateAccount
 

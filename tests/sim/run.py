@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any
 
 from perdure.engine.call import HARD_MORE_S
-from perdure.engine.chores.runs import LEFT_S
-from perdure.engine.gates import change_of
+from perdure.engine.gates.changes import change_of
 from perdure.engine.observe import Observers
+from perdure.engine.upkeep.run_watch import LEFT_S
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.operations import BulkStatus, Deed, LaneScope
 from perdure.model.runs import RunChange, RunStatus
 from perdure.model.workers import Role
-from perdure.rules.gate import Gate
-from perdure.rules.hold import release
+from perdure.rules.gate.gate import Gate
+from perdure.rules.gate.hold import release
 from perdure.stores.moments import to_us
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader

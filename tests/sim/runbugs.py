@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import bulks as bulks_module, runs as runs_module
-from perdure.engine.bulks import Bulks
-from perdure.engine.chores import runs as watch_module
-from perdure.engine.feeding import Feeder
-from perdure.engine.runs import Runs, RunSettings, final_status, tally_of
+from perdure.engine.batch import runs as runs_module
+from perdure.engine.batch.feeding import Feeder
+from perdure.engine.batch.runs import Runs, RunSettings, final_status, tally_of
+from perdure.engine.operate import bulks as bulks_module
+from perdure.engine.operate.bulks import Bulks
 from perdure.engine.stages import Line
+from perdure.engine.upkeep import run_watch as watch_module
 from perdure.model.jobs import Conflict, Record, Stale
 from perdure.model.operations import Deed
 from perdure.model.runs import RunChange, RunStatus, RunView
-from perdure.rules.budget import Tally as BudgetTally, overspent
+from perdure.rules.run_budget import Tally as BudgetTally, overspent
 from perdure.stores import deeds as deeds_module
 from perdure.stores.counting import Before, Tally
 from perdure.stores.sqlite import bulks as store_module, settling as settling_module

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perdure.engine.feeding import Fed
+from perdure.engine.batch.feeding import Fed
 from perdure.model.jobs import Lane, Record
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.operations import Deed, LaneScope

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from perdure.engine.bulk_settings import BulkSettings
-from perdure.engine.runs import RunSettings, settings_in
+from perdure.engine.batch.runs import RunSettings, settings_in
+from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Enqueued, Lane, NewJob, Receipt, Revived
 from perdure.model.operations import (

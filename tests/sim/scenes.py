@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.engine.chores.callers import left_behind
 from perdure.engine.record import Ending
+from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.walk import settle
+from perdure.engine.upkeep.left_callers import left_behind
 from perdure.model.errors import StageError, WorkerDead
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import (

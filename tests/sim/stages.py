@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from perdure.engine.context import Context
+from perdure.engine.attempt.context import Context
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.model.errors import StageError
 from perdure.model.runs import NANO

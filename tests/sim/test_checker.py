@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 from perdure.engine.record import Ending, record_of
-from perdure.engine.walk import settle
+from perdure.engine.settle import settle
 from perdure.model.decisions import Cancel, Why
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.engine.chores.callers import left_behind
 from perdure.engine.record import Ending
+from perdure.engine.upkeep.left_callers import left_behind
 from perdure.model.errors import StageError
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import (

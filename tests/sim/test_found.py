@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from perdure.engine.callgates import CallerGates
-from perdure.engine.chores.lost import LostJobs
-from perdure.engine.gaterows import GateRows
+from perdure.engine.gates.caller_gates import CallerGates
+from perdure.engine.gates.rows import GateRows
+from perdure.engine.gates.traffic import Landing, Passage
+from perdure.engine.gates.upstreams import Upstream
 from perdure.engine.observe import Observers
-from perdure.engine.passage import Landing, Passage
 from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.upstreams import Upstream
+from perdure.engine.upkeep.lost_workers import LostJobs
 from perdure.model.errors import StoreUnavailable
 from perdure.model.gates import GateState
 from perdure.model.jobs import ClaimOrder, Lane, NewJob, OnLost
@@ -21,11 +21,11 @@ from perdure.model.limits import LOST_BATCH_MAX
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
-from perdure.rules.gate import Gate, GateSettings, HoldCause
-from perdure.rules.hold import hint, hold
+from perdure.rules.gate.gate import Gate, GateSettings, HoldCause
+from perdure.rules.gate.hold import hint, hold
+from perdure.rules.gate.probe import lease, probed
+from perdure.rules.gate.signs import WELL, Word
 from perdure.rules.presets import preset
-from perdure.rules.probe import lease, probed
-from perdure.rules.sign import WELL, Word
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.schema import SqliteSchema

@@ -5,16 +5,16 @@ from random import Random
 
 import pytest
 
-from perdure.engine.bulk_settings import BulkSettings
-from perdure.engine.bulks import Bulks
-from perdure.engine.chores.runs import LEFT_S, RunWatch
-from perdure.engine.feeding import Feeder, Terms
+from perdure.engine.batch.feeding import Feeder, Terms
+from perdure.engine.batch.runs import OpenRun, Runs
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
+from perdure.engine.operate.bulk_settings import BulkSettings
+from perdure.engine.operate.bulks import Bulks
 from perdure.engine.record import Ending
-from perdure.engine.runs import OpenRun, Runs
+from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.walk import settle
+from perdure.engine.upkeep.run_watch import LEFT_S, RunWatch
 from perdure.model.errors import StageError, StoreUnavailable
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import ClaimOrder

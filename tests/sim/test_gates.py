@@ -6,22 +6,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.engine.gates import change_of
+from perdure.engine.gates.changes import change_of
+from perdure.engine.gates.upstreams import Upstream
 from perdure.engine.record import Ending
-from perdure.engine.upstreams import Upstream
-from perdure.engine.walk import settle
+from perdure.engine.settle import settle
 from perdure.model.errors import StageError
 from perdure.model.gates import GateLook, GateRow, GateState, Probe, Slices
 from perdure.model.jobs import ClaimOrder, Receipt, Turn
 from perdure.model.kinds import Kind
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Raised
-from perdure.rules.allowance import UpstreamLimits
 from perdure.rules.evidence import evidence_of
-from perdure.rules.gate import Gate, GateSettings, HoldCause, Step
-from perdure.rules.hold import hint, hold, release
-from perdure.rules.probe import lease
-from perdure.rules.slices import Slice
+from perdure.rules.gate.gate import Gate, GateSettings, HoldCause, Step
+from perdure.rules.gate.hold import hint, hold, release
+from perdure.rules.gate.limit_allowance import UpstreamLimits
+from perdure.rules.gate.limit_slices import Slice
+from perdure.rules.gate.probe import lease
 from perdure.testing.nouns import replace
 from tests.sim.invariants import Violation
 from tests.sim.outside import Outside

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure.engine.bulk_settings import BulkSettings
-from perdure.engine.feeding import Fed
-from perdure.engine.runs import settings_in
+from perdure.engine.batch.feeding import Fed
+from perdure.engine.batch.runs import settings_in
+from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.model.jobs import Conflict, Stale
 from perdure.model.operations import (
     BulkChange,

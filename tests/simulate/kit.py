@@ -1,6 +1,6 @@
 """What the tests of the simulator share: small scenes, and runs of them."""
 
-from perdure.rules.gate import GateSettings
+from perdure.rules.gate.gate import GateSettings
 from perdure.rules.presets import preset
 from perdure.simulate.play import Play
 from perdure.simulate.scene import Batch, Fleet, Scene

@@ -98,7 +98,7 @@ def stagehands(worker: WorkerProcess) -> list[int]:
     return [
         one.pid
         for one in processes()
-        if one.parent in parents and "perdure.engine.stagehand" in one.command
+        if one.parent in parents and "perdure.engine.attempt.stage_process_main" in one.command
     ]
 
 

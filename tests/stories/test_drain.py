@@ -9,11 +9,11 @@ import time
 import pytest
 
 from perdure import App
-from perdure.engine.bell import Bell
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
-from perdure.engine.pump import Seat
-from perdure.engine.worker import Worker, WorkerSettings
+from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.wakeup import Bell
+from perdure.engine.worker.worker import Worker, WorkerSettings
 from tests.stories.kit import Story, on_both, on_both_long, until
 
 pytestmark = pytest.mark.story

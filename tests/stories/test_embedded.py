@@ -46,7 +46,9 @@ def host(story: Story, name: str, *, lease_s: float = FOREVER_S, **tuning: float
 
 def keepers(story: Story) -> list[Seen]:
     return [
-        one for one in processes() if "perdure.app.keeper" in one.command and story.is_ours(one.pid)
+        one
+        for one in processes()
+        if "perdure.app.worker.keeper_main" in one.command and story.is_ours(one.pid)
     ]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from perdure.engine.gates import VERBS
-from perdure.rules.gate import GateMove
+from perdure.engine.gates.changes import VERBS
+from perdure.rules.gate.gate import GateMove
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.simulate import Ranges, scene_ranges

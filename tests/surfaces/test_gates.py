@@ -11,15 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from perdure.engine.clock import SystemClock
-from perdure.engine.gates import change_of, held_by_person
+from perdure.engine.gates.changes import change_of, held_by_person
 from perdure.model.errors import CallerError
 from perdure.model.events import Event, EventName
 from perdure.model.gates import GateChange, GateState, Slices
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
 from perdure.observers.log import JsonFormatter, TextFormatter, log_event
-from perdure.rules.gate import Gate, HoldCause, Step
-from perdure.rules.slices import Slice
+from perdure.rules.gate.gate import Gate, HoldCause, Step
+from perdure.rules.gate.limit_slices import Slice
 from perdure.surfaces.cli.root import cli, main
 from tests.engine.gating import gate, line_of, put, stage
 from tests.stores.kit import Place

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from perdure import Policy
 from perdure.model.kinds import GROUPS, Kind
 from perdure.rules.backoff import Backoff, base_delay_s
-from perdure.rules.form import policy_from
+from perdure.rules.policy_form import policy_from
 from perdure.rules.presets import preset
 from perdure.surfaces.cli.root import cli
 from tests.house.markdown import fences

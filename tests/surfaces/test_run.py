@@ -22,12 +22,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from perdure import App
-from perdure.app.gating import hold
-from perdure.app.running import LeftAtOnce, Order, Outcome, carry_out
+from perdure.app.batch.carry_out import LeftAtOnce, Order, Outcome, carry_out
+from perdure.app.batch.snapshot import Allowance, Held, Pace, Snapshot, Watch
 from perdure.app.runs import Run
-from perdure.app.watching import Allowance, Held, Pace, Snapshot, Watch
-from perdure.engine import runs as runs_module
-from perdure.engine.feeding import Fed, NothingNow
+from perdure.app.surface.gates import hold
+from perdure.engine.batch import runs as runs_module
+from perdure.engine.batch.feeding import Fed, NothingNow
 from perdure.model.errors import PerdureError
 from perdure.model.runs import RunCounts
 from perdure.surfaces.cli.root import cli

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from perdure.app.processes import _awaited
+from perdure.app.worker.processes import _awaited
 from perdure.config import load
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from perdure.engine.door import admit, decode
+from perdure.engine.payloads import admit, decode
 from perdure.model.errors import PayloadRefused
 from perdure.model.limits import DEPTH_MAX, PAYLOAD_BYTES_MAX
 from perdure.testing import PAYLOADS, REFUSED

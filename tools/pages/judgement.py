@@ -10,7 +10,7 @@ from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, 
 from perdure.rules.policy import Action, Policy, Rule
 from perdure.rules.presets import PRESETS
 from perdure.rules.presets.preset import Preset
-from perdure.rules.retriable import rule_for
+from perdure.rules.rule_choice import rule_for
 from perdure.rules.vocabulary import Vocabulary
 
 

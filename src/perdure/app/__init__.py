@@ -1,10 +1,10 @@
 """The one composition root: where stores, observers, rules and engine are put together."""
 
 from perdure.app.app import App, configured, open_store, schema_of, shown_url
-from perdure.app.fitting import check_times
-from perdure.app.loading import load_app, load_pipeline
+from perdure.app.job_refs import Called, JobRef
 from perdure.app.pipelines import Pipeline
-from perdure.app.policies import (
+from perdure.app.surface.loading import load_app, load_pipeline
+from perdure.app.surface.policies import (
     explained,
     falling_otherwise,
     falling_unlisted,
@@ -12,9 +12,9 @@ from perdure.app.policies import (
     policy_page,
     policy_pages,
 )
-from perdure.app.processes import supervise, work
-from perdure.app.refs import Called, JobRef
-from perdure.app.serving import check_served, served
+from perdure.app.worker.check_times import check_times
+from perdure.app.worker.lane_names import check_served, served
+from perdure.app.worker.processes import supervise, work
 
 __all__ = [
     "App",

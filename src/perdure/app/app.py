@@ -6,27 +6,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
-from perdure.app.calls import Calls
-from perdure.app.dead import DeadLetters
-from perdure.app.following import Following
+from perdure.app.calling.calls import Calls
+from perdure.app.dead_letters import DeadLetters
+from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
-from perdure.app.refs import JobRef, job_at
 from perdure.app.runs import Run
-from perdure.app.working import Working
+from perdure.app.surface.following import Following
+from perdure.app.worker.embedded import Working
 from perdure.checks.extras import check_extras
 from perdure.config import Config, load
-from perdure.engine.changes import Listener
+from perdure.engine.batch.runs import find_run
 from perdure.engine.clock import SystemClock
-from perdure.engine.eligible import Check
+from perdure.engine.gates.upstreams import Upstream, Upstreams, upstream_limits
 from perdure.engine.ids import Ids
+from perdure.engine.item_types import function_behind
 from perdure.engine.observe import Observers
-from perdure.engine.runs import find_run
-from perdure.engine.schedules import Schedule, declared
-from perdure.engine.sources import source_check
+from perdure.engine.operate.change_feed import Listener
+from perdure.engine.operate.eligible import Check
+from perdure.engine.operate.source_check import source_check
 from perdure.engine.stages import Catalogue, Line, Stage, check_name
-from perdure.engine.typed import function_behind
-from perdure.engine.upstreams import Upstream, Upstreams, upstream_limits
+from perdure.engine.upkeep.schedules import Schedule, declared
 from perdure.model.errors import (
     ConfigError,
     UnknownName,
@@ -34,8 +34,8 @@ from perdure.model.errors import (
 from perdure.model.jobs import Lane
 from perdure.observers.log import log_event
 from perdure.ports import Observer, Schema
-from perdure.rules.checked import made
-from perdure.rules.gate import GateSettings
+from perdure.rules.field_checks import made
+from perdure.rules.gate.gate import GateSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.stores import opening, urls

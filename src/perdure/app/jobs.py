@@ -5,20 +5,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure.app.dead import Letterbox, Redrive, bulks_of, filter_of
-from perdure.app.items import items_in
-from perdure.app.serving import check_found
-from perdure.engine.bulk_settings import BulkSettings
-from perdure.engine.eligible import (
+from perdure.app.dead_letters import Letterbox, Redrive, bulks_of, filter_of
+from perdure.app.files.items import items_in
+from perdure.app.worker.lane_names import check_found
+from perdure.engine.batch.feeding import Unreadable
+from perdure.engine.gates.upstreams import rate_per_s
+from perdure.engine.operate.bulk_settings import BulkSettings
+from perdure.engine.operate.eligible import (
     Previewing,
     RedrivePreview,
     dead_letters,
     open_jobs,
     waiting_jobs,
 )
-from perdure.engine.feeding import Unreadable
-from perdure.engine.revival import Revivals, corrected
-from perdure.engine.upstreams import rate_per_s
+from perdure.engine.operate.revival import Revivals, corrected
 from perdure.model.errors import CallerError, PayloadRefused
 from perdure.model.filters import JobFilter
 from perdure.model.limits import COUNT_MAX, ENQUEUE_BATCH_MAX, ENQUEUE_BYTES_MAX

@@ -7,15 +7,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from perdure.app.calls import Calls, terms_of
-from perdure.app.items import items_of
-from perdure.app.refs import Called, Home, JobRef, called
+from perdure.app.calling.calls import Calls, terms_of
+from perdure.app.files.items import items_of
+from perdure.app.job_refs import Called, Home, JobRef, called
 from perdure.app.runs import Run, given
+from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
+from perdure.engine.batch.runs import Runs
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
-from perdure.engine.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.runs import Runs
 from perdure.engine.stages import Line, shortest_s
 from perdure.model.errors import PayloadRefused, StoreBusy
 from perdure.model.jobs import Enqueued, NewJob

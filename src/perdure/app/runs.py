@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from perdure.app.refs import Home
-from perdure.app.written import written
-from perdure.engine.door import decode
-from perdure.engine.feeding import Fed
-from perdure.engine.report import Report, report_of
-from perdure.engine.results import as_ended, ended_so_far, in_order
-from perdure.engine.runs import Runs, is_stranded, settings_of, unfed_words
+from perdure.app.files.rewriting import written
+from perdure.app.job_refs import Home
+from perdure.engine.batch.feeding import Fed
+from perdure.engine.batch.report import Report, report_of
+from perdure.engine.batch.results import as_ended, ended_so_far, in_order
+from perdure.engine.batch.runs import Runs, is_stranded, settings_of, unfed_words
+from perdure.engine.payloads import decode
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView

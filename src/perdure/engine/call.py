@@ -30,12 +30,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 
-from perdure.engine.captures import Shelf
-from perdure.engine.completing import Completion, Completions, as_it_ended
+from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.completion import Completion, Completions, as_it_ended
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, in_place, record_of, refused
+from perdure.engine.settle import Finished, Gates, judged
 from perdure.engine.stages import Line, Stage
-from perdure.engine.walk import Finished, Gates, judged
 from perdure.model.decisions import Cancel, Counted, Decision, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreBusy, StoreError, UnknownName
 from perdure.model.jobs import (
@@ -57,7 +57,7 @@ from perdure.model.verdicts import Verdict
 from perdure.ports import Clock, Reader, Store
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.policy import Policy
-from perdure.rules.words import seconds
+from perdure.rules.sentence import seconds
 
 HARD_MORE_S = 15.0  # beyond the wait: stopping the stage and a slow record both fit in
 _LIMITED = (Kind.RATE_LIMITED, Kind.QUOTA_WINDOW)

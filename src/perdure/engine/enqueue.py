@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import structs
 
-from perdure.engine.door import admit
 from perdure.engine.ids import Ids
+from perdure.engine.item_types import Misfit
+from perdure.engine.payloads import admit
 from perdure.engine.stages import Line, Stage, check_name
-from perdure.engine.typed import Misfit
 from perdure.model.errors import CallerError, PayloadRefused
 from perdure.model.jobs import Enqueued, IfFailed, NewJob
 from perdure.model.limits import (

@@ -18,7 +18,7 @@ from types import FrameType, TracebackType
 from perdure.model.errors import AnswerError
 from perdure.model.outcomes import Evidence, Origin
 from perdure.rules.evidence import links_of
-from perdure.rules.foreign import held, text_of, tried
+from perdure.rules.foreign_code import held, text_of, tried
 
 _FRAMES_MAX = 100  # the innermost ones; standard library code that calls itself deeper is nobody's
 _CHARS_MAX = 4_096  # of a path

@@ -16,15 +16,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from perdure.engine.context import Context, Desk
-from perdure.engine.door import admit, decode
-from perdure.engine.hands import Hands
-from perdure.engine.orders import Find, Order
+from perdure.engine.attempt.context import Context, Desk
+from perdure.engine.attempt.stage_process_messages import Find, Order
+from perdure.engine.attempt.stage_processes import Hands
+from perdure.engine.attempt.threads import Refused, Threads
+from perdure.engine.attempt.timeout import Limit, Limits
+from perdure.engine.item_types import Misfit
 from perdure.engine.origins import origin_of
+from perdure.engine.payloads import admit, decode
 from perdure.engine.stages import Callee, Stage
-from perdure.engine.threads import Refused, Threads
-from perdure.engine.timing import Limit, Limits
-from perdure.engine.typed import Misfit
 from perdure.model.errors import PayloadRefused
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind

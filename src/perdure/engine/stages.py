@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
+from perdure.engine.item_types import Shape, function_behind
 from perdure.engine.origins import package_of
-from perdure.engine.typed import Shape, function_behind
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
-from perdure.rules.checked import made, number
-from perdure.rules.foreign import held
+from perdure.rules.field_checks import made, number
+from perdure.rules.foreign_code import held
 from perdure.rules.policy import Policy, Profile
 
 

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from perdure.model.errors import ConfigError
 from perdure.model.limits import DELAY_S_MAX
-from perdure.rules.checked import number, one_of
+from perdure.rules.field_checks import number, one_of
 
 _N_MAX = 2**62  # far above every counter, and still a number that a float can hold
 

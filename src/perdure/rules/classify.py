@@ -40,8 +40,8 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
-from perdure.rules.foreign import answer_of, shown
-from perdure.rules.hints import server_verdict, wait_hint
+from perdure.rules.foreign_code import answer_of, shown
+from perdure.rules.hints.wait_hints import server_verdict, wait_hint
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import (
     cause_class,

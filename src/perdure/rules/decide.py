@@ -39,11 +39,11 @@ from perdure.model.limits import DELAY_S_MAX
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
 from perdure.rules.backoff import base_delay_s, jittered_s
-from perdure.rules.foreign import answer_of, shown, tried
+from perdure.rules.foreign_code import answer_of, shown, tried
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.redact import safe_line
-from perdure.rules.retriable import rule_for
-from perdure.rules.words import asked, because, last, seconds, words
+from perdure.rules.rule_choice import rule_for
+from perdure.rules.sentence import asked, because, last, seconds, words
 
 
 @dataclass(frozen=True, slots=True)

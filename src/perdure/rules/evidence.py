@@ -29,9 +29,9 @@ from perdure.model.limits import (
     PUBLIC_MESSAGE_CHARS_MAX,
 )
 from perdure.model.outcomes import Evidence
-from perdure.rules.answers import finish_codes, usage_of
-from perdure.rules.bodies import NOTHING, Body, codes_of, parsed, read_body
-from perdure.rules.foreign import either, held, number_of, shown, text_of, tried
+from perdure.rules.error_bodies import NOTHING, Body, codes_of, parsed, read_body
+from perdure.rules.foreign_code import either, held, number_of, shown, text_of, tried
+from perdure.rules.model_answers import finish_codes, usage_of
 from perdure.rules.redact import cut, one_line, redacted, safe_line
 
 __all__ = ["evidence_of", "links_of", "one_line"]

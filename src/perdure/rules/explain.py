@@ -20,7 +20,7 @@ from perdure.model.kinds import KINDS
 from perdure.model.verdicts import Failure
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
 from perdure.rules.policy import Policy
-from perdure.rules.retriable import rule_for
+from perdure.rules.rule_choice import rule_for
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # a deadline is counted from it
 _FAILING = replace(FLOWING, failed=1, known=1)  # all of the latest calls

@@ -10,7 +10,7 @@ from perdure.model.errors import ConfigError
 from perdure.model.kinds import GROUPS, Kind
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.checked import flag, made, number, one_of, text, whole
+from perdure.rules.field_checks import flag, made, number, one_of, text, whole
 from perdure.rules.matchers import Match
 from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 

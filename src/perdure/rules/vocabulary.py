@@ -14,8 +14,8 @@ from typing import Any
 from perdure.model.errors import PUBLIC_CODE, ConfigError
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.limits import NAME_CHARS_MAX, PUBLIC_CODE_CHARS_MAX
-from perdure.rules.bodies import code_of
-from perdure.rules.checked import flag, made, one_of, text
+from perdure.rules.error_bodies import code_of
+from perdure.rules.field_checks import flag, made, one_of, text
 from perdure.rules.matchers.http import kind_of_status
 
 STATUS = "{status}"

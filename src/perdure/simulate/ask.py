@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perdure.model.errors import CallerError
-from perdure.rules.durations import duration_s
+from perdure.rules.hints.durations import duration_s
 from perdure.simulate.scenarios import Scenario
 from perdure.simulate.scene import Batch, Fleet, Scene
 from perdure.simulate.upstream import UpstreamModel

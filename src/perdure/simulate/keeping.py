@@ -15,13 +15,21 @@ from perdure.model.decisions import Hold
 from perdure.model.gates import GateState
 from perdure.model.kinds import PauseScope, Sign
 from perdure.rules.decide import FLOWING, GateView
-from perdure.rules.gate import Gate, GateMove, GateSettings, Step, view
-from perdure.rules.hold import hint, release, resume, trip
-from perdure.rules.pace import Pace, admits, began, ended as paced, opens_in_s, resumed, started
-from perdure.rules.pace_settings import shared
-from perdure.rules.probe import lease, lost, probe_due, probed
-from perdure.rules.sign import Word
-from perdure.rules.window import Reading, Window, ended, isolated, merged, reading, sent
+from perdure.rules.gate.gate import Gate, GateMove, GateSettings, Step, view
+from perdure.rules.gate.hold import hint, release, resume, trip
+from perdure.rules.gate.pace import (
+    Pace,
+    admits,
+    began,
+    ended as paced,
+    opens_in_s,
+    resumed,
+    started,
+)
+from perdure.rules.gate.pace_settings import shared
+from perdure.rules.gate.probe import lease, lost, probe_due, probed
+from perdure.rules.gate.signs import Word
+from perdure.rules.gate.window import Reading, Window, ended, isolated, merged, reading, sent
 from perdure.simulate.books import Books
 from perdure.simulate.moments import at, since_s
 from perdure.simulate.scene import Fleet

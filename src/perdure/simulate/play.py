@@ -33,9 +33,9 @@ from perdure.model.outcomes import Death, Lost, Raised, Returned
 from perdure.model.verdicts import Failure
 from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, Standing, decide
-from perdure.rules.gate import GateSettings
+from perdure.rules.gate.gate import GateSettings
+from perdure.rules.gate.signs import word_of
 from perdure.rules.policy import Policy
-from perdure.rules.sign import word_of
 from perdure.simulate.books import Books
 from perdure.simulate.keeping import Keeping, Landed, Pass
 from perdure.simulate.line import Job, Line

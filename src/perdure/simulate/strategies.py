@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
-from perdure.rules.gate import GateSettings
-from perdure.rules.pace_settings import PaceSettings
+from perdure.rules.gate.gate import GateSettings
+from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.rules.presets.gates import gate_for

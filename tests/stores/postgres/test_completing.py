@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from perdure.engine.bulks import Bulks
-from perdure.engine.chores.lost import Deaths, LostJobs
-from perdure.engine.chores.overrun import Overruns
-from perdure.engine.control import cancel, cancel_records
 from perdure.engine.observe import Observers
+from perdure.engine.operate.bulks import Bulks
+from perdure.engine.operate.end_waiting import cancelled
+from perdure.engine.operate.single_jobs import cancel, cancel_records
 from perdure.engine.stages import Catalogue
-from perdure.engine.waiting import cancelled
+from perdure.engine.upkeep.lost_workers import Deaths, LostJobs
+from perdure.engine.upkeep.overrun_attempts import Overruns
 from perdure.model.errors import StoreBusy
 from perdure.model.filters import EVERY_JOB
 from perdure.model.jobs import Busy, Claim, Receipt, Stale

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from work import app
 
-from perdure.engine.chores import suspects
+from perdure.engine.upkeep import suspects
 from perdure.observers.log import write_logs
 
 suspects.LOOK_S, suspects.PATIENCE_S = 0.5, 2.0  # a story need not wait for as long as a person

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
-from perdure.rules import checked  # by its name: a family of ours is called text, too
+from perdure.rules import field_checks as checked
 
 
 @dataclass(frozen=True, slots=True)

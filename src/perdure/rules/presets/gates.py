@@ -1,6 +1,6 @@
 """The gate that goes with a policy where nobody has declared one."""
 
-from perdure.rules.gate import GateSettings, basic_gate
+from perdure.rules.gate.gate import GateSettings, basic_gate
 from perdure.rules.policy import Policy
 
 

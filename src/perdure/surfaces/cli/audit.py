@@ -5,7 +5,7 @@ import sys
 import click
 
 from perdure.app import configured, shown_url
-from perdure.app.desks import checks_of, desk_at, run_at, tables_of
+from perdure.app.surface.store_session import checks_of, desk_at, run_at, tables_of
 from perdure.model.runs import RunView
 from perdure.model.views import Books, Finding
 from perdure.surfaces.cli.options import echo_json, json_option, store_option

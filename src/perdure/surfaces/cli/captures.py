@@ -7,7 +7,7 @@ from typing import BinaryIO
 import click
 
 from perdure.app import configured, open_store
-from perdure.app.refs import job_at
+from perdure.app.job_refs import job_at
 from perdure.model.errors import CallerError, UnknownName
 from perdure.surfaces.cli.jobs import shown_at
 from perdure.surfaces.cli.options import echo_json, json_option, store_option

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perdure.app.desks import DeadLetters, desk_at, job_of, letter_line
+from perdure.app.surface.store_session import DeadLetters, desk_at, job_of, letter_line
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.asking import said

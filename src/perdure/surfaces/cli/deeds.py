@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from perdure.app.desks import Jobs, Letterbox, Redrive, desk_at, job_of
+from perdure.app.surface.store_session import Jobs, Letterbox, Redrive, desk_at, job_of
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
 from perdure.model.states import State

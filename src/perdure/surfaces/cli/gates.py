@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from perdure.app import configured, gating, open_store
-from perdure.app.gate_figures import SliceShown, WorkerPace
-from perdure.app.gating import GateShown
+from perdure.app import configured, open_store
+from perdure.app.surface import gates as gating
+from perdure.app.surface.gate_figures import SliceShown, WorkerPace
+from perdure.app.surface.gates import GateShown
 from perdure.model.gates import GateState
 from perdure.surfaces.cli.asking import user
 from perdure.surfaces.cli.options import echo_json, json_option, store_option

@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from perdure.app import configured, open_store
-from perdure.app.refs import job_at
-from perdure.app.serving import check_found
+from perdure.app.job_refs import job_at
+from perdure.app.worker.lane_names import check_found
 from perdure.model.filters import JobFilter
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.app.desks import (
+from perdure.app.surface.store_session import (
     DeadLetters,
     Letterbox,
     Redrive,

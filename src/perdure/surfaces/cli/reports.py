@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from perdure.app.desks import Report
+from perdure.app.surface.store_session import Report
 from perdure.surfaces.cli.tables import day_at, dollars, percent, seconds, table
 
 _NANO = 1_000_000_000

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.live import Live
 
 from perdure.app import App, Pipeline, configured, load_pipeline, shown_url
-from perdure.app.items import FORMS, items_from, items_in, lively
-from perdure.app.running import LeftAtOnce, Order, Show, carry_out
+from perdure.app.batch.carry_out import LeftAtOnce, Order, Show, carry_out
+from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.surfaces.cli.options import Command, echo_json, json_option
 from perdure.surfaces.cli.run_panel import lines, panel

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from perdure.app.watching import Held, Snapshot
+from perdure.app.batch.snapshot import Held, Snapshot
 from perdure.model.runs import RunStatus, RunView
 
 LINE_S = 10.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.app.running import Outcome
+from perdure.app.batch.carry_out import Outcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused

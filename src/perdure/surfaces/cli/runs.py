@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from perdure.app.desks import (
+from perdure.app.surface.store_session import (
     Result,
     Run,
     Sink,

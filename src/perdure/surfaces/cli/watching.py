@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from perdure.app.desks import Redrive, RedrivePreview
+from perdure.app.surface.store_session import Redrive, RedrivePreview
 from perdure.model.operations import BulkStatus, BulkView
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.filters import in_words

@@ -1,6 +1,6 @@
 """Fidelity: what goes in comes out, byte for byte, wherever text is kept."""
 
-from perdure.engine.door import admit
+from perdure.engine.payloads import admit
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import Lane
 from perdure.model.limits import PAYLOAD_BYTES_MAX

@@ -1,0 +1,345 @@
+"""A run from its first item to its results, carried out in front of somebody: fed, worked on, watched, written.
+
+Always true: this process holds nothing that the store does not have. Items are kept before they are counted as fed,
+results are read from the store, and the file of results is made anew by every call. So whatever ends us, the
+same call goes on: what was fed is known by its key, what was done is not done again.
+
+Who does what: one thread feeds, one writes results as they are there, a worker in a process of its own works (and
+others may, elsewhere), and the caller's thread watches. The run in the store is authoritative about whether it is
+over; we only ask. It is over for us when it is finished and we have no more items for it, or when it was aborted or
+cancelled by anybody.
+
+How it ends: the feeding stops between two chunks, the worker finishes what it has in hand, and only then the last
+look at the results is made, so that what was in hand is in the file. Stopped for good (`asked` says 2), we leave at
+once, and the worker, which sees our end of its pipe close, gives back what it has.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from perdure.app.app import App
+from perdure.app.batch.results_writer import AWAY_S_MAX, Writer
+from perdure.app.batch.snapshot import Snapshot, Watch
+from perdure.app.batch.worker_process import Hired
+from perdure.app.pipelines import Pipeline
+from perdure.app.runs import Sink
+from perdure.engine.attempt.threads import Pool
+from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Key, Terms, feed_whole
+from perdure.engine.batch.results import has_stopped
+from perdure.engine.batch.runs import OpenRun, Runs, find_run, is_stranded, unfed_words
+from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
+from perdure.model.jobs import Lane
+from perdure.model.operations import Deed
+from perdure.model.runs import CLOSED, FINISHED, RunStatus, RunView
+
+_LOOK_S = 0.25
+_NAP_S = 0.05  # an order to stop is noticed that soon
+_FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
+_CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
+
+T = TypeVar("T")
+Show = Callable[[Snapshot], None]
+Asked = Callable[[], int]  # how often we were told to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run and how. ``worker`` is the command of a worker to start; without one, others work.
+
+    ``knows`` is what it is told of the app, and of lanes of the run that are elsewhere than the pipeline is now.
+    ``options`` are settings of the run, as far as they are given. ``aside`` keeps what the worker says for ``hear``.
+    """
+
+    items: Iterable[Any]
+    name: str | None = None
+    owner: str = ""
+    key: Key | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    backlog_max: int | None = BACKLOG_MAX
+    bad: Bad | None = None
+    results: Path | None = None
+    failures: Path | None = None
+    order: Literal["items", "ended"] = "items"
+    worker: Sequence[str] | None = None
+    knows: Callable[[Sequence[Lane]], bytes] = lambda _: b""
+    grace_s: float = 30.0
+    aside: bool = False
+    hear: Callable[[str], None] = print
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went. ``error`` is why we stopped before the end, if that was not the wish of somebody.
+
+    ``refused`` says that the run was over its budget already, so that nothing was done.
+    """
+
+    run: RunView
+    fed: Fed
+    elapsed_s: float
+    interrupted: bool = False
+    refused: str = ""
+    error: PerdureError | None = None
+    results: int = 0
+    failures: int = 0
+    known_before: int = 0
+
+
+class LeftAtOnce(Exception):
+    """We were told twice to stop. The run goes on with the next call; its results are not written."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        super().__init__(f"run {outcome.run.name!r} was left as it is")
+
+
+def carry_out(app: App, pipe: Pipeline, order: Order, show: Show, asked: Asked) -> Outcome:
+    """Feed, work, watch and write until the run is over or somebody wants us to stop."""
+    app.ready()
+    with ExitStack() as sinks:
+        results = sinks.enter_context(Sink(order.results)) if order.results else None
+        failures = sinks.enter_context(Sink(order.failures)) if order.failures else None
+        batch = _Batch(app, pipe, order, show, asked)
+        reader, settled = batch.opened.reader, batch.settled
+        return batch.carried_out(Writer(reader, batch.run, order.order, settled, results, failures))
+
+
+def _never() -> bool:
+    return False
+
+
+class _Stopped(Exception):
+    """The feeding is to end."""
+
+
+class _Batch:
+    def __init__(self, app: App, pipe: Pipeline, order: Order, show: Show, asked: Asked) -> None:
+        self.opened = app.opened
+        self.order = order
+        self._app = app
+        self._line = pipe._line
+        self._show = show
+        self._asked = asked
+        self._runs = Runs(self.opened.store, self.opened.control, self.opened.reader, app.observers)
+        self._began_at = time.monotonic()
+        self._stopping = threading.Event()
+        self.settled = threading.Event()  # nothing more will end: the last look at the results
+        self._hired: Hired | None = None
+        self._refused = ""
+        self._begun: OpenRun | None = None
+        self.run = self._opened_run()
+        self._known_before = self.run.counts.total
+        self._watch = Watch(
+            self.opened, self.run.id, line=self._line, hired=order.worker is not None
+        )
+        self._feeder: Feeder | None = None
+        self._shot: Snapshot | None = None
+
+    def _opened_run(self) -> RunView:
+        order = self.order
+        try:
+            self._begun = self._runs.open(
+                self._line, self._app.ids, name=order.name, owner=order.owner,
+                options=order.options, deed=Deed("perdure run"),
+            )  # fmt: skip
+        except RunAborted as refused:  # it was over its budget before, and still is
+            self._refused = str(refused)
+            reader, name = self.opened.reader, order.name or ""
+            found = reader.runs(name=name, pipeline=self._line.name, owner=order.owner, limit=1)
+            return found[0] if found else find_run(reader, name, pipeline=self._line.name)
+        return self._begun.run
+
+    # -- the caller's thread ---------------------------------------------------------------
+
+    def carried_out(self, writer: Writer) -> Outcome:
+        pool = Pool(2, "perdure-run")
+        writing = pool.submit(writer.write)
+        feeding: Future[Fed] = pool.submit(self._feed)
+        error: PerdureError | None = None
+        try:
+            if not self._refused:
+                self._watched(feeding, writing)
+        except PerdureError as trouble:
+            error = trouble
+        fed, late = self._ended(feeding)
+        self.settled.set()
+        self._until_done(writing)
+        for other in (late, writing.exception()):
+            if other is not None and not isinstance(other, PerdureError):
+                raise other
+            error = error or other
+        try:
+            self.run = self._watch.run()
+        except StoreUnavailable as away:
+            error = error or away
+        interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
+        return Outcome(
+            self.run, fed, self._elapsed_s(), interrupted, self._refused, error,
+            writer.results, writer.failures, self._known_before,
+        )  # fmt: skip
+
+    def _watched(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
+        """Look on until the run is over or somebody wants to stop; raises what feeding or writing did."""
+        away_at: float | None = None
+        while not self._asked():
+            if feeding.done():
+                feeding.result()
+            if writing.done():
+                writing.result()
+            try:
+                self.run = self._watch.run()
+                if self._is_over(self.run, feeding):
+                    return
+                self._check_fed(self.run, feeding)
+                self._see_to_work(self.run)
+                self._shown(feeding)
+                away_at = None
+            except StoreUnavailable as away:
+                away_at = away_at or time.monotonic()
+                if time.monotonic() - away_at > AWAY_S_MAX:
+                    raise
+                if self._shot is not None:
+                    self._show(replace(self._shot, note=f"the store is away: {away}"))
+            self._nap(_LOOK_S, until=_never if feeding.done() else feeding.done)
+
+    def _is_over(self, run: RunView, feeding: "Future[Fed]") -> bool:
+        if run.status is RunStatus.CANCELLED:
+            late = (self.opened.reader.now() - run.changed_at).total_seconds() > _CANCEL_S_MAX
+            return run.ended_at is not None or late
+        return has_stopped(run) and (feeding.done() or run.status in CLOSED)
+
+    def _check_fed(self, run: RunView, feeding: "Future[Fed]") -> None:
+        """It was aborted while we fed it, and resumed by somebody when we had stopped: nobody brings the rest."""
+        now = self.opened.reader.now() if feeding.done() else None
+        if now is not None and is_stranded(run, now):
+            raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")
+
+    def _see_to_work(self, run: RunView) -> None:
+        order = self.order
+        if order.worker is None or (self._hired is None and not run.counts.open):
+            return
+        if self._hired is None:
+            elsewhere = self._lanes_elsewhere()
+            words = [*order.worker]
+            for queue, category in sorted({(one.queue, one.category) for one in elsewhere}):
+                words += ["--queue", queue, "--category", category]
+            self._hired = Hired(words, order.knows(elsewhere), aside=order.aside)
+        self._hired.look()
+
+    def _lanes_elsewhere(self) -> list[Lane]:
+        """Lanes in which the run began, before its pipeline moved to another queue or category."""
+        home = (self._line.queue, self._line.category)
+        lanes = (one.lane for one in self.opened.reader.lanes())
+        return [
+            one for one in lanes if one.run == self.run.no and (one.queue, one.category) != home
+        ]
+
+    def _shown(self, feeding: "Future[Fed]") -> None:
+        self._heard()
+        note = ""
+        if self.order.worker is None and not self._watch.anybody_works:
+            note = "no worker is alive; start one with: perdure worker APP"
+        elif feeding.done() and self.run.sealed_at is None:
+            unfed = unfed_words(self.run, self.opened.reader.now())
+            note = f"the run is {unfed}" if unfed else ""
+        is_stopping = self._stopping.is_set()
+        self._shot = self._watch.look(
+            self.run, self._fed_now(), feeding=not feeding.done() and not is_stopping,
+            stopping=is_stopping and self.run.status not in FINISHED, note=note,
+        )  # fmt: skip
+        self._show(self._shot)
+
+    def _ended(self, feeding: "Future[Fed]") -> tuple[Fed, BaseException | None]:
+        """Stop feeding and working, in this order; what was in hand has ended afterwards."""
+        self._stopping.set()
+        if self.run.status in FINISHED and self._is_over(self.run, feeding):
+            self.settled.set()
+        if self._hired is not None:
+            self._hired.order()
+            self._hired.close(self.order.grace_s, lambda: self._drained(feeding))
+            self._heard()
+            self._hired.forget()
+        give_up_at = time.monotonic() + _FED_S_MAX
+        while not feeding.done() and time.monotonic() < give_up_at:
+            self._nap(_NAP_S)
+        if not feeding.done():
+            return replace(self._fed_now(), whole=False), None
+        error = feeding.exception()
+        if error is None:
+            return feeding.result(), None
+        return replace(self._fed_now(), whole=False), error
+
+    def _drained(self, feeding: "Future[Fed]") -> None:
+        try:
+            self.run = self._watch.run()
+            self._shown(feeding)
+        except StoreUnavailable:
+            self._heard()  # the worker tells what it makes of that
+        self._nap(_LOOK_S, until=lambda: self._hired is None or not self._hired.running)
+
+    def _until_done(self, future: "Future[T]") -> None:
+        while not future.done():
+            self._nap(_NAP_S)
+
+    def _nap(self, seconds: float, until: Callable[[], bool] = _never) -> None:
+        """Rest a little; leave at once when that is wanted."""
+        give_up_at = time.monotonic() + seconds
+        while True:
+            if self._asked() > 1:
+                if self._hired is not None:
+                    self._hired.order()
+                fed, elapsed_s = replace(self._fed_now(), whole=False), self._elapsed_s()
+                raise LeftAtOnce(
+                    Outcome(
+                        self.run, fed, elapsed_s, interrupted=True, known_before=self._known_before
+                    )
+                )
+            left_s = give_up_at - time.monotonic()
+            if left_s <= 0 or until() or (self._asked() and not self._stopping.is_set()):
+                return
+            time.sleep(min(_NAP_S, left_s))
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began_at
+
+    def _heard(self) -> None:
+        for line in () if self._hired is None else self._hired.said():
+            self.order.hear(line)
+
+    def _fed_now(self) -> Fed:
+        return Fed() if self._feeder is None else self._feeder.fed
+
+    # -- the thread that feeds -------------------------------------------------------------
+
+    def _feed(self) -> Fed:
+        if self._begun is None:
+            return Fed(whole=False)
+        app, order = self._app, self.order
+        terms = Terms(
+            owner=order.owner, key=order.key, fair=app.is_fair(self._line.queue),
+            backlog_max=order.backlog_max, bad=order.bad,
+        )  # fmt: skip
+        self._feeder = Feeder(
+            self._runs, self._line, self._begun, self._items(), ids=app.ids, terms=terms
+        )
+        try:
+            feed_whole(self._feeder, rest=self._rest)
+        except _Stopped:
+            return replace(self._feeder.fed, whole=False)
+        return self._feeder.fed
+
+    def _items(self) -> Iterator[Any]:
+        for item in self.order.items:
+            if self._stopping.is_set():
+                raise _Stopped
+            yield item
+
+    def _rest(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise _Stopped

@@ -1,0 +1,102 @@
+"""The results of a run on their way into files, as they are there: values, and failures beside them."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from perdure.app.runs import Sink, result_of
+from perdure.engine.batch.results import Seen, as_ended, in_order
+from perdure.model.errors import CallerError, StoreUnavailable
+from perdure.model.runs import ItemView, RunView
+from perdure.model.states import State
+from perdure.ports import Reader
+
+AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
+_WAITS = (0.01, 0.5)  # the first and the longest rest
+
+
+class Writer:
+    """Writes until ``settled`` is set, which says that nothing more will end, and then what there still is."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        run: RunView,
+        order: Literal["items", "ended"],
+        settled: threading.Event,
+        results: Sink | None,
+        failures: Sink | None,
+    ) -> None:
+        self._reader = reader
+        self._run = run
+        self._way = {"items": in_order, "ended": as_ended}[order]
+        self._settled = settled
+        self._sinks = [sink for sink in (results, failures) if sink is not None]
+        self._results = results
+        self._failures = failures
+        self._given = Seen()  # to sinks that cannot take it back
+        self.results = 0
+        self.failures = 0
+
+    def write(self) -> None:
+        """Write until all has ended; a store that is away for a moment has us begin again."""
+        away_at: float | None = None
+        while self._sinks:
+            try:
+                self._write_all()
+            except StoreUnavailable:
+                away_at = away_at or time.monotonic()
+                if time.monotonic() - away_at > AWAY_S_MAX:
+                    raise
+                self._settled.wait(1.0)
+                self._begin_again()
+            except OSError as error:
+                raise CallerError(
+                    f"the results cannot be written: {error.strerror or error}; make room and go on"
+                ) from error
+            else:
+                return
+
+    def _write_all(self) -> None:
+        rest = _Rest(self._settled, self._sinks)
+        for item in self._way(
+            self._reader, self._run, redriven=False, rest=rest, stopped=self._settled.is_set
+        ):
+            rest.begin()
+            if item.state is State.SUCCEEDED:
+                self.results += 1
+                self._put(self._results, item)
+            else:
+                self.failures += 1
+                self._put(self._failures, item)
+        for sink in self._sinks:
+            sink.flush()  # here, where waiting for who reads a pipe keeps nobody from leaving
+
+    def _put(self, sink: Sink | None, item: ItemView) -> None:
+        if sink is not None and (sink.rewinds or self._given.add(item.no)):
+            sink.write(result_of(item))
+
+    def _begin_again(self) -> None:
+        self.results = self.failures = 0
+        for sink in self._sinks:
+            sink.begin_again()
+
+
+class _Rest:
+    """Longer and longer rests, with what there is in the files; none when all has ended."""
+
+    def __init__(self, settled: threading.Event, sinks: Sequence[Sink]) -> None:
+        self._settled = settled
+        self._sinks = sinks
+        self._pause_s = _WAITS[0]
+
+    def begin(self) -> None:
+        """Something was there."""
+        self._pause_s = _WAITS[0]
+
+    def __call__(self) -> None:
+        for sink in self._sinks:
+            sink.flush()
+        self._settled.wait(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _WAITS[1])

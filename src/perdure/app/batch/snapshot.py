@@ -1,0 +1,251 @@
+"""What somebody who looks on wants to know of a run: read from its counters and lanes, never from its jobs."""
+
+import shlex
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perdure.app.surface import gates as gating
+from perdure.engine.batch.feeding import Fed
+from perdure.engine.batch.runs import settings_of, tally_of
+from perdure.engine.stages import Line
+from perdure.model.errors import UnknownName
+from perdure.model.jobs import Lane
+from perdure.model.runs import RunCounts, RunView
+from perdure.model.views import LaneView
+from perdure.stores.opening import Opened
+
+_WINDOW_S = 60.0
+_SAMPLE_S = 0.5
+_STILL_S = 10.0  # without any movement, nobody can say when it will be over
+_LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Something that keeps items of the run from being claimed, why, and how many wait for it.
+
+    ``command`` is what to type about it, where something helps.
+    """
+
+    what: str
+    why: str
+    waiting: int
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The failures that count, what they are counted among, and the share of them that is allowed."""
+
+    failed: int
+    processed: int
+    share_max: float
+
+    @property
+    def share(self) -> float:
+        """The share of failures so far."""
+        return self.failed / self.processed if self.processed else 0.0
+
+    @property
+    def used(self) -> float:
+        """How much of the budget is used up, from 0 to 1."""
+        if self.share_max <= 0:
+            return 1.0 if self.failed else 0.0
+        return min(1.0, self.share / self.share_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast it goes, over the last minute; requests are calls of stages that name an upstream."""
+
+    items_per_s: float = 0.0
+    requests_per_min: float = 0.0
+    tokens_per_min: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
+
+    ``note`` is what the one who looks on ought to know besides: the store is away, nobody works. ``still_s`` is for how
+    long nothing has moved.
+    """
+
+    run: RunView
+    elapsed_s: float
+    feeding: bool
+    fed: Fed
+    retrying: int
+    held: tuple[Held, ...]
+    pace: Pace
+    allowance: Allowance | None
+    stopping: bool = False
+    note: str = ""
+    still_s: float = 0.0
+
+    @property
+    def ended(self) -> int:
+        """Items that have reached their end."""
+        return self.run.counts.total - self.run.counts.open
+
+    @property
+    def eta_s(self) -> float | None:
+        """When the items that are known will have ended, at this pace; None when nothing tells."""
+        if self.run.counts.open == 0:
+            return 0.0
+        if self.still_s >= _STILL_S:
+            return None
+        return self.run.counts.open / self.pace.items_per_s if self.pace.items_per_s > 0 else None
+
+    @property
+    def projected_usd(self) -> float | None:
+        """What the items that are known will have cost, at what the ended ones did; None where none has."""
+        cost = self.run.counts.cost_usd
+        return cost / self.ended * self.run.counts.total if self.ended and cost else None
+
+
+class Watch:
+    """Looks at one run again and again; ``line`` is its pipeline as it is now.
+
+    ``hired`` says that a worker of ours serves all lanes of the run, wherever they are.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        run_id: str,
+        *,
+        line: Line | None = None,
+        hired: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._opened = opened
+        self._run_id = run_id
+        self._line = line
+        self._hired = hired
+        self._monotonic = monotonic
+        self._began_at = monotonic()
+        self._samples: deque[tuple[float, RunCounts]] = deque()
+        self._moved: tuple[float, RunCounts | None] = (self._began_at, None)
+        self._lanes_at = -_LANES_S
+        self._waiting: tuple[int, tuple[Held, ...], bool] = (0, (), True)
+
+    @property
+    def anybody_works(self) -> bool:
+        """Whether a worker was alive at the last look, of this app or another."""
+        return self._waiting[2]
+
+    def run(self) -> RunView:
+        """The run now."""
+        found = self._opened.reader.run(self._run_id)
+        if found is None:
+            raise UnknownName(f"run {self._run_id} is no longer in the store")
+        return found
+
+    def look(
+        self, run: RunView, fed: Fed, *, feeding: bool, stopping: bool = False, note: str = ""
+    ) -> Snapshot:
+        """All of it, as it is now."""
+        now = self._monotonic()
+        if now - self._lanes_at >= _LANES_S:
+            self._lanes_at = now
+            self._waiting = self._looked_at_lanes(run)
+        if self._moved[1] != run.counts:
+            self._moved = (now, run.counts)
+        retrying, held, _ = self._waiting
+        return Snapshot(
+            run, now - self._began_at, feeding, fed, min(retrying, run.counts.open), held,
+            self._pace(now, run.counts), allowance_of(run), stopping, note, now - self._moved[0],
+        )  # fmt: skip
+
+    def _pace(self, now: float, counts: RunCounts) -> Pace:
+        samples = self._samples
+        if not samples or now - samples[-1][0] >= _SAMPLE_S:
+            samples.append((now, counts))
+        while len(samples) > 2 and now - samples[1][0] >= _WINDOW_S:
+            samples.popleft()
+        then, before = samples[0]
+        past_s = now - then
+        if past_s < _SAMPLE_S:
+            return Pace()
+        ended = (counts.total - counts.open) - (before.total - before.open)
+        tokens = counts.tokens_in + counts.tokens_out - before.tokens_in - before.tokens_out
+        return Pace(
+            max(0, ended) / past_s,
+            (counts.calls - before.calls) * 60 / past_s,
+            tokens * 60 / past_s,
+        )
+
+    def _looked_at_lanes(self, run: RunView) -> tuple[int, tuple[Held, ...], bool]:
+        reader = self._opened.reader
+        lanes = [one for one in reader.lanes() if one.lane.run == run.no]
+        alive = any(worker.dead_at is None for worker in reader.workers())
+        held = self._held(run, lanes) + self._astray(run, lanes)
+        return sum(one.later for one in lanes), held, alive
+
+    def _astray(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
+        """What waits in lanes that the pipeline has no longer: its code has changed since the run began."""
+        waiting: dict[tuple[str, str], int] = {}
+        for one in lanes:
+            where, count = self._gone(run, one.lane), one.ready + one.later
+            if where is not None and count:
+                waiting[where] = waiting.get(where, 0) + count
+        return tuple(Held(what, why, count) for (what, why), count in sorted(waiting.items()))
+
+    def _gone(self, run: RunView, lane: Lane) -> tuple[str, str] | None:
+        line = self._line
+        if line is None:
+            return None
+        if line.stage(lane.stage) is None:
+            cancel = f"perdure runs cancel {shlex.quote(run.name)}"
+            return (
+                f"stage {lane.stage!r} is not in the pipeline any more",
+                f"bring it back, or give up what waits for it: {cancel}",
+            )
+        if (lane.queue, lane.category) == (line.queue, line.category) or self._hired:
+            return None
+        return (
+            f"the pipeline is no longer in {lane.queue}/{lane.category}",
+            "only a worker without --queue and --category takes these",
+        )
+
+    def _held(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
+        waiting: dict[str, int] = {}
+        for one in lanes:
+            if one.closed_by is not None and one.ready + one.later:
+                waiting[one.closed_by] = waiting.get(one.closed_by, 0) + one.ready + one.later
+        if not waiting:
+            return ()
+        gates = {
+            f"{one.kind} {one.name} is {one.state.value}": one for one in gating.gates(self._opened)
+        }
+        why = self._reasons(run) | {text: one.says for text, one in gates.items()}
+        return tuple(
+            Held(
+                text.replace(f"run {run.no} is", "the run is"),
+                "; ".join(why[part] for part in text.split("; ") if why.get(part)),
+                count,
+                next((gates[part].command for part in text.split("; ") if part in gates), ""),
+            )
+            for text, count in sorted(waiting.items())
+        )
+
+    def _reasons(self, run: RunView) -> dict[str, str]:
+        """Why things are paused, by the words in which lanes say what closes them."""
+        said: dict[str, str] = {}
+        for pause in self._opened.reader.pauses():
+            said[f"{pause.scope.value} {pause.name} is paused"] = pause.reason
+        said[f"run {run.no} is paused"] = run.why
+        return said
+
+
+def allowance_of(run: RunView) -> Allowance | None:
+    """What is left of a run's failure budget; None for one that has none."""
+    settings = settings_of(run)
+    if settings.failure_budget is None:
+        return None
+    tally = tally_of(run)
+    judged = tally if settings.rate_limits else tally.without_rate_limits()
+    return Allowance(judged.failed, judged.processed, settings.failure_budget)

@@ -1,0 +1,1 @@
+"""Calls: a pipeline that runs now, in its caller's process."""

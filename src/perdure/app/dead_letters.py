@@ -1,0 +1,356 @@
+"""Dead letters as a user works through them: listed, grouped, driven again, discarded, exported."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from perdure.app.job_refs import Home, job_at
+from perdure.app.runs import Run
+from perdure.app.worker.lane_names import check_found
+from perdure.engine.batch.runs import find_run
+from perdure.engine.gates.upstreams import rate_per_s
+from perdure.engine.ids import Ids
+from perdure.engine.operate.bulk_settings import BulkSettings
+from perdure.engine.operate.bulks import Bulks
+from perdure.engine.operate.eligible import Previewing, RedrivePreview, dead_letters
+from perdure.engine.operate.revival import Revivals
+from perdure.engine.payloads import decode
+from perdure.model.errors import CallerError, NotRetriable, RunUnfinished, UnknownName
+from perdure.model.filters import JobFilter
+from perdure.model.kinds import Kind
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.operations import BulkStatus, BulkView, Deed, LoggedRefusal
+from perdure.model.states import FailedReason, State
+from perdure.model.views import AttemptView, DeadGroup, JobView, Preview
+from perdure.ports import Reader
+from perdure.rules.hints.durations import duration_s
+from perdure.rules.policy_form import nearest
+
+_PREVIEW_MAX = 100_000
+_NAMES = ("pipeline", "stage", "queue", "category", "owner", "code", "fingerprint", "text")
+
+
+_FILTERS = (*_NAMES, "kind", "reason_failed", "run", "older_than", "newer_than", "discarded")
+E = TypeVar("E", bound=StrEnum)
+
+
+class Letterbox(Home, Protocol):
+    """What dead letters need of their App."""
+
+    ids: Ids
+
+
+class Redrive:
+    """A bulk operation under way: workers take its steps, here it is watched, stopped and resumed."""
+
+    def __init__(self, bulks: Bulks, app: Home, bulk: BulkView) -> None:
+        self._bulks = bulks
+        self._app = app
+        self._bulk = bulk
+
+    @property
+    def id(self) -> str:
+        """The operation's id."""
+        return self._bulk.id
+
+    @property
+    def run(self) -> Run | None:
+        """The run in which dead letters are driven again."""
+        found = [] if self._bulk.run is None else self._app.opened.reader.runs(no=self._bulk.run)
+        return Run(self._app, found[0]) if found else None
+
+    def show(self) -> BulkView:
+        """How far it is."""
+        found = self._app.opened.reader.bulks(id=self.id)
+        self._bulk = found[0] if found else self._bulk
+        return self._bulk
+
+    def wait(self, *, wait_s: float = 3_600.0) -> BulkView:
+        """The operation when all are taken on, or it was stopped; what it drives again may still be at work."""
+        give_up_at = time.monotonic() + wait_s
+        pause_s = 0.01
+        while (bulk := self.show()).status is BulkStatus.RUNNING:
+            if time.monotonic() >= give_up_at:
+                raise RunUnfinished(
+                    f"bulk operation {self.id} has taken on {bulk.done} after {wait_s:g} s; "
+                    "is a worker of its pipeline at work?"
+                )
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, 0.25)
+        return bulk
+
+    def stop(self, *, reason: str = "", by: str = "app") -> BulkView:
+        """Take on no more; what lives again goes on."""
+        self._bulk = self._bulks.stop(self.show(), Deed(by, reason))
+        return self._bulk
+
+    def resume(self, *, reason: str = "", by: str = "app") -> BulkView:
+        """Go on where it stands."""
+        self._bulk = self._bulks.resume(self.show(), Deed(by, reason))
+        return self._bulk
+
+    def refusals(self) -> Iterator[LoggedRefusal]:
+        """What it has left as it was, and why."""
+        after = 0
+        while page := self._app.opened.reader.refusals(self._bulk.no, after=after):
+            yield from page
+            after = page[-1].job_no
+
+
+class DeadLetters:
+    """The failed jobs of a store that nobody has discarded.
+
+    Filters: ``pipeline``, ``stage``, ``run`` (its id, number or name), ``kind``, ``code``, ``fingerprint``,
+    ``owner``, ``reason_failed``, ``text``, ``older_than`` and ``newer_than`` (such as "2h" or "3d"), ``discarded``.
+    """
+
+    def __init__(self, app: Letterbox) -> None:
+        self._app = app
+
+    def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
+        """Dead letters, newest first; ``before`` continues below a job number."""
+        meant = self._meant(chosen)
+        _whole("limit", limit)
+        if before is not None:
+            _whole("before", before)
+        return self._app.opened.reader.jobs(meant, limit=limit, before=before)
+
+    def groups(self, *, limit: int = 50, **chosen: Any) -> Sequence[DeadGroup]:
+        """Dead letters by fingerprint, most frequent first."""
+        _whole("limit", limit)
+        return self._app.opened.reader.dead_groups(self._meant(chosen), limit=limit)
+
+    def show(self, job_id: str) -> tuple[JobView, Sequence[AttemptView]]:
+        """One dead letter, by id or number, with all its attempts."""
+        reader = self._app.opened.reader
+        job = job_at(reader, job_id)
+        if job.state is not State.FAILED:
+            raise NotRetriable(f"job {job_id} is {job.state.value}, and no dead letter")
+        return job, reader.attempts(job.no)
+
+    def counted(self, *, count_max: int = _PREVIEW_MAX, **chosen: Any) -> Preview:
+        """How many there are, counted up to a bound, and how they have ended."""
+        return self._app.opened.reader.preview(self._meant(chosen), count_max=count_max)
+
+    def preview(
+        self,
+        *,
+        from_stage: str | None = None,
+        from_start: bool = False,
+        count_max: int = _PREVIEW_MAX,
+        **chosen: Any,
+    ) -> RedrivePreview:
+        """What a re-drive would do: how many are eligible, how many not, and why."""
+        opened = self._app.opened
+        settings = BulkSettings(from_stage, from_start)
+        revivals = Revivals(opened.reader, self._app.catalogue, settings.restart, lanes_later=True)
+        asking = Previewing(opened.reader, revivals, self._app.checks)
+        return asking.of(self._meant(chosen), count_max=count_max)
+
+    def redrive(
+        self,
+        *,
+        from_stage: str | None = None,
+        from_start: bool = False,
+        canary: int = 0,
+        canary_share: float = 0.9,
+        rate: str | float | None = None,
+        failure_budget: float = 0.10,
+        reason: str = "",
+        by: str = "app",
+        **chosen: Any,
+    ) -> Redrive:
+        """Drive dead letters of one pipeline again, in a run of their own; workers do it, this writes it down.
+
+        ``canary`` are driven first, and unless ``canary_share`` of them succeed, no more are. ``rate`` is how
+        many may begin: 5 (a second), "100/min". When more than ``failure_budget`` of them fail again, the run is aborted.
+        """
+        settings = redrive_settings(from_stage, from_start, canary, canary_share, rate)
+        bulk = self._bulks.begin_redrive(
+            self._meant(chosen), settings,
+            deed=Deed(by, reason), ids=self._app.ids, bulk_id=self._app.ids.next(),
+            failure_budget=failure_budget,
+        )  # fmt: skip
+        return Redrive(self._bulks, self._app, bulk)
+
+    def redrives(self, *, limit: int = 50) -> Sequence[Redrive]:
+        """The bulk operations there were, newest first."""
+        found = self._app.opened.reader.bulks(limit=limit)
+        return [Redrive(self._bulks, self._app, one) for one in found]
+
+    def redriving(self, bulk_id: str) -> Redrive:
+        """A bulk operation by its id."""
+        found = self._app.opened.reader.bulks(id=bulk_id)
+        if not found:
+            raise UnknownName(f"no bulk operation {bulk_id!r}; see: perdure dead history")
+        return Redrive(self._bulks, self._app, found[0])
+
+    def discard(self, *, reason: str = "", by: str = "app", **chosen: Any) -> BulkView:
+        """Mark dead letters as dealt with; they stay in the books."""
+        bulks = self._bulks
+        bulk = bulks.begin_discard(
+            self._meant(chosen), deed=Deed(by, reason), bulk_id=self._app.ids.next()
+        )
+        return bulks.through(bulk)
+
+    def export(self, path: str | os.PathLike[str], **chosen: Any) -> int:
+        """Write dead letters with their attempts to a file, a JSON object a line; how many."""
+        count = 0
+        target = Path(path)
+        part = target.with_name(target.name + ".part")
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                for letter in self.letters(**chosen):
+                    file.write(letter_line(letter))
+                    count += 1
+            part.replace(target)
+        except OSError as error:
+            raise CallerError(f"{target} cannot be written: {error.strerror}") from None
+        return count
+
+    def letters(self, **chosen: Any) -> Iterator[dict[str, Any]]:
+        """Dead letters with their attempts as JSON objects, newest first."""
+        reader, before = self._app.opened.reader, None
+        meant = self._meant(chosen)
+        while page := reader.jobs(meant, limit=PAGE_ROWS_MAX, before=before):
+            for job in page:
+                yield letter_of(job, reader.attempts(job.no))
+            before = page[-1].no
+
+    @property
+    def _bulks(self) -> Bulks:
+        return bulks_of(self._app)
+
+    def _meant(self, chosen: Mapping[str, Any]) -> JobFilter:
+        reader = self._app.opened.reader
+        meant = dead_letters(filter_of(reader, chosen, what="dead letters", names=_FILTERS))
+        check_found(reader, meant, lambda: self._app.catalogue)
+        return meant
+
+
+def filter_of(
+    reader: Reader, chosen: Mapping[str, Any], *, what: str, names: Sequence[str]
+) -> JobFilter:
+    """A filter by these names as a user gives it; ages are those of the end, or with ``state`` of the enqueueing."""
+    wanted: dict[str, Any] = {}
+    since = "enqueued" if "state" in names else "finished"
+    for name, value in chosen.items():
+        if name not in names:
+            raise CallerError(f"{what} have no filter {name!r}; {nearest(name, tuple(names))}")
+        if value is None:
+            continue
+        if name == "kind":
+            wanted["kind"] = _choice(name, Kind, value).value
+        elif name == "state":
+            wanted["states"] = (_choice(name, State, value),)
+        elif name == "reason_failed":
+            wanted["reason"] = _choice(name, FailedReason, value)
+        elif name in _NAMES:
+            wanted[name] = _text(name, value)
+        elif name == "run":
+            wanted["run"] = _run_no(reader, value)
+        elif name == "discarded":
+            wanted["discarded"] = _flag(name, value)
+        else:
+            moment = _moment(name, value, reader.now())
+            wanted[f"{since}_until" if name == "older_than" else f"{since}_from"] = moment
+    return JobFilter(**wanted)
+
+
+def bulks_of(app: Home) -> Bulks:
+    """Bulk operations on an app's store, for the pipelines that it knows."""
+    opened = app.opened
+    return Bulks(
+        opened.store, opened.control, opened.reader, app.catalogue, app.observers, app.checks
+    )
+
+
+def redrive_settings(
+    from_stage: str | None, from_start: bool, canary: int, canary_share: float,
+    rate: str | float | None,
+) -> BulkSettings:  # fmt: skip
+    """How a re-drive is to go; what cannot be is refused with a reason."""
+    return BulkSettings(from_stage, from_start, canary, canary_share, rate_per_s("rate", rate))
+
+
+def letter_line(letter: Mapping[str, Any]) -> str:
+    """A dead letter as a line of an export."""
+    return json.dumps(letter, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def letter_of(job: JobView, attempts: Sequence[AttemptView]) -> dict[str, Any]:
+    """A dead letter as a JSON object: the item, how it failed, and every attempt."""
+    plain = {
+        name: value
+        for name, value in msgspec.to_builtins(job).items()
+        if name not in ("payload_json", "input_json", "result_json", "ready", "lane", "isolation")
+    }
+    return plain | {
+        "item": decode(job.payload_json),
+        "attempts": [_attempt(one) for one in attempts],
+    }
+
+
+def _attempt(one: AttemptView) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(one)
+    evidence, why = plain.pop("evidence_json"), plain.pop("why_json")
+    return plain | {
+        "why": decode(why),
+        "evidence": None if evidence is None else decode(evidence),
+    }
+
+
+def _choice(name: str, known: type[E], value: object) -> E:
+    try:
+        return known(str(value))
+    except ValueError:
+        words = tuple(one.value for one in known)
+        near = nearest(value if isinstance(value, str) else "", words)
+        raise CallerError(f"{name} is {value!r}; {near}") from None
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise CallerError(f"{name} is {value!r}; give a text")
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise CallerError(f"{name} is {value!r}; give true or false")
+    return value
+
+
+def _whole(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise CallerError(f"{name} is {value!r}; give a whole number of 0 or more")
+
+
+def _run_no(reader: Reader, value: object) -> int:
+    if isinstance(value, str):
+        return find_run(reader, value).no
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise CallerError(f"run is {value!r}; give a run's id, number or name")
+    return value
+
+
+def _moment(name: str, value: object, now: datetime) -> datetime:
+    """So long before now."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        found_s = float(value) if is_number else duration_s(str(value))  # type: ignore[arg-type]
+        if found_s is None or not found_s >= 0:
+            raise CallerError(f"{name} is {value!r}; write a duration such as 30m, 2h or 3d")
+        return now - timedelta(seconds=found_s)
+    except OverflowError:
+        raise CallerError(
+            f"{name} is {value!r}, which is longer ago than the year 1; write a duration such as 30m, "
+            "2h or 3d"
+        ) from None

@@ -1,0 +1,1 @@
+"""Files of items, read; files of results, written."""

@@ -1,0 +1,151 @@
+"""Items from files: JSON lines and CSV, read one at a time."""
+
+import csv
+import io
+import json
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from perdure.engine.batch.feeding import NothingNow, Unreadable
+from perdure.model.errors import CallerError, PerdureError
+from perdure.model.limits import PAYLOAD_BYTES_MAX
+
+FORMS = ("jsonl", "csv", "tsv")
+_FORMS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
+_FIELD_CHARS_MAX = PAYLOAD_BYTES_MAX
+_LINE_BYTES_MAX = 8 * PAYLOAD_BYTES_MAX  # what an item may have, written with escapes
+_AHEAD_MAX = 1_000
+
+
+def items_of(source: Any, form: str | None = None) -> Iterable[Any]:
+    """The items of an iterable; those of a file, if a path is given."""
+    if isinstance(source, str | os.PathLike):
+        return items_in(Path(source), form)
+    if isinstance(source, bytes | bytearray | Mapping) or not isinstance(source, Iterable):
+        raise CallerError(
+            f"items are {type(source).__name__}; pass an iterable of items, or the path of a .jsonl or .csv file"
+        )
+    return source
+
+
+def items_in(path: Path, form: str | None = None) -> Iterator[Any]:
+    """The items of a file: a JSON value a line, or a CSV row as an object. A line that cannot be read says so."""
+    known = form or _FORMS.get(path.suffix.lower())
+    if known not in FORMS:
+        raise CallerError(
+            f"{path}: whether this is JSON lines or CSV cannot be told; "
+            "name it .jsonl or .csv, or say the form"
+        )
+    if path.is_dir():
+        raise CallerError(f"{path} is a folder; name a file of items")
+    if not path.exists():
+        raise CallerError(f"{path}: there is no such file")
+    return _read(path, known)
+
+
+def items_from(file: BinaryIO, name: str, form: str) -> Iterator[Any]:
+    """The items of an open file, standard input say; ``form`` is jsonl, csv or tsv."""
+    return (
+        _json_lines(file, name)
+        if form == "jsonl"
+        else _rows(file, name, "\t" if form == "tsv" else ",")
+    )
+
+
+def _read(path: Path, form: str) -> Iterator[Any]:
+    try:
+        with path.open("rb") as file:
+            yield from items_from(file, path.name, form)
+    except OSError as error:
+        raise CallerError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _json_lines(file: BinaryIO, name: str) -> Iterator[Any]:
+    for number, line in enumerate(_lines(file), start=1):
+        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not text.strip():
+            continue
+        if len(line) > _LINE_BYTES_MAX:
+            yield Unreadable(f"{name} line {number} has more than {_LINE_BYTES_MAX} bytes")
+            continue
+        try:
+            yield json.loads(text)
+        except (ValueError, RecursionError) as error:
+            yield Unreadable(f"{name} line {number} is no JSON value ({_short(error)})")
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long only the beginning, which is one byte too long."""
+    while line := file.readline(_LINE_BYTES_MAX + 1):
+        rest = line
+        while len(rest) > _LINE_BYTES_MAX and not rest.endswith(b"\n"):
+            rest = file.readline(_LINE_BYTES_MAX + 1)
+        yield line
+
+
+def lively(items: Iterable[Any], *, silence_s: float = 0.5) -> Iterator[Any]:
+    """The same items, and a word when none has come for a while; they are read on a thread of their own."""
+    waiting: queue.Queue[Any] = queue.Queue(_AHEAD_MAX)
+    over = object()
+    failed: list[Exception] = [CallerError("the items could not be read to their end")]
+
+    def read() -> None:
+        try:
+            for item in items:
+                waiting.put(item)
+            failed.clear()
+        except (PerdureError, OSError, ValueError) as error:
+            failed[:] = [error]
+        finally:  # whatever happens, nobody waits for us
+            waiting.put(over)
+
+    threading.Thread(target=read, name="perdure-items", daemon=True).start()
+    while True:
+        try:
+            item = waiting.get(timeout=silence_s)
+        except queue.Empty:
+            yield NothingNow()
+            continue
+        if item is over:
+            break
+        yield item
+    if failed:
+        raise failed[0]
+
+
+def _rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Any]:
+    csv.field_size_limit(_FIELD_CHARS_MAX)
+    with io.TextIOWrapper(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        try:
+            names = next(reader, None)
+        except csv.Error as error:
+            raise CallerError(f"{name}: its head cannot be read ({error})") from None
+        if names is None:
+            return
+        if len(set(names)) != len(names):
+            raise CallerError(f"{name}: two columns have the same name; its head is {names!r}")
+        while True:
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield Unreadable(f"{name} line {reader.line_num}: {error}")
+                continue
+            if not row:
+                continue
+            if len(row) != len(names):
+                yield Unreadable(
+                    f"{name} line {reader.line_num} has {len(row)} fields, its head {len(names)}"
+                )
+                continue
+            yield dict(zip(names, row, strict=True))
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,0 +1,1 @@
+"""What the surfaces ask of a store, an app or a policy."""

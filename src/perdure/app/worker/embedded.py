@@ -1,0 +1,261 @@
+"""A worker inside somebody else's process, with a keeper beside it.
+
+Always true:
+
+* It has a thread with an event loop of its own, on which async stages run; the host's threads, event loops
+  and signals are left alone, and the process is never ended.
+* One row in `workers` at a time, which the keeper makes and beats for (`engine/supervise/keeper.py`), so it is never without
+  a beat from its first moment on. A keeper that ends too early is replaced, and keeps the same row.
+* Declared dead (the host was stopped for too long, or cut off), it begins anew under another row; what it
+  had in hand by then is refused by its token.
+* Jobs that were in hand when a process died are not claimed: they could take the host with them. They wait
+  for a worker that was started with ``perdure worker``, and after a while a warning says so.
+
+How it ends: `close` stops claiming, lets stages finish within the grace, gives the rest back, which counts
+as nothing, and then has the keeper end the row. If the process ends without it, ``atexit`` gives back at once.
+If the process is killed, the keeper says so. A process that was forked off has no worker: it is its parent's.
+"""
+
+import asyncio
+import atexit
+import os
+import random
+import threading
+from collections.abc import Collection
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from perdure.app.worker.bulk_thread import BulkWork
+from perdure.app.worker.check_times import check_times
+from perdure.app.worker.keeper_process import Kept
+from perdure.app.worker.lane_names import check_served, names
+from perdure.app.worker.parts import Workplace, gatekeeper_of, upkeep_of
+from perdure.config import Config
+from perdure.engine.clock import SystemClock
+from perdure.engine.stages import Catalogue
+from perdure.engine.supervise.proc import has_proc
+from perdure.engine.worker.embedded import Guest
+from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.worker import WorkerSettings
+from perdure.model.errors import ConfigError, PerdureError, StoreUnavailable
+from perdure.model.events import EventName
+from perdure.model.workers import Role
+from perdure.stores import opening
+from perdure.stores.opening import Opened
+
+_MARGIN_S = 5.0  # beyond the grace, for the last writes
+_AGAIN_S_MAX = 10.0
+
+
+class Working:
+    """A worker that works while its block runs; made by `App.working`."""
+
+    def __init__(
+        self,
+        app: Workplace,
+        config: Config,
+        *,
+        queues: Collection[str] = (),
+        categories: Collection[str] = (),
+    ) -> None:
+        check_times(config)
+        self._app = app
+        self._config = config
+        self._queues = names("queues", queues)
+        self._categories = names("categories", categories)
+        self._starting = threading.RLock()  # a signal may have it closed in the middle of a start
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._life: _Life | None = None
+        self._pid = os.getpid()
+
+    def start(self) -> Self:
+        """Begin to work; the store must answer."""
+        if not has_proc():
+            raise ConfigError(
+                "a worker inside this process needs /proc, which is where its keeper sees whether the "
+                "process runs; on this system, start one beside it: perdure worker APP"
+            )
+        if not self._app.lanes:
+            raise ConfigError("this app declares no pipeline; there is nothing to work on")
+        check_served("this app", self._app.lanes, self._queues, self._categories)
+        with self._starting:
+            if self._thread is not None or self._closing.is_set():
+                raise ConfigError(
+                    "this worker has been started before; make another one: app.working()"
+                )
+            self._life = self._begun()
+            self._thread = self._on_a_thread(self._life)
+            atexit.register(self._at_exit)
+        return self
+
+    def _on_a_thread(self, life: "_Life") -> threading.Thread:
+        thread = threading.Thread(target=self._live, name="perdure-working", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            life.close(orderly=True)
+            raise StoreUnavailable(
+                f"a worker inside this process needs a thread, and there is none: {error}"
+            ) from error
+        return thread
+
+    def close(self) -> None:
+        """Stop claiming, let stages finish within the grace, and give the rest back."""
+        self._close(orders=1)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await asyncio.to_thread(self.start)
+        except (
+            asyncio.CancelledError
+        ):  # the thread goes on by itself, and nobody else will close this
+            self._closing.set()
+            await asyncio.to_thread(self.close)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _at_exit(self) -> None:
+        self._close(orders=2)
+
+    def _close(self, *, orders: int) -> None:
+        if self._pid != os.getpid():
+            return
+        with self._starting:  # it may be cancelled while it starts
+            thread, life = self._thread, self._life
+        if thread is None or life is None:
+            return
+        atexit.unregister(self._at_exit)
+        self._closing.set()
+        grace_s = self._config.grace_s if orders == 1 else 0.0
+        try:
+            life.drain(orders)
+            life.over.wait(grace_s + _MARGIN_S)
+        finally:
+            if not life.over.is_set():  # a second Ctrl-C, say: give back at once
+                life.drain(2)
+                life.over.wait(_MARGIN_S)
+            thread.join(_MARGIN_S)  # not for ever: a stage may block the event loop
+            if life.over.is_set():  # else the pump may still write, and its keeper stays with it
+                life.close(orderly=True)
+
+    # -- the thread ----------------------------------------------------------------------
+
+    def _live(self) -> None:
+        """One life after the other; there is a second one only after a death."""
+        life = self._life
+        while life is not None:
+            if self._closing.is_set():  # while it was being made
+                life.drain(2)
+            again = self._lived(life)
+            self._life = life = self._begun_again() if again else None
+
+    def _lived(self, life: "_Life") -> bool:
+        """One life to its end; whether another one has to follow."""
+        try:
+            dead = life.guest.live(life.over)
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # no file or thread for its event loop: nothing has begun
+            self._app.observers.store_is_away(StoreUnavailable(str(error)))
+            life.over.set()
+            life.close(orderly=True)
+            return True
+        life.close(orderly=not dead)
+        return dead
+
+    def _begun_again(self) -> "_Life | None":
+        pause_s = 0.1
+        while not self._closing.wait(pause_s):
+            try:
+                return self._begun()
+            except (PerdureError, OSError, RuntimeError) as away:  # no files or threads left, say
+                self._app.observers.store_is_away(StoreUnavailable(str(away)))
+                pause_s = min(2 * pause_s, _AGAIN_S_MAX)
+        return None
+
+    def _begun(self) -> "_Life":
+        config, app = self._config, self._app
+        with ExitStack() as undo:
+            opened = opening.open_store(
+                app.url, SystemClock(), create=True, wait_s_max=10.0, connections=config.connections
+            )
+            undo.callback(opened.close)
+            catalogue = self._served()
+            kept = Kept(app.url, config)
+            undo.callback(kept.close, orderly=True)
+            worker = kept.start()
+            bulks = BulkWork(app, catalogue, worker)
+            life = _Life(self._guest(opened, catalogue, worker, bulks), kept, opened, bulks)
+            undo.pop_all()
+        return life
+
+    def _guest(self, opened: Opened, catalogue: Catalogue, worker: int, bulks: BulkWork) -> Guest:
+        config, app = self._config, self._app
+        gates = gatekeeper_of(app, opened, catalogue, worker)
+        guest = Guest(
+            opened.store, catalogue, Seat(worker, Role.MAIN.isolation, config.concurrency),
+            WorkerSettings(
+                concurrency=config.concurrency, grace_s=config.grace_s, poll_s=config.poll_s,
+                tick_s=config.tick_s, capture_kept_s=config.capture_kept_s,
+            ),
+            clock=SystemClock(), chance=random.Random(), observers=app.observers,
+            upkeep=upkeep_of(
+                app, opened, catalogue, worker, config,
+                gates=gates, leaves_suspects=True, bulks=bulks.ring,
+            ),
+            reader=opened.reader, gates=gates,
+        )  # fmt: skip
+        app.observers.tell(
+            EventName.WORKER_STARTED, worker=worker, role=Role.MAIN.value, pid=os.getpid()
+        )
+        return guest
+
+    def _served(self) -> Catalogue:
+        catalogue = self._app.catalogue
+        if self._queues or self._categories:
+            return catalogue.only(queues=self._queues, categories=self._categories)
+        return catalogue
+
+
+class _Life:
+    """One row, its keeper, and the worker that works under it."""
+
+    def __init__(self, guest: Guest, kept: Kept, opened: Opened, bulks: BulkWork) -> None:
+        self._bulks = bulks
+        self.guest = guest
+        self.over = threading.Event()  # after the last write
+        self._kept = kept
+        self._opened = opened
+
+    def close(self, *, orderly: bool) -> None:
+        """Disconnect and let the keeper go; a second time is nothing."""
+        self._bulks.close()
+        self._opened.close()
+        self._kept.close(orderly=orderly)
+
+    def drain(self, orders: int) -> None:
+        if orders == 1:
+            self.guest.drain()
+        else:
+            self.guest.drain_now()

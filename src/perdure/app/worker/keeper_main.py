@@ -1,0 +1,100 @@
+"""Be a keeper: the process that is started beside each worker inside another process.
+
+The host writes one line about itself, and a second one when it has closed its worker. What it said before
+its end may come late or, if a process that it has forked holds the line, never: /proc says more.
+"""
+
+import os
+import selectors
+import signal
+import sys
+from contextlib import suppress
+from io import FileIO
+from typing import NoReturn
+
+import msgspec
+
+from perdure.app.app import open_store
+from perdure.app.worker.keeper_process import CLOSED, DONE, Charge
+from perdure.engine.clock import SystemClock
+from perdure.engine.observe import Observers
+from perdure.engine.supervise.keeper import Keeper
+from perdure.engine.supervise.oom import OomCounter
+from perdure.engine.supervise.proc import Host
+from perdure.model.errors import StoreError
+from perdure.model.workers import NewWorker, Role
+from perdure.observers.log import log_event, write_logs
+
+_SAID_BYTES_MAX = 65_536
+
+
+def main() -> NoReturn:
+    """Keep until the worker is closed or its host has ended."""
+    for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)  # sent to the whole group; we leave when our host does
+    line = FileIO(sys.stdin.fileno(), closefd=False).readline()  # not one byte more
+    charge = msgspec.json.decode(line, type=Charge)
+    aloud = int(sys.argv[1]) if sys.argv[1:] else None  # our host's stderr, for when we are up
+    host = Host(charge.pid)
+    write_logs(form=charge.log_format, level="WARNING")
+    new = NewWorker(charge.boot, charge.name, Role.MAIN, charge.ttl_s)
+    try:
+        store = open_store(charge.url, wait_s_max=max(charge.ttl_s / 3, 0.1)).store
+        worker = store.add_worker(new)  # the same one, if a keeper before us has made it
+    except StoreError as error:  # our host finds that out as well, and starts another one
+        if aloud is not None:
+            os.write(2, f"{error}\n".encode())
+        sys.exit(1)
+    keeper = Keeper(
+        store, worker, host.look, SystemClock(), Observers([log_event]), charge.ttl_s,
+        OomCounter(),
+    )  # fmt: skip
+    keeper.once()
+    if aloud is not None:
+        _speak(aloud)
+    _say(f"{worker}\n".encode())
+    _keep(keeper, charge)
+    store.close()
+    _say(DONE)
+    sys.exit(0)
+
+
+def _speak(aloud: int) -> None:
+    """Be heard from now on, with what was said before: no longer does the host have to quote it."""
+    said = os.pread(2, _SAID_BYTES_MAX, 0)
+    os.dup2(aloud, 2)
+    os.close(aloud)
+    with suppress(OSError):  # nobody may listen
+        os.write(2, said)
+
+
+def _say(words: bytes) -> None:
+    with suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), words)
+
+
+def _keep(keeper: Keeper, charge: Charge) -> None:
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(sys.stdin.fileno(), selectors.EVENT_READ, "line")
+        pidfd = _pidfd(charge.pid)
+        if pidfd is not None:
+            waiting.register(pidfd, selectors.EVENT_READ, "host")  # readable when it has ended
+        while not keeper.done:
+            beats_s = min(0.25, charge.ttl_s / 20)  # so that beats are punctual
+            for key, _ in waiting.select(beats_s):
+                waiting.unregister(key.fileobj)
+                if key.data == "line":
+                    said = os.read(sys.stdin.fileno(), len(CLOSED))
+                    (keeper.closed if said == CLOSED else keeper.left)()
+            keeper.once()
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel, or it has ended
+        return None
+
+
+if __name__ == "__main__":
+    main()

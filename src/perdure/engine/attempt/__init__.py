@@ -1,0 +1,1 @@
+"""One attempt from inside: its context, threads, child processes, limit and raw output."""

@@ -1,0 +1,283 @@
+"""Attempts whose stage writes its record itself, in a transaction of its own: ``context.complete(value, within=cx)``.
+
+Always true:
+
+* The record and the stage's own rows are in one transaction: both are there, or neither.
+* Once a stage has asked for this, nothing that it returns or raises says how its attempt has ended. The attempt's row
+  does: if it is there, the stage is complete; if not, the attempt is judged by how it ended, and a plain return is
+  a failure, because the rows that belong to the result are not there.
+* The token guards the record. The worker must be alive when it is written, but its row is not locked: the
+  transaction is open for as long as the stage likes, and a worker that is stopped in the middle of it can be
+  declared dead. If it commits after that, the attempt was its own to the end; if it does not, the job is lost with it.
+* Nobody waits for the row of a job in an open transaction. Who finds one leaves it and comes back.
+* The gate is told once, when it is known what the attempt was: a good call if it is complete, else as it ended. So
+  what to write is decided without a look at the gate; a stage that has asked has had the upstream's answer.
+
+What may happen at once: a stage asks on a thread of its own, the pump settles on its thread. The desk of an attempt lets
+nobody ask once the attempt is over, so whoever hears of its end knows whether it had asked.
+
+If we die on any line: before the commit there is neither a record nor a row, and the attempt is lost; after it
+there are both, and the attempt has ended.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import Any, assert_never
+
+import msgspec
+
+from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.context import Desk
+from perdure.engine.payloads import admit
+from perdure.engine.record import Ending
+from perdure.engine.settle import Finished, settle
+from perdure.engine.stages import Catalogue
+from perdure.model.errors import (
+    BugError,
+    CallerError,
+    NotCompletable,
+    PayloadRefused,
+    PerdureError,
+    StoreBusy,
+)
+from perdure.model.jobs import Busy, Claim, Receipt, Record, Refused, Settled, Stale
+from perdure.model.limits import RESULT_BYTES_MAX
+from perdure.model.outcomes import Interrupted, Outcome, Returned, Unstorable
+from perdure.model.signals import Cancel, Snooze, Succeeded
+from perdure.model.states import AttemptStatus
+from perdure.ports import Clock, Store
+
+log = logging.getLogger("perdure")
+
+Key = tuple[int, int]  # a job and its token
+BUSY_S = 0.2  # until we look again at a transaction that is still open
+_TELL_S = 5.0  # a transaction that is open for so long after its stage has ended is not about to be committed
+
+_NOT_COMMITTED = (
+    "the stage called complete(within=...) and returned, but its transaction was not committed, so neither its "
+    "rows nor its result are there; commit before you return"
+)
+
+
+class Completions:
+    """What the stages of one worker, or of one call, write themselves.
+
+    ``make`` says what there is to write about an attempt, and tells nobody; ``of_ends`` that it does so
+    for those that have failed, too.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker: int,
+        *,
+        make: Callable[[Finished], Record],
+        shelf: Shelf,
+        clock: Clock,
+        of_ends: bool = False,
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._make = make
+        self._shelf = shelf
+        self._clock = clock
+        self._of_ends = of_ends
+        self._asked: dict[Key, Record | None] = {}
+        self._over: dict[Key, Finished] = {}
+        self._busy_at: dict[Key, float] = {}
+
+    def __len__(self) -> int:
+        """How many attempts are over and not settled yet."""
+        return len(self._over)
+
+    def of(self, claim: Claim, began_s: float) -> "Completion":
+        """What the desk of an attempt needs."""
+        return Completion(self, claim, began_s)
+
+    def has_asked(self, claim: Claim) -> bool:
+        """Whether the stage of this attempt has asked for its record in a transaction of its own."""
+        return bool(self._asked) and (claim.no, claim.token) in self._asked
+
+    # -- on the stage's thread -----------------------------------------------------------------
+
+    def ask(self, claim: Claim) -> None:
+        """From now on the stored attempt decides."""
+        self._asked.setdefault((claim.no, claim.token), None)
+
+    def write(self, claim: Claim, began_s: float, desk: Desk, value: Any, within: object) -> None:
+        """Write the record in the stage's transaction, or say why not; then nothing of it is there."""
+        key, before = (claim.no, claim.token), self._asked.get((claim.no, claim.token))
+        outcome, elapsed_s = _returned(value), self._clock.monotonic() - began_s
+        captures = self._shelf.kept(outcome, desk.asides)
+        record = self._make(Finished(claim, outcome, elapsed_s, desk.usage, captures=captures))
+        self._asked[key] = record  # first: if the answer is lost, it may have been written
+        answer = self._store.complete(record, by=self._worker, within=within)
+        if not isinstance(answer, Receipt) or answer.repeated:
+            self._asked[key] = before
+            raise desk.too_late() if desk.over else _why_not(answer)
+
+    # -- on the pump's thread ------------------------------------------------------------------
+
+    def add(self, one: Finished) -> None:
+        """An attempt that had asked is over."""
+        self._over[one.claim.no, one.claim.token] = one
+
+    def knows_the_end(self, claim: Claim) -> bool:
+        """Whether this attempt is over."""
+        return (claim.no, claim.token) in self._over
+
+    def stored(self, claims: Iterable[Claim]) -> set[Key]:
+        """Those of these attempts whose stages are complete."""
+        asked = [(one.no, one.token) for one in claims if self.has_asked(one)]
+        found = self._store.ended(asked) if asked else {}
+        return {key for key, status in found.items() if status is AttemptStatus.SUCCESS}
+
+    def once(
+        self, judge: Callable[[Finished], Record], *, leaving: bool
+    ) -> Iterator[tuple[Record, Settled | Busy]]:
+        """Settle what is over, one after the other: what was to be written, and what became of it.
+
+        ``judge`` says what to write about an attempt, and tells the gate: once, when it is known how the attempt
+        has ended. A job that an open transaction still holds is left for the next time, and nobody is told;
+        while ``leaving``, for whoever settles lost jobs.
+        """
+        if not self._over:
+            return
+        complete = self.stored(one.claim for one in self._over.values())
+        write = self._make if self._of_ends else judge
+        for key, one in list(self._over.items()):
+            ended = msgspec.structs.replace(one, outcome=as_it_ended(one.outcome))
+            record, answer = (
+                self._complete(one.claim)
+                if key in complete
+                else self._settle(write(ended), one.claim)
+            )
+            if isinstance(answer, Busy) and not (leaving and _is_given_back(one)):
+                self._say_busy(key, one.claim)
+                continue
+            if not isinstance(answer, Busy):
+                is_complete = record is self._asked.get(key)
+                good = msgspec.structs.replace(one, outcome=Returned("null"))
+                judge(good if is_complete else ended)
+            self._asked.pop(key, None)
+            self._over.pop(key, None)
+            self._busy_at.pop(key, None)
+            yield record, answer
+
+    def _settle(self, record: Record, claim: Claim) -> tuple[Record, Settled | Busy]:
+        (answer,) = self._store.settle([record], by=self._worker)
+        if _is_old(answer) and self.stored([claim]):  # committed this very moment
+            return self._complete(claim)
+        return record, answer
+
+    def _complete(self, claim: Claim) -> tuple[Record, Receipt]:
+        """The record that is stored, and its receipt."""
+        record = self._asked[claim.no, claim.token]
+        if record is None:
+            raise BugError(f"job {claim.id} has the success of an attempt that wrote none")
+        return record, Receipt(record.no, record.id, record.token, record.state, None)
+
+    def _say_busy(self, key: Key, claim: Claim) -> None:
+        now = self._clock.monotonic()
+        busy_at = self._busy_at.setdefault(key, now)
+        if now - busy_at >= _TELL_S:
+            self._busy_at[key] = math.inf  # once
+            log.warning(
+                "stage %r of job %s has ended, and the transaction in which it called complete() is still open: "
+                "commit it or roll it back, or close its connection; until then the job cannot be settled",
+                claim.stage, claim.id,
+            )  # fmt: skip
+
+
+def completions_of(
+    store: Store, catalogue: Catalogue, worker: int, shelf: Shelf, clock: Clock
+) -> Completions:
+    """Those of a worker."""
+
+    def make(one: Finished) -> Record:
+        claim = one.claim
+        line = catalogue.line(claim.pipeline)
+        stage = None if line is None else line.stage(claim.stage)
+        if line is None or stage is None:
+            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        ending = Ending(
+            claim, one.outcome, one.elapsed_s, worker, usage=one.usage, captures=one.captures
+        )
+        chance = Random(f"{claim.id} {claim.token}").random()  # the same each time it is sent
+        return settle(ending, line, stage, chance=chance)
+
+    return Completions(store, worker, make=make, shelf=shelf, clock=clock, of_ends=True)
+
+
+class Completion:
+    """The way of one attempt to its record, as its desk has it."""
+
+    __slots__ = ("_began_s", "_claim", "_whole")
+
+    def __init__(self, whole: Completions, claim: Claim, began_s: float) -> None:
+        self._whole = whole
+        self._claim = claim
+        self._began_s = began_s
+
+    def ask(self) -> None:
+        """From now on the stored attempt decides."""
+        self._whole.ask(self._claim)
+
+    def write(self, desk: Desk, value: Any, within: object) -> None:
+        """Write the record in the stage's transaction."""
+        self._whole.write(self._claim, self._began_s, desk, value, within)
+
+
+def _returned(value: Any) -> Returned:
+    label = None
+    if isinstance(value, Succeeded):
+        value, label = value.value, value.label
+    elif isinstance(value, Snooze | Cancel):
+        name = type(value).__name__
+        raise CallerError(
+            f"complete: value is a {name}, which is no result; return it, without complete"
+        )
+    return Returned(admit(value, what="the result", bytes_max=RESULT_BYTES_MAX), label)
+
+
+def as_it_ended(outcome: Outcome) -> Outcome:
+    """A plain return says nothing: what was to be stored with it is not there."""
+    return Unstorable(_NOT_COMMITTED) if isinstance(outcome, Returned | Unstorable) else outcome
+
+
+def _is_given_back(one: Finished) -> bool:
+    return isinstance(one.outcome, Interrupted)
+
+
+def _is_old(answer: Settled | Busy) -> bool:
+    """Whether the job has moved on without what we have just sent."""
+    return isinstance(answer, Stale) or (isinstance(answer, Receipt) and answer.repeated)
+
+
+def _why_not(answer: Settled | Busy) -> PerdureError:
+    """Why nothing was written, to be raised in the stage."""
+    match answer:
+        case Receipt():
+            return NotCompletable(
+                f"complete: this attempt of job {answer.id} has its record already; call complete once in a "
+                "transaction"
+            )
+        case Stale():
+            return NotCompletable(
+                f"complete: job {answer.id} is not in the hands of this attempt any more (it was cancelled, or its "
+                "time was up, or its worker was taken for dead); roll back"
+            )
+        case Refused():
+            return PayloadRefused(
+                f"complete: the store cannot write the result of job {answer.id}: {answer.reason}; complete it "
+                "with another value"
+            )
+        case Busy():
+            return StoreBusy(
+                f"complete: another transaction holds job {answer.id}: one of yours in which you called complete, or "
+                "that of somebody who ends the job at this moment; end yours, or roll back"
+            )
+        case _:  # pragma: no cover
+            assert_never(answer)

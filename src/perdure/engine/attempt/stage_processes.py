@@ -1,0 +1,346 @@
+"""Hands: child processes of a worker in which stages with ``process=True`` run.
+
+Always true:
+
+* A hand runs one stage at a time. What is asked and answered is data; the function is found by its
+  module and name, which come from the code that declared it and never from the store.
+* A hand is started when none is idle, so there are never more than stages running at once, and
+  is kept for the next order. All of them end when they are closed.
+* A hand whose order is given up, because its time is over, its job was taken away or the worker is
+  shutting down, is killed at once. Whatever it was about to say is not heard.
+* A hand that ends by itself while it has an order has lost the attempt: the outcome is `Lost`, with
+  the signal or the exit status, and is counted and isolated as if it had been the whole worker. One
+  that ends before its order has arrived there is replaced, and nobody is blamed.
+* Only so many hands start at once as there are processors, because each has a limited time for that. One that
+  is not ready in time has its order given back, which counts as nothing, unless that goes on and on. Where the system
+  has no process to give, that is said once, and tried again after growing pauses within the same time.
+
+If the worker dies, its end of each line closes: the hand reads that, whatever its stage does, and
+ends; where the kernel can be asked to (Linux), it kills the hand even if the interpreter is stuck.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack, suppress
+from signal import SIGKILL, Signals
+
+from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.stage_process_messages import (
+    LENGTH_BYTES,
+    Begun,
+    Captured,
+    Ended,
+    Find,
+    Found,
+    Order,
+    Progressed,
+    Said,
+    Spent,
+    Unable,
+    framed,
+    length_of,
+    said,
+)
+from perdure.engine.supervise.oom import OomCounter
+from perdure.model.errors import BugError
+from perdure.model.kinds import Kind
+from perdure.model.outcomes import (
+    OUT_OF_MEMORY,
+    Evidence,
+    Interrupted,
+    Lost,
+    Outcome,
+    Raised,
+    StageDeath,
+)
+
+_START_S_MAX = 30.0  # an interpreter and the application's imports, on a busy machine
+_STARTS_MAX = max(2, os.cpu_count() or 1)
+_LATE_MAX = 3 * _STARTS_MAX  # in a row, for one function: then it is not the machine
+_LAST_WORDS_S = (
+    0.1  # to read what a hand wrote before it ended, if a child of its own holds the line
+)
+_AGAIN_S, _AGAIN_S_MAX = 0.1, 5.0  # between tries where the system has no process to give
+_END_S_MAX = 0.8  # for a hand to leave by itself; the worker's own last second is longer
+
+log = logging.getLogger("perdure")
+
+Asking = Callable[[], Order | Awaitable[Order | None] | None]
+
+
+class HandGone(Exception):
+    """The process has ended, or closed its line."""
+
+
+class Hand:
+    """One child process, and the line to it."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self.knows: set[tuple[str, str]] = set()
+        self.killed = False
+        self.ended = asyncio.create_task(self._end())
+
+    @classmethod
+    async def start(cls) -> "Hand":
+        """A new process; it has not said anything yet."""
+        ours, theirs = socket.socketpair()
+        with ExitStack() as undo, theirs:
+            undo.callback(ours.close)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "perdure.engine.attempt.stage_process_main", str(theirs.fileno()),
+                str(os.getpid()), stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+            )  # fmt: skip
+            undo.pop_all()
+        return cls(process, *await asyncio.open_unix_connection(sock=ours))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be given an order."""
+        return self._process.returncode is None and not self._reader.at_eof()
+
+    async def tell(self, message: Find | Order) -> None:
+        """Send a message; one that does not arrive is noticed by the answer that does not come."""
+        self._writer.write(framed(message))
+        with suppress(ConnectionError):
+            await self._writer.drain()
+
+    async def hear(self) -> Said:
+        """The next message, or `HandGone`."""
+        try:
+            head = await self._reader.readexactly(LENGTH_BYTES)
+            return said(await self._reader.readexactly(length_of(head)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise HandGone from None
+
+    async def status(self) -> int:
+        """How it has ended; one that only closed its line is made to."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._process.wait()), _END_S_MAX)
+        except TimeoutError:
+            self.kill()
+            return await self._process.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.killed = True
+        self._writer.transport.abort()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def let_go(self) -> None:
+        """Close the line, so that it leaves by itself."""
+        self._writer.close()
+
+    async def _end(self) -> None:
+        await self._process.wait()
+        await asyncio.sleep(_LAST_WORDS_S)
+        self._writer.transport.abort()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+class Hands:
+    """All hands of one worker; made and used on its event loop."""
+
+    def __init__(self) -> None:
+        self._idle: list[Hand] = []
+        self._all: set[Hand] = set()
+        self._starting: set[asyncio.Task[Hand]] = set()
+        self._starts = asyncio.Semaphore(_STARTS_MAX)
+        self._late: dict[tuple[str, str], int] = {}
+        self._oom = OomCounter()
+        self._delayed = False  # whether no process could be had the last time, as was said
+
+    def __len__(self) -> int:
+        return len(self._all) + len(self._starting)
+
+    async def perform(self, find: Find, order: Asking, desk: Desk) -> Outcome | None:
+        """Run an order in a child; ``order`` is asked for when the child is ready.
+
+        None when there is no order any more. Cancelled, it kills the child.
+        """
+        while True:
+            hand = self._idle.pop() if self._idle else None
+            fresh = hand is None
+            if hand is not None and not hand.alive:
+                continue
+            async with AsyncExitStack() as start:
+                if hand is None:
+                    await start.enter_async_context(self._starts)
+                    if self._idle:
+                        continue  # one has come free meanwhile
+                    hand = await self._started_in_time()
+                    if hand is None:
+                        return self._too_late((find.module, find.qualname))
+                settled = False
+                try:
+                    outcome = await self._performed(hand, find, order, desk, start)
+                    settled = True
+                except HandGone:
+                    settled = True
+                    if fresh:
+                        return Lost(await self._death(hand))
+                    continue  # it had ended while nobody looked
+                finally:
+                    if not settled:
+                        hand.kill()
+            if hand.alive:
+                self._idle.append(hand)
+            return outcome
+
+    async def close(self) -> None:
+        """End every child: idle ones leave by themselves, the others are killed."""
+        if self._starting:
+            await asyncio.wait(self._starting)
+        for hand in self._all:
+            if hand in self._idle:
+                hand.let_go()
+            else:
+                hand.kill()
+        self._idle.clear()
+        endings = {hand.ended: hand for hand in self._all}
+        if endings:
+            _, late = await asyncio.wait(endings, timeout=_END_S_MAX)
+            for ending in late:
+                endings[ending].kill()
+            await asyncio.wait(endings)
+
+    async def _started_in_time(self) -> Hand | None:
+        """A new child, as soon as the system has a process to give; None if that takes too long."""
+        pause_s, give_up_at = _AGAIN_S, time.monotonic() + _START_S_MAX
+        while True:
+            try:
+                hand = await self._started()
+            except OSError as error:
+                self._say_delayed(error)
+            else:
+                self._delayed = False
+                return hand
+            if time.monotonic() + pause_s > give_up_at:
+                return None
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _AGAIN_S_MAX)
+
+    def _say_delayed(self, error: OSError) -> None:
+        if not self._delayed:
+            self._delayed = True
+            why = error.strerror or error
+            log.warning("no process can be started for a stage, and it is tried again: %s", why)
+
+    async def _started(self) -> Hand:
+        """A new child. If nobody waits for it any more, it is kept for the next order."""
+        starting = asyncio.create_task(Hand.start())
+        self._starting.add(starting)
+        try:
+            hand = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._keep)
+            raise
+        finally:
+            if starting.done():
+                self._starting.discard(starting)
+        return self._adopted(hand)
+
+    def _keep(self, started: "asyncio.Task[Hand]") -> None:
+        self._starting.discard(started)
+        if not started.cancelled() and started.exception() is None:
+            self._idle.append(self._adopted(started.result()))
+
+    def _adopted(self, hand: Hand) -> Hand:
+        self._all.add(hand)
+        hand.ended.add_done_callback(lambda _: self._all.discard(hand))
+        return hand
+
+    async def _performed(
+        self, hand: Hand, find: Find, order: Asking, desk: Desk, start: AsyncExitStack
+    ) -> Outcome | None:
+        unable = await self._unable(hand, find)
+        await start.aclose()  # the next one may start
+        if unable is not None:
+            return unable
+        asked = order()
+        if isinstance(asked, Awaitable):  # by a caller on another event loop
+            asked = await asked
+        if asked is None:
+            return None
+        self._oom.look(time.monotonic())
+        await hand.tell(asked)
+        if not isinstance(await hand.hear(), Begun):
+            raise BugError("a stage's process answered before it had begun")
+        try:
+            return await _outcome(hand, desk)
+        except HandGone:
+            return Lost(await self._death(hand))
+
+    async def _unable(self, hand: Hand, find: Find) -> Raised | Interrupted | None:
+        """Why the function cannot be called there; None when it can."""
+        name = (find.module, find.qualname)
+        if name in hand.knows:
+            return None
+        try:
+            async with asyncio.timeout(_START_S_MAX):
+                await hand.tell(find)
+                answer = await hand.hear()
+        except TimeoutError:
+            hand.kill()
+            return self._too_late(name)
+        self._late.pop(name, None)
+        match answer:
+            case Unable(evidence):
+                return Raised(evidence)
+            case Found():
+                hand.knows.add(name)
+                return None
+            case _:
+                raise BugError(f"a stage's process answered {answer!r} when asked to find it")
+
+    def _too_late(self, name: tuple[str, str]) -> Raised | Interrupted:
+        self._late[name] = self._late.get(name, 0) + 1
+        message = f"its process was not ready within {_START_S_MAX:g} s"
+        if self._late[name] <= _LATE_MAX:
+            return Interrupted(message, begun=False)
+        names = ("perdure.ProcessNotReady",)
+        return Raised(Evidence(names, message, kind=Kind.RESOURCE_EXHAUSTED))
+
+    async def _death(self, hand: Hand) -> StageDeath:
+        status = await hand.status()
+        if status >= 0:
+            return StageDeath("exited", exit_status=status)
+        ours = hand.killed or -status != SIGKILL
+        why = "exited" if ours or not self._oom.rose(time.monotonic()) else OUT_OF_MEMORY
+        return StageDeath(why, signal=_signal_name(-status))
+
+
+async def _outcome(hand: Hand, desk: Desk) -> Outcome:
+    while True:
+        match await hand.hear():
+            case Progressed(progress):
+                desk.hear(progress)
+            case Spent(usage):
+                desk.hear(usage)
+            case Captured(aside):
+                desk.hear(aside)
+            case Ended() as ended:
+                return ended.outcome
+            case unexpected:
+                raise BugError(f"a stage's process said {unexpected!r} while it ran")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"

@@ -1,0 +1,1 @@
+"""Runs: many items fed, counted against a budget, and brought back as results."""

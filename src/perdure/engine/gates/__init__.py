@@ -1,0 +1,1 @@
+"""A worker's part in the gates of its upstreams."""

@@ -1,0 +1,325 @@
+"""One upstream as one worker sees it: the calls it has out, how they ended, and how many more may start.
+
+Here is only what a worker keeps in memory and what dies with it; the gate's row is the store's, and this
+is a copy of it. Everything is judged by `rules`.
+"""
+
+from bisect import insort
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import inf
+
+import msgspec
+from msgspec import to_builtins
+
+from perdure.engine.gates.pacing import PaceNotes, PaceShown, PaceTold
+from perdure.engine.gates.upstreams import Upstream
+from perdure.model.gates import GateState
+from perdure.model.kinds import Sign
+from perdure.rules.decide import FLOWING, GateView
+from perdure.rules.gate import limit_allowance as allowance, pace
+from perdure.rules.gate.gate import Gate, view
+from perdure.rules.gate.limit_allowance import Allowance, Shares
+from perdure.rules.gate.limit_slices import Slice, Wish, usable
+from perdure.rules.gate.pace import Pace
+from perdure.rules.gate.pace_settings import shared
+from perdure.rules.gate.signs import Word
+from perdure.rules.gate.window import (
+    LEFT_OUT_MAX,
+    Reading,
+    Sample,
+    Window,
+    isolated,
+    merged,
+    pruned,
+    reading,
+)
+from perdure.rules.hints.calls_left import Room
+
+_windows = msgspec.json.Decoder(Window)
+_encode = msgspec.json.Encoder().encode
+
+Key = tuple[int, int]  # a job and its token
+_SHARED_MAX = 100  # calls in flight that others are told of: the newest, as the window is of those
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a call carries: the gates' generations that let it pass, and which gate it is the probe of."""
+
+    sent_at: datetime
+    own: int
+    credential: int
+    probes: str | None = None
+    estimate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """How a call ended, and ``wait_s``, the pause that it was told to make."""
+
+    word: Word
+    now: datetime
+    tokens: int | None = None
+    room: Room | None = None
+    wait_s: float = 0.0
+
+
+class Passage:
+    """The way to one upstream."""
+
+    def __init__(self, upstream: Upstream, now: datetime, worker: int) -> None:
+        self.upstream = upstream
+        self.gate = Gate(upstream.name)
+        self.credential: Gate | None = None
+        if upstream.credential is not None:
+            self.credential = Gate(upstream.credential)
+        self._others: tuple[Window, ...] = ()
+        self.slices: dict[int, Slice] = {}
+        self.slices_generation = 0
+        self.bound = False  # whether our slice was what kept calls from starting
+        self.began_at: datetime | None = None  # our latest call
+        self.promised = 0  # calls that are set aside for what goes on here
+        self.unshared = False  # whether others have not been told of what ended since
+        self._worker = worker
+        self._pace_settings = upstream.gate.pace
+        self._pace = pace.started(self._pace_settings, now)
+        self._notes = PaceNotes(now)
+        self._saved = Allowance(now, mean_tokens=float(upstream.tokens_per_call))
+        self._flying: dict[Key, Ticket] = {}
+        self._ended: list[tuple[tuple[int, datetime, str], Sample]] = []
+        self._seen: tuple[int, int] = (0, 0)
+        self._held_at: datetime | None = None  # since when it has not flowed, as we have seen
+        self.isolated = False  # whether the refusal that came last was one of few
+
+    @property
+    def flowing(self) -> bool:
+        """Whether calls pass."""
+        own = self.gate.state is GateState.FLOWING
+        return own and (self.credential is None or self.credential.state is GateState.FLOWING)
+
+    @property
+    def out(self) -> int:
+        """Calls that are in flight."""
+        return len(self._flying)
+
+    def heed(self, others: tuple[Window, ...]) -> None:
+        """What other workers know of their calls; the more there are, the slower each of us climbs."""
+        if len(others) != len(self._others):
+            self._pace_settings = shared(self.upstream.gate.pace, 1 + len(others))
+        self._others = others
+
+    def view(self, word: Word | None = None, now: datetime | None = None) -> GateView:
+        """How the gate looks to who decides about a job; the credential's where that is what holds.
+
+        For a call that failed it also says how many others did.
+        """
+        if self.gate.state is not GateState.FLOWING:
+            return view(self.gate)
+        if self.credential is not None and self.credential.state is not GateState.FLOWING:
+            return view(self.credential)
+        if word is None or now is None or word.sign is Sign.GOOD:
+            return FLOWING
+        if word.refuses and not self.isolated:  # then each job stays away for longer and longer
+            return FLOWING
+        found = self.reading(now)
+        if found.known < self.upstream.gate.window.calls_min:
+            return FLOWING
+        return replace(FLOWING, failed=found.failed, known=found.known)
+
+    def reading(self, now: datetime) -> Reading:
+        """What everybody's latest calls came to."""
+        settings, counts_from = self.upstream.gate.window, self.gate.counts_from
+        return reading(self.window(), settings, counts_from=counts_from, now=now)
+
+    def see(self, now: datetime) -> None:
+        """A gate that flows anew starts slowly; after a rate limit the pace goes on as it was."""
+        seen = self._generations()
+        if not self.flowing:
+            self._held_at = self._held_at or now
+        if seen == self._seen or not self.flowing:
+            return
+        before, self._seen = self._seen, seen
+        held_at, self._held_at = self._held_at or now, None
+        gates = (self.gate, self.credential)
+        if any(
+            gate is not None and gate.starts_slowly and gate.generation != was
+            for gate, was in zip(gates, before, strict=True)
+        ):
+            paced = sum(ticket.probes is None for ticket in self._flying.values())
+            self._pace = pace.started(self._pace_settings, now, in_flight=paced, before=self._pace)
+            self._notes.started(now, probed=any(_is_proved(gate) for gate in gates))
+            self.unshared = self.unshared or bool(
+                self._ended
+            )  # who has no calls has nothing to tell
+        else:
+            held_s = (now - held_at).total_seconds()
+            self._pace = pace.resumed(self._pace, self._pace_settings, held_s=held_s, now=now)
+
+    def room(self, now: datetime, slots: int) -> int:
+        """How many of so many calls may start now."""
+        if not self.flowing:
+            return 0
+        by_pace = pace.admits(self._pace, self._pace_settings, now)
+        shares = self._shares(now)
+        self._saved = allowance.forward(self._saved, shares, now)
+        by_limits = allowance.admitted(self._saved, shares, in_flight=self.out)
+        self.bound = self.bound or by_limits < min(by_pace, slots)
+        return int(max(0, min(by_pace - self.promised, by_limits - self.promised, slots)))
+
+    def set_aside(self, now: datetime) -> bool:
+        """Keep a call for a job that goes on here, if there is one; it starts when that is written."""
+        may = self.room(now, 1) > 0
+        self.promised += may
+        return may
+
+    def opens_in_s(self, now: datetime) -> float:
+        """How long until one more call may start; infinite where that is not a matter of time."""
+        if not self.flowing:
+            gates = [self.gate] if self.credential is None else [self.gate, self.credential]
+            ends = [end for one in gates for end in (one.held_until, one.lease_until) if end]
+            return max(0.0, (min(ends) - now).total_seconds()) if ends else inf
+        by_pace = pace.opens_in_s(self._pace, self._pace_settings, now)
+        shares = self._shares(now)
+        self._saved = allowance.forward(self._saved, shares, now)
+        by_limits = allowance.opens_in_s(self._saved, shares)
+        return max(inf if by_pace is None else by_pace, by_limits)
+
+    def start(self, key: Key, now: datetime, *, tokens: int | None, probes: str | None) -> None:
+        """A call starts."""
+        self.began_at = now
+        self._saved, estimate = allowance.took(self._saved, tokens)
+        self._flying[key] = Ticket(now, *self._generations(), probes, estimate)
+        if probes is None:
+            self._pace = pace.began(self._pace, self._pace_settings, 1, now)
+
+    def ticket(self, key: Key) -> Ticket | None:
+        """What that call carries, while it is out."""
+        return self._flying.get(key)
+
+    def land(self, key: Key, landing: Landing) -> Ticket | None:
+        """A call has ended; None where it was not one of ours."""
+        ticket = self._flying.pop(key, None)
+        if ticket is None:
+            return None
+        self._saved = allowance.used(self._saved, ticket.estimate, landing.tokens)
+        self.isolated = False
+        if ticket.probes is None:
+            self._note(key, ticket, landing)
+            self.isolated = self._is_isolated(landing)
+            self._pace = self._paced(ticket, landing)
+            self._notes.note(self._pace, self._pace_settings, landing.word, landing.now)
+        return ticket
+
+    def window(self) -> Window:
+        """Everybody's calls as one."""
+        return merged(self.upstream.gate.window, self._own(), *self._others)
+
+    def shown(self) -> Window:
+        """What others are told of ours."""
+        return self._own(_SHARED_MAX)
+
+    def told_json(self, now: datetime) -> str:
+        """What is written of us: our calls for the other workers, the rest for people."""
+        limits = self.upstream.limits
+        calls = self.upstream.gate.window.calls
+        told = PaceTold(self.pace_shown(now), limits if limits.any else None, calls)
+        return _encode(to_builtins(self.shown()) | to_builtins(told)).decode()
+
+    def pace_shown(self, now: datetime) -> PaceShown:
+        """Our pace, as people see it."""
+        return self._notes.shown(self._pace, self._pace_settings, now)
+
+    def pace_news(self, now: datetime) -> PaceShown | None:
+        """What is to be told of our pace as an event, if there is something."""
+        return self._notes.news(self.pace_shown(now), now)
+
+    def wish(self, *, ready: bool, free: int) -> Wish:
+        """What we could use of the limits: all, while jobs are ready and we have ``free`` slots for them.
+
+        Without a free slot we keep what we use; without ready jobs we give back more and more of it.
+        """
+        self.bound = False
+        mine = self.slices.get(self._worker)
+        share = 0.0 if mine is None else mine.share
+        if ready and free > 0:
+            return Wish(1.0, min(self.upstream.limits.concurrency or 0, self.out + free))
+        if not self.out:
+            return Wish(0.0, 0)
+        if ready:
+            return Wish(max(share, 0.05), self.out)
+        return Wish(max(share / 2, 0.05), self.out + min(free, self.out // 4 + 1))
+
+    def credit(self, now: datetime, began_at: datetime | None) -> None:
+        """Our share was nothing until now: what it would have saved up since anybody began a call, at most one."""
+        idle_s = inf if began_at is None else max(0.0, (now - began_at).total_seconds())
+        self._saved = allowance.credited(self._saved, self._shares(now), idle_s, now)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _generations(self) -> tuple[int, int]:
+        return self.gate.generation, 0 if self.credential is None else self.credential.generation
+
+    def _shares(self, now: datetime) -> Shares:
+        limits = self.upstream.limits
+        if not limits.any:
+            return Shares()
+        mine = self.slices.get(self._worker)
+        if mine is None or mine.until <= now:
+            return Shares.of(limits, 0.0, 0)
+        calls = usable(self.slices, self._worker, concurrency=limits.concurrency, now=now)
+        return Shares.of(limits, mine.share, calls)
+
+    def _paced(self, ticket: Ticket, landing: Landing) -> Pace:
+        return pace.ended(
+            self._pace, self._pace_settings, landing.word,
+            sent_at=ticket.sent_at, now=landing.now, wait_s=landing.wait_s, room=landing.room,
+            isolated=self.isolated,
+        )  # fmt: skip
+
+    def _is_isolated(self, landing: Landing) -> bool:
+        """Whether hardly any other call was turned away; asked only of one that was."""
+        if landing.word.sign is not Sign.BAD and not landing.word.refuses:
+            return False
+        settings, counts_from = self.upstream.gate, self.gate.counts_from
+        return isolated(
+            self.window(), settings.window, settings.isolated_share,
+            counts_from=counts_from, now=landing.now,
+        )  # fmt: skip
+
+    def _note(self, key: Key, ticket: Ticket, landing: Landing) -> None:
+        """Keep the last calls, in the order in which they were sent."""
+        word = landing.word
+        took_s = (landing.now - ticket.sent_at).total_seconds()
+        sample = replace(self._sample(key, ticket), sign=word.sign, kind=word.kind, took_s=took_s)
+        insort(self._ended, (sample.place, sample))
+        settings = self.upstream.gate.window
+        if len(self._ended) > settings.calls + LEFT_OUT_MAX:
+            kept = pruned((one for _, one in self._ended), settings)
+            self._ended = [(one.place, one) for one in kept]
+        self.unshared = True
+
+    def _own(self, flying_max: int = 1_000) -> Window:
+        flying = [
+            self._sample(key, ticket)
+            for key, ticket in list(self._flying.items())[-flying_max:]
+            if ticket.probes is None
+        ]
+        samples = [*flying, *(sample for _, sample in self._ended)]
+        return Window(tuple(sorted(samples, key=lambda one: one.place)))
+
+    def _sample(self, key: Key, ticket: Ticket) -> Sample:
+        return Sample(ticket.own, ticket.sent_at, f"{self._worker}.{key[0]}.{key[1]}")
+
+
+def _is_proved(gate: Gate | None) -> bool:
+    """Whether it flows because a probe succeeded."""
+    return gate is not None and gate.proved_at is not None and gate.proved_at == gate.since_at
+
+
+def window_in(samples_json: str) -> Window | None:
+    """A window as another worker wrote it; None where that is of another version."""
+    try:
+        return _windows.decode(samples_json)
+    except msgspec.DecodeError:
+        return None

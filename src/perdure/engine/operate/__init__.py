@@ -1,0 +1,1 @@
+"""What people and programs do to jobs from outside: cancel, retry, run now, re-drive, follow."""

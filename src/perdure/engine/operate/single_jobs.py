@@ -1,0 +1,241 @@
+"""What people and callers do to single jobs: cancel them, run those that wait now, retry those that have failed.
+
+A caller holds no lease, so it shows the token it has just read; if the job moves on in between, the
+answer is stale. For one job we look again. After a cancel is acknowledged no new attempt starts, and
+whatever a running one still says is refused.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from perdure.engine.observe import Observers
+from perdure.engine.operate.eligible import Check, why_not
+from perdure.engine.operate.end_waiting import cancelled
+from perdure.engine.operate.revival import FAILED_STAGE, Restart, Revivals
+from perdure.engine.record import Ending, record_of
+from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.model.decisions import Cancel, Why
+from perdure.model.errors import (
+    BugError,
+    NotCancellable,
+    NotChangeable,
+    NotRetriable,
+    StoreBusy,
+    UnknownName,
+)
+from perdure.model.jobs import Busy, Claim, Conflict, Receipt, Record
+from perdure.model.limits import MESSAGE_CHARS_MAX, NAME_CHARS_MAX
+from perdure.model.operations import Deed, Target
+from perdure.model.outcomes import Revoked
+from perdure.model.runs import RunStatus
+from perdure.model.states import TERMINAL, State
+from perdure.model.views import JobView
+from perdure.ports import Control, Reader
+from perdure.rules.evidence import one_line
+
+_TRIES_MAX = 100  # each lost race means that the job has moved on, which it cannot do for ever
+_BUSY_MAX = 20  # a claim or a record is over long before that
+_BUSY_S = 0.01
+
+NOBODY = Observers()
+
+
+class _Asked(msgspec.Struct):
+    """What is read of an explained decision: the wait that the upstream has asked for."""
+
+    hint_s: float | None = None
+
+
+def cancel(
+    control: Control,
+    reader: Reader,
+    catalogue: Catalogue,
+    job_id: str,
+    *,
+    deed: Deed,
+    owner: str | None = None,
+    observers: Observers = NOBODY,
+    rest: Callable[[float], object] = time.sleep,
+) -> Receipt:
+    """Cancel a queued or running job."""
+    words, busy = cleaned(deed), 0
+    for _ in range(_TRIES_MAX):
+        job = _job(reader, job_id, owner)
+        if job.state in TERMINAL:
+            raise NotCancellable(f"job {job_id} is already {job.state.value}")
+        record = _record(job, catalogue, words.reason)
+        (answer,) = control.cancel([record], words, owner=owner)
+        if isinstance(answer, Receipt):
+            observers.settled(record, answer)
+            return answer
+        if isinstance(answer, Busy):
+            busy += 1
+            if busy == _BUSY_MAX:
+                raise StoreBusy(
+                    f"job {job_id} is being completed in a transaction of its stage's own, which is still open; "
+                    "try again when that has ended"
+                )
+            rest(_BUSY_S)
+    raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being cancelled")
+
+
+def retry(
+    control: Control,
+    reader: Reader,
+    catalogue: Catalogue,
+    job_id: str,
+    *,
+    deed: Deed,
+    owner: str | None = None,
+    restart: Restart = FAILED_STAGE,
+    payload_json: str | None = None,
+    check: Check | None = None,
+    observers: Observers = NOBODY,
+) -> Receipt:
+    """Give a failed job a new life, at its failed stage or from an earlier one; with a corrected payload, from the first."""
+    revivals = Revivals(reader, catalogue, restart)
+    for _ in range(_TRIES_MAX):
+        job = _job(reader, job_id, owner)
+        _check_run(reader, job)
+        revival = revivals.of(job, payload_json)
+        refused = why_not(job, check, payload_json)
+        if refused is not None:
+            raise NotRetriable(f"job {job_id} cannot be retried: {refused}")
+        (answer,) = control.revive([revival], cleaned(deed), owner=owner)
+        if isinstance(answer, Conflict):
+            raise NotRetriable(
+                f"job {job_id} cannot be retried: its key {job.key!r} is alive again as job "
+                f"{answer.with_id}; wait for that one, or cancel it"
+            )
+        if isinstance(answer, Receipt):
+            observers.revived(revival, cleaned(deed))
+            return answer
+    raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being retried")
+
+
+def run_now(
+    control: Control,
+    reader: Reader,
+    job_id: str,
+    *,
+    deed: Deed,
+    owner: str | None = None,
+    observers: Observers = NOBODY,
+) -> Receipt:
+    """Let a job that waits for its time be due now."""
+    for _ in range(_TRIES_MAX):
+        job = _job(reader, job_id, owner)
+        refused = not_now(job, reader)
+        if refused is not None:
+            raise NotChangeable(f"job {job_id} cannot be run now: {refused}")
+        target = Target(job.no, job.id, job.token, job.request_id)
+        (answer,) = control.run_now([target], cleaned(deed), owner=owner)
+        if isinstance(answer, Receipt):
+            observers.brought_forward(target, cleaned(deed))
+            return answer
+    raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was to be run now")
+
+
+def not_now(job: JobView, reader: Reader) -> str | None:
+    """Why a job cannot be run now, or None.
+
+    Our own pauses and a time that was asked for are overruled. What the upstream has ordered is not: a call that comes
+    before its time would be refused, or held against us.
+    """
+    if job.state is State.PROCESSING:
+        return f"it is running stage {job.stage!r}"
+    if job.state is not State.QUEUED:
+        what = "; give it a new life instead" if job.state is State.FAILED else ""
+        return f"it is {job.state.value}{what}"
+    if job.ready:
+        closed = {one.no: one.closed_by for one in reader.lanes()}.get(job.lane)
+        return "it is due already" + (f", and {closed}" if closed else "")
+    told_at = _ordered_until(job, reader)
+    if told_at is not None and told_at > reader.now():
+        return f"its upstream has asked to wait until {told_at.isoformat(timespec='seconds')}"
+    return None
+
+
+def _ordered_until(job: JobView, reader: Reader) -> datetime | None:
+    """Until when the upstream has asked this job to wait, if it has; never later than the job is due."""
+    attempts = [one for one in reader.attempts(job.no) if one.life == job.life]
+    if not attempts:
+        return None
+    hint_s = msgspec.json.decode(attempts[-1].why_json, type=_Asked).hint_s
+    if not hint_s:
+        return None
+    return min(job.due_at, attempts[-1].settled_at + timedelta(seconds=hint_s))
+
+
+def _check_run(reader: Reader, job: JobView) -> None:
+    """Refuse a new life in the closed lanes of a cancelled run."""
+    no = job.run if job.redrive_run is None else job.redrive_run
+    found = [] if no is None else reader.runs(no=no)
+    if job.state is State.FAILED and found and found[0].status is RunStatus.CANCELLED:
+        raise NotRetriable(
+            f"job {job.id} cannot be retried: its run {found[0].name!r} was cancelled; drive it again in "
+            "another one: perdure dead redrive"
+        )
+
+
+def cancel_records(jobs: Sequence[JobView], catalogue: Catalogue, reason: str) -> list[Record]:
+    """What the store has to write when these open jobs are cancelled; those of unknown stages are left out."""
+    words = one_line(reason, MESSAGE_CHARS_MAX // 4)
+    return [_record(job, catalogue, words) for job in jobs if can_cancel(job, catalogue)]
+
+
+def can_cancel(job: JobView, catalogue: Catalogue) -> bool:
+    """Whether a job is open, and its stage, if it runs, is known here: how the attempt ends is in its policy's words."""
+    is_known = catalogue.stage(job.pipeline, job.stage) is not None
+    return job.state is State.QUEUED or (job.state is State.PROCESSING and is_known)
+
+
+def cleaned(deed: Deed) -> Deed:
+    """A deed whose words can be stored and shown."""
+    return Deed(
+        one_line(deed.by_whom, NAME_CHARS_MAX), one_line(deed.reason, MESSAGE_CHARS_MAX // 4)
+    )
+
+
+def _job(reader: Reader, job_id: str, owner: str | None) -> JobView:
+    """A job; another owner's is not found, as one that never was."""
+    job = reader.job(job_id)
+    if job is None or owner not in (None, job.owner):
+        raise UnknownName(f"no job {job_id!r}")
+    return job
+
+
+def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
+    if job.state is State.QUEUED:
+        return cancelled(job, _words(reason))
+    line = catalogue.line(job.pipeline)
+    stage = None if line is None else line.stage(job.stage)
+    if line is None or stage is None:
+        raise UnknownName(
+            f"job {job.id} is running stage {job.stage!r} of pipeline {job.pipeline!r}, which "
+            "this app does not have; cancel it from the app that does"
+        )
+    return _running(job, line, stage, reason)
+
+
+def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:
+    assert job.claimed_at is not None
+    claim = Claim(
+        no=job.no, id=job.id, token=job.token, lane=job.lane, pipeline=job.pipeline,
+        stage=job.stage, owner=job.owner, payload_json=job.payload_json,
+        input_json=job.input_json, counters=job.counters, past=job.past, life=job.life,
+        isolation=job.isolation, claimed_at=job.claimed_at, due_at=job.due_at,
+        deadline_at=job.deadline_at, key=job.key, request_id=job.request_id,
+    )  # fmt: skip
+    ending = Ending(claim, Revoked(reason), 0.0, job.worker)
+    decision = Cancel(Why(_words(reason), "cancel", stage.policy.label))
+    return msgspec.structs.replace(
+        record_of(ending, decision, line, stage), error_message=_words(reason)
+    )
+
+
+def _words(reason: str) -> str:
+    return f"cancelled by the caller ({reason})" if reason else "cancelled by the caller"

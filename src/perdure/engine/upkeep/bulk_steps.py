@@ -1,0 +1,68 @@
+"""Going through bulk operations: one living worker at a time that knows their stages takes their steps.
+
+This has a thread and a connection of its own: a pipeline's check of whether a source exists may take as long as
+it likes, and must not hold up the pump.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from perdure.engine.operate.bulks import Bulks
+from perdure.engine.upkeep.chore import NOTHING, Swept
+from perdure.model.operations import BulkView
+from perdure.ports import Control, Reader
+
+DUTY_TTL_S = 10.0  # a page whose sources are looked for may take a while
+_STEPS_MAX = 20  # of one operation, before the next one has its turn
+_BUSY_S = 0.1
+_IDLE_S = 0.5
+
+
+class BulkSteps:
+    """A round over all bulk operations under way."""
+
+    def __init__(
+        self, bulks: Bulks, control: Control, reader: Reader, *, worker: int, duty: str
+    ) -> None:
+        self._bulks = replace(bulks, keep=self._keep)
+        self._control = control
+        self._reader = reader
+        self._worker = worker
+        self._duty = duty
+
+    def once(self) -> float:
+        """Take the steps that are due; how long nothing will be."""
+        running = [one for one in self._reader.bulks(running=True) if self._bulks.knows(one)]
+        if not running or not self._keep():
+            return _IDLE_S
+        busy = [self._steps(bulk) for bulk in running]
+        return 0.0 if any(busy) else _BUSY_S
+
+    def _keep(self) -> bool:
+        """Take the duty, or keep it: one look for a source may take seconds."""
+        return self._control.take_duty(self._duty, worker=self._worker, ttl_s=DUTY_TTL_S)
+
+    def _steps(self, bulk: BulkView) -> bool:
+        """Some steps of one operation; whether there was one to take."""
+        for steps in range(_STEPS_MAX):
+            moved = self._bulks.once(bulk)
+            if moved is None:
+                return steps > 0
+            bulk = moved
+        return True
+
+
+class BulkCall:
+    """Looks whether there are bulk operations under way, and rings for who goes through them."""
+
+    name = "bulks"
+
+    def __init__(self, reader: Reader, ring: Callable[[], None]) -> None:
+        self._reader = reader
+        self._ring = ring
+
+    def once(self) -> Swept:
+        """Ring, if there is one."""
+        if self._reader.bulks(running=True, limit=1):
+            self._ring()
+        return NOTHING

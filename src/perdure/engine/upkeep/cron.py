@@ -1,0 +1,200 @@
+"""When a periodic job falls due: at multiples of an interval, or as a cron expression says.
+
+Always true: a rhythm is a set of moments that follows from its text alone. It knows no clock, no start and no
+worker, so whoever reads the same text finds the same moments, and "the first one after this moment" has one
+answer wherever it is asked.
+
+An interval counts from 1970, in UTC: ``24h`` falls due at midnight UTC, whenever it was declared. A cron expression
+is read in its time zone. Where clocks are put back, an hour comes twice: an expression that names minute and
+hour falls due in the first of the two, one with ``*`` in minute or hour (it means "often") in both. Where
+clocks are put forward, an hour is missing: the first falls due at the end of the gap, the second not
+within it. So does Debian's cron, and `cronsim` (2.8) after it.
+
+Two traps, both with a test: aware datetimes of one zone compare by their wall time, so moments are compared in
+UTC; and asked from within the second of two equal hours, cronsim answers with the first, which is over.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from perdure.model.errors import ConfigError
+from perdure.model.limits import SCHEDULE_CHARS_MAX
+from perdure.rules import field_checks as checked
+from perdure.rules.hints.durations import duration_s
+
+if TYPE_CHECKING:
+    from cronsim import CronSim
+
+PERIOD_S_MIN = 1.0  # the upkeep looks once a second
+PERIOD_S_MAX = 366 * 86_400.0
+NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)  # later than any moment that is looked for
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_ODD_HOURS = timedelta(hours=4)  # clocks are put back or forward by less
+_UNITS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
+_LONG_AGO = datetime(
+    2000, 1, 1, tzinfo=UTC
+)  # an expression that finds nothing in 50 years never will
+_FIELDS = 5
+_STORED = re.compile(r"every (?P<period>\S+)|cron (?P<cron>.+) in (?P<zone>\S+)")
+_ADVICE = (
+    "write an interval such as 30s, 15m or 1h30m, or a cron expression of five fields (minute, "
+    "hour, day, month, weekday) such as '0 7 * * 1-5'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Every multiple of a period since 1970, UTC."""
+
+    period_us: int
+
+    @property
+    def text(self) -> str:
+        """The rhythm in words, from which it can be read again."""
+        left, words = self.period_us, "every "
+        for unit, size in _UNITS:
+            count, left = divmod(left, size)
+            words += f"{count}{unit}" if count else ""
+        return words + (f"{left / 1e6:.6f}".rstrip("0").rstrip(".") + "s" if left else "")
+
+    def after(self, moment: datetime) -> datetime:
+        """The first moment later than this."""
+        try:
+            return _EPOCH + (self._count(moment) + 1) * self.period_us * _US
+        except OverflowError:
+            return NEVER
+
+    def latest(self, moment: datetime, *, since: datetime) -> datetime:
+        """The last moment up to this one; ``since``, which is due, if there is none after it."""
+        return max(since, _EPOCH + self._count(moment) * self.period_us * _US)
+
+    def _count(self, moment: datetime) -> int:
+        return (moment - _EPOCH) // _US // self.period_us
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """The moments of a cron expression in a time zone."""
+
+    expression: str
+    zone: ZoneInfo
+
+    @property
+    def text(self) -> str:
+        """The rhythm in words, from which it can be read again."""
+        return f"cron {self.expression} in {self.zone.key}"
+
+    def after(self, moment: datetime) -> datetime:
+        """The first moment later than this."""
+        return next(self._moments(moment), NEVER)
+
+    def latest(self, moment: datetime, *, since: datetime) -> datetime:
+        """The last moment up to this one; ``since``, which is due, if there is none after it."""
+        start = max(since, self._shortly_before(moment))
+        latest = since
+        for found in self._moments(start):
+            if found > moment:
+                break
+            latest = found
+        return latest
+
+    def _moments(self, after: datetime) -> Iterator[datetime]:
+        """All moments later than this, each later than the one before."""
+        last = after
+        try:
+            for found in self._walk(after):
+                moment = found.astimezone(UTC)
+                if moment > last:
+                    last = moment
+                    yield moment
+        except (OverflowError, ValueError):  # the year 10000
+            return
+
+    def _shortly_before(self, moment: datetime) -> datetime:
+        """A start from which few moments lie before this one, and at least one, if there is any.
+
+        Backwards cronsim meets the odd hours from their other side, so it is only asked for the place.
+        """
+        try:
+            found = next(self._walk(moment, reverse=True), None)
+            return _EPOCH if found is None else found.astimezone(UTC) - _ODD_HOURS
+        except (OverflowError, ValueError):  # the year 0
+            return _EPOCH
+
+    def _walk(self, start: datetime, *, reverse: bool = False) -> "CronSim":
+        from cronsim import CronSim
+
+        return CronSim(self.expression, start.astimezone(self.zone), reverse=reverse)
+
+
+Rhythm = Every | Cron
+
+
+def rhythm_of(spec: str, *, timezone: str | None = None) -> Rhythm:
+    """The rhythm that a person means, or `ConfigError`."""
+    checked.text("schedule", spec, SCHEDULE_CHARS_MAX)
+    if len(spec.split()) == 1:
+        if timezone is not None:
+            raise ConfigError(
+                f"schedule {spec!r} is an interval, which is counted in UTC; leave timezone out, or "
+                "write a cron expression"
+            )
+        return _every(spec.strip())
+    return _cron(spec, "UTC" if timezone is None else timezone)
+
+
+def rhythm_in(text: str) -> Rhythm | None:
+    """The rhythm behind the words that a store keeps; None when this version cannot read them."""
+    found = _STORED.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        if found["period"] is not None:
+            return rhythm_of(found["period"])
+        return rhythm_of(found["cron"], timezone=found["zone"])
+    except ConfigError:
+        return None
+
+
+def _every(spec: str) -> Every:
+    period_s = duration_s(spec)
+    if period_s is None:
+        raise ConfigError(f"schedule {spec!r} is no interval; {_ADVICE}")
+    if not PERIOD_S_MIN <= period_s <= PERIOD_S_MAX:
+        raise ConfigError(
+            f"schedule {spec!r} must lie between {PERIOD_S_MIN:g} s and {PERIOD_S_MAX / 86_400:g} days"
+        )
+    return Every(round(period_s * 1e6))
+
+
+def _cron(spec: str, timezone: str) -> Cron:
+    from cronsim import CronSimError
+
+    fields = spec.upper().split()
+    if len(fields) != _FIELDS:
+        raise ConfigError(f"schedule {spec!r} has {len(fields)} fields; {_ADVICE}")
+    rhythm = Cron(" ".join(fields), _zone(timezone))
+    try:
+        first = rhythm.after(_LONG_AGO)
+    except CronSimError as error:
+        said = str(error).lower()
+        raise ConfigError(f"schedule {spec!r} is no cron expression ({said}); {_ADVICE}") from None
+    if first == NEVER:
+        raise ConfigError(f"schedule {spec!r} never falls due; check its day, month and weekday")
+    return rhythm
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError, TypeError):  # LookupError: no such zone, or no zones
+        raise ConfigError(
+            f"timezone {name!r} is not known here; write a name such as Europe/Berlin, and install "
+            "the package tzdata where the system has no time zones"
+        ) from None

@@ -1,0 +1,108 @@
+"""A thread that calls a step for ever: the only thing a thread of ours does.
+
+A step returns how long nothing will be due. One bad turn is told, waited out and tried again; it
+may not end the loop. Two things do: being told to stop, and the store saying that this worker is
+dead.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+from perdure.engine.observe import Observers
+from perdure.engine.worker.wakeup import Bell
+from perdure.model.errors import StoreError, WorkerDead
+
+log = logging.getLogger("perdure")
+
+_BAD_TURN_S = 0.5
+
+
+class Loop:
+    """Calls ``step`` until stopped; between calls it waits for a wake-up, a change or the time."""
+
+    def __init__(
+        self,
+        step: Callable[[], float],
+        *,
+        changed: Callable[[], bool],
+        answers: Callable[[], object] | None = None,
+        ear: Callable[[], int | None] = lambda: None,
+        tick_s: float,
+        ended: Callable[[Exception | None], None],
+        observers: Observers,
+    ) -> None:
+        self._step = step
+        self._changed = changed
+        self._answers = answers or changed  # asks the store; a look for changes need not reach it
+        self._ear = (
+            ear  # what becomes readable when there is news; without it, every tick is a look
+        )
+        self._tick_s = tick_s
+        self._ended = ended
+        self._observers = observers
+        self._bell: Bell | None = None
+        self._stop = False
+        self._thread = threading.Thread(target=self._run, name="perdure-pump", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._bell = Bell()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something to do now; may be called in a signal handler."""
+        if self._bell is not None:  # else the first turn is still to come
+            self._bell.ring()
+
+    def stop(self) -> None:
+        """End after the step under way."""
+        self._stop = True
+        self.wake()
+
+    def _run(self) -> None:
+        last: Exception | None = None
+        bell = self._bell
+        assert bell is not None
+        try:
+            while not self._stop:
+                self._rest(bell, self._turn())
+        except WorkerDead as dead:
+            last = dead
+        finally:
+            bell.close()
+            self._ended(last)
+
+    def _turn(self) -> float:
+        try:
+            wait_s = self._step()
+            if self._observers.store_away:
+                self._answers()  # a turn need not have asked the store anything
+                self._observers.store_answers()
+        except WorkerDead:
+            raise
+        except StoreError as away:
+            self._observers.store_is_away(away)
+            return _BAD_TURN_S
+        except Exception:
+            log.exception("a turn failed; it will be tried again")
+            return _BAD_TURN_S
+        return wait_s
+
+    def _rest(self, bell: Bell, wait_s: float) -> None:
+        until_s = monotonic() + wait_s
+        trusted = True
+        while not self._stop and (left_s := until_s - monotonic()) > 0:
+            ear = self._ear() if trusted else None
+            slice_s = left_s if ear is not None else min(left_s, self._tick_s)
+            if bell.rest(slice_s, ear) or self._changed_quietly():
+                return
+            # It spoke without news: it may go on speaking, and we would never rest.
+            trusted = trusted and ear is None
+
+    def _changed_quietly(self) -> bool:
+        try:
+            return self._changed()
+        except StoreError:
+            return False

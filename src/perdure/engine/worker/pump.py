@@ -1,0 +1,360 @@
+"""The pump: one turn of a worker's trade with the store.
+
+A turn settles what has finished, records it all and claims as many jobs as there are free slots,
+in one transaction. Batches form by themselves: while one turn is under way, finished work gathers.
+
+Always true:
+
+* The pump's thread alone touches the store connection and ``_in_hand``; the runner only appends to
+  ``finished``, which is a deque for that reason.
+* A slot is taken from the claim until the receipt of its record, so a worker never holds more jobs
+  than its concurrency, carried-on ones included.
+* An attempt whose stage writes its record itself is settled apart from the batch (`completing.py`).
+* After an error whose effect is unknown, the same records are sent again, alone, before anything
+  else; then the pump asks what the store says it holds and takes up claims whose news was lost.
+
+If the store declares this worker dead, `WorkerDead` leaves `once` and the process has to end.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from perdure.engine.attempt.completion import BUSY_S, Completions
+from perdure.engine.claim import order_for
+from perdure.engine.gates.gatekeeper import Gatekeeper
+from perdure.engine.observe import Observers
+from perdure.engine.record import Ending, refused
+from perdure.engine.settle import Finished, settle
+from perdure.engine.stages import Catalogue, Line
+from perdure.model.errors import BugError, StoreError, WorkerDead
+from perdure.model.jobs import (
+    Busy,
+    Claim,
+    ClaimOrder,
+    Receipt,
+    Record,
+    Refused,
+    Settled,
+    Stale,
+    Turn,
+)
+from perdure.model.kinds import Kind
+from perdure.model.outcomes import Evidence, Interrupted, Raised, Returned, Usage
+from perdure.model.states import TERMINAL
+from perdure.model.verdicts import Handback
+from perdure.ports import Store
+
+_LATE_MAX = 3  # turns for nothing, after which a word is not believed without a look
+
+
+def _unknown(claim: Claim) -> Usage | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Who this pump works for."""
+
+    worker: int
+    isolation: int
+    concurrency: int
+
+
+class Pump:
+    """Carries finished work to the store and claims from it to the runner."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        seat: Seat,
+        *,
+        chance: Random,
+        start: Callable[[Sequence[Claim]], None],
+        stop: Callable[[Sequence[int]], None],
+        observers: Observers,
+        lost_slots: Callable[[], int] = lambda: 0,
+        spent: Callable[[Claim], Usage | None] = _unknown,
+        gates: Gatekeeper | None = None,
+        completions: Completions | None = None,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._seat = seat
+        self._chance = chance
+        self._start = start
+        self._stop = stop
+        self._observers = observers
+        self._lost_slots = lost_slots
+        self._spent = spent
+        self._gates = gates
+        self._completions = completions
+        self._trailing: set[tuple[int, int]] = set()  # run here, though their jobs have gone on
+        self._in_hand: dict[int, Claim] = {}
+        self._unsent: dict[int, Record] = {}
+        self._used: dict[int, Usage] = {}  # by what is unsent, should it be refused
+        self._unsure = False
+        self.gone: tuple[int, ...] = ()  # what the store has taken from us, and still runs here
+        self.finished: deque[Finished] = deque()
+        self.draining = False
+        self.stirred = False  # whether a job of a run has ended here since somebody looked
+        self._late = 0  # how often in a row we were told of work and others had taken it
+
+    @property
+    def in_hand(self) -> tuple[int, ...]:
+        """The jobs whose end has not been sent yet."""
+        return tuple(no for no in self._in_hand if no not in self._unsent)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in our hands, and nothing may be of which the news was lost."""
+        return not self._in_hand and not self._unsure and not self._completions
+
+    def once(self, *, told: bool = False) -> float | None:
+        """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown.
+
+        ``told`` when somebody has just said that there is work; else it is looked for first, which is cheaper
+        than a turn for nothing. So it is where others were always quicker: many may hear of one job.
+        """
+        self._gather()
+        self._settle_apart()
+        wait_s = self._turned(told)
+        if not self._completions:
+            return wait_s
+        return BUSY_S if wait_s is None else min(wait_s, BUSY_S)
+
+    def _turned(self, told: bool) -> float | None:
+        if self._unsure:
+            self._catch_up()
+            return 0.0
+        if self._gates is not None and not (self.draining and self.empty):
+            self._keep(self._gates)
+        order = self._order()
+        if not self._unsent and not (told and order is not None and self._late < _LATE_MAX):
+            wait_s = None if order is None else self._store.waiting(order)
+            if order is None or wait_s is None or wait_s > 0:
+                return wait_s
+        turn = self._send(order)
+        self._late = self._late + 1 if told and not turn.claims else 0
+        self._take_up(turn.claims)
+        full = order is not None and len(turn.claims) == order.slots
+        return 0.0 if full or self.finished else turn.next_due_s
+
+    def check_held(self) -> None:
+        """Stop handlers of jobs that the store has taken from us."""
+        held = self._store.held(self._seat.worker)
+        known = {(claim.no, claim.token) for claim in self._in_hand.values()}
+        if not held.items() <= known:  # an earlier turn of ours came through after all
+            self._unsure = True
+        self.gone = tuple(
+            no
+            for no, claim in self._in_hand.items()
+            if held.get(no) != claim.token and no not in self._unsent
+        )
+        if self.gone and self._completions is not None:  # what is complete was not taken from us
+            stored = self._completions.stored(self._in_hand[no] for no in self.gone)
+            here = self._in_hand
+            self.gone = tuple(no for no in self.gone if (no, here[no].token) not in stored)
+        if self.gone:
+            self._stop(self.gone)
+
+    def give_back(
+        self,
+        nos: Collection[int] | None = None,
+        reason: str = "shutdown",
+        *,
+        begun: bool = True,
+    ) -> None:
+        """Settle what is still in our hands, or those of it, as interrupted; it counts as nothing."""
+        for no in self.in_hand if nos is None else nos:
+            claim = self._in_hand[no]  # what has just finished was appended before this
+            outcome = Interrupted(reason, begun)
+            self.finished.append(Finished(claim, outcome, 0.0, self._spent(claim)))
+
+    def _gather(self) -> None:
+        while self.finished:
+            one = self.finished.popleft()
+            no, claim = one.claim.no, self._in_hand.get(one.claim.no)
+            if claim is None or claim.token != one.claim.token or no in self._unsent:
+                self._trailing.discard((no, one.claim.token))
+                continue  # a late word about a claim that was settled without it
+            if self._completions is not None and self._completions.has_asked(claim):
+                self._completions.add(one)
+                continue
+            self._unsent[no] = self._settled(one)
+            if one.usage is not None:
+                self._used[no] = one.usage
+
+    def _settle_apart(self) -> None:
+        """Attempts that their stages may have recorded themselves: what is stored decides."""
+        if not self._completions:
+            return
+        for record, answer in self._completions.once(self._judged_apart, leaving=self.draining):
+            claim = self._in_hand.get(record.no)
+            if claim is None or claim.token != record.token:
+                if not isinstance(answer, Busy):
+                    self._observers.settled(record, answer)
+            elif isinstance(answer, Busy):  # its transaction ends with this process, or after it
+                del self._in_hand[record.no]
+            else:
+                self._deliver([record], [answer])
+
+    def _judged_apart(self, one: Finished) -> Record:
+        return self._settled(one, alone=True)
+
+    def _settled(self, one: Finished, *, alone: bool = False) -> Record:
+        claim = one.claim
+        line = self._catalogue.line(claim.pipeline)
+        stage = None if line is None else line.stage(claim.stage)
+        if line is None or stage is None:
+            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        ending = Ending(
+            claim, one.outcome, one.elapsed_s, self._seat.worker,
+            carry_on=isinstance(one.outcome, Returned) and not alone and self._carries_on(line, claim),
+            usage=one.usage, told=one.told, captures=one.captures,
+        )  # fmt: skip
+        return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
+
+    def _carries_on(self, line: Line, claim: Claim) -> bool:
+        if self.draining or not self._catalogue.carries_on(claim.pipeline, claim.stage):
+            return False
+        following = line.after(claim.stage)
+        if self._gates is None or following is None or following.upstream is None:
+            return True
+        # who is unsure may have calls out that it does not know of
+        return not self._unsure and self._gates.may_carry_on(following.upstream)
+
+    def _keep(self, gates: Gatekeeper) -> None:
+        """Keep the gates; what has finished is recorded, even if that fails."""
+        try:
+            free = 0 if self.draining else max(0, self._free())
+            gates.once(isolation=self._seat.isolation, free=free)
+        except StoreError:
+            if self._unsent:
+                self._send(None)
+            raise
+        if not self.draining and self._free() > 0:
+            try:
+                claim = gates.probe(isolation=self._seat.isolation)
+            except WorkerDead:
+                raise
+            except StoreError:
+                self._unsure = True  # it may be in our hands all the same
+                raise
+            if claim is not None:
+                self._take_up([claim])
+
+    def _free(self) -> int:
+        leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
+        taken = len(self._in_hand) + len(self._trailing) - leaving + self._lost_slots()
+        return self._seat.concurrency - taken
+
+    def _order(self) -> ClaimOrder | None:
+        order = order_for(
+            self._catalogue,
+            worker=self._seat.worker,
+            isolation=self._seat.isolation,
+            slots=self._free(),
+            draining=self.draining,
+        )
+        return order if self._gates is None else self._gates.shaped(order)
+
+    def _send(self, order: ClaimOrder | None) -> Turn:
+        records = tuple(self._unsent.values())
+        try:
+            turn = self._store.turn(records, order, by=self._seat.worker)
+        except WorkerDead:
+            raise
+        except StoreError:
+            self._unsure = True
+            raise
+        self._unsent = {}
+        if self._gates is not None:
+            self._gates.kept()
+        self._deliver(records, turn.settled)
+        return turn
+
+    def _catch_up(self) -> None:
+        """After an unknown commit: record alone, then see what the store says we hold."""
+        self._send(None)
+        held = self._store.claims_held(self._seat.worker)
+        if self._gates is not None:
+            self._gates.look()
+        self._unsure = False
+        known = {(claim.no, claim.token) for claim in self._in_hand.values()}
+        self._take_up([one for one in held if (one.no, one.token) not in known])
+
+    def _deliver(self, records: Sequence[Record], answers: Sequence[Settled]) -> None:
+        by_job = {answer.no: answer for answer in answers}
+        defect: BugError | None = None
+        # What was refused comes last: whatever is wrong with it, the others' receipts are delivered.
+        for record in sorted(records, key=lambda one: isinstance(by_job[one.no], Refused)):
+            answer = by_job[record.no]
+            try:
+                if isinstance(answer, Refused) and self._refused(record, answer):
+                    continue
+            except BugError as error:
+                defect = defect or error
+                continue
+            claim = self._in_hand.pop(record.no)
+            if record.state in TERMINAL and self._is_of_run(claim):
+                self.stirred = True
+            self._used.pop(record.no, None)
+            self._observers.settled(record, answer)
+            if isinstance(answer, Receipt) and answer.claim is not None:
+                self._take_up([answer.claim])
+        if defect is not None:
+            raise defect
+
+    def _is_of_run(self, claim: Claim) -> bool:
+        return claim.run is not None or self._catalogue.run_of(claim.lane) is not None
+
+    def _refused(self, record: Record, answer: Refused) -> bool:
+        """A result that cannot be stored is a failure of its stage; True when that is being sent."""
+        if record.attempt is not None and record.attempt.kind == "internal":
+            return False  # it was that already
+        claim, outcome = self._in_hand[record.no], refused(record, answer.reason)
+        ended = Finished(claim, outcome, 0.0, self._used.get(record.no), captures=record.captures)
+        self._unsent[record.no] = self._settled(ended)
+        return True
+
+    def _drop_call(self, claim: Claim) -> None:
+        """The job is back under another token: what still runs under the old one is no call of ours any more.
+
+        What is still to be said about it would be refused, and must not pass for the end of the new one: a probe is
+        claimed before the turn.
+        """
+        old = self._in_hand.get(claim.no)
+        if old is None or old.token == claim.token:
+            return
+        late = self._unsent.pop(claim.no, None)
+        if self._completions is not None and self._completions.has_asked(old):
+            if not self._completions.knows_the_end(old):  # complete, most likely, and not yet back
+                self._trailing.add((old.no, old.token))
+                self._completions.add(Finished(old, Interrupted(), 0.0))
+        elif late is not None:
+            self._used.pop(claim.no, None)
+            self._observers.settled(late, Stale(late.no, late.id, late.token))
+        elif self._gates is not None:
+            self._gates.ended(Ending(old, Interrupted(), 0.0, self._seat.worker), Handback())
+
+    def _take_up(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self._drop_call(claim)
+            self._in_hand[claim.no] = claim
+            self._observers.claimed(claim)
+            if claim.damage is not None:
+                self.finished.append(Finished(claim, Raised(_damaged(claim.damage)), 0.0))
+        if self._gates is not None:
+            self._gates.started(claims)
+        whole = [claim for claim in claims if claim.damage is None]
+        if whole:
+            self._start(whole)
+
+
+def _damaged(damage: str) -> Evidence:
+    """Why a job whose row cannot be read is not run: running it again would not mend the row."""
+    message = f"the stored job is damaged: {damage}"
+    return Evidence(("perdure.RowDamaged",), message, kind=Kind.INPUT_INVALID)

@@ -1,0 +1,125 @@
+"""A failure described in words, as `perdure policy explain` takes it.
+
+``http:STATUS``, ``kind:NAME``, ``code:PUBLIC_CODE`` of the policy's vocabulary, ``exception:Name``,
+``sqlstate:CODE``, ``s3:CODE``, or ``lost``; with headers and a body, as the server might send them.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from perdure.model.errors import CallerError, UnknownName
+from perdure.model.kinds import Kind
+from perdure.model.outcomes import Death, Evidence, Lost, Raised
+from perdure.model.verdicts import Failure
+from perdure.rules.classify import classify
+from perdure.rules.error_bodies import read_body
+from perdure.rules.matchers.names import evidence_for_name, known_names, known_s3_codes
+from perdure.rules.policy import Policy
+from perdure.rules.policy_form import nearest
+
+SORTS = ("http", "kind", "code", "exception", "sqlstate", "s3", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked about."""
+
+    spec: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+
+
+def failure_of(asked: Asked, policy: Policy, now: datetime) -> tuple[Failure, str | None]:
+    """The failure that the words describe, and the public code it was asked by."""
+    sort, colon, word = asked.spec.partition(":")
+    if sort == "lost" and not colon:
+        return _judged(Lost(Death("silent")), policy, now), None
+    if sort not in SORTS or sort == "lost" or not word:
+        raise CallerError(
+            f"--error {asked.spec!r} is not understood; {nearest(sort, SORTS)}; "
+            "write http:STATUS, kind:NAME, code:CODE, exception:NAME, sqlstate:CODE, s3:CODE or lost"
+        )
+    evidence = _with_answer(_evidence(sort, word, policy), asked)
+    public = policy.vocabulary.internal.get(word, word)
+    return _judged(Raised(evidence), policy, now), public if sort == "code" else None
+
+
+def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
+    match sort:
+        case "http":
+            return Evidence(status=_status(word))
+        case "kind":
+            return Evidence(kind=_kind(word))
+        case "code":
+            kind = policy.vocabulary.kind_of(word)
+            if kind is None:
+                known = policy.vocabulary.kinds
+                raise UnknownName(f"no code {word!r} in this policy; {nearest(word, known)}")
+            status = policy.vocabulary.status_of(word)
+            return Evidence(kind=kind) if status is None else Evidence(status=status)
+        case "exception":
+            found = evidence_for_name(word)
+            listed = policy.retriable if isinstance(policy.retriable, tuple) else ()
+            own = (*listed, *(one.name for one in policy.matches))
+            if found is None and (word in own or "." in word):  # somebody's own: judged by name
+                return Evidence(names=(word,))
+            if found is None:
+                raise UnknownName(f"no exception {word!r} is known; {_close(word, known_names())}")
+            return found
+        case "sqlstate":
+            if len(word) != 5 or not word.isascii() or not word.isalnum():
+                raise CallerError(f"sqlstate {word!r} must have five letters or digits, as 40001")
+            return Evidence(sqlstate=word.upper())
+        case _:
+            return _s3(word)
+
+
+def _s3(word: str) -> Evidence:
+    known = known_s3_codes()
+    if word not in known:
+        raise UnknownName(f"no S3 code {word!r} is known; {_close(word, known)}")
+    return Evidence(names=("botocore.exceptions.ClientError",), codes=(word,))
+
+
+def _status(word: str) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) == 3 and 100 <= int(word) <= 599):
+        raise CallerError(f"http:{word} is not an HTTP status; write a number from 100 to 599")
+    return int(word)
+
+
+def _kind(word: str) -> Kind:
+    try:
+        return Kind(word)
+    except ValueError:
+        names = {kind.value: kind for kind in Kind}
+        raise UnknownName(f"no failure kind {word!r}; {nearest(word, names)}") from None
+
+
+def _close(word: str, known: tuple[str, ...]) -> str:
+    return nearest(word, known).partition(" One of:")[0]  # the whole list would fill the screen
+
+
+def _with_answer(evidence: Evidence, asked: Asked) -> Evidence:
+    with_headers = replace(evidence, headers=asked.headers)
+    if asked.body is None:
+        return with_headers
+    read = read_body(asked.body)
+    return replace(
+        with_headers,
+        codes=with_headers.codes + read.codes,
+        facts=read.facts,
+        message=read.message,
+        status=_told(with_headers.status, read.status),
+    )
+
+
+def _told(status: int | None, in_body: int | None) -> int | None:
+    """An answer that says 200 and holds an error means the error."""
+    return in_body if in_body is not None and (status is None or status < 400) else status
+
+
+def _judged(outcome: Raised | Lost, policy: Policy, now: datetime) -> Failure:
+    verdict = classify(outcome, now=now, matches=policy.matches, vocabulary=policy.vocabulary)
+    if not isinstance(verdict, Failure):  # pragma: no cover
+        raise CallerError("that is no failure")
+    return verdict

@@ -1,0 +1,366 @@
+"""How fast calls may start: slowly after a recovery, and then at the rate that the upstream admits.
+
+Releasing a held queue at once trips the gate again or runs into the rate limit: in simulation 3.9
+wasted calls per success after a minute's outage, against 0.03 with a slow start and a measured rate.
+
+* **Slow start**: so many calls in flight, one more for each answer. What is in flight doubles with
+  every round trip, however long that is; no rate is needed, and no clock.
+* **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate,
+  never stays below it, and climbs to find out whether more is admitted: soon to just below the rate at
+  which calls were refused, past it by 0.4 % a second, and as much more for every 20 s without a refusal,
+  and well beyond it soon again. It never climbs above twice the measured rate; without that bound 0.3 calls are wasted per success.
+* **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
+  and one more with every round trip.
+* **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
+  our speed. It is learned while the pace stands still after a fall, and nobody slows down for it.
+* **Measured** are admitted calls per second of the time in which calls were in flight or the pace itself
+  kept the next one waiting, the recent past weighing more. Neither an idle hour nor a held gate makes
+  an upstream look slow; but a worker whose share is one call in two seconds must not take its calls'
+  own speed for a rate. A call that failed on the upstream's side was admitted all the same.
+* What an answer says about the **room** that is left can slow the pace down before the first limit
+  is met: once half of it is used, the rest must last until the reset.
+
+A pace is one worker's own and kept in memory; a worker that begins, starts slowly. Rates of several
+workers add up, so each can run one on its slice. Time that runs backwards counts as none.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import exp
+
+from perdure.model.kinds import Kind, Sign
+from perdure.model.limits import DELAY_S_MAX
+from perdure.rules.gate.pace_settings import REST_S_MAX, PaceSettings
+from perdure.rules.gate.signs import Word
+from perdure.rules.gate.trouble import CALM, Trouble
+from perdure.rules.hints.calls_left import Room
+
+STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarter of an hour
+STILL_S_MIN = 2.0  # after a fall, to see whether it was of any use
+DEAR_S = 5.0  # a hold of this length is worth some care afterwards
+_NEAR = 0.05  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
+_MANY = (
+    0.25  # as many refusals among the latest calls end a slow start where most others were admitted
+)
+_ONE = 0.06  # more than one refusal among the latest calls
+_ALL = 0.5  # so many refusals among the latest calls are as good as all
+_RARE = 0.06  # with fewer the rate may climb as if there were no limit
+_STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A speed. ``rate_per_s`` is None in slow start, where ``allowance`` bounds the calls in flight.
+
+    ``admitted`` and ``watched_s`` are weighted by how recent they are; their ratio is the measured
+    rate. ``tokens`` are the calls that the rate has saved up; too many calls, and a rest, make them a debt.
+    ``refused_per_s`` is the rate at which calls were refused last. From ``knee`` calls in flight on it is
+    one more with every round trip.
+    """
+
+    at: datetime
+    allowance: float
+    rate_per_s: float | None = None
+    tokens: float = 1.0
+    in_flight: int = 0
+    admitted: float = 0.0
+    watched_s: float = 0.0
+    refused_per_s: float = 0.0
+    find_s: float = 4.0
+    rests: int = 0
+    knee: float | None = None
+    limit: Trouble = CALM
+    strain: Trouble = CALM
+    room: Room | None = None
+
+    @property
+    def measured_per_s(self) -> float:
+        """Admitted calls per second while calls were in flight."""
+        return self.admitted / self.watched_s if self.watched_s > 0 else 0.0
+
+
+def started(
+    settings: PaceSettings, now: datetime, *, in_flight: int = 0, before: Pace | None = None
+) -> Pace:
+    """Slow start: for a gate that flows anew, with what is still out, and for a new worker.
+
+    Of the pace ``before`` only stays how much the upstream could bear.
+    """
+    knee = None if before is None else before.knee
+    return Pace(at=now, allowance=settings.start_calls, in_flight=in_flight, knee=knee)
+
+
+def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
+    """How many calls may start now."""
+    pace = _forward(pace, settings, now)
+    calls = calls_max(pace, settings)
+    if _rate(pace, now) is not None:
+        calls = min(calls, pace.in_flight + int(pace.tokens))
+    return max(calls - pace.in_flight, 0)
+
+
+def opens_in_s(pace: Pace, settings: PaceSettings, now: datetime) -> float | None:
+    """How long until a call may start; None where only the end of another call brings that about."""
+    if admits(pace, settings, now) > 0:
+        return 0.0
+    pace = _forward(pace, settings, now)
+    rate = _rate(pace, now)
+    if rate is None or pace.in_flight >= calls_max(pace, settings):
+        return None
+    wait_s = (1.0 - pace.tokens) / rate if rate > 0 else DELAY_S_MAX
+    if pace.room is not None and now < pace.room.reset_at:
+        wait_s = min(wait_s, (pace.room.reset_at - now).total_seconds())
+    return wait_s
+
+
+def in_force(pace: Pace, settings: PaceSettings, now: datetime) -> float | None:
+    """The rate at which calls may start now; None in slow start."""
+    return _rate(_forward(pace, settings, now), now)
+
+
+def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, float] | None:
+    """From when on the rate climbs while calls go well, and by which share a second; None where it does not."""
+    fell_at, still_until = pace.limit.fell_at, pace.limit.still_until
+    if pace.rate_per_s is None or fell_at is None:
+        return None
+    begins_at = now if still_until is None else max(now, still_until)
+    if pace.rate_per_s < pace.refused_per_s * (1.0 - _NEAR):
+        return begins_at, (pace.refused_per_s / pace.rate_per_s - 1.0) / pace.find_s
+    if _is_beyond(pace, pace.rate_per_s):
+        return begins_at, 1.0 / (2.0 * pace.find_s)
+    quiet_s = max((begins_at - fell_at).total_seconds(), 0.0)
+    return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
+
+
+def began(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
+    """So many calls start."""
+    pace = _forward(pace, settings, now)
+    tokens = pace.tokens if _rate(pace, now) is None else pace.tokens - calls
+    room = pace.room and replace(pace.room, remaining=pace.room.remaining - calls)
+    return replace(pace, in_flight=pace.in_flight + calls, tokens=tokens, room=room)
+
+
+def ended(
+    pace: Pace,
+    settings: PaceSettings,
+    word: Word,
+    *,
+    sent_at: datetime,
+    now: datetime,
+    wait_s: float = 0.0,
+    room: Room | None = None,
+    isolated: bool = False,
+) -> Pace:
+    """A call has ended so; the other words are those of `refused`.
+
+    One that says nothing about its upstream was not turned away, so its start was admitted.
+    """
+    if word.refuses:
+        return refused(pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated)
+    if word.kind in _STRAINS:
+        return strained(pace, settings, sent_at=sent_at, now=now)
+    if word.sign is Sign.BAD and not word.admitted:
+        return failed(pace, settings, now)
+    well = word.sign is not Sign.BAD
+    return answered(pace, settings, sent_at=sent_at, now=now, room=room, well=well)
+
+
+def answered(
+    pace: Pace,
+    settings: PaceSettings,
+    *,
+    sent_at: datetime,
+    now: datetime,
+    room: Room | None = None,
+    well: bool = True,
+) -> Pace:
+    """A call was admitted; not ``well`` where it failed on the upstream's side then."""
+    pace = _landed(pace, settings, now)
+    rate = pace.rate_per_s
+    if rate is not None:  # before this one is counted: right after one, chance looks like more
+        rate = max(rate, pace.measured_per_s)
+    news = pace.limit.is_news(sent_at)
+    pace = replace(
+        pace,
+        allowance=_grown(pace, settings) if well else pace.allowance,
+        admitted=pace.admitted + 1.0,
+        rate_per_s=rate,
+        rests=0 if news else pace.rests,
+        limit=pace.limit.heard(False, sent_at),
+        strain=pace.strain.heard(False, sent_at),
+    )
+    return pace if room is None else _heeding(pace, room, settings, now)
+
+
+def failed(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
+    """A call came to nothing; whether the upstream is down is the gate's question."""
+    return _landed(pace, settings, now)
+
+
+def refused(
+    pace: Pace,
+    settings: PaceSettings,
+    *,
+    sent_at: datetime,
+    now: datetime,
+    wait_s: float = 0.0,
+    isolated: bool = False,
+) -> Pace:
+    """A call met the upstream's rate limit: fall to what was measured, once for each episode.
+
+    ``wait_s`` is the pause that it was told to make. The longer that is, the dearer is the next limit,
+    so the longer the rate stays as it is before it climbs again. ``isolated``: hardly any other was refused.
+    """
+    pace = _landed(pace, settings, now)
+    before = pace.limit
+    limit = before.heard(True, sent_at)
+    pace = replace(pace, limit=limit)
+    useless = before.stands(sent_at) or limit.is_noise(settings.slack_share)
+    starting = pace.rate_per_s is None and limit.share < (_MANY if isolated else _ONE)
+    if not before.is_news(sent_at) or starting or (isolated and useless):
+        return pace
+    rate = pace.measured_per_s
+    if rate < settings.rate_min_per_s:  # nothing to fall to, and a crawl would last: begin again
+        return _begun_again(pace, settings, now, told=wait_s > 0)
+    still_s, rest_s, rests = STILL_S_MIN, 0.0, pace.rests
+    if not isolated:
+        if not wait_s:
+            rest_s, rests = min(settings.rest_s * 2.0**rests, REST_S_MAX), rests + 1
+        still_s = max(STILL_S_MIN, min(settings.still_times * (wait_s or rest_s), STILL_S_MAX))
+    return replace(
+        pace,
+        rate_per_s=rate,
+        refused_per_s=0.0 if pace.rate_per_s is None else (pace.rate_per_s + rate) / 2.0,
+        find_s=max(settings.find_s, wait_s),
+        tokens=-rate * rest_s,
+        rests=rests,
+        limit=limit.answered(now, still_s),
+    )
+
+
+def _begun_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: bool) -> Pace:
+    """Nothing was admitted for long. Where all is refused, and nobody says until when, one call at a time tries."""
+    limit = pace.limit.answered(now, 0.0)
+    if told or limit.share < _ALL:
+        return replace(pace, allowance=settings.start_calls, rate_per_s=None, limit=limit)
+    rest_s = min(settings.rest_s * 2.0**pace.rests, REST_S_MAX)
+    return replace(
+        pace, rate_per_s=1.0, refused_per_s=0.0, tokens=1.0 - rest_s, rests=pace.rests + 1, limit=limit
+    )  # fmt: skip
+
+
+def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime) -> Pace:
+    """A hold that a refusal brought about is over: who still started slowly is paced now, if it was dear."""
+    pace = _forward(pace, settings, now)
+    rate = pace.measured_per_s
+    if held_s < DEAR_S or pace.rate_per_s is not None or rate < settings.rate_min_per_s:
+        return pace
+    limit = pace.limit.answered(now, STILL_S_MIN)
+    return replace(
+        pace, rate_per_s=rate, refused_per_s=0.0, tokens=1.0, limit=limit,
+        find_s=max(settings.find_s, held_s),
+    )  # fmt: skip
+
+
+def strained(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime) -> Pace:
+    """A call timed out, or was told that the upstream is overloaded: fewer at once, once for each episode."""
+    pace = _landed(pace, settings, now)
+    news = pace.strain.is_news(sent_at)
+    pace = replace(pace, strain=pace.strain.heard(True, sent_at))
+    down = pace.measured_per_s < settings.rate_min_per_s  # and not weak: that is the gate's case
+    if down or not news or pace.strain.share < settings.strain_share:
+        return pace
+    knee = max((pace.in_flight + 1) / 2.0, float(settings.start_calls))
+    return replace(pace, allowance=knee, knee=knee, strain=pace.strain.answered(now, 0.0))
+
+
+def calls_max(pace: Pace, settings: PaceSettings) -> int:
+    """How many calls may be in flight at once."""
+    bounded = pace.rate_per_s is None or pace.knee is not None
+    return int(pace.allowance) if bounded else settings.calls_max
+
+
+def _grown(pace: Pace, settings: PaceSettings) -> float:
+    past_knee = pace.knee is not None and pace.allowance >= pace.knee
+    more = 1.0 / pace.allowance if past_knee else 1.0
+    return min(pace.allowance + more, settings.calls_max)
+
+
+def _landed(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
+    pace = _forward(pace, settings, now)
+    return replace(pace, in_flight=max(pace.in_flight - 1, 0))
+
+
+def _heeding(pace: Pace, room: Room, settings: PaceSettings, now: datetime) -> Pace:
+    ample = room.limit is not None and room.remaining > room.limit * settings.room_share
+    left_s = (room.reset_at - now).total_seconds()
+    if ample or not 0 < left_s <= settings.room_s_max:
+        return replace(pace, room=None)
+    return replace(pace, room=room, tokens=min(pace.tokens, float(room.remaining)))
+
+
+def _rate(pace: Pace, now: datetime) -> float | None:
+    """The rate in force: that of the pace, or less where the room that is left must last."""
+    if pace.room is None or now >= pace.room.reset_at:
+        return pace.rate_per_s
+    lasting = max(pace.room.remaining, 0) / (pace.room.reset_at - now).total_seconds()
+    return lasting if pace.rate_per_s is None else min(lasting, pace.rate_per_s)
+
+
+def _forward(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
+    """The pace brought forward to ``now``."""
+    passed_s = (now - pace.at).total_seconds()
+    if passed_s <= 0:
+        return pace
+    pace = _watched(pace, settings, _busy_s(pace, passed_s))
+    if pace.in_flight > 0:
+        pace = _climbed(pace, settings, passed_s)
+    rate = _rate(pace, now)
+    if rate is None:
+        return replace(pace, at=now)
+    saved_max = max(rate * settings.burst_s, 1.0)
+    return replace(pace, at=now, tokens=min(pace.tokens + rate * passed_s, saved_max))
+
+
+def _busy_s(pace: Pace, passed_s: float) -> float:
+    """The part of that time in which calls were in flight, or waited for this very pace."""
+    if pace.in_flight > 0:
+        return passed_s
+    if pace.rate_per_s is None or pace.tokens >= 1.0:
+        return 0.0
+    return min(passed_s, (1.0 - pace.tokens) / pace.rate_per_s)
+
+
+def _watched(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
+    if passed_s <= 0:
+        return pace
+    kept = exp(-passed_s / settings.measure_s)
+    watched_s = pace.watched_s * kept + settings.measure_s * (1.0 - kept)
+    return replace(pace, admitted=pace.admitted * kept, watched_s=watched_s)
+
+
+def _climbed(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
+    rate, fell_at, still_until = pace.rate_per_s, pace.limit.fell_at, pace.limit.still_until
+    if rate is None or fell_at is None:
+        return pace
+    if still_until is not None:
+        passed_s -= max((still_until - pace.at).total_seconds(), 0.0)
+        if passed_s <= 0:
+            return pace
+    bound = max(rate, settings.measured_times_max * pace.measured_per_s)
+    refused_per_s, soon = pace.refused_per_s, 1.0 - exp(-passed_s / pace.find_s)
+    near = refused_per_s * (1.0 - _NEAR)
+    if rate < near:
+        rate = min(rate + (refused_per_s - rate) * soon, near)
+    elif _is_beyond(pace, rate):
+        rate *= exp(passed_s / (2.0 * pace.find_s))
+    else:
+        quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
+        climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
+        rate *= 1.0 + climb_per_s * passed_s
+    return replace(pace, rate_per_s=min(rate, bound))
+
+
+def _is_beyond(pace: Pace, rate: float) -> bool:
+    """Whether what was refused once is admitted now, or nobody knows what is too fast."""
+    return rate > pace.refused_per_s * (1.0 + _NEAR) and pace.limit.share < _RARE

@@ -1,0 +1,1 @@
+"""What a server says about when to come back."""

@@ -1,0 +1,151 @@
+"""When a run is given up, and what to call it when it is over: arithmetic over cumulative counts.
+
+The budget bounds failed / processed over the *whole* run so far. (Failures of the last chunk over
+everything processed, as the document that asks for it has it, falls as the run grows: it would never
+see an upstream that breaks half-way. D2.) It is looked at when the count of processed items passes a
+multiple of ``check_every``, and not before ``sample_min`` of them say something.
+
+The two thresholds of a run do different things and do not meet. The budget ends a run early, to save
+what a systematic fault would waste; the status names a run that went to its end. So a run may end
+``partial_success`` with 8 % failures, within its budget, and an aborted run stays ``aborted`` however
+well its finished items look; what is left of it can be resumed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from perdure.model.errors import ConfigError
+from perdure.model.kinds import KINDS, FailureClass, Kind
+from perdure.model.runs import RunStatus
+from perdure.rules.field_checks import flag, number, one_of, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a run's items came to so far. A cancelled item is no longer wanted and not in here."""
+
+    succeeded: int = 0
+    failures: Mapping[Kind, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "failures", MappingProxyType(dict(self.failures)))
+
+    @property
+    def failed(self) -> int:
+        """Dead-lettered items, of whatever kind."""
+        return sum(self.failures.values())
+
+    @property
+    def processed(self) -> int:
+        """Items that reached an end."""
+        return self.succeeded + self.failed
+
+    def plus(self, other: "Tally") -> "Tally":
+        """The counts of two workers as one."""
+        kinds = {**self.failures, **other.failures}
+        summed = {kind: self.failures.get(kind, 0) + other.failures.get(kind, 0) for kind in kinds}
+        return Tally(self.succeeded + other.succeeded, summed)
+
+    def without_rate_limits(self) -> "Tally":
+        """The same without the items that rate limits ended: they say nothing about the run."""
+        kept = {
+            kind: count
+            for kind, count in self.failures.items()
+            if KINDS[kind].failure_class is not FailureClass.RATE_LIMITED
+        }
+        return Tally(self.succeeded, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The share of failures that a run may have; ``kinds`` gives single kinds a budget of their own.
+
+    The first check falls to item ``check_every``; ``sample_min`` matters where that is small, or
+    where rate limits, left out with ``rate_limits=False``, leave little to judge by.
+    """
+
+    fail_share_max: float = 0.10
+    check_every: int = 1_000
+    sample_min: int = 100
+    rate_limits: bool = True
+    kinds: Mapping[Kind, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        number("budget.fail_share_max", self.fail_share_max, 0.0, 1.0)
+        whole("budget.check_every", self.check_every, 1, 1_000_000_000)
+        whole("budget.sample_min", self.sample_min, 1, 1_000_000_000)
+        flag("budget.rate_limits", self.rate_limits)
+        kinds = {one_of("budget.kinds", Kind, kind): share for kind, share in self.kinds.items()}
+        for kind, share in kinds.items():
+            number(f"budget.kinds.{kind.value}", share, 0.0, 1.0)
+        object.__setattr__(self, "kinds", MappingProxyType(kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The shares of success from which a run is completed, and from which partly so."""
+
+    completed: float = 0.95
+    partial: float = 0.50
+
+    def __post_init__(self) -> None:
+        number("thresholds.completed", self.completed, 0.0, 1.0)
+        number("thresholds.partial", self.partial, 0.0, 1.0)
+        if self.partial > self.completed:
+            raise ConfigError(
+                f"thresholds.partial is {self.partial!r}; "
+                f"it must not be above thresholds.completed, {self.completed!r}"
+            )
+
+
+STANDARD = Thresholds()
+
+
+def check_due(budget: Budget, *, checked: int, processed: int) -> bool:
+    """Whether ``processed`` has passed a multiple of the interval since ``checked`` was looked at.
+
+    Several workers settle batches, so the count may jump over the multiple itself.
+    """
+    return processed // budget.check_every > checked // budget.check_every
+
+
+def overspent(budget: Budget, tally: Tally) -> str | None:
+    """Why the run must be aborted, in words for its owner; None while it is within its budget."""
+    judged = tally if budget.rate_limits else tally.without_rate_limits()
+    if judged.processed < budget.sample_min:
+        return None
+    shares = [("failures", judged.failed, budget.fail_share_max)]
+    shares += [
+        (f"{kind.value} failures", judged.failures.get(kind, 0), share)
+        for kind, share in budget.kinds.items()
+    ]
+    left_out = tally.processed - judged.processed
+    for what, failed, share_max in shares:
+        rate = failed / judged.processed
+        if rate > share_max:
+            return (
+                f"aborted: the rate of {what} is {_percent(rate)}, the budget is "
+                f"{_percent(share_max)} ({judged.processed} processed, {failed} failed"
+                + (f"; {left_out} rate limited are left out)" if left_out else ")")
+            )
+    return None
+
+
+def run_status(
+    tally: Tally, thresholds: Thresholds = STANDARD, *, aborted: bool = False
+) -> RunStatus:
+    """What to call a run that is over.
+
+    A run without items is completed: nothing that was asked for is missing.
+    """
+    if aborted:
+        return RunStatus.ABORTED
+    share = tally.succeeded / tally.processed if tally.processed else 1.0
+    if share >= thresholds.completed:
+        return RunStatus.COMPLETED
+    return RunStatus.PARTIAL_SUCCESS if share >= thresholds.partial else RunStatus.FAILED
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.6g} %"

@@ -1,0 +1,56 @@
+"""Being a worker without a process: for tests that want a job to have been run, and no more."""
+
+import asyncio
+from random import Random
+
+from perdure import App
+from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.completion import completions_of
+from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.threads import Threads
+from perdure.engine.clock import SystemClock
+from perdure.engine.record import Ending
+from perdure.engine.run import Stopping, run
+from perdure.engine.settle import Finished, settle
+from perdure.engine.worker.pump import Pump, Seat
+from perdure.model.jobs import Claim, ClaimOrder
+from perdure.model.workers import NewWorker, Role
+
+
+def worked_off(app: App) -> None:
+    """Be a worker for all that is due, until nothing is."""
+    app.ready()
+    store = app.opened.store
+    worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
+    order = ClaimOrder(worker, 10, app.catalogue.lane_nos())
+    threads = Threads(1)
+    while claims := store.turn([], order, by=worker).claims:
+        for claim in claims:
+            line = app.catalogue.line(claim.pipeline)
+            stage = line.stage(claim.stage)
+            outcome = asyncio.run(run(claim, stage, threads, Stopping()))
+            record = settle(Ending(claim, outcome, 0.1, worker), line, stage, chance=0.5)
+            store.turn([record], None, by=worker)
+
+
+def pumped_off(app: App, *, concurrency: int = 4) -> None:
+    """As `worked_off`, with a real pump, for stages that complete their jobs themselves."""
+    app.ready()
+    store, catalogue, clock = app.opened.store, app.catalogue, SystemClock()
+    worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
+    shelf = Shelf(clock, Random(), kept_s=None)
+    completions = completions_of(store, catalogue, worker, shelf, clock)
+    begun: list[Claim] = []
+    pump = Pump(
+        store, catalogue, Seat(worker, 0, concurrency), chance=Random(), start=begun.extend,
+        stop=lambda _: None, observers=app.observers, completions=completions,
+    )  # fmt: skip
+    threads = Threads(concurrency)
+    while pump.once() == 0.0 or begun or not pump.empty:
+        while begun:
+            claim = begun.pop(0)
+            stage = catalogue.stage(claim.pipeline, claim.stage)
+            desk = Desk(completer=completions.of(claim, clock.monotonic()))
+            outcome = asyncio.run(run(claim, stage, threads, Stopping(), desk=desk))
+            kept = shelf.kept(outcome, desk.asides)
+            pump.finished.append(Finished(claim, outcome, 0.1, desk.usage, desk.told, kept))
