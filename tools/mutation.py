@@ -19,9 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / ".mutation"
 SCORE_MIN = 0.90
 FILES = (
-    "backoff", "decide", "retriable",
-    "hints", "waits", "durations", "dates", "ratelimit",
-    "gate", "hold", "probe", "window", "sign", "pace", "trouble", "room", "budget",
+    "backoff", "decide", "rule_choice", "run_budget",
+    "hints/wait_hints", "hints/header_forms", "hints/durations", "hints/moments", "hints/ratelimit_header",
+    "hints/calls_left",
+    "gate/gate", "gate/hold", "gate/probe", "gate/window", "gate/signs", "gate/pace", "gate/trouble",
 )  # fmt: skip
 COPIED = (
     "src", "tests/__init__.py", "tests/conftest.py", "tests/rules",

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from perdure.engine.run import raised
+from perdure.engine.attempt.perform import raised
 from perdure.engine.stages import Callee
 from perdure.model.errors import AnswerError, StageError
 from perdure.model.outcomes import Evidence, Origin

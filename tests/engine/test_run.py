@@ -10,9 +10,10 @@ import pytest
 
 from perdure.engine import run as module
 from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.perform import context_of
 from perdure.engine.attempt.stage_processes import Hands
 from perdure.engine.attempt.threads import Threads
-from perdure.engine.run import Stopping, context_of, run
+from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
 from perdure.model.jobs import Counters
 from perdure.model.kinds import Kind

@@ -9,6 +9,7 @@ from tests.house.tree import Module, aliases, dotted, house, plant, told
 # file: why it may catch everything.
 BROAD: dict[str, str] = {
     "engine/run.py": "a stage may raise anything",
+    "engine/attempt/perform.py": "a stage may raise anything, in a child too",
     "engine/gates/health.py": "a health check may raise anything",
     "engine/attempt/threads.py": "what a call raises belongs to whoever waits for it",
     "engine/observe.py": "an observer may not hurt the walk",

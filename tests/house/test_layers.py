@@ -58,6 +58,11 @@ def import_cycle(modules: tuple[Module, ...]) -> list[str]:
         module.name: sorted({line.target for line in imports(module, known)} & known)
         for module in modules
     }
+    return circle_in(edges)
+
+
+def circle_in(edges: dict[str, list[str]]) -> list[str]:
+    """One circle of a graph, as the nodes on it, or nothing."""
     done: set[str] = set()
     path: list[str] = []
 
@@ -67,7 +72,7 @@ def import_cycle(modules: tuple[Module, ...]) -> list[str]:
         if name in done:
             return []
         path.append(name)
-        for target in edges[name]:
+        for target in edges.get(name, []):
             if cycle := visit(target):
                 return cycle
         path.pop()
@@ -78,6 +83,24 @@ def import_cycle(modules: tuple[Module, ...]) -> list[str]:
         if cycle := visit(name):
             return cycle
     return []
+
+
+def room_of(name: str, rooms: frozenset[str]) -> str:
+    """The folder inside a layer in which a module lies; a module at the top of its layer is a room of its own."""
+    room = ".".join(name.split(".")[:3])
+    return room if room in rooms else name
+
+
+def circle_of_rooms(modules: tuple[Module, ...]) -> list[str]:
+    """One circle of imports between folders, or nothing: none of its folders can be understood without the others."""
+    known = names(modules)
+    rooms = frozenset(".".join(name.split(".")[:3]) for name in known if name.count(".") > 2)
+    edges: dict[str, set[str]] = {}
+    for module in modules:
+        home = room_of(module.name, rooms)
+        targets = {line.target for line in imports(module, known)} & known
+        edges.setdefault(home, set()).update(room_of(one, rooms) for one in targets)
+    return circle_in({home: sorted(targets - {home}) for home, targets in edges.items()})
 
 
 def test_each_layer_imports_only_the_layers_below_it():
@@ -93,6 +116,21 @@ def test_every_module_belongs_to_a_layer():
 def test_no_modules_import_each_other_in_a_circle():
     cycle = import_cycle(house())
     assert not cycle, " -> ".join(cycle)
+
+
+def test_no_rooms_import_each_other_in_a_circle():
+    circle = circle_of_rooms(house())
+    assert not circle, " -> ".join(circle)
+
+
+def test_a_circle_of_two_rooms_is_caught_though_no_modules_form_one():
+    planted = plant({
+        "engine/a/one.py": "from perdure.engine.b import two",
+        "engine/a/three.py": "",
+        "engine/b/two.py": "from perdure.engine.a import three",
+    })  # fmt: skip
+    assert import_cycle(planted) == []
+    assert circle_of_rooms(planted)
 
 
 def test_the_testing_kit_is_in_no_layer_s_row_but_its_own():

@@ -44,7 +44,7 @@ def absent() -> list[str]:
 def run_copy(work: Path) -> tuple[int, str]:
     """Collect the tests of the rules in a copy, and run those that read a file beside them."""
     reading = [
-        path.stem for path in work.glob("tests/rules/*.py") if "__file__" in path.read_text()
+        path.stem for path in work.glob("tests/rules/**/*.py") if "__file__" in path.read_text()
     ]
     asked = ["-q", "-p", "no:cacheprovider", "tests/rules", "-k", " or ".join(reading)]
     told = subprocess.run(

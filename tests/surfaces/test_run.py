@@ -25,7 +25,7 @@ from perdure import App
 from perdure.app.batch.carry_out import LeftAtOnce, Order, Outcome, carry_out
 from perdure.app.batch.snapshot import Allowance, Held, Pace, Snapshot, Watch
 from perdure.app.runs import Run
-from perdure.app.surface.gates import hold
+from perdure.app.surface.gate_control import hold
 from perdure.engine.batch import runs as runs_module
 from perdure.engine.batch.feeding import Fed, NothingNow
 from perdure.model.errors import PerdureError

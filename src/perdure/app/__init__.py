@@ -1,7 +1,8 @@
 """The one composition root: where stores, observers, rules and engine are put together."""
 
-from perdure.app.app import App, configured, open_store, schema_of, shown_url
+from perdure.app.app import App
 from perdure.app.job_refs import Called, JobRef
+from perdure.app.opening import configured, open_store, schema_of, shown_url
 from perdure.app.pipelines import Pipeline
 from perdure.app.surface.loading import load_app, load_pipeline
 from perdure.app.surface.policies import (

@@ -10,19 +10,19 @@ from perdure.app.calling.calls import Calls
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
+from perdure.app.opening import open_store
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
-from perdure.app.surface.following import Following
 from perdure.app.worker.embedded import Working
 from perdure.checks.extras import check_extras
-from perdure.config import Config, load
+from perdure.config import load
 from perdure.engine.batch.runs import find_run
 from perdure.engine.clock import SystemClock
 from perdure.engine.gates.upstreams import Upstream, Upstreams, upstream_limits
 from perdure.engine.ids import Ids
 from perdure.engine.item_types import function_behind
 from perdure.engine.observe import Observers
-from perdure.engine.operate.change_feed import Listener
+from perdure.engine.operate.change_feed import FeedThread, Listener
 from perdure.engine.operate.eligible import Check
 from perdure.engine.operate.source_check import source_check
 from perdure.engine.stages import Catalogue, Line, Stage, check_name
@@ -33,38 +33,16 @@ from perdure.model.errors import (
 )
 from perdure.model.jobs import Lane
 from perdure.observers.log import log_event
-from perdure.ports import Observer, Schema
+from perdure.ports import Observer
 from perdure.rules.field_checks import made
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
-from perdure.stores import opening, urls
+from perdure.stores import urls
 from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def configured(**given: Any) -> Config:
-    """The settings in force, for surfaces: what is given beats the environment."""
-    return load(**given)
-
-
-def shown_url(url: str) -> str:
-    """The URL of a store without its password."""
-    return urls.shown_url(url)
-
-
-def schema_of(url: str, *, create: bool = True) -> Schema:
-    """The schema behind a URL."""
-    return opening.schema_of(url, SystemClock(), create=create)
-
-
-def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Opened:
-    """Open a store; a fresh one gets its schema, an outdated one is refused with advice."""
-    return opening.open_store(
-        url, SystemClock(), create=create, wait_s_max=wait_s_max, connections=load().connections
-    )
 
 
 class App:
@@ -86,7 +64,7 @@ class App:
         self.upstreams = Upstreams()
         self._opened: Opened | None = None
         self._calls: Calls | None = None
-        self._following: Following | None = None
+        self._following: FeedThread | None = None
         self._laid: set[str] = set()
         self._opening = threading.Lock()
         tell_of_forks(self)
@@ -357,7 +335,7 @@ class App:
         reader = self.opened.reader
         with self._opening:
             if self._following is None or not self._following.is_of_this_process:
-                self._following = Following(reader, poll_s=load().poll_s)
+                self._following = FeedThread(reader, poll_s=load().poll_s)
         with self._following.listening(owner, after) as listener:
             yield listener
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from perdure.engine.call import Over
 from perdure.engine.observe import Observers
-from perdure.engine.operate import single_jobs as control
+from perdure.engine.operate import single_jobs
 from perdure.engine.operate.eligible import Check
 from perdure.engine.operate.revival import Restart, corrected
 from perdure.engine.payloads import decode
@@ -100,7 +100,7 @@ class JobRef:
         app, job = self._app, self.show()
         opened = app.opened
         kept = payload is KEPT
-        control.retry(
+        single_jobs.retry(
             opened.control, opened.reader, app.catalogue, self.id,
             deed=Deed(by, reason), owner=self._owner, restart=Restart(from_stage, from_start),
             payload_json=None if kept else corrected(app.catalogue, job.pipeline, payload),
@@ -110,7 +110,7 @@ class JobRef:
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the job; after this returns no new attempt starts."""
         opened = self._app.opened
-        control.cancel(
+        single_jobs.cancel(
             opened.control, opened.reader, self._app.catalogue, self.id,
             deed=Deed(by, reason), owner=self._owner, observers=self._app.observers,
         )  # fmt: skip
@@ -122,7 +122,7 @@ class JobRef:
         cut short.
         """
         opened = self._app.opened
-        control.run_now(
+        single_jobs.run_now(
             opened.control, opened.reader, self.id,
             deed=Deed(by, reason), owner=self._owner, observers=self._app.observers,
         )  # fmt: skip

@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from perdure import App
-from perdure.app.app import Pipeline
+from perdure.app.pipelines import Pipeline
 
 WAIT_S = 30  # a caller stands in no line, and a pump at full speed leaves small gaps
 ORDERS = "CREATE TABLE orders (n INTEGER)"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure import ConfigError
-from perdure.app.app import open_store
-from perdure.app.worker import keeper_process as keeping, processes
+from perdure.app.opening import open_store
+from perdure.app.worker import keeper_process, processes
 from perdure.app.worker.keeper_process import Kept
 from perdure.config import load
 from perdure.model.errors import StoreUnavailable
@@ -68,7 +68,9 @@ def beating(pid: int) -> list[str]:
 
 
 def test_a_keeper_that_is_killed_is_replaced_soon_however_often(kept, monkeypatch):
-    monkeypatch.setattr(keeping, "_AGAIN_S_MAX", 0.01)  # whoever comes up has lived for longer
+    monkeypatch.setattr(
+        keeper_process, "_AGAIN_S_MAX", 0.01
+    )  # whoever comes up has lived for longer
     kept.start()
     for _ in range(3):
         killed = kill(kept)
@@ -135,7 +137,7 @@ def test_what_a_program_says_that_is_no_python_is_quoted_with_its_name(kept, tmp
 
 
 def test_one_that_says_nothing_at_all_is_given_up(kept, tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "_START_S_MAX", 0.05)
+    monkeypatch.setattr(keeper_process, "_START_S_MAX", 0.05)
     monkeypatch.setattr(sys, "executable", program(tmp_path, "cat > /dev/null"))
     with pytest.raises(StoreUnavailable, match="did not come up"):
         kept.start()
@@ -177,5 +179,5 @@ def test_a_supervisor_rests_at_a_pipe_whose_number_is_high(many_files):
     os.write(rings, b"!")
     processes._rest(wake, 60.0)
     with os.fdopen(wake, "rb") as line:
-        assert not keeping._readable(line, 0.0)  # it was read
+        assert not keeper_process._readable(line, 0.0)  # it was read
     os.close(rings)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.engine.gates import limit_shares as slicing
+from perdure.engine.gates import limit_shares
 from perdure.engine.gates.limit_shares import NOBODY, slices_in
 from perdure.model.gates import Slices
 from perdure.model.outcomes import Death
@@ -68,7 +68,7 @@ def test_workers_that_do_not_look_at_each_others_slices_would_be_caught(anywhere
     def greedy(slices, me, wish, **more):
         return {**slices, **taken({}, me, wish, **more)}
 
-    monkeypatch.setattr(slicing, "taken", greedy)
+    monkeypatch.setattr(limit_shares, "taken", greedy)
     posts = [Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2)]
     put(posts[0].place, 300)
     started_in(posts, 6.0)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from perdure.engine.operate import single_jobs as control
+from perdure.engine.operate import single_jobs
 from perdure.engine.stages import Catalogue
 from perdure.model.jobs import Receipt
 from tests.stores.kit import DEED, Place, failure
@@ -26,7 +26,9 @@ def retried(
     **options: Any,
 ) -> Receipt:
     """A new life for one job."""
-    return control.retry(through or place.control, place.reader, known, id, deed=deed, **options)
+    return single_jobs.retry(
+        through or place.control, place.reader, known, id, deed=deed, **options
+    )
 
 
 class Hurried:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perdure.app.surface import gates as gating
+from perdure.app.surface import gate_control
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_of, tally_of
 from perdure.engine.stages import Line
@@ -219,7 +219,8 @@ class Watch:
         if not waiting:
             return ()
         gates = {
-            f"{one.kind} {one.name} is {one.state.value}": one for one in gating.gates(self._opened)
+            f"{one.kind} {one.name} is {one.state.value}": one
+            for one in gate_control.gates(self._opened)
         }
         why = self._reasons(run) | {text: one.says for text, one in gates.items()}
         return tuple(

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from perdure.app.app import configured, open_store
 from perdure.app.dead_letters import DeadLetters, Letterbox, Redrive, letter_line, redrive_settings
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
+from perdure.app.opening import configured, open_store
 from perdure.app.runs import Result, Run, Sink, given
 from perdure.app.surface.loading import load_app
 from perdure.engine.batch.report import Report

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 
-from perdure.app.app import App, open_store
+from perdure.app.opening import open_store
 from perdure.app.worker.bulk_thread import BulkWork
-from perdure.app.worker.parts import gatekeeper_of, upkeep_of
+from perdure.app.worker.parts import Workplace, gatekeeper_of, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
@@ -35,7 +35,7 @@ _NEW_OBJECTS = 20_000  # between collections; thousands of jobs in flight are no
 
 
 def work(
-    app: App,
+    app: Workplace,
     *,
     worker: int,
     role: Role,

@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from perdure.engine.attempt.context import Desk, Progress, Said as Heard
+from perdure.engine.attempt.perform import attempted, perform
 from perdure.engine.attempt.stage_process_messages import (
     LENGTH_BYTES,
     Asked,
@@ -41,7 +42,6 @@ from perdure.engine.attempt.stage_process_messages import (
     framed,
     length_of,
 )
-from perdure.engine.run import attempted, perform
 from perdure.engine.stages import Callee
 from perdure.model.errors import ConfigError
 from perdure.model.outcomes import Raised, Usage

@@ -33,7 +33,7 @@ from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed
 from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.ports import Control, Reader, Store
-from perdure.rules import field_checks as checked
+from perdure.rules import field_checks
 from perdure.rules.run_budget import Budget, Tally, Thresholds, overspent, run_status
 
 _TRIES_MAX = 100  # each lost race means that the run has moved on, which it cannot do for ever
@@ -61,16 +61,16 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         if self.failure_budget is not None:
-            checked.number("failure_budget", self.failure_budget, 0.0, 1.0)
-        checked.whole("check_every", self.check_every, 1, 1_000_000_000)
-        checked.whole("sample_min", self.sample_min, 1, 1_000_000_000)
+            field_checks.number("failure_budget", self.failure_budget, 0.0, 1.0)
+        field_checks.whole("check_every", self.check_every, 1, 1_000_000_000)
+        field_checks.whole("sample_min", self.sample_min, 1, 1_000_000_000)
         for kind, share in self.kinds.items():
-            checked.one_of("failure_budgets", Kind, kind)
-            checked.number(f"failure_budgets[{kind!r}]", share, 0.0, 1.0)
-        checked.number("completed_at", self.completed_at, 0.0, 1.0)
-        checked.number("partial_at", self.partial_at, 0.0, self.completed_at)
+            field_checks.one_of("failure_budgets", Kind, kind)
+            field_checks.number(f"failure_budgets[{kind!r}]", share, 0.0, 1.0)
+        field_checks.number("completed_at", self.completed_at, 0.0, 1.0)
+        field_checks.number("partial_at", self.partial_at, 0.0, self.completed_at)
         if self.cost_max_usd is not None:
-            checked.number("cost_max_usd", self.cost_max_usd, 0.0, 1e9)
+            field_checks.number("cost_max_usd", self.cost_max_usd, 0.0, 1e9)
 
     @property
     def budget(self) -> Budget | None:

@@ -17,7 +17,7 @@ from perdure.engine.gates.upstreams import Upstream
 from perdure.model.gates import GateState
 from perdure.model.kinds import Sign
 from perdure.rules.decide import FLOWING, GateView
-from perdure.rules.gate import limit_allowance as allowance, pace
+from perdure.rules.gate import limit_allowance, pace
 from perdure.rules.gate.gate import Gate, view
 from perdure.rules.gate.limit_allowance import Allowance, Shares
 from perdure.rules.gate.limit_slices import Slice, Wish, usable
@@ -162,8 +162,8 @@ class Passage:
             return 0
         by_pace = pace.admits(self._pace, self._pace_settings, now)
         shares = self._shares(now)
-        self._saved = allowance.forward(self._saved, shares, now)
-        by_limits = allowance.admitted(self._saved, shares, in_flight=self.out)
+        self._saved = limit_allowance.forward(self._saved, shares, now)
+        by_limits = limit_allowance.admitted(self._saved, shares, in_flight=self.out)
         self.bound = self.bound or by_limits < min(by_pace, slots)
         return int(max(0, min(by_pace - self.promised, by_limits - self.promised, slots)))
 
@@ -181,14 +181,14 @@ class Passage:
             return max(0.0, (min(ends) - now).total_seconds()) if ends else inf
         by_pace = pace.opens_in_s(self._pace, self._pace_settings, now)
         shares = self._shares(now)
-        self._saved = allowance.forward(self._saved, shares, now)
-        by_limits = allowance.opens_in_s(self._saved, shares)
+        self._saved = limit_allowance.forward(self._saved, shares, now)
+        by_limits = limit_allowance.opens_in_s(self._saved, shares)
         return max(inf if by_pace is None else by_pace, by_limits)
 
     def start(self, key: Key, now: datetime, *, tokens: int | None, probes: str | None) -> None:
         """A call starts."""
         self.began_at = now
-        self._saved, estimate = allowance.took(self._saved, tokens)
+        self._saved, estimate = limit_allowance.took(self._saved, tokens)
         self._flying[key] = Ticket(now, *self._generations(), probes, estimate)
         if probes is None:
             self._pace = pace.began(self._pace, self._pace_settings, 1, now)
@@ -202,7 +202,7 @@ class Passage:
         ticket = self._flying.pop(key, None)
         if ticket is None:
             return None
-        self._saved = allowance.used(self._saved, ticket.estimate, landing.tokens)
+        self._saved = limit_allowance.used(self._saved, ticket.estimate, landing.tokens)
         self.isolated = False
         if ticket.probes is None:
             self._note(key, ticket, landing)
@@ -253,7 +253,7 @@ class Passage:
     def credit(self, now: datetime, began_at: datetime | None) -> None:
         """Our share was nothing until now: what it would have saved up since anybody began a call, at most one."""
         idle_s = inf if began_at is None else max(0.0, (now - began_at).total_seconds())
-        self._saved = allowance.credited(self._saved, self._shares(now), idle_s, now)
+        self._saved = limit_allowance.credited(self._saved, self._shares(now), idle_s, now)
 
     # -- inside ------------------------------------------------------------------------------
 

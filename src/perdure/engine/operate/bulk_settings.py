@@ -10,7 +10,7 @@ from perdure.engine.operate.eligible import dead_letters, open_jobs, waiting_job
 from perdure.engine.operate.revival import Restart
 from perdure.model.filters import JobFilter
 from perdure.model.operations import BulkVerb, BulkView
-from perdure.rules import field_checks as checked
+from perdure.rules import field_checks
 
 _US = timedelta(microseconds=1)
 
@@ -28,10 +28,10 @@ class BulkSettings:
 
     def __post_init__(self) -> None:
         Restart(self.stage, self.from_start)  # refuses what cannot be both
-        checked.whole("canary", self.canary, 0, 1_000_000)
-        checked.number("canary_share", self.canary_share, 0.0, 1.0)
+        field_checks.whole("canary", self.canary, 0, 1_000_000)
+        field_checks.number("canary_share", self.canary_share, 0.0, 1.0)
         if self.rate_per_s is not None:
-            checked.number("rate, a second,", self.rate_per_s, 1e-6, 1_000_000.0)
+            field_checks.number("rate, a second,", self.rate_per_s, 1e-6, 1_000_000.0)
 
     @property
     def restart(self) -> Restart:

@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 
 from perdure.model.errors import ConfigError
 from perdure.model.limits import SCHEDULE_CHARS_MAX
-from perdure.rules import field_checks as checked
+from perdure.rules import field_checks
 from perdure.rules.hints.durations import duration_s
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ Rhythm = Every | Cron
 
 def rhythm_of(spec: str, *, timezone: str | None = None) -> Rhythm:
     """The rhythm that a person means, or `ConfigError`."""
-    checked.text("schedule", spec, SCHEDULE_CHARS_MAX)
+    field_checks.text("schedule", spec, SCHEDULE_CHARS_MAX)
     if len(spec.split()) == 1:
         if timezone is not None:
             raise ConfigError(

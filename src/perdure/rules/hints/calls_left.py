@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from perdure.rules.hints import header_forms as waits
+from perdure.rules.hints import header_forms
 from perdure.rules.hints.durations import whole_of
 from perdure.rules.hints.header_forms import Reader
 
@@ -39,15 +39,15 @@ _FAMILIES = (
         "x-ratelimit-remaining-requests",
         "x-ratelimit-limit-requests",
         "x-ratelimit-reset-requests",
-        waits.refill,
+        header_forms.refill,
     ),
     _Family(
         "anthropic-ratelimit-requests-remaining",
         "anthropic-ratelimit-requests-limit",
         "anthropic-ratelimit-requests-reset",
-        waits.until,
+        header_forms.until,
     ),
-    _Family("x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset", waits.reset),
+    _Family("x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset", header_forms.reset),
 )
 
 

@@ -25,33 +25,33 @@ from datetime import UTC, datetime
 from functools import partial
 
 from perdure.model.outcomes import Evidence
-from perdure.rules.hints import header_forms as waits
+from perdure.rules.hints import header_forms
 from perdure.rules.hints.durations import asked_in_words_s, number_of
 from perdure.rules.hints.header_forms import Clock, Reader
 from perdure.rules.hints.moments import WEEKDAYS, http_moment
 from perdure.rules.hints.ratelimit_header import exhausted_for_s
 
 _ASKING_HEADERS: dict[str, Reader] = {
-    "retry-after-ms": waits.milliseconds,
-    "x-ms-retry-after-ms": waits.milliseconds,
-    "x-amz-retry-after": waits.whole_milliseconds,
-    "grpc-retry-pushback-ms": waits.pushback,
-    "retry-after": waits.retry_after,
+    "retry-after-ms": header_forms.milliseconds,
+    "x-ms-retry-after-ms": header_forms.milliseconds,
+    "x-amz-retry-after": header_forms.whole_milliseconds,
+    "grpc-retry-pushback-ms": header_forms.pushback,
+    "retry-after": header_forms.retry_after,
 }
 _ASKING_FACTS: dict[str, Reader] = {
-    "retryDelay": waits.duration,
-    "retryAfterMs": waits.milliseconds,
-    "retryAfterSeconds": waits.seconds,
+    "retryDelay": header_forms.duration,
+    "retryAfterMs": header_forms.milliseconds,
+    "retryAfterSeconds": header_forms.seconds,
 }
 _COMEBACK_HEADERS: dict[str, Reader] = {
-    "x-ratelimit-reset-requests": waits.refill,
-    "x-ratelimit-reset-tokens": waits.refill,
-    "x-ratelimit-reset": waits.reset,
+    "x-ratelimit-reset-requests": header_forms.refill,
+    "x-ratelimit-reset-tokens": header_forms.refill,
+    "x-ratelimit-reset": header_forms.reset,
 }
 _COMEBACK_FACTS: dict[str, Reader] = {
-    "quotaResetDelay": waits.duration,
-    "quotaResetTimeStamp": waits.until,
-    "resets_at": waits.until,
+    "quotaResetDelay": header_forms.duration,
+    "quotaResetTimeStamp": header_forms.until,
+    "resets_at": header_forms.until,
 }
 
 _LAST_MOMENT = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -88,7 +88,10 @@ def server_verdict(evidence: Evidence) -> bool | None:
         if words in ({"true"}, {"false"}):
             return words == {"true"}
     pushback = headers.get("grpc-retry-pushback-ms")
-    if pushback is not None and _longest(pushback, waits.pushback, lambda: _LAST_MOMENT) is None:
+    if (
+        pushback is not None
+        and _longest(pushback, header_forms.pushback, lambda: _LAST_MOMENT) is None
+    ):
         return False  # gRPC A6: what is negative or unreadable means "do not retry"
     return None
 
@@ -147,7 +150,7 @@ def _comebacks(headers: Named, clock: Clock) -> Found:
 
 def _comeback_reader(name: str) -> Reader | None:
     if name.startswith("anthropic-ratelimit-") and name.endswith("-reset"):
-        return waits.until
+        return header_forms.until
     return _COMEBACK_HEADERS.get(name)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
-from perdure.rules import field_checks as checked
+from perdure.rules import field_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Match:
     text: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", checked.one_of("match.kind", Kind, self.kind))
+        object.__setattr__(self, "kind", field_checks.one_of("match.kind", Kind, self.kind))
         for field in ("code", "name", "sqlstate", "text"):
             if getattr(self, field) is not None:
-                checked.text(f"match.{field}", getattr(self, field), 200)
+                field_checks.text(f"match.{field}", getattr(self, field), 200)
         if self.status is not None:
-            checked.whole("match.status", self.status, 100, 999)
+            field_checks.whole("match.status", self.status, 100, 999)
         if not any((self.status, self.code, self.name, self.sqlstate, self.text)):
             raise ConfigError(
                 f"the match for {self.kind.value!r} matches nothing; give a status, code, name, "

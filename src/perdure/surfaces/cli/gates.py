@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from perdure.app import configured, open_store
-from perdure.app.surface import gates as gating
+from perdure.app.surface import gate_control
+from perdure.app.surface.gate_control import GateShown
 from perdure.app.surface.gate_figures import SliceShown, WorkerPace
-from perdure.app.surface.gates import GateShown
 from perdure.model.gates import GateState
 from perdure.surfaces.cli.asking import user
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
@@ -40,7 +40,7 @@ def _said(command: Command) -> Command:
 def list_gates(store: str | None, as_json: bool) -> None:
     """List all gates: state, why, until when, and how many jobs wait behind."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
-        found = gating.gates(opened)
+        found = gate_control.gates(opened)
     if as_json:
         echo_json([_plain(one) for one in found])
         return
@@ -57,8 +57,8 @@ def list_gates(store: str | None, as_json: bool) -> None:
 def show(name: str, store: str | None, as_json: bool) -> None:
     """Show one gate: its latest calls, its pace, the slices of its limits and its last changes."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
-        found = gating.gate(opened, name)
-        deeds = gating.changes(opened, name)
+        found = gate_control.gate(opened, name)
+        deeds = gate_control.changes(opened, name)
     if as_json:
         echo_json({**_plain(found), "changes": msgspec.to_builtins(deeds)})
         return
@@ -86,7 +86,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
 def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str | None) -> None:
     """Hold a gate: its jobs stay queued, and no attempt is spent."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
-        step = gating.hold(opened, name, by_whom=by_whom, reason=reason, for_text=for_text)
+        step = gate_control.hold(opened, name, by_whom=by_whom, reason=reason, for_text=for_text)
     click.echo(f"{name}: {step.text or 'nothing to change'}")
 
 
@@ -97,8 +97,8 @@ def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str 
 def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a worker try one job now, to see whether the upstream is back."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
-        step = gating.probe(opened, name, by_whom=by_whom, reason=reason)
-        waiting = gating.behind(opened, name, flows=False) if step.move else ""
+        step = gate_control.probe(opened, name, by_whom=by_whom, reason=reason)
+        waiting = gate_control.behind(opened, name, flows=False) if step.move else ""
     _answer(name, step.text, waiting)
 
 
@@ -109,8 +109,8 @@ def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
 def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a gate flow, whatever held it; calls start slowly."""
     with closing(open_store(configured(store=store).store, create=False)) as opened:
-        step = gating.release(opened, name, by_whom=by_whom, reason=reason)
-        waiting = gating.behind(opened, name, flows=True) if step.move else ""
+        step = gate_control.release(opened, name, by_whom=by_whom, reason=reason)
+        waiting = gate_control.behind(opened, name, flows=True) if step.move else ""
     _answer(name, step.text, waiting)
 
 

@@ -16,7 +16,7 @@ from perdure import (
     StageError,
     WindowSettings,
 )
-from perdure.app.surface import gates as gating
+from perdure.app.surface import gate_control
 from perdure.engine.gates.changes import VERBS
 from perdure.model.events import Event, EventName
 from perdure.model.gates import GateState
@@ -165,6 +165,6 @@ def test_headers_that_a_stage_hands_over_slow_its_calls_down(app, left, calls):
         until(lambda: any(job.show().shown_state == "succeeded" for job in jobs), "one is done")
         for n in range(5):  # the worker goes on meanwhile
             assert free.enqueue(n).result(wait_s=20) == n
-        (gate,) = gating.gates(app.opened)
+        (gate,) = gate_control.gates(app.opened)
         assert gate.state is GateState.FLOWING  # not held: it only has no room
     assert len(begun) == calls

@@ -1,0 +1,142 @@
+"""What a stage is called with, and what it has done, as data: alike in the worker and in a child process."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from perdure.engine.attempt.context import Context, Desk
+from perdure.engine.item_types import Misfit
+from perdure.engine.origins import origin_of
+from perdure.engine.payloads import admit, decode
+from perdure.engine.stages import Callee, Stage
+from perdure.model.errors import PayloadRefused
+from perdure.model.jobs import Claim
+from perdure.model.kinds import Kind
+from perdure.model.limits import RESULT_BYTES_MAX
+from perdure.model.outcomes import (
+    Evidence,
+    Outcome,
+    Raised,
+    Returned,
+    Snoozed,
+    Unstorable,
+    Withdrawn as WithdrawnOutcome,
+)
+from perdure.model.signals import Cancel, Snooze, Succeeded
+from perdure.rules.evidence import evidence_of
+from perdure.rules.redact import safe_line
+
+T = TypeVar("T")
+
+
+def perform(
+    callee: Callee, claim: Claim, attempts_max: int, desk: Desk, events: asyncio.Runner
+) -> Outcome:
+    """Run a stage to an outcome in a child, on its main thread; never raises.
+
+    An async one has the event loop of the child, which lives as long as that.
+    """
+    try:
+        arguments = arguments_of(callee, claim, attempts_max, desk)
+        if callee.is_async:
+            return events.run(_awaited(callee, arguments, desk))
+        return outcome_of(callee.call(*arguments))
+    except Misfit as misfit:
+        return unfit(misfit, claim)
+    except BaseException as error:  # a stage may do anything
+        return raised(error, desk=desk, home=callee.home)
+    finally:
+        desk.end()
+
+
+async def _awaited(callee: Callee, arguments: list[Any], desk: Desk) -> Outcome:
+    try:
+        return outcome_of(await callee.call(*arguments))
+    except BaseException as error:  # what ends an interpreter would end the loop, too
+        return raised(error, desk=desk, home=callee.home)
+
+
+def attempted(call: Callable[[], T]) -> T | Raised:
+    """What somebody's code gives, or what it has raised."""
+    try:
+        return call()
+    except BaseException as error:  # a module may do anything while it is imported
+        return raised(error)
+
+
+def raised(error: BaseException, *, desk: Desk | None = None, home: str = "") -> Raised:
+    """An exception as an outcome; the output that it is about goes to the attempt's desk.
+
+    ``home`` is the package of the stage that let it escape.
+    """
+    if desk is not None:
+        with suppress(Exception):  # as below; and it is the failure that counts
+            desk.failed(error)
+    try:
+        evidence = evidence_of(error)
+        return Raised(replace(evidence, origin=origin_of(error, evidence, home)))
+    except Exception:  # an exception's own text and attributes are somebody's code, too
+        kind = type(error)
+        return Raised(Evidence((f"{kind.__module__}.{kind.__qualname__}",), "(cannot be read)"))
+
+
+def unfit(misfit: Misfit, claim: Claim) -> Raised:
+    """The outcome of an input that does not fit the stage: running it again would not mend it."""
+    rule = safe_line(misfit.rule)
+    message = f"the input of stage {claim.stage!r} does not fit: {misfit.path}: {rule}"
+    facts = (("path", safe_line(misfit.path)), ("rule", rule))
+    names = ("perdure.InputMisfit",)
+    return Raised(Evidence(names, message, facts=facts, kind=Kind.INPUT_INVALID))
+
+
+def arguments_of(callee: Callee, claim: Claim, attempts_max: int, desk: Desk) -> list[Any]:
+    """What the stage is called with; `Misfit` when its input does not fit."""
+    item = callee.shape.read(claim.input_json)
+    return [item, context_for(claim, attempts_max, desk)] if callee.wants_context else [item]
+
+
+def context_of(claim: Claim, stage: Stage, desk: Desk | None = None) -> Context:
+    """What the stage may know."""
+    return context_for(claim, stage.policy.attempts_max, desk or Desk())
+
+
+def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
+    """What a stage with so many attempts may know."""
+    failed = claim.counters.failures
+    return Context(
+        job_id=claim.id,
+        pipeline=claim.pipeline,
+        stage=claim.stage,
+        owner=claim.owner,
+        item=decode(claim.payload_json),
+        attempt=failed + 1,
+        attempts_left=max(0, attempts_max - failed - 1),
+        token=claim.token,
+        idempotency_key=f"{claim.id}:{claim.stage}:{claim.life}",
+        deadline_at=claim.deadline_at,
+        request_id=claim.request_id,
+        attempt_id=f"{claim.id}:{claim.token}",
+        _desk=desk,
+    )
+
+
+def outcome_of(value: Any) -> Outcome:
+    """What a stage has returned, as an outcome; the value goes through the payload door."""
+    match value:
+        case Snooze(wait_s, reason):
+            return Snoozed(float(wait_s), reason)
+        case Cancel(reason):
+            return WithdrawnOutcome(reason)
+        case Succeeded(result, label):
+            return _kept(result, label)
+        case result:
+            return _kept(result)
+
+
+def _kept(result: Any, label: str | None = None) -> Returned | Unstorable:
+    try:
+        return Returned(admit(result, what="the result", bytes_max=RESULT_BYTES_MAX), label)
+    except PayloadRefused as refused:
+        return Unstorable(safe_line(str(refused)))
