@@ -2,7 +2,8 @@
 
 from contextlib import contextmanager
 
-from perdure.testing import Model, SharedStoreContract, VirtualClock, open_model
+from perdure.testing import SharedStoreContract, VirtualClock
+from tests.stores.reference import Model, open_model
 
 
 class TestModel(SharedStoreContract):

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from perdure.testing import VirtualClock, open_model
+from perdure.testing import VirtualClock
 from tests.stores.machine import InStep
+from tests.stores.reference import open_model
 from tests.stores.rigs import PostgresRig, SqliteRig
 from tests.stores.sides import Side, Sides
 

@@ -6,9 +6,10 @@ import unittest
 import pytest
 
 from perdure.ports import Control, Reader, Store
-from perdure.testing import SharedStoreContract, StoreContract, VirtualClock, open_model
+from perdure.testing import SharedStoreContract, StoreContract, VirtualClock
 from perdure.testing.contract import kit
 from perdure.testing.contract.kit import raises
+from tests.stores.reference import open_model
 
 
 def names_of(contract: type) -> list[str]:

@@ -7,7 +7,6 @@ from perdure.testing.contract import (
     SharedStoreContract,
     StoreContract,
 )
-from perdure.testing.model import Model, open_model
 from perdure.testing.payloads import PAYLOADS, REFUSED
 from perdure.testing.upstream import CLOSED, HANGING, RESET, After, Answer, Request, Upstream
 
@@ -17,7 +16,6 @@ __all__ = [
     "CLOSED",
     "HANGING",
     "LentTransaction",
-    "Model",
     "OpenedStore",
     "PAYLOADS",
     "REFUSED",
@@ -27,5 +25,4 @@ __all__ = [
     "StoreContract",
     "Upstream",
     "VirtualClock",
-    "open_model",
 ]

@@ -19,12 +19,13 @@ from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, TimedOut, Usage
 from perdure.model.states import State
-from perdure.testing import VirtualClock, open_model
+from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import Place
-from perdure.testing.model.completing import Lent
 from tests.engine.gating import VENDOR, failed, gate, line_of, stage, upstream
 from tests.engine.kit import DONE, Notes, Unreliable
 from tests.stores.kit import cancelled
+from tests.stores.reference import open_model
+from tests.stores.reference.completing import Lent
 
 FAILED = Raised(Evidence(("builtins.ConnectionError",), "reset"))
 

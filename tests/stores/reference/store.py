@@ -34,14 +34,14 @@ from perdure.model.jobs import (
 from perdure.model.limits import CLAIM_BATCH_MAX
 from perdure.model.states import TERMINAL, State
 from perdure.model.views import CaptureView
-from perdure.testing.model.accepting import accept, begin
-from perdure.testing.model.claiming import promote, take
-from perdure.testing.model.completing import Notary
-from perdure.testing.model.gating import Gatehouse
-from perdure.testing.model.rows import AttemptRow, CaptureRow, JobRow, Unwritable, check_texts
-from perdure.testing.model.tables import Tables, in_line, length
-from perdure.testing.model.workforce import Workforce
 from perdure.testing.nouns import replace
+from tests.stores.reference.accepting import accept, begin
+from tests.stores.reference.claiming import promote, take
+from tests.stores.reference.completing import Notary
+from tests.stores.reference.gating import Gatehouse
+from tests.stores.reference.rows import AttemptRow, CaptureRow, JobRow, Unwritable, check_texts
+from tests.stores.reference.tables import Tables, in_line, length
+from tests.stores.reference.workforce import Workforce
 
 
 class ModelStore(Notary, Gatehouse, Workforce):

@@ -23,8 +23,8 @@ from perdure.model.operations import (
 from perdure.model.runs import FINISHED, RunStatus, RunView
 from perdure.model.states import State
 from perdure.ports import Clock
-from perdure.testing.model.rows import AttemptRow, CaptureRow, JobRow, Letter, WorkerRow
 from perdure.testing.nouns import replace
+from tests.stores.reference.rows import AttemptRow, CaptureRow, JobRow, Letter, WorkerRow
 
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",

@@ -10,10 +10,10 @@ from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import PROBE_BATCH_MAX, SAMPLES_S_MAX
 from perdure.model.operations import Deed
 from perdure.model.states import State
-from perdure.testing.model.claiming import promote, take
-from perdure.testing.model.rows import JobRow
-from perdure.testing.model.tables import Tables, in_line, length
 from perdure.testing.nouns import replace
+from tests.stores.reference.claiming import promote, take
+from tests.stores.reference.rows import JobRow
+from tests.stores.reference.tables import Tables, in_line, length
 
 _VERBS = {
     GateState.FLOWING: "release gate", GateState.HELD: "hold gate",

@@ -9,10 +9,10 @@ from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob, OnLost
 from perdure.model.operations import Revival
 from perdure.model.runs import RunStatus
 from perdure.model.states import State
-from perdure.testing.model.fairness import Lines
-from perdure.testing.model.rows import JobRow
-from perdure.testing.model.tables import Tables, length, rank
 from perdure.testing.nouns import replace
+from tests.stores.reference.fairness import Lines
+from tests.stores.reference.rows import JobRow
+from tests.stores.reference.tables import Tables, length, rank
 
 
 def accept(tables: Tables, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:

@@ -29,11 +29,11 @@ from perdure.model.views import (
     Preview,
 )
 from perdure.model.workers import WorkerView
-from perdure.testing.model.choosing import is_meant, lane_of
-from perdure.testing.model.gating import look
-from perdure.testing.model.reporting import Reports, rows_of
-from perdure.testing.model.rows import JobRow, WorkerRow
-from perdure.testing.model.tables import Tables
+from tests.stores.reference.choosing import is_meant, lane_of
+from tests.stores.reference.gating import look
+from tests.stores.reference.reporting import Reports, rows_of
+from tests.stores.reference.rows import JobRow, WorkerRow
+from tests.stores.reference.tables import Tables
 
 _SETTLED_SHOWN_MAX = 200
 

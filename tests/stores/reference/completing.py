@@ -11,7 +11,7 @@ from functools import partial
 from perdure.model.errors import BugError, CallerError, WorkerDead
 from perdure.model.jobs import Busy, Receipt, Record, Settled, Stale
 from perdure.model.states import AttemptStatus
-from perdure.testing.model.tables import Tables
+from tests.stores.reference.tables import Tables
 
 
 class Lent:

@@ -8,9 +8,9 @@ from perdure.model.jobs import Claim, Expired, LostClaim, Overrun
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.model.workers import NewWorker
-from perdure.testing.model.rows import JobRow, WorkerRow
-from perdure.testing.model.tables import Tables, length
 from perdure.testing.nouns import replace
+from tests.stores.reference.rows import JobRow, WorkerRow
+from tests.stores.reference.tables import Tables, length
 
 
 class Workforce:

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunCounts, RunStatus, RunView
-from perdure.testing.model.tables import Tables
 from perdure.testing.nouns import replace
+from tests.stores.reference.tables import Tables
 
 _VERBS = {
     RunStatus.RUNNING: "resume run", RunStatus.PAUSED: "pause run",

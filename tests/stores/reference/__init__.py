@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from perdure.ports import Clock
-from perdure.testing.model.completing import Lent
-from perdure.testing.model.control import ModelControl
-from perdure.testing.model.reader import ModelReader
-from perdure.testing.model.store import ModelStore
-from perdure.testing.model.tables import Tables
+from tests.stores.reference.completing import Lent
+from tests.stores.reference.control import ModelControl
+from tests.stores.reference.reader import ModelReader
+from tests.stores.reference.store import ModelStore
+from tests.stores.reference.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from perdure.model.operations import (
     Tick,
 )
 from perdure.model.states import State
-from perdure.testing.model.accepting import accept
-from perdure.testing.model.gating import change_gate
-from perdure.testing.model.letters import DeadLetters
-from perdure.testing.model.rows import JobRow
-from perdure.testing.model.runs import Runs
-from perdure.testing.model.tables import Tables, length
 from perdure.testing.nouns import replace
+from tests.stores.reference.accepting import accept
+from tests.stores.reference.gating import change_gate
+from tests.stores.reference.letters import DeadLetters
+from tests.stores.reference.rows import JobRow
+from tests.stores.reference.runs import Runs
+from tests.stores.reference.tables import Tables, length
 
 
 class ModelControl(DeadLetters, Runs):

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from perdure.model.limits import PROMOTE_BATCH_MAX
 from perdure.model.states import State
-from perdure.testing.model.rows import JobRow
-from perdure.testing.model.tables import Tables
 from perdure.testing.nouns import replace
+from tests.stores.reference.rows import JobRow
+from tests.stores.reference.tables import Tables
 
 
 def promote(tables: Tables, jobs: Iterable[JobRow], now: datetime) -> None:

@@ -19,12 +19,12 @@ from perdure.model.operations import (
     Target,
 )
 from perdure.model.states import TERMINAL, State
-from perdure.testing.model.accepting import may_live, revive
-from perdure.testing.model.fairness import Lines
-from perdure.testing.model.rows import JobRow
-from perdure.testing.model.store import ModelStore
-from perdure.testing.model.tables import Tables
 from perdure.testing.nouns import replace
+from tests.stores.reference.accepting import may_live, revive
+from tests.stores.reference.fairness import Lines
+from tests.stores.reference.rows import JobRow
+from tests.stores.reference.store import ModelStore
+from tests.stores.reference.tables import Tables
 
 _VERBS = {
     BulkStatus.RUNNING: "resume bulk", BulkStatus.STOPPED: "stop bulk",

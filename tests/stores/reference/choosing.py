@@ -5,8 +5,8 @@ from datetime import datetime
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Lane
 from perdure.model.states import State
-from perdure.testing.model.rows import JobRow
-from perdure.testing.model.tables import Tables
+from tests.stores.reference.rows import JobRow
+from tests.stores.reference.tables import Tables
 
 
 def lane_of(tables: Tables, job: JobRow) -> Lane:

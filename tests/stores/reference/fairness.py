@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from datetime import datetime, timedelta
 
 from perdure.model.states import State
-from perdure.testing.model.tables import Tables
+from tests.stores.reference.tables import Tables
 
 
 class Lines:

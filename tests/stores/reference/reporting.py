@@ -17,9 +17,9 @@ from perdure.model.views import (
     RunFigures,
     StageFigures,
 )
-from perdure.testing.model.choosing import is_meant
-from perdure.testing.model.rows import AttemptRow, JobRow
-from perdure.testing.model.tables import Tables
+from tests.stores.reference.choosing import is_meant
+from tests.stores.reference.rows import AttemptRow, JobRow
+from tests.stores.reference.tables import Tables
 
 _Ending = tuple[JobRow, int, State]
 _INVALID = ("invalid_output", "truncated_output")
