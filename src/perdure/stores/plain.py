@@ -1,7 +1,7 @@
 """The usual record: a job that succeeded in its last stage with nothing counted before. It changes few columns."""
 
 from perdure.model.jobs import ZERO, Counters, Record
-from perdure.model.states import State
+from perdure.model.states import AttemptStatus, State
 
 
 def is_plain(record: Record, by: int | None) -> bool:
@@ -10,6 +10,7 @@ def is_plain(record: Record, by: int | None) -> bool:
     return (
         record.state is State.SUCCEEDED
         and attempt is not None
+        and attempt.status is AttemptStatus.SUCCESS
         and attempt.worker == by
         and attempt.stage == record.stage
         and attempt.kind is None

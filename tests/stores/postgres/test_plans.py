@@ -20,7 +20,7 @@ ID = "00000000-0000-7000-8000-000000000001"
 VALUES: dict[str, object] = {
     "now": 1, "worker": 1, "by": 1, "lent": False, "counter": 1, "waiting": "{}", "waiting_tokens": "{}", "borrowed": False,
     "lanes": "{1,2}", "floors": "{0,0}", "isolation": 0,
-    "slots": 200, "limit": 200, "death": "{}", "nos": "{1,2,3}", "id": ID, "job": 1,
+    "slots": 200, "limit": 200, "size": 2, "death": "{}", "nos": "{1,2,3}", "id": ID, "job": 1,
     "jobs": f'[{{"id":"{ID}","owner":"","pipeline":"p","key":"k"}}]',
     "records": '[{"no":1,"token":1},{"no":2,"token":1}]',
     "targets": '[{"no":1,"token":1}]', "seen": '[{"no":1,"token":1}]', "claims": '[{"no":1,"token":1}]',

@@ -75,7 +75,7 @@ def plain_parameters(
         if attempt.called:
             row["called"] = True
         rows.append(row)
-    return {"records": encoded(rows), "by": by, "now": now}
+    return {"records": encoded(rows), "size": len(records), "by": by, "now": now}
 
 
 def record_in(record: Record, by: int | None) -> dict[str, object]:
@@ -181,14 +181,14 @@ def answered(cursor: psycopg.Cursor[Any]) -> Any:
     return None if value is None else _answer.decode(value)
 
 
-def done_rows(told: Sequence[Sequence[Any]] | None) -> Sequence[Row]:
-    """What `record_done.sql` did, from its line of the change feed, as `record.sql` answers it."""
-    if told is None:
-        return ()
-    nos, tokens = told[0], told[7]
-    return [
-        (no, token - 1, State.SUCCEEDED, None, None) for no, token in zip(nos, tokens, strict=True)
-    ]
+def done_rows(some: tuple[Sequence[int], Sequence[int]]) -> Sequence[Row]:
+    """What `record_done.sql` did where it did not write all records, as `record.sql` answers it."""
+    return [(no, token - 1, State.SUCCEEDED, None, None) for no, token in zip(*some, strict=True)]
+
+
+def plain_receipts(records: Sequence[Record]) -> tuple[Settled, ...]:
+    """The answer to records that `record_done.sql` has all written."""
+    return tuple(Receipt(one.no, one.id, one.token, one.state, None) for one in records)
 
 
 def receipts(
@@ -196,12 +196,8 @@ def receipts(
     records: Sequence[Record],
     done: Sequence[Row] | None,
     by: int | None,
-    *,
-    all_plain: bool = False,
 ) -> tuple[Settled, ...]:
     """The answer to each record; those that were not written may have been by an earlier sending."""
-    if all_plain and len(done or ()) == len(records):
-        return tuple(Receipt(one.no, one.id, one.token, one.state, None) for one in records)
     accepted = {(row[0], row[1]): row for row in done or ()}
     fresh = {id(one) for one in firsts(records) if (one.no, one.token) in accepted}
     missing = [one for one in records if id(one) not in fresh]

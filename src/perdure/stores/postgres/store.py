@@ -63,6 +63,7 @@ from perdure.stores.postgres.settling import (
     is_bad_row,
     parameters,
     plain_parameters,
+    plain_receipts,
     receipts,
     record_each,
 )
@@ -288,8 +289,12 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         if records:
             answer = answered(recorded)
             check_alive(answer["alive"], by)
-            done = answer["done"] if plain is None else done_rows(answer["told"])
-            settled = receipts(cx, records, done, by, all_plain=plain is not None)
+            if plain is None:
+                settled = receipts(cx, records, answer["done"], by)
+            elif answer["some"] is not None:
+                settled = receipts(cx, records, done_rows(answer["some"]), by)
+            else:
+                settled = plain_receipts(records)
         if order is None:
             return Turn(settled, ())
         for asked, cursor in claimed:
