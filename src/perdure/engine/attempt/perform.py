@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.engine.attempt.context import Context, Desk
+from perdure.engine.idempotency import key_for_outside
 from perdure.engine.item_types import Misfit
 from perdure.engine.origins import origin_of
 from perdure.engine.payloads import admit, decode
@@ -114,7 +115,7 @@ def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
         attempt=failed + 1,
         attempts_left=max(0, attempts_max - failed - 1),
         token=claim.token,
-        idempotency_key=f"{claim.id}:{claim.stage}:{claim.life}",
+        idempotency_key=key_for_outside(claim),
         deadline_at=claim.deadline_at,
         request_id=claim.request_id,
         attempt_id=f"{claim.id}:{claim.token}",
