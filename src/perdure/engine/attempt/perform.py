@@ -11,7 +11,7 @@ from perdure.engine.idempotency import key_for_outside
 from perdure.engine.item_types import Misfit
 from perdure.engine.origins import origin_of
 from perdure.engine.payloads import admit, decode
-from perdure.engine.stages import Callee, Stage
+from perdure.engine.stages import Callee
 from perdure.model.errors import PayloadRefused
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
@@ -96,11 +96,6 @@ def arguments_of(callee: Callee, claim: Claim, attempts_max: int, desk: Desk) ->
     """What the stage is called with; `Misfit` when its input does not fit."""
     item = callee.shape.read(claim.input_json)
     return [item, context_for(claim, attempts_max, desk)] if callee.wants_context else [item]
-
-
-def context_of(claim: Claim, stage: Stage, desk: Desk | None = None) -> Context:
-    """What the stage may know."""
-    return context_for(claim, stage.policy.attempts_max, desk or Desk())
 
 
 def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
