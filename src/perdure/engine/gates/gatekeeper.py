@@ -367,9 +367,12 @@ class Gatekeeper:
             news = passage.pace_news(seen.now)
             if news is not None:
                 self._observers.tell(
-                    EventName.GATE_PACED, gate=name, rate_per_s=news.rate_per_s,
-                    was_per_s=news.was_per_s, reason=news.reason,
-                )  # fmt: skip
+                    EventName.GATE_PACED,
+                    gate=name,
+                    rate_per_s=news.rate_per_s,
+                    was_per_s=news.was_per_s,
+                    reason=news.reason,
+                )
 
     def _show(self, gate: Gate) -> None:
         for passage in self._passages.values():

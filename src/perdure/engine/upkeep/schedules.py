@@ -140,6 +140,9 @@ class Ticking:
 def new_schedule(schedule: Schedule, now: datetime) -> NewSchedule:
     """A declared schedule as the store takes it; ``now`` is the store's."""
     return NewSchedule(
-        schedule.name, schedule.pipeline, schedule.rhythm.text, schedule.payload_json,
+        schedule.name,
+        schedule.pipeline,
+        schedule.rhythm.text,
+        schedule.payload_json,
         schedule.rhythm.after(now),
-    )  # fmt: skip
+    )

@@ -91,6 +91,9 @@ class Strangers:
             lane = view.lane
             self._observers.tell(
                 EventName.STAGE_UNKNOWN,
-                pipeline=lane.pipeline, stage=lane.stage, queue=lane.queue, category=lane.category,
-            )  # fmt: skip
+                pipeline=lane.pipeline,
+                stage=lane.stage,
+                queue=lane.queue,
+                category=lane.category,
+            )
         return len(found)

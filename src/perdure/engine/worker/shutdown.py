@@ -116,9 +116,11 @@ class Shutdown:
             self._pump.drain()
             self._give_back_at = now + self._grace_s
             self._observers.tell(
-                EventName.WORKER_DRAINING, worker=self._seat.worker,
-                in_hand=len(self._pump.in_hand), grace_s=self._grace_s,
-            )  # fmt: skip
+                EventName.WORKER_DRAINING,
+                worker=self._seat.worker,
+                in_hand=len(self._pump.in_hand),
+                grace_s=self._grace_s,
+            )
         hopeless = self._recycling and self._runner.blocked  # nothing can finish meanwhile
         if self._orders > 1 or now >= self._give_back_at or hopeless:
             self._runner.stop_all()

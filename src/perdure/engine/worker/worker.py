@@ -198,9 +198,11 @@ class Worker:
         given_back = self._pump.give_back_unbegun("the event loop is blocked")
         if found_blocked:
             self._observers.tell(
-                EventName.LOOP_BLOCKED, worker=self._seat.worker,
-                silent_s=self._runner.silent_s, given_back=given_back,
-            )  # fmt: skip
+                EventName.LOOP_BLOCKED,
+                worker=self._seat.worker,
+                silent_s=self._runner.silent_s,
+                given_back=given_back,
+            )
 
     def _ended(self, last: Exception | None) -> None:
         """The pump's last act, on its own thread."""
