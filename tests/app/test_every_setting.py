@@ -20,7 +20,7 @@ from perdure.app.worker.embedded import Working
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
-from perdure.engine.worker.embedded import Guest
+from perdure.engine.worker.worker import Worker
 from perdure.model.errors import CursorTooOld, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
@@ -110,24 +110,24 @@ def children_wanted(ground: Ground) -> object:
 
 
 def claimed_at_once(ground: Ground) -> object:
-    with guest_of(ground) as guest:
+    with worker_of(ground) as worker:
         ground.pipe.enqueue_many(range(5))
-        return len(ground.store.turn([], guest._pump._order(), by=ground.worker).claims)
+        return len(ground.store.turn([], worker._pump._order(), by=ground.worker).claims)
 
 
 @contextmanager
-def guest_of(ground: Ground) -> Iterator[Guest]:
+def worker_of(ground: Ground) -> Iterator[Worker]:
     """A worker inside this process, as `app.working` makes it, before its first turn."""
     with ground.opened() as app:
         bulks = BulkWork(app, app.catalogue, ground.worker)
         working = Working(app, ground.config)
-        yield working._guest(app.opened, app.catalogue, ground.worker, bulks)
+        yield working._worker(app.opened, app.catalogue, ground.worker, bulks)
 
 
 def longest_rest_s(ground: Ground) -> object:
-    with guest_of(ground) as guest:
-        guest._step()
-        return guest._step() <= 0.1
+    with worker_of(ground) as worker:
+        worker._step()
+        return worker._step() <= 0.1
 
 
 class Rung:
@@ -141,9 +141,9 @@ class Rung:
 
 
 def looks_for_hints_s(ground: Ground) -> object:
-    with guest_of(ground) as guest:
+    with worker_of(ground) as worker:
         bell = Rung()
-        guest._loop._rest(bell, 60.0)
+        worker._loop._rest(bell, 60.0)
         return bell.rest_s
 
 

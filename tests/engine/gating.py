@@ -22,7 +22,7 @@ from perdure.rules.gate.window import WindowSettings
 from perdure.rules.policy import Policy, Rule
 from perdure.rules.presets import preset
 from perdure.testing.contract.kit import Place
-from tests.engine.kit import Notes, Unreliable, echo
+from tests.engine.kit import Notes, Played, Unreliable, echo
 
 VENDOR = "vendor"
 FINE = Returned('"fine"')
@@ -72,7 +72,7 @@ def line_of(place: Place, *stages: Stage, pipeline: str = "g") -> Line:
     return Line(pipeline, "q", "c", stages, dict(place.lanes))
 
 
-class Post:
+class Post(Played):
     """A pump and a gatekeeper; what they start, the test ends."""
 
     def __init__(
@@ -83,6 +83,7 @@ class Post:
         concurrency: int = 8,
         lines: Iterable[Line] = (),
     ) -> None:
+        super().__init__()
         self.place = place
         self.clock = place.clock
         self.line = line_of(place, *(stages or (stage(),)))
@@ -98,14 +99,13 @@ class Post:
             catalogue=self.catalogue, clock=self.clock, chance=Random(7), observers=observers,
         )  # fmt: skip
         self.pump = Pump(
-            self.store, self.catalogue, Seat(self.worker, 0, concurrency),
-            chance=Random(7), start=self._start, stop=lambda _: None, observers=observers,
-            gates=self.gates,
+            self.store, self.catalogue, Seat(self.worker, 0, concurrency), self,
+            chance=Random(7), observers=observers, gates=self.gates,
         )  # fmt: skip
         self.running: dict[int, Claim] = {}
         self.started = 0
 
-    def _start(self, claims: Iterable[Claim]) -> None:
+    def start(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
             self.running[claim.no] = claim
             self.started += 1
@@ -129,7 +129,7 @@ class Post:
         if self.running.get(claim.no) == claim:
             del self.running[claim.no]
         usage = None if tokens is None else Usage(tokens)
-        self.pump.finished.append(Finished(claim, outcome, elapsed_s, usage, told))
+        self.finished.append(Finished(claim, outcome, elapsed_s, usage, told))
 
     def end_all(self, outcome: Outcome = FINE, **more: Any) -> int:
         """All that run end so; how many they were."""

@@ -1,11 +1,14 @@
 """Stages, lines and claims for the tests of the engine, on a real store in memory."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
+from perdure.engine.gates.gatekeeper import Checked
+from perdure.engine.gates.upstreams import Upstream
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.engine.worker.pump import Finished, Pump, Seat
@@ -13,7 +16,7 @@ from perdure.model.errors import StoreUnavailable
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import ZERO, Claim, ClaimOrder, Counters, Record, Turn
 from perdure.model.kinds import Kind
-from perdure.model.outcomes import Outcome, Returned
+from perdure.model.outcomes import Outcome, Returned, Usage
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.policy import Policy, Rule
 from perdure.testing import VirtualClock
@@ -113,7 +116,33 @@ class Unreliable:
         return getattr(self._store, name)
 
 
-class Shop:
+class Played:
+    """A runner of which all has begun, and nothing ends before the test says so."""
+
+    slots_unusable = 0
+
+    def __init__(self) -> None:
+        self.finished: deque[Finished | Checked] = deque()
+        self.stopped: list[int] = []
+        self.checks: list[int] = []  # the generations of gates whose upstreams were asked
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        raise NotImplementedError
+
+    def stop(self, nos: Sequence[int]) -> None:
+        self.stopped.extend(nos)
+
+    def check(self, upstream: Upstream, generation: int) -> None:
+        self.checks.append(generation)
+
+    def has_begun(self, no: int) -> bool:
+        return True
+
+    def usage_of(self, claim: Claim) -> Usage | None:
+        return None
+
+
+class Shop(Played):
     """A pump on a real store with a runner that the test plays itself."""
 
     def __init__(
@@ -122,8 +151,8 @@ class Shop:
         concurrency: int = 4,
         isolation: int = 0,
         place: Place | None = None,
-        lost_slots: Callable[[], int] = lambda: 0,
     ) -> None:
+        super().__init__()
         self.place = place or Place(MEMORY)
         self.clock = self.place.clock
         self.line = line_on(self.place, *stages)
@@ -134,15 +163,13 @@ class Shop:
         self.observers = Observers([self.notes])
         self.running: dict[int, Claim] = {}
         self.started: list[Claim] = []
-        self.stopped: list[int] = []
         self.most = 0
         self.pump = Pump(
-            self.store, self.catalogue, Seat(self.worker, isolation, concurrency),
-            chance=Random(7), start=self._start, stop=self.stopped.extend,
-            observers=self.observers, lost_slots=lost_slots,
+            self.store, self.catalogue, Seat(self.worker, isolation, concurrency), self,
+            chance=Random(7), observers=self.observers,
         )  # fmt: skip
 
-    def _start(self, claims: Sequence[Claim]) -> None:
+    def start(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.running[claim.no] = claim
             self.started.append(claim)
@@ -152,7 +179,7 @@ class Shop:
         held = self.running.get(claim.no)
         if held is not None and held.token == claim.token:
             del self.running[claim.no]
-        self.pump.finished.append(Finished(claim, outcome, elapsed_s))
+        self.finished.append(Finished(claim, outcome, elapsed_s))
 
     def finish_all(self, outcome: Outcome = DONE) -> None:
         for claim in list(self.running.values()):

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.engine import run as module
 from perdure.engine.attempt.context import Desk
-from perdure.engine.attempt.perform import context_of
+from perdure.engine.attempt.perform import context_for
 from perdure.engine.attempt.stage_processes import Hands
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.run import Stopping, run
@@ -93,12 +93,14 @@ def test_a_stage_gets_its_input_and_a_context_when_it_wants_one():
 
 def test_the_context_says_what_the_attempt_is():
     claim = claim_of(counters=Counters(starts=5, failures=1, waits=3), deadline_s=60, token=9)
-    context = context_of(claim, stage())
+    context = context_for(claim, PLAIN.attempts_max, Desk())
     assert (context.request_id, context.attempt_id) == ("req-1", "job-00001:9")
     assert (context.attempt, context.attempts_left) == (2, PLAIN.attempts_max - 2)
     assert (context.token, context.owner, context.item) == (9, "ann", {"n": 1})
     assert context.deadline_at == claim.deadline_at
-    again = context_of(claim_of(token=11, counters=Counters(starts=6, failures=2)), stage())
+    again = context_for(
+        claim_of(token=11, counters=Counters(starts=6, failures=2)), PLAIN.attempts_max, Desk()
+    )
     assert again.idempotency_key == context.idempotency_key == "job-00001:one:1"
     assert again.attempts_left == 0
     assert (again.request_id, again.attempt_id) == ("req-1", "job-00001:11")

@@ -1,6 +1,5 @@
 """Documents fail the build when they lie: nothing is left out, nothing is stale, no link is dead."""
 
-import ast
 import functools
 import os
 import re
@@ -11,7 +10,6 @@ from urllib.parse import unquote
 import click
 import pytest
 from tools import reference
-from tools.pages.events import told_in
 from tools.pages.judgement import reason_of
 from tools.pages.model import drawn_tree, error_tree, limit_reasons, unit_of
 from tools.pages.surface import commands
@@ -305,24 +303,6 @@ def test_a_preset_without_a_reason_stops_the_generator():
     assert reason_of(Preset(Policy("a"), "It waits.")) == "It waits."
     with pytest.raises(Missing, match="preset a gives no reason"):
         reason_of(Preset(Policy("a"), ""))
-
-
-def test_the_fields_of_an_event_are_read_from_the_calls_that_tell_it():
-    source = """
-NAMES: dict = {1: EventName.JOB_FAILED, 2: EventName.JOB_RETRIED}
-def f(self):
-    self.tell(EventName.STORE_BACK)
-    self.tell(NAMES[2], job_id=1)
-    name = EventName.WORKER_LOST if x else EventName.WORKER_STOPPED
-    self.observers.tell(name, worker=1, **more)
-"""
-    assert list(told_in(ast.parse(source))) == [
-        ("store_back", []),
-        ("job_failed", ["job_id"]),
-        ("job_retried", ["job_id"]),
-        ("worker_lost", ["worker"]),
-        ("worker_stopped", ["worker"]),
-    ]
 
 
 def test_the_tree_of_errors_is_read_as_it_is_drawn():

@@ -86,8 +86,8 @@ def only_the_innocent_probe(patch: pytest.MonkeyPatch) -> None:
     """Where only suspects wait behind a gate, nobody looks whether the upstream is back."""
     right = Gatekeeper.probe
 
-    def probe(gatekeeper: Gatekeeper, *, isolation: int) -> Any:
-        return None if isolation else right(gatekeeper, isolation=isolation)
+    def probe(gatekeeper: Gatekeeper, *, isolation: int, check: Any) -> Any:
+        return None if isolation else right(gatekeeper, isolation=isolation, check=check)
 
     patch.setattr(Gatekeeper, "probe", probe)
 

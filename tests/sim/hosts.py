@@ -17,7 +17,8 @@ from perdure.engine.supervise.supervisor import Supervisor
 from perdure.engine.upkeep.rounds import Upkeep, UpkeepSettings
 from perdure.engine.upkeep.schedules import Schedule, declared
 from perdure.engine.worker.pump import Seat
-from perdure.engine.worker.worker import EXIT_DEAD, Worker, WorkerSettings
+from perdure.engine.worker.shutdown import EXIT_DEAD
+from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.errors import WorkerDead
 from perdure.model.workers import Role
 from perdure.stores.sqlite.control import SqliteControl
@@ -44,9 +45,9 @@ class SimWorker(Worker):
     world: World
 
     def _pulse_step(self, now: float) -> None:
-        before = self._blocked
+        before = self._runner.blocked
         super()._pulse_step(now)
-        self.world.seen["event loops found blocked"] += self._blocked and not before
+        self.world.seen["event loops found blocked"] += self._runner.blocked and not before
 
     def _step(self) -> float:
         """No turn takes no time at all."""
@@ -57,7 +58,7 @@ class SimWorker(Worker):
         return wait_s
 
     def _ended(self, last: Exception | None) -> None:
-        self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else self._exit_status)
+        self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else self._shutdown.exit_status)
 
 
 @dataclass(slots=True)
@@ -216,7 +217,7 @@ class Host:
         worker.leave = lambda status: machine.kernel.exit(child, status)
         worker.strand, worker.world = strand, machine.world
         child.idle = lambda: worker._pump.empty
-        worker._events = child.loop
+        worker._runner._events = child.loop
         worker._loop._bell = bell
         child.on_terminate = worker.drain
         child.on_orphaned = worker.drain_now

@@ -5,7 +5,6 @@ simulation does not find it within a few seeds, the simulation is no evidence of
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,9 @@ from perdure.engine import record as record_module
 from perdure.engine.observe import Observers
 from perdure.engine.upkeep import lost_workers as lost_module
 from perdure.engine.worker import pump as pump_module
-from perdure.engine.worker.pump import Pump
-from perdure.engine.worker.worker import Worker, WorkerSettings
+from perdure.engine.worker.pump import Finished, Pump
+from perdure.engine.worker.stage_runner import StageRunner
+from perdure.engine.worker.worker import WorkerSettings
 from perdure.model.jobs import Receipt, Record
 from perdure.model.outcomes import Death, Interrupted
 from perdure.stores.sqlite.statements import SQL
@@ -152,8 +152,10 @@ def stopped_without_a_word(patch: pytest.MonkeyPatch) -> None:
     right = Pump._gather
 
     def gather(pump: Pump) -> None:
-        heard = [one for one in pump.finished if not isinstance(one.outcome, Interrupted)]
-        pump.finished = pump.finished if pump.draining else deque(heard)
+        if not pump.draining:
+            for one in list(pump._finished):
+                if isinstance(one, Finished) and isinstance(one.outcome, Interrupted):
+                    pump._finished.remove(one)
         right(pump)
 
     patch.setattr(Pump, "_gather", gather)
@@ -163,14 +165,14 @@ def stopped_without_a_word(patch: pytest.MonkeyPatch) -> None:
 def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
     """A task that is cancelled before it has begun ends without running at all."""
 
-    def cancel_runs(worker: Worker, nos: Sequence[int]) -> None:
+    def cancel_runs(runner: StageRunner, nos: Sequence[int]) -> None:
         for no in nos:
-            if no in worker._runs:
-                task, stopping = worker._runs[no]
+            if no in runner._runs:
+                task, stopping = runner._runs[no]
                 stopping.ordered = True
                 task.cancel()
 
-    patch.setattr(Worker, "_cancel_runs", cancel_runs)
+    patch.setattr(StageRunner, "_cancel_runs", cancel_runs)
     never_anew(patch)
 
 

@@ -50,11 +50,14 @@ def test_what_is_called_a_write_writes_and_what_is_called_a_read_does_not():
 
 def test_what_is_left_out_is_called_by_no_part_that_is_simulated():
     """A part that begins to use what was left out has to be simulated with it."""
-    simulated = ("worker", "pump", "upkeep", "schedules", "supervisor", "lease", "call", "revival")
-    simulated += ("gatekeeper", "gaterows", "gates", "callgates", "slicing")
-    simulated += ("bulks", "control", "runs", "runlanes", "feeding")
+    simulated = (
+        "call", "batch/feeding", "batch/runs", "gates/caller_gates", "gates/changes", "gates/gatekeeper",
+        "gates/limit_shares", "gates/rows", "operate/bulks", "operate/revival", "operate/single_jobs",
+        "supervise/lease", "supervise/supervisor", "worker/lanes", "worker/pump", "worker/shutdown",
+        "worker/stage_runner", "worker/worker",
+    )  # fmt: skip
     folder = Path(perdure.engine.__path__[0])
-    files = [folder / f"{name}.py" for name in simulated] + sorted((folder / "chores").glob("*.py"))
+    files = [folder / f"{name}.py" for name in simulated] + sorted((folder / "upkeep").glob("*.py"))
     ways_of_their_own = {"changed", "close", "ear"}
     for file in files:
         calls = [

@@ -11,8 +11,8 @@ import pytest
 from perdure import App
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
+from perdure.engine.worker.loop import Bell
 from perdure.engine.worker.pump import Seat
-from perdure.engine.worker.wakeup import Bell
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from tests.stories.kit import Story, on_both, on_both_long, until
 
@@ -134,7 +134,7 @@ def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path
     order.start()
     order.join(30)
     assert not order.is_alive()
-    assert worker._orders == 1
+    assert worker._shutdown._orders == 1
     assert bell.rest(0.0)
     bell.close()
     app.close()

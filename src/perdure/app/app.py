@@ -23,8 +23,7 @@ from perdure.engine.ids import Ids
 from perdure.engine.item_types import function_behind
 from perdure.engine.observe import Observers
 from perdure.engine.operate.change_feed import FeedThread, Listener
-from perdure.engine.operate.eligible import Check
-from perdure.engine.operate.source_check import source_check
+from perdure.engine.operate.eligible import Check, source_check
 from perdure.engine.stages import Catalogue, Line, Stage, check_name
 from perdure.engine.upkeep.schedules import Schedule, declared
 from perdure.model.errors import (

@@ -18,7 +18,7 @@ passed. Then our record is stale, nothing of it is written, and we tell what the
 
 If we die on any line: before `begin` has committed there is nothing. After it the job is held by a
 row for which nobody beats, and its hard limit passes: whoever does the upkeep settles it as the
-caller wished (`chores/callers.py`).
+caller wished (`upkeep/left_callers.py`).
 
 Each method of `Call` is one step and one trade with the store; who runs the stages, pauses and
 keeps the time between the steps is not its business. After a `StoreUnavailable` from a step, the
@@ -177,9 +177,12 @@ class Call:
         since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
         seen = _Seen(self._gates(stage))
         decision = judged(
-            ending, stage,
-            chance=self._chance.random(), now=self._claim.claimed_at + since, gates=seen,
-        )  # fmt: skip
+            ending,
+            stage,
+            chance=self._chance.random(),
+            now=self._claim.claimed_at + since,
+            gates=seen,
+        )
         return self._settled(ending, self._here(decision, seen.gate))
 
     def over(

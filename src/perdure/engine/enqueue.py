@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
+from perdure.engine.idempotency import check_key
 from perdure.engine.ids import Ids
 from perdure.engine.item_types import Misfit
 from perdure.engine.payloads import admit
@@ -17,7 +18,6 @@ from perdure.model.jobs import Enqueued, IfFailed, NewJob
 from perdure.model.limits import (
     ENQUEUE_BATCH_MAX,
     ENQUEUE_BYTES_MAX,
-    KEY_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
     REQUEST_ID_CHARS_MAX,
     TOKENS_MAX,
@@ -32,10 +32,8 @@ _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("ordered_at", (datetime, NoneType)),
 )  # fmt: skip
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{REQUEST_ID_CHARS_MAX}}}")
-_ORDERED_YEARS = (
-    1970,
-    9998,
-)  # what is earlier is a mistake; what is later has no moment in every time zone
+# What is earlier is a mistake; what is later has no moment in every time zone.
+_ORDERED_YEARS = (1970, 9998)
 
 
 def new_job(
@@ -64,10 +62,7 @@ def new_job(
     _check_types(owner, key, priority, run_at, deadline_s, tokens, request_id, ordered_at)
     if owner:
         check_name("owner", owner)
-    if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isprintable()):
-        raise CallerError(
-            f"key {key!r} must have 1 to {KEY_CHARS_MAX} printable characters; hash what is longer"
-        )
+    check_key(key)
     if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
         raise CallerError(f"priority {priority} must lie between ±{PRIORITY_MAX}")
     if deadline_s is not None and not 0 < deadline_s <= 10 * 366 * 86_400:

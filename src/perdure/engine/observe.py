@@ -79,9 +79,11 @@ class Observers:
         if made:
             self.tell(
                 EventName.JOB_ENQUEUED,
-                job_id=made[0].id, request_id=request_id or made[0].id, pipeline=pipeline,
+                job_id=made[0].id,
+                request_id=request_id or made[0].id,
+                pipeline=pipeline,
                 count=len(made),
-            )  # fmt: skip
+            )
 
     def settled(self, record: Record, answer: Settled) -> None:
         """Tell what became of a record."""
@@ -89,8 +91,11 @@ class Observers:
             reason = answer.reason if isinstance(answer, Refused) else None
             self.tell(
                 EventName.RESULT_REFUSED,
-                job_id=record.id, request_id=record.request_id, token=record.token, reason=reason,
-            )  # fmt: skip
+                job_id=record.id,
+                request_id=record.request_id,
+                token=record.token,
+                reason=reason,
+            )
             return
         attempt = record.attempt
         self.tell(
@@ -118,25 +123,32 @@ class Observers:
         """Tell that a dead letter has a new life."""
         self.tell(
             EventName.JOB_REVIVED,
-            job_id=revival.id, request_id=revival.request_id, stage=revival.stage,
-            by_whom=deed.by_whom, reason=deed.reason or None,
-        )  # fmt: skip
+            job_id=revival.id,
+            request_id=revival.request_id,
+            stage=revival.stage,
+            by_whom=deed.by_whom,
+            reason=deed.reason or None,
+        )
 
     def discarded(self, target: Target, deed: Deed) -> None:
         """Tell that a dead letter is dealt with."""
         self.tell(
             EventName.JOB_DISCARDED,
-            job_id=target.id, request_id=target.request_id, by_whom=deed.by_whom,
+            job_id=target.id,
+            request_id=target.request_id,
+            by_whom=deed.by_whom,
             reason=deed.reason or None,
-        )  # fmt: skip
+        )
 
     def brought_forward(self, target: Target, deed: Deed) -> None:
         """Tell that a job which waited for its time is due."""
         self.tell(
             EventName.JOB_BROUGHT_FORWARD,
-            job_id=target.id, request_id=target.request_id, by_whom=deed.by_whom,
+            job_id=target.id,
+            request_id=target.request_id,
+            by_whom=deed.by_whom,
             reason=deed.reason or None,
-        )  # fmt: skip
+        )
 
     def claimed(self, claim: Claim) -> None:
         """Tell that a job is in our hands."""

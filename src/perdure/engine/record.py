@@ -1,12 +1,13 @@
 """record: `Decision` → the `Record` that the store has to write.
 
-This is the only place that says what a job's row becomes when an attempt ends. The store guards
-the write by (no, token): if the answer is `Stale`, another hand has taken the job since, and
-the result is dropped. A re-sent record finds its own attempt row and gets its first receipt again.
+This is the only place that says what a job's row becomes when an attempt ends, or when the job
+ends while it waits. The store guards the write by (no, token): if the answer is `Stale`, another
+hand has taken the job since, and the result is dropped. A re-sent record finds its own attempt row
+and gets its first receipt again.
 """
 
-from collections.abc import Mapping
-from typing import assert_never
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -23,8 +24,8 @@ from perdure.model.decisions import (
     Succeed,
     Why,
 )
-from perdure.model.jobs import ZERO, Attempt, Capture, Claim, Counters, Record
-from perdure.model.kinds import Kind
+from perdure.model.jobs import ZERO, Attempt, Capture, Claim, Counters, Expired, Record
+from perdure.model.kinds import KINDS, Kind
 from perdure.model.limits import DETAIL_CHARS_MAX
 from perdure.model.outcomes import (
     Death,
@@ -44,6 +45,7 @@ from perdure.model.outcomes import (
 )
 from perdure.model.runs import NANO
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
+from perdure.model.views import AttemptView, JobView
 from perdure.rules.fingerprint import fingerprint
 from perdure.rules.policy import Policy, Scope
 from perdure.rules.redact import safe_line
@@ -52,6 +54,7 @@ from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Usage()
 _NO_EVIDENCE = Evidence()
+EXPIRED_WORDS = "the deadline passed while the job waited"
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
@@ -98,7 +101,7 @@ def _record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> 
             return _failed(ending, decision, stage)
         case Cancel():
             attempt = _attempt(ending, decision, stage, AttemptStatus.CANCELLED, None, None)
-            return _plain(ending.claim, Move.CANCEL, State.CANCELLED, attempt)
+            return _record(ending.claim, Move.CANCEL, State.CANCELLED, attempt=attempt)
         case _:  # pragma: no cover
             assert_never(decision)
 
@@ -116,24 +119,64 @@ def refused(record: Record, reason: str) -> Unstorable | Raised:
     return Raised(Evidence(("perdure.RecordRefused",), reason, kind=Kind.INTERNAL))
 
 
+def cancelled(job: JobView, words: str) -> Record:
+    """What the store has to write when a waiting job is cancelled; there is no attempt to settle."""
+    return _record(
+        job, Move.CANCEL, State.CANCELLED,
+        error_kind=job.error_kind, error_code=job.error_code, error_message=words,
+    )  # fmt: skip
+
+
+def expired(job: Expired | JobView) -> Record:
+    """What the store has to write when the deadline of a waiting job has passed.
+
+    The kind is that of a deadline which has passed before its stage could begin: nothing was tried.
+    """
+    kind, code = Kind.TIMEOUT, Kind.TIMEOUT.value
+    return _dead(job, FailedReason.EXPIRED, kind, code, EXPIRED_WORDS, EXPIRED_WORDS)
+
+
+def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
+    """What the store has to write when a dead letter that was driven again is not wanted any more: it is dead again.
+
+    Its error is that of its last failure, in this life or in an earlier one. One that no attempt has ever failed had
+    died of its deadline, as nothing else ends a job that waits.
+    """
+    failed = [one for one in attempts if one.status is AttemptStatus.FAILED]
+    if not failed:
+        return expired(job)
+    last = failed[-1]
+    kind = Kind(last.kind) if last.kind in set(Kind) else Kind.UNKNOWN
+    code, sentence = last.code or kind.value, KINDS[kind].sentence
+    return _dead(job, FailedReason.FATAL, kind, code, sentence, last.message)
+
+
+def _dead(
+    job: Expired | JobView, reason: FailedReason, kind: Kind, code: str, message: str, detail: str
+) -> Record:
+    return _record(
+        job, Move.FAIL, State.FAILED, failed_reason=reason, error_kind=kind.value,
+        error_code=code, error_message=message, error_detail=detail[:DETAIL_CHARS_MAX],
+        fingerprint=fingerprint(kind, job.stage, detail),
+    )  # fmt: skip
+
+
 def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> Record:
     claim = ending.claim
     attempt = _attempt(ending, decision, stage, AttemptStatus.SUCCESS, None, None)
     following = line.after(claim.stage)
     if following is None:
-        return _plain(
-            claim, Move.SUCCEED, State.SUCCEEDED, attempt,
+        return _record(
+            claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt,
             result_json=decision.value_json, label=decision.label,
         )  # fmt: skip
     past = claim.past.plus(claim.counters)
     isolation = _isolation(ZERO, past, following.policy)
     carry_on = ending.carry_on and isolation == claim.isolation == 0
-    return Record(
-        no=claim.no,
-        id=claim.id,
-        token=claim.token,
-        move=Move.CARRY_ON if carry_on else Move.ADVANCE,
-        state=State.PROCESSING if carry_on else State.QUEUED,
+    return _record(
+        claim,
+        Move.CARRY_ON if carry_on else Move.ADVANCE,
+        State.PROCESSING if carry_on else State.QUEUED,
         stage=following.name,
         lane=line.lane_beside(claim.lane, following.name),
         counters=ZERO,
@@ -144,10 +187,7 @@ def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> R
         checkpoint_json=decision.value_json,
         reclaim=carry_on,
         attempt=attempt,
-        pipeline=claim.pipeline,
-        run=claim.run,
         lane_from=claim.lane,
-        request_id=claim.request_id,
     )
 
 
@@ -164,11 +204,11 @@ def _again(
     code, message = _public(ending, stage, kind)
     counters = _raised(claim.counters, counted, policy, delay_s)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
-    return _plain(
+    return _record(
         claim,
         move,
         State.QUEUED,
-        _attempt(ending, decision, stage, status, counted, kind),
+        attempt=_attempt(ending, decision, stage, status, counted, kind),
         counters=counters,
         isolation=_isolation(counters, claim.past, policy),
         delay_s=delay_s,
@@ -186,11 +226,11 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
     )
     code, message = _public(ending, stage, decision.kind)
     detail = _detail(ending, decision)
-    return _plain(
+    return _record(
         claim,
         Move.FAIL,
         State.FAILED,
-        attempt,
+        attempt=attempt,
         counters=_raised(claim.counters, decision.counted, policy, 0.0),
         failed_reason=decision.reason,
         error_kind=decision.kind.value,
@@ -202,52 +242,19 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
     )
 
 
-def _plain(
-    claim: Claim,
-    move: Move,
-    state: State,
-    attempt: Attempt,
-    *,
-    counters: Counters | None = None,
-    isolation: int | None = None,
-    delay_s: float | None = None,
-    failed_reason: FailedReason | None = None,
-    error_kind: str | None = None,
-    error_code: str | None = None,
-    error_message: str | None = None,
-    error_detail: str | None = None,
-    fingerprint: str | None = None,
-    result_json: str | None = None,
-    label: str | None = None,
-    attempts_max: int | None = None,
-) -> Record:
-    """A job that stays where it is in its pipeline; made in one go, because every attempt makes one."""
+def _record(job: Claim | JobView | Expired, move: Move, state: State, **changes: Any) -> Record:
+    """A job that stays as it is, but for the changes; made in one go, because every attempt makes one."""
+    kept: dict[str, Any] = {
+        "stage": job.stage,
+        "lane": job.lane,
+        "counters": job.counters,
+        "past": job.past,
+        "isolation": job.isolation,
+    }
     return Record(
-        no=claim.no,
-        id=claim.id,
-        token=claim.token,
-        move=move,
-        state=state,
-        stage=claim.stage,
-        lane=claim.lane,
-        counters=claim.counters if counters is None else counters,
-        past=claim.past,
-        isolation=claim.isolation if isolation is None else isolation,
-        delay_s=delay_s,
-        failed_reason=failed_reason,
-        error_kind=error_kind,
-        error_message=error_message,
-        result_json=result_json,
-        label=label,
-        attempt=attempt,
-        error_code=error_code,
-        error_detail=error_detail,
-        fingerprint=fingerprint,
-        pipeline=claim.pipeline,
-        run=claim.run,
-        request_id=claim.request_id,
-        attempts_max=attempts_max,
-    )
+        no=job.no, id=job.id, token=job.token, move=move, state=state, pipeline=job.pipeline,
+        run=job.run, request_id=job.request_id, **(kept | changes),
+    )  # fmt: skip
 
 
 def _attempt(

@@ -110,8 +110,10 @@ class Line:
 
     def __post_init__(self) -> None:
         for what, name in (
-            ("pipeline", self.name), ("queue", self.queue), ("category", self.category),
-        ):  # fmt: skip
+            ("pipeline", self.name),
+            ("queue", self.queue),
+            ("category", self.category),
+        ):
             check_name(what, name)
         names = [stage.name for stage in self.stages]
         if not 1 <= len(names) <= PIPELINE_STAGES_MAX:

@@ -1,7 +1,14 @@
-"""What we tell the world, always after it is durable: the noun of *observe*."""
+"""What we tell the world, always after it is durable: the noun of *observe*.
+
+`EVENTS` says of every event how loud it is in the log, what it means and which fields it has; `FIELDS` says what each
+field means. The log and the generated reference are made from them.
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
+
+Level = Literal["debug", "info", "warning", "error"]
 
 
 class EventName(StrEnum):
@@ -48,3 +55,260 @@ class Event:
 
     name: EventName
     fields: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """What is always true of an event; ``level_again`` is its level for attempts at a stage that are not the first."""
+
+    level: Level
+    sentence: str
+    fields: tuple[str, ...]
+    level_again: Level | None = None
+
+
+FIELDS: dict[str, str] = {
+    "job_id": "the job",
+    "request_id": "the id of the request that the job came with, else the job's own id",
+    "pipeline": "the pipeline of the job or the run",
+    "queue": "the queue of the lane",
+    "category": "the category of the lane",
+    "stage": "the stage that was attempted, or that is next",
+    "run_no": "the number of the run that the job belongs to",
+    "run_id": "the run",
+    "run": "the name of the run",
+    "bulk_id": "the bulk operation",
+    "verb": "what the bulk operation does",
+    "count": "how many items were accepted",
+    "token": "the token of the claim",
+    "attempt": "the number of the attempt at this stage in this life of the job",
+    "failures": "failures counted at this stage so far",
+    "attempts_max": "the number of failures at which the job fails",
+    "duration_ms": "how long the attempt took",
+    "delay_ms": "how long the job waits for its next attempt",
+    "status": "the state of the job, the run, the bulk operation or the gate after this",
+    "before": "the status of the run before this",
+    "reason": "why; of a failed job one of its four reasons",
+    "error_kind": "the kind of the failure",
+    "error_code": "its code in the policy's vocabulary",
+    "error_message": "its message for users",
+    "upstream_status": "the HTTP status that the upstream gave",
+    "gate": "the gate, or how the upstream's gate stood when the attempt was judged",
+    "done": "of a stage: steps done; of a bulk operation: jobs changed",
+    "total": "of a stage: steps in all; of a run: its items",
+    "note": "the stage's own words",
+    "refused": "jobs that the bulk operation could not change",
+    "succeeded": "jobs of the run that have succeeded",
+    "failed": "jobs of the run that have failed",
+    "open": "items of the run that have not ended",
+    "backlog_max": "how many items of the run may be open",
+    "by_whom": "the person who did it",
+    "worker": "the number of the worker",
+    "role": "what the working process is for: all jobs, suspects, or one suspect alone",
+    "pid": "the id of the process",
+    "exit": "its exit status, or the signal that ended it",
+    "why": "how it is known that the worker is gone",
+    "in_hand": "jobs that the worker still holds",
+    "grace_s": "how long they may take to finish",
+    "lost": "slots that cannot be used",
+    "concurrency": "slots of the worker in all",
+    "silent_s": "how long the event loop has not turned",
+    "given_back": "jobs that were given back",
+    "waited_s": "how long the jobs have waited",
+    "chore": "the chore of the upkeep",
+    "move": "how the gate came to change",
+    "generation": "the number of changes of the gate so far",
+    "rate_per_s": "calls a second from now on",
+    "was_per_s": "calls a second before this",
+}
+
+_SETTLED = (
+    "job_id", "request_id", "pipeline", "run_no", "status", "stage", "attempt", "failures", "attempts_max",
+    "duration_ms", "reason", "error_kind", "error_code", "upstream_status", "gate", "delay_ms", "error_message",
+)  # fmt: skip
+
+# Of every day's work the first attempt is quiet; that another one began, or came through, is told beside what failed.
+EVENTS: dict[EventName, EventFacts] = {
+    EventName.JOB_ENQUEUED: EventFacts(
+        "debug",
+        "Items were accepted: `count` of them, the first being `job_id`. Items whose key was taken are not told.",
+        ("job_id", "request_id", "pipeline", "count"),
+    ),
+    EventName.JOB_CLAIMED: EventFacts(
+        "debug",
+        "A job is in this worker's hands and its stage starts, for the `attempt`-th time in this life.",
+        ("job_id", "request_id", "pipeline", "run_no", "stage", "attempt", "token"),
+        level_again="info",
+    ),
+    EventName.JOB_PROGRESSED: EventFacts(
+        "debug",
+        "A stage says how far it is. Told at most once a second, and the one event that stands for nothing durable.",
+        ("job_id", "request_id", "stage", "attempt", "done", "total", "note"),
+    ),
+    EventName.JOB_ADVANCED: EventFacts(
+        "debug",
+        "A stage that is not the last one is done and checkpointed.",
+        _SETTLED,
+        level_again="info",
+    ),
+    EventName.JOB_RETRIED: EventFacts(
+        "info",
+        "An attempt has ended, and the job is queued again, due after `delay_ms`. `failures` of `attempts_max` are "
+        "counted so far. `error_kind` is our name of the failure, `error_code` and `error_message` are those of the "
+        "policy's vocabulary; `upstream_status` is the HTTP status that the upstream gave, `gate` how its gate stood.",
+        _SETTLED,
+    ),
+    EventName.JOB_RELEASED: EventFacts(
+        "info",
+        "The worker gave the job back at shutdown.",
+        _SETTLED,
+    ),
+    EventName.JOB_SUCCEEDED: EventFacts(
+        "debug",
+        "The last stage is done; where `attempt` is above 1, after earlier tries.",
+        _SETTLED,
+        level_again="info",
+    ),
+    EventName.JOB_FAILED: EventFacts(
+        "warning",
+        "The job is a dead letter: `reason` is `fatal`, `exhausted` (the maximum is reached), `crashed` or `expired`.",
+        _SETTLED,
+    ),
+    EventName.JOB_CANCELLED: EventFacts(
+        "info",
+        "The job was cancelled.",
+        _SETTLED,
+    ),
+    EventName.JOB_REVIVED: EventFacts(
+        "info",
+        "A person has given a dead letter a new life.",
+        ("job_id", "request_id", "stage", "by_whom", "reason"),
+    ),
+    EventName.JOB_DISCARDED: EventFacts(
+        "info",
+        "A person has marked a dead letter as dealt with.",
+        ("job_id", "request_id", "by_whom", "reason"),
+    ),
+    EventName.JOB_BROUGHT_FORWARD: EventFacts(
+        "info",
+        "A person has let a job that waited be due now.",
+        ("job_id", "request_id", "by_whom", "reason"),
+    ),
+    EventName.RESULT_REFUSED: EventFacts(
+        "warning",
+        "The store did not accept what a worker said about an attempt: another hand has the job, or the row could not "
+        "be written.",
+        ("job_id", "request_id", "token", "reason"),
+    ),
+    EventName.WORKER_STARTED: EventFacts(
+        "info",
+        "A supervisor has started a working process.",
+        ("worker", "role", "pid"),
+    ),
+    EventName.WORKER_DELAYED: EventFacts(
+        "warning",
+        "A working process could not be started, because the system has no process, memory or file to give. Told "
+        "once; it is tried again after growing pauses, and the other processes go on.",
+        ("role", "reason"),
+    ),
+    EventName.WORKER_LOST: EventFacts(
+        "warning",
+        "A working process ended with a status other than 0, was killed, or went silent.",
+        ("worker", "why", "exit", "role", "pid"),
+    ),
+    EventName.WORKER_DRAINING: EventFacts(
+        "info",
+        "A working process has been told to stop: it claims no more, and what it has in hand may finish within "
+        "`grace_s`.",
+        ("worker", "in_hand", "grace_s"),
+    ),
+    EventName.WORKER_STOPPED: EventFacts(
+        "info",
+        "A working process ended by itself and in order.",
+        ("worker", "role", "pid", "exit"),
+    ),
+    EventName.WORKER_RECYCLED: EventFacts(
+        "warning",
+        "A working process drains and asks for another one in its place: `lost` of its `concurrency` slots are taken "
+        "by stages that ignored their timeout.",
+        ("worker", "lost", "concurrency"),
+    ),
+    EventName.SLOTS_LOST: EventFacts(
+        "warning",
+        "All slots of a worker inside another process are taken by stages that ignored their timeout. It takes "
+        "nothing more until one comes back.",
+        ("worker", "lost", "concurrency"),
+    ),
+    EventName.LOOP_BLOCKED: EventFacts(
+        "warning",
+        "An async stage does not let the event loop of its worker turn: it works without awaiting. Jobs that had not "
+        "begun there are given back, uncounted, and none is taken until it turns again.",
+        ("worker", "silent_s", "given_back"),
+    ),
+    EventName.SUSPECTS_LEFT: EventFacts(
+        "warning",
+        "Jobs that were in hand when a process died have waited for a while, and no worker started with `perdure "
+        "worker` has come for them: a worker inside another process leaves them alone.",
+        ("waited_s",),
+    ),
+    EventName.STORE_AWAY: EventFacts(
+        "warning",
+        "The store does not answer. Told once; the work goes on when it is back.",
+        ("reason",),
+    ),
+    EventName.STORE_BACK: EventFacts(
+        "info",
+        "The store answers again.",
+        (),
+    ),
+    EventName.STAGE_UNKNOWN: EventFacts(
+        "warning",
+        "Jobs wait, or a job was lost, at a stage that this worker's app does not have; they are left for a worker "
+        "that does. Told once for each lane and each lost job.",
+        ("job_id", "request_id", "pipeline", "stage", "queue", "category"),
+    ),
+    EventName.CHORE_FAILED: EventFacts(
+        "warning",
+        "A chore of the upkeep cannot be done. Told once; it is tried again in every round.",
+        ("chore", "reason"),
+    ),
+    EventName.RUN_CHANGED: EventFacts(
+        "info",
+        "A run has another status: `before` and `status` say which, `reason` why, with its counts.",
+        ("run_id", "run", "pipeline", "status", "before", "reason", "total", "succeeded", "failed"),
+    ),
+    EventName.RUN_FEED_WAITING: EventFacts(
+        "info",
+        "Feeding a run waits because `backlog_max` of its items are open and none is worked off; told every 30 "
+        "seconds.",
+        ("run_id", "run", "pipeline", "open", "backlog_max", "status"),
+    ),
+    EventName.BULK_CHANGED: EventFacts(
+        "info",
+        "A bulk operation was stopped, resumed, or is done, with what it has done and refused so far.",
+        ("bulk_id", "verb", "status", "done", "refused", "reason"),
+    ),
+    EventName.GATE_CHANGED: EventFacts(
+        "warning",
+        "The gate of an upstream or a credential is held, or flows again: `move` says how that came, `reason` why. "
+        "Told by the worker whose write it was.",
+        ("gate", "status", "move", "reason", "generation"),
+    ),
+    EventName.GATE_PROBED: EventFacts(
+        "info",
+        "A probe of a held gate went out, was lost, or ended without letting the gate flow.",
+        ("gate", "status", "move", "reason", "generation"),
+    ),
+    EventName.GATE_PACED: EventFacts(
+        "info",
+        "This worker's pace towards an upstream has changed by a quarter or more, for the `reason`: to `rate_per_s` "
+        "calls a second (none: no rate is set, calls start slowly) from `was_per_s`. At most once in 10 seconds for "
+        "each gate.",
+        ("gate", "rate_per_s", "was_per_s", "reason"),
+    ),
+    EventName.GATE_ALERT: EventFacts(
+        "error",
+        "A gate is held until a person releases it: a bill, a key, or a pause longer than we wait for.",
+        ("gate", "reason"),
+    ),
+}

@@ -6,43 +6,24 @@ import sys
 from datetime import UTC, datetime
 
 from perdure.model.errors import ConfigError
-from perdure.model.events import Event, EventName
+from perdure.model.events import EVENTS, Event, Level
 
 log = logging.getLogger("perdure")
 
-_LEVELS: dict[EventName, int] = {
-    EventName.JOB_CLAIMED: logging.DEBUG,
-    EventName.JOB_PROGRESSED: logging.DEBUG,
-    EventName.JOB_ADVANCED: logging.DEBUG,
-    EventName.JOB_SUCCEEDED: logging.DEBUG,
-    EventName.JOB_ENQUEUED: logging.DEBUG,
-    EventName.JOB_FAILED: logging.WARNING,
-    EventName.RESULT_REFUSED: logging.WARNING,
-    EventName.WORKER_DELAYED: logging.WARNING,
-    EventName.WORKER_LOST: logging.WARNING,
-    EventName.WORKER_RECYCLED: logging.WARNING,
-    EventName.SLOTS_LOST: logging.WARNING,
-    EventName.LOOP_BLOCKED: logging.WARNING,
-    EventName.SUSPECTS_LEFT: logging.WARNING,
-    EventName.STORE_AWAY: logging.WARNING,
-    EventName.STAGE_UNKNOWN: logging.WARNING,
-    EventName.CHORE_FAILED: logging.WARNING,
-    EventName.GATE_CHANGED: logging.WARNING,
-    EventName.GATE_ALERT: logging.ERROR,
+_LEVELS: dict[Level, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
 }
-
-# Of every day's work the first attempt is quiet; that another one began, or came through, is told beside what failed.
-LOUDER_AGAIN = frozenset(
-    {EventName.JOB_CLAIMED, EventName.JOB_ADVANCED, EventName.JOB_SUCCEEDED}
-)  # fmt: skip
 
 
 def level_of(event: Event) -> int:
     """How loud an event is: by its name, and for some whether it is of a first attempt."""
-    attempt = event.fields.get("attempt")
-    if event.name in LOUDER_AGAIN and isinstance(attempt, int) and attempt > 1:
-        return logging.INFO
-    return _LEVELS.get(event.name, logging.INFO)
+    facts, attempt = EVENTS[event.name], event.fields.get("attempt")
+    if facts.level_again is not None and isinstance(attempt, int) and attempt > 1:
+        return _LEVELS[facts.level_again]
+    return _LEVELS[facts.level]
 
 
 def log_event(event: Event) -> None:

@@ -77,8 +77,10 @@ class Hints:
 
 def _parts(prefix: str, backoff: object, jitter: object, hint: object) -> None:
     for name, value, cls in (
-        ("backoff", backoff, Backoff), ("jitter", jitter, Jitter), ("hint", hint, Hints),
-    ):  # fmt: skip
+        ("backoff", backoff, Backoff),
+        ("jitter", jitter, Jitter),
+        ("hint", hint, Hints),
+    ):
         if value is not None or not prefix:
             made(prefix + name, value, cls)
 

@@ -62,9 +62,12 @@ class Vocabulary:
             for stage, table in self.stages.items()
         }
         for name, table in (
-            ("codes", codes), ("kinds", kinds), ("internal", internal),
-            ("stages", stages), ("statuses", _coded("statuses", self.statuses)),
-        ):  # fmt: skip
+            ("codes", codes),
+            ("kinds", kinds),
+            ("internal", internal),
+            ("stages", stages),
+            ("statuses", _coded("statuses", self.statuses)),
+        ):
             object.__setattr__(self, name, MappingProxyType(table))
         self._check_names()
         self._check_codes()

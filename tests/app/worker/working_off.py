@@ -15,6 +15,7 @@ from perdure.engine.settle import Finished, settle
 from perdure.engine.worker.pump import Pump, Seat
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
+from tests.engine.kit import Played
 
 
 def worked_off(app: App) -> None:
@@ -41,9 +42,11 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
     shelf = Shelf(clock, Random(), kept_s=None)
     completions = completions_of(store, catalogue, worker, shelf, clock)
     begun: list[Claim] = []
+    runner = Played()
+    runner.start = begun.extend  # type: ignore[method-assign]
     pump = Pump(
-        store, catalogue, Seat(worker, 0, concurrency), chance=Random(), start=begun.extend,
-        stop=lambda _: None, observers=app.observers, completions=completions,
+        store, catalogue, Seat(worker, 0, concurrency), runner, chance=Random(),
+        observers=app.observers, completions=completions,
     )  # fmt: skip
     threads = Threads(concurrency)
     while pump.once() == 0.0 or begun or not pump.empty:
@@ -53,4 +56,4 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
             desk = Desk(completer=completions.of(claim, clock.monotonic()))
             outcome = asyncio.run(run(claim, stage, threads, Stopping(), desk=desk))
             kept = shelf.kept(outcome, desk.asides)
-            pump.finished.append(Finished(claim, outcome, 0.1, desk.usage, desk.told, kept))
+            runner.finished.append(Finished(claim, outcome, 0.1, desk.usage, desk.told, kept))

@@ -364,12 +364,12 @@ def test_captures_stand_beside_the_attempt_that_made_them(shop):
     shop.pump.once()
     (claim,) = shop.running.values()
     failing = Raised(Evidence(("ValueError",), "no total"))
-    shop.pump.finished.append(Finished(claim, failing, 0.5, captures=(capture(1, b"first"),)))
+    shop.finished.append(Finished(claim, failing, 0.5, captures=(capture(1, b"first"),)))
     shop.pump.once()
     shop.clock.push(11)
     shop.pump.once()
     (again,) = [one for one in shop.started if one.token != claim.token]
-    shop.pump.finished.append(Finished(again, DONE, 0.5, captures=(capture(2, b"second"),)))
+    shop.finished.append(Finished(again, DONE, 0.5, captures=(capture(2, b"second"),)))
     shop.pump.once()
     reader = shop.place.reader
     kept = reader.captures(shop.place.see(id).no)
@@ -383,7 +383,7 @@ def test_a_result_that_the_store_refuses_keeps_its_captures():
     shop.pump.once()
     (claim,) = shop.running.values()
     refused = Returned('"fine"', "half \ud800")
-    shop.pump.finished.append(Finished(claim, refused, 0.5, captures=(capture(),)))
+    shop.finished.append(Finished(claim, refused, 0.5, captures=(capture(),)))
     shop.pump.once()
     shop.pump.once()
     (attempt,) = shop.place.reader.attempts(claim.no)
@@ -397,7 +397,7 @@ def test_a_record_that_is_sent_twice_leaves_one_capture(shop):
     shop.place.put()
     shop.pump.once()
     (claim,) = shop.running.values()
-    shop.pump.finished.append(Finished(claim, DONE, 0.5, captures=(capture(),)))
+    shop.finished.append(Finished(claim, DONE, 0.5, captures=(capture(),)))
     shop.store.breaks = ["after"]
     with pytest.raises(StoreUnavailable, match="on the way back"):
         shop.pump.once()

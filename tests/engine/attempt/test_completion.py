@@ -1,6 +1,7 @@
 """Attempts whose stages write their records themselves: what is stored decides, and the pump waits for nobody."""
 
 import logging
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -22,7 +23,7 @@ from perdure.model.states import State
 from perdure.testing import VirtualClock
 from perdure.testing.contract.kit import Place
 from tests.engine.gating import VENDOR, failed, gate, line_of, stage, upstream
-from tests.engine.kit import DONE, Notes, Unreliable
+from tests.engine.kit import DONE, Notes, Played, Unreliable
 from tests.stores.kit import cancelled
 from tests.stores.reference import open_model
 from tests.stores.reference.completing import Lent
@@ -30,10 +31,11 @@ from tests.stores.reference.completing import Lent
 FAILED = Raised(Evidence(("builtins.ConnectionError",), "reset"))
 
 
-class Shop:
+class Shop(Played):
     """A pump on the reference model, whose stages have transactions of their own."""
 
     def __init__(self, *names: str, concurrency: int = 2) -> None:
+        super().__init__()
         clock = VirtualClock()
         self.model = open_model(clock)
         self.place = Place(self.model, clock)
@@ -48,14 +50,15 @@ class Shop:
             catalogue=self.catalogue, clock=clock, chance=Random(7), observers=observers,
         )  # fmt: skip
         self.running: list[Claim] = []
-        self.stopped: list[int] = []
         shelf = Shelf(clock, Random(1), kept_s=None)
         self.completions = completions_of(self.store, self.catalogue, self.worker, shelf, clock)
         self.pump = Pump(
-            self.store, self.catalogue, Seat(self.worker, 0, concurrency), chance=Random(7),
-            start=self.running.extend, stop=self.stopped.extend,
-            observers=observers, gates=self.gates, completions=self.completions,
+            self.store, self.catalogue, Seat(self.worker, 0, concurrency), self,
+            chance=Random(7), observers=observers, gates=self.gates, completions=self.completions,
         )  # fmt: skip
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        self.running.extend(claims)
 
     def claimed(self) -> Claim:
         self.place.put()
@@ -73,7 +76,7 @@ class Shop:
         return own
 
     def ended(self, claim: Claim, outcome: Outcome = DONE) -> float | None:
-        self.pump.finished.append(Finished(claim, outcome, 0.5, Usage(1, 2, 0.0)))
+        self.finished.append(Finished(claim, outcome, 0.5, Usage(1, 2, 0.0)))
         return self.pump.once()
 
     @property
@@ -218,7 +221,7 @@ def test_a_transaction_that_is_open_for_long_is_told_once(single, caplog):
 def test_a_worker_that_leaves_does_not_wait_for_it_either(single):
     claim = single.claimed()
     own = single.completed(claim)
-    single.pump.draining = True
+    single.pump.drain()
     single.pump.once()
     assert not single.pump.empty  # its stage still has its grace
     single.pump.give_back()

@@ -13,11 +13,11 @@ from perdure.engine.batch.feeding import (
     NothingNow,
     Terms,
     Unreadable,
-    default_key,
     feed,
     feed_whole,
 )
 from perdure.engine.batch.runs import OpenRun, Runs, is_stranded, unfed_at, unfed_words
+from perdure.engine.idempotency import key_from_position
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.model.errors import CallerError, PayloadRefused, StoreFull, StoreUnavailable
@@ -318,8 +318,10 @@ def test_a_store_that_stays_away_is_told_to_the_caller(place, line, run):
 
 
 def test_a_default_key_has_the_position_and_the_content():
-    assert default_key(3, '{"a":1}') == default_key(3, '{"a":1}')
-    assert len({default_key(3, "1"), default_key(4, "1"), default_key(3, "2")}) == 3
+    assert key_from_position(3, '{"a":1}') == key_from_position(3, '{"a":1}')
+    assert (
+        len({key_from_position(3, "1"), key_from_position(4, "1"), key_from_position(3, "2")}) == 3
+    )
 
 
 def fed_whole(place, line, items, *, seal=True):

@@ -12,7 +12,7 @@ from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.run_watch import RunWatch
-from perdure.engine.worker.run_lanes import RunLanes
+from perdure.engine.worker.lanes import RunLanes
 from perdure.model.jobs import ClaimOrder
 from perdure.model.runs import FINISHED
 from perdure.stores.lanes import KnownLanes

@@ -17,7 +17,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep import run_watch as chore
 from perdure.engine.upkeep.run_watch import RunWatch
-from perdure.engine.worker.run_lanes import RunLanes
+from perdure.engine.worker.lanes import RunLanes
 from perdure.model.errors import (
     CallerError,
     ConfigError,
@@ -528,11 +528,16 @@ def test_runs_are_looked_after_soon_and_not_all_the_time(place, known):
     looks = []
     lanes = RunLanes(place.store, known, lambda: looks.append(1))
     lanes.learn(0.0, told=False)
-    assert lanes.look(0.0)
-    assert not lanes.look(0.1)
-    assert lanes.rest_s_max(0.1, stirred=True) == pytest.approx(0.1)
-    assert lanes.look(0.2)
+    lanes.look(0.0, 0)
+    assert not looks  # no job has ended
+    lanes.look(0.0, 1)
+    assert len(looks) == 1
+    lanes.look(0.1, 2)
+    assert len(looks) == 1
+    assert lanes.rest_s_max(0.1, 2) == pytest.approx(0.1)
+    lanes.look(0.2, 2)
     assert len(looks) == 2
+    assert lanes.rest_s_max(0.3, 2) > 0.1
 
 
 def test_settings_are_changed_by_what_is_given_alone():

@@ -15,7 +15,7 @@ def test_a_worker_that_drains_with_nothing_in_hand_asks_nothing_of_a_store_that_
     post.store.away = True
     with pytest.raises(StoreUnavailable):  # twin: one that works on has to know
         post.pump.once()
-    post.pump.draining = True
+    post.pump.drain()
     assert post.pump.once() is None
     assert post.pump.empty
 

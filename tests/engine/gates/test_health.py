@@ -103,9 +103,7 @@ def test_a_check_that_does_not_end_is_a_timeout(way):
 def checking(place) -> tuple[Post, list[int]]:
     """A worker whose upstream has a check, which the test answers."""
     post = Post(place, upstreams=[upstream(health=lambda: None)])
-    asked_at: list[int] = []
-    post.gates.check = lambda upstream, generation: asked_at.append(generation)
-    return post, asked_at
+    return post, post.checks
 
 
 def until_asked(post: Post, asked_at: list[int], times: int) -> int:
@@ -124,13 +122,11 @@ def test_the_check_is_asked_instead_of_a_job(either):
     generation = until_asked(post, asked_at, 1)
     assert (gate(either).state, gate(either).generation) == (PROBING, generation)
     assert post.running == {}
-    post.gates.checked.append(
-        Checked("vendor", generation, Word(Sign.BAD, Kind.UPSTREAM_UNAVAILABLE))
-    )
+    post.finished.append(Checked("vendor", generation, Word(Sign.BAD, Kind.UPSTREAM_UNAVAILABLE)))
     post.turn()
     assert (gate(either).state, gate(either).gap) == (HELD, 2)
     generation = until_asked(post, asked_at, 2)
-    post.gates.checked.append(Checked("vendor", generation, WELL))
+    post.finished.append(Checked("vendor", generation, WELL))
     post.turn()
     assert gate(either).state is FLOWING
     assert post.moves(EventName.GATE_PROBED) == ["lease", "miss", "lease"]
@@ -145,7 +141,7 @@ def test_a_late_answer_of_a_check_changes_nothing(either):
     post.turn(passing_s=61.0)  # its lease is over
     assert gate(either).state is HELD
     second = until_asked(post, asked_at, 2)
-    post.gates.checked.append(Checked("vendor", first, WELL))
+    post.finished.append(Checked("vendor", first, WELL))
     post.turn()
     assert (gate(either).state, gate(either).generation) == (PROBING, second)
 

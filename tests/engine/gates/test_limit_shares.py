@@ -181,7 +181,7 @@ def test_a_worker_that_leaves_gives_its_slice_back_at_once(anywhere):
     started_in([leaving, left], 12.0)
     leaving.turn()
     leaving.end_all(FINE)
-    leaving.pump.draining = True
+    leaving.pump.drain()
     leaving.turn()
     leaving.gates.once()
     leaving.gates.leave()

@@ -11,9 +11,8 @@ from perdure.engine.observe import Observers
 from perdure.engine.operate import bulks as bulks_module
 from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.engine.operate.bulks import Bulks
-from perdure.engine.operate.eligible import Previewing, dead_letters
+from perdure.engine.operate.eligible import Previewing, dead_letters, source_check
 from perdure.engine.operate.revival import Revivals
-from perdure.engine.operate.source_check import source_check
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.bulk_steps import BulkSteps
 from perdure.engine.upkeep.run_watch import RunWatch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.engine.operate.end_waiting import expired
+from perdure.engine.record import expired
 from perdure.engine.stages import Catalogue
 from perdure.model.events import EventName
 from perdure.model.jobs import Counters, Stale

@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
+from perdure.engine.idempotency import key_from_moment
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.rounds import DUTY_TTL_S
-from perdure.engine.upkeep.schedules import Declaring, Schedule, Ticking, declared, key_of
+from perdure.engine.upkeep.schedules import Declaring, Schedule, Ticking, declared
 from perdure.model.errors import ConfigError, PayloadRefused, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.operations import NewSchedule
@@ -76,8 +77,9 @@ def test_each_moment_makes_one_job_while_rounds_come_every_second(either):
         sweeper.once()
         either.clock.push(1.0)
     assert keys(either) == [
-        key_of("p", datetime(2030, 1, 1, 0, 0, second, tzinfo=UTC)) for second in range(10, 60, 10)
-    ] + [key_of("p", datetime(2030, 1, 1, 0, 1, tzinfo=UTC))]
+        key_from_moment("p", datetime(2030, 1, 1, 0, 0, second, tzinfo=UTC))
+        for second in range(10, 60, 10)
+    ] + [key_from_moment("p", datetime(2030, 1, 1, 0, 1, tzinfo=UTC))]
     either.clean()
 
 

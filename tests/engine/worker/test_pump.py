@@ -164,15 +164,15 @@ def test_a_carried_on_job_keeps_its_slot(shop):
 
 
 def test_threads_that_were_given_up_take_their_slots_with_them():
-    lost = [3]
-    shop = Shop(lost_slots=lambda: lost[0])
+    shop = Shop()
+    shop.slots_unusable = 3
     shop.place.put_many(8)
     shop.pump.once()
     assert len(shop.running) == 1
-    lost[0] = 9
+    shop.slots_unusable = 9
     shop.pump.once()
     assert len(shop.running) == 1
-    lost[0] = 0
+    shop.slots_unusable = 0
     shop.pump.once()
     assert len(shop.running) == 4
     shop.close()
@@ -200,7 +200,7 @@ def played(script, concurrency: int) -> Shop:
         elif what.startswith("break"):
             shop.store.breaks.append(what.removeprefix("break "))
         elif what == "drain":
-            shop.pump.draining = number == 0
+            shop.pump._draining = number == 0
         elif what == "finish":
             for claim in list(shop.running.values())[:number]:
                 shop.finish(claim, outcome)
@@ -216,7 +216,7 @@ def played(script, concurrency: int) -> Shop:
 def brought_home(shop: Shop) -> None:
     """Everything that was put in comes to its end, once the line holds."""
     shop.store.breaks.clear()
-    shop.pump.draining = False
+    shop.pump._draining = False
     for _ in range(400):
         shop.pump.once()
         shop.finish_all()
@@ -392,8 +392,8 @@ def test_what_an_attempt_has_used_up_is_stored_with_the_decision(shop):
     shop.place.put_many(2)
     shop.pump.once()
     plain, paid = list(shop.running.values())
-    shop.pump.finished.append(Finished(plain, FAILED, 0.5))
-    shop.pump.finished.append(Finished(paid, FAILED, 0.5, Usage(3, 4, 0.25)))
+    shop.finished.append(Finished(plain, FAILED, 0.5))
+    shop.finished.append(Finished(paid, FAILED, 0.5, Usage(3, 4, 0.25)))
     shop.pump.once()
     (first,) = shop.place.reader.attempts(plain.no)
     (second,) = shop.place.reader.attempts(paid.no)
@@ -409,7 +409,7 @@ def test_what_a_refused_result_has_cost_is_still_known(single):
     single.pump.once()
     (claim,) = single.running.values()
     refused = Returned('"fine"', "half \ud800")
-    single.pump.finished.append(Finished(claim, refused, 0.5, Usage(tokens_in=3)))
+    single.finished.append(Finished(claim, refused, 0.5, Usage(tokens_in=3)))
     single.pump.once()
     single.pump.once()
     (attempt,) = single.place.reader.attempts(claim.no)
@@ -503,7 +503,7 @@ def test_what_has_finished_and_is_not_yet_told_is_not_stopped_or_given_back(shop
 def test_while_it_drains_a_pump_claims_nothing_and_carries_nothing_on(shop):
     shop.place.put_many(8)
     shop.pump.once()
-    shop.pump.draining = True
+    shop.pump.drain()
     shop.finish_all()
     shop.pump.once()
     assert shop.running == {}
@@ -516,7 +516,7 @@ def test_while_it_drains_a_pump_claims_nothing_and_carries_nothing_on(shop):
 def test_what_is_given_back_counts_only_as_a_release(shop):
     shop.place.put_many(3)
     shop.pump.once()
-    shop.pump.draining = True
+    shop.pump.drain()
     shop.pump.give_back()
     shop.pump.once()
     assert shop.pump.empty
@@ -533,7 +533,7 @@ def test_what_finished_just_before_is_not_given_back(shop):
     shop.finish(first, Withdrawn())
     shop.pump.give_back()
     shop.pump.give_back()
-    shop.pump.draining = True
+    shop.pump.drain()
     shop.pump.once()
     assert shop.place.see(first.id).state is State.CANCELLED
     assert shop.place.see(second.id).counters.releases == 1
@@ -543,7 +543,7 @@ def test_a_word_after_the_job_was_given_back_is_ignored(shop):
     shop.place.put()
     shop.pump.once()
     (claim,) = shop.running.values()
-    shop.pump.draining = True
+    shop.pump.drain()
     shop.pump.give_back()
     shop.pump.once()
     before = shop.place.everything()

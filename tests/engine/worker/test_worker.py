@@ -32,14 +32,6 @@ from tests.engine.kit import PLAIN, Notes, until
 from tests.stores.kit import MEMORY, Place
 
 
-class ThreadedWorker(Worker):
-    """A worker whose last act ends its event loop, and not our process."""
-
-    def _ended(self, last: Exception | None) -> None:
-        self._store.close()
-        self._on_events(self._finish.set)
-
-
 @dataclass
 class Work:
     """A store in a file, a pipeline, and a worker on a thread."""
@@ -61,7 +53,7 @@ class Work:
         boot = NewWorker("boot", "here", Role.MAIN, 600.0)
         own = open_store(url, clock, create=True, wait_s_max=10.0)
         self.own_reader = own.reader
-        self.worker = ThreadedWorker(
+        self.worker = Worker(
             own.store,
             Catalogue([self.line]),
             Seat(self.opened.store.add_worker(boot), 0, self.concurrency),
@@ -71,7 +63,10 @@ class Work:
             ),
             clock=clock, chance=Random(1), observers=Observers([self.notes]), reader=own.reader,
         )  # fmt: skip
-        self.thread = threading.Thread(target=lambda: asyncio.run(self.worker._main()))
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._live()))
+
+    async def _live(self) -> None:
+        await self.worker.work(lambda status: None, recycles=True)  # our process stays
 
     def put(self, item: Any) -> str:
         job = new_job(self.ids, self.line, item)
@@ -275,21 +270,21 @@ def lose_one(shop: Work, let_go: threading.Event) -> None:
         let_go.wait(20)
 
     async def given_up() -> None:
-        calling = asyncio.create_task(shop.worker._threads.call(stuck))
+        calling = asyncio.create_task(shop.worker._runner._threads.call(stuck))
         await asyncio.to_thread(begun.wait, 20)
         calling.cancel()
         await asyncio.gather(calling, return_exceptions=True)
 
-    asyncio.run_coroutine_threadsafe(given_up(), shop.worker._events).result(20)
+    asyncio.run_coroutine_threadsafe(given_up(), shop.worker._runner._events).result(20)
 
 
 def test_a_thread_that_comes_back_within_the_grace_is_forgiven(work, tmp_path):
     shop = work(Stage("deaf", deaf, PLAIN, 0.05), concurrency=2, grace_s=600.0)
     shop.put({"until": str(tmp_path / "go")})
     shop.start()
-    until(lambda: shop.worker._threads.lost == 1, "a slot is lost")
+    until(lambda: shop.worker._runner._threads.lost == 1, "a slot is lost")
     (tmp_path / "go").touch()
-    until(lambda: shop.worker._threads.lost == 0, "it is back")
+    until(lambda: shop.worker._runner._threads.lost == 0, "it is back")
     shop.worker.drain()
     assert shop.join() == 0
     assert shop.notes.of(EventName.WORKER_RECYCLED) == []
@@ -300,7 +295,7 @@ def test_an_order_to_drain_while_it_recycles_does_not_cut_the_grace_short(work, 
     good = shop.put({"until": str(tmp_path / "good")})
     shop.start()
     until(lambda: shop.see(good).state is State.PROCESSING, "it runs")
-    shop.worker._recycling = True
+    shop.worker._shutdown._recycling = True
     shop.worker.drain()
     until(lambda: shop.worker._pump.draining, "it drains")
     (tmp_path / "good").touch()
@@ -403,7 +398,7 @@ def test_an_async_stage_that_swallows_its_cancellation_is_a_lost_slot(work):
     )  # fmt: skip
     id = shop.put(1)
     shop.start()
-    until(lambda: any(one.begun for _, one in [*shop.worker._runs.values()]), "it runs")
+    until(lambda: any(one.begun for _, one in [*shop.worker._runner._runs.values()]), "it runs")
     assert shop.notes.of(EventName.WORKER_RECYCLED) == []
     taken_away(shop, id)
     until(lambda: shop.notes.of(EventName.WORKER_RECYCLED), "it recycles")

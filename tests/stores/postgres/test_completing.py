@@ -6,8 +6,8 @@ import pytest
 
 from perdure.engine.observe import Observers
 from perdure.engine.operate.bulks import Bulks
-from perdure.engine.operate.end_waiting import cancelled
 from perdure.engine.operate.single_jobs import cancel, cancel_records
+from perdure.engine.record import cancelled
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.lost_workers import Deaths, LostJobs
 from perdure.engine.upkeep.overrun_attempts import Overruns

@@ -30,9 +30,10 @@ from perdure.app.batch.worker_process import Hired
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Sink
 from perdure.engine.attempt.threads import Pool
-from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Key, Terms, feed_whole
+from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Terms, feed_whole
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, Runs, find_run, is_stranded, unfed_words
+from perdure.engine.idempotency import Key
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.jobs import Lane
 from perdure.model.operations import Deed

@@ -187,8 +187,9 @@ class Completions:
             log.warning(
                 "stage %r of job %s has ended, and the transaction in which it called complete() is still open: "
                 "commit it or roll it back, or close its connection; until then the job cannot be settled",
-                claim.stage, claim.id,
-            )  # fmt: skip
+                claim.stage,
+                claim.id,
+            )
 
 
 def completions_of(

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.engine.attempt.context import Context, Desk
+from perdure.engine.idempotency import key_for_outside
 from perdure.engine.item_types import Misfit
 from perdure.engine.origins import origin_of
 from perdure.engine.payloads import admit, decode
-from perdure.engine.stages import Callee, Stage
+from perdure.engine.stages import Callee
 from perdure.model.errors import PayloadRefused
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
@@ -97,11 +98,6 @@ def arguments_of(callee: Callee, claim: Claim, attempts_max: int, desk: Desk) ->
     return [item, context_for(claim, attempts_max, desk)] if callee.wants_context else [item]
 
 
-def context_of(claim: Claim, stage: Stage, desk: Desk | None = None) -> Context:
-    """What the stage may know."""
-    return context_for(claim, stage.policy.attempts_max, desk or Desk())
-
-
 def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
     """What a stage with so many attempts may know."""
     failed = claim.counters.failures
@@ -114,7 +110,7 @@ def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
         attempt=failed + 1,
         attempts_left=max(0, attempts_max - failed - 1),
         token=claim.token,
-        idempotency_key=f"{claim.id}:{claim.stage}:{claim.life}",
+        idempotency_key=key_for_outside(claim),
         deadline_at=claim.deadline_at,
         request_id=claim.request_id,
         attempt_id=f"{claim.id}:{claim.token}",

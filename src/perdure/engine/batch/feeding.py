@@ -11,7 +11,6 @@ more, so an aborted run's source is asked once more. An item that was taken is f
 iterator would not get it again. A cancelled run needs no seal. While we feed, we leave signs of life on the run; if we die, the last one gets old.
 """
 
-import hashlib
 import math
 import os
 import socket
@@ -26,6 +25,7 @@ from msgspec import structs
 
 from perdure.engine.batch.runs import OpenRun, Runs
 from perdure.engine.enqueue import bad_request_id, enqueue, is_request_id, new_job
+from perdure.engine.idempotency import Key, key_from_item, key_from_position, value_from_item
 from perdure.engine.ids import Ids
 from perdure.engine.stages import Line
 from perdure.model.errors import (
@@ -41,7 +41,6 @@ from perdure.model.limits import (
     ENQUEUE_BYTES_MAX,
     FEEDER_AWAY_S_MAX,
     FEEDER_SIGN_S,
-    KEY_CHARS_MAX,
 )
 from perdure.model.runs import RunStatus, RunView
 
@@ -51,7 +50,6 @@ _CHUNK_S = 0.5
 _PAUSE_S, _PAUSE_S_MAX = 0.05, 1.0
 _SAY_EVERY_S = 30.0
 
-Key = str | Callable[[Any], object]
 Bad = Callable[[int, PayloadRefused], None]
 
 
@@ -281,7 +279,7 @@ class Feeder:
             self._terms.bad(position, refused)
             self.fed = replace(self.fed, skipped=self.fed.skipped + 1)
             return None
-        key = job.key or default_key(position, job.payload_json)
+        key = job.key or key_from_position(position, job.payload_json)
         return structs.replace(job, run=self.run.no, lane=self._opened.lane, key=key)
 
     def _made(self, item: Any) -> NewJob:
@@ -290,7 +288,7 @@ class Feeder:
         terms = self._terms
         return new_job(
             self._ids, self._line, item,
-            owner=terms.owner, key=_named(terms.key, item), priority=terms.priority,
+            owner=terms.owner, key=key_from_item(terms.key, item), priority=terms.priority,
             deadline_s=terms.deadline_s, tokens=terms.tokens, fair=terms.fair,
             request_id=_request_id(terms.request_id, item),
         )  # fmt: skip
@@ -370,43 +368,11 @@ def _signs(feeder: Feeder) -> Iterator[None]:
         over.set()
 
 
-def default_key(position: int, payload_json: str) -> str:
-    """How an item without a key of its own is known: by its position and its content."""
-    mark = hashlib.sha256(payload_json.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{position}:{mark}"
-
-
-def _named(key: Key | None, item: Any) -> str | None:
-    """The key that an item's own field, or the caller's function, gives it."""
-    if key is None:
-        return None
-    found = _given(key, item)
-    if isinstance(found, str) and (len(found) > KEY_CHARS_MAX or not found.isprintable()):
-        raise PayloadRefused(
-            f"its key {found[:40]!r} must have 1 to {KEY_CHARS_MAX} printable characters; hash what is longer"
-        )
-    if not isinstance(found, str) or not found:
-        what = "its key function" if callable(key) else f"its field {key!r}"
-        raise PayloadRefused(
-            f"{what} gives {found!r}; it must give text or a whole number, which names the item"
-        )
-    return found
-
-
 def _request_id(wanted: Key | None, item: Any) -> str | None:
     """The request id that an item's own field, or the caller's function, gives it; one may have none."""
-    found = None if wanted is None else _given(wanted, item)
+    found = None if wanted is None else value_from_item(wanted, item)
     if found is None or found == "":  # an empty cell of a table
         return None
     if is_request_id(found):
         return str(found)
     raise PayloadRefused(f"its {bad_request_id(found)}")
-
-
-def _given(wanted: Key, item: Any) -> Any:
-    """What a field of the item, or a function of it, gives; a whole number as text."""
-    try:
-        found = wanted(item) if callable(wanted) else item[wanted]
-    except (KeyError, TypeError, IndexError, AttributeError):
-        return None
-    return str(found) if isinstance(found, int) and not isinstance(found, bool) else found

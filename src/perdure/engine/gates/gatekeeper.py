@@ -10,7 +10,7 @@ second lease finds the probe out, the later of two hints stands.
 If we die on any line: what was not written did not happen. A probe in our hands is lost, and its lease says
 when another may go; our slices of the limits are free when we are declared dead or their lease is over.
 
-Only the pump's thread calls this; a health check runs elsewhere and leaves its answer in a deque.
+Only the pump's thread calls this; a health check runs elsewhere, and the pump passes its answer on.
 """
 
 from collections import deque
@@ -60,7 +60,7 @@ class Checked:
 
 
 class Gatekeeper:
-    """Keeps the gates of the upstreams that a worker's stages name. ``check`` starts a health check elsewhere."""
+    """Keeps the gates of the upstreams that a worker's stages name."""
 
     def __init__(
         self,
@@ -93,8 +93,6 @@ class Gatekeeper:
             store, control, upstreams, worker,
             clock=clock, observers=observers, looked=self._take_in, shown=self._show, told=self._told,
         )  # fmt: skip
-        self.check: Check | None = None
-        self.checked: deque[Checked] = deque()
 
     # -- what the pump asks ------------------------------------------------------------------
 
@@ -102,8 +100,6 @@ class Gatekeeper:
         """Read what has changed, write what we know, and do what is due; ``free`` slots are left here."""
         if not self._upstreams:
             return
-        while self.checked:
-            self._heed(self.checked.popleft())
         seen_s = self._clock.monotonic() - self._rows.seen_s
         if self._rows.stale or seen_s >= (_SOON_S if self._failing else LOOK_S):
             self._failing = False
@@ -139,8 +135,11 @@ class Gatekeeper:
             return None
         return replace(order, lanes=kept, parts=tuple(parts))
 
-    def probe(self, *, isolation: int) -> Claim | None:
-        """A job that is now the probe of a gate, if one is due and some job waits behind it."""
+    def probe(self, *, isolation: int, check: Check) -> Claim | None:
+        """A job that is now the probe of a gate, if one is due and some job waits behind it.
+
+        ``check`` starts a health check elsewhere, for an upstream that has one; `heed` wants its answer.
+        """
         now_s = self._clock.monotonic()
         if not self._passages or now_s - self._probed_s < _SOON_S:
             return None
@@ -151,9 +150,9 @@ class Gatekeeper:
             self._probed_s = now_s  # where no job waits, asking again and again finds none
             step = lease(gate, self._rows.settings(gate.name), self._rows.now(), by=self._worker)
             upstream = self._upstreams.get(gate.name)
-            if upstream is not None and upstream.health is not None and self.check is not None:
+            if upstream is not None and upstream.health is not None:
                 if self._rows.set(step):
-                    self.check(upstream, step.gate.generation)
+                    check(upstream, step.gate.generation)
                 continue
             claim = self._claimed(step, behind, isolation)
             if claim is not None:
@@ -245,6 +244,19 @@ class Gatekeeper:
             ),
         )
 
+    def heed(self, checked: Checked) -> None:
+        """A probe or a health check has ended so."""
+        settings, chance = self._rows.settings(checked.gate), self._chance.random()
+        now, wait_s = self._rows.now(), checked.wait_s
+        until = after(self._rows.now_at_most(), wait_s) if wait_s > 0 else None
+        self._rows.happen(
+            checked.gate,
+            lambda gate: probed(
+                gate, settings, word=checked.word, generation=checked.generation,
+                until=until, now=now, chance=chance,
+            ),
+        )  # fmt: skip
+
     def died(self, worker: int) -> None:
         """A worker is dead: a probe that it had out is lost at once."""
         self._dead.append(worker)  # its lease may be newer than what we have seen
@@ -294,7 +306,7 @@ class Gatekeeper:
         if ticket.probes is not None:
             own = ticket.probes == passage.upstream.name
             generation = ticket.own if own else ticket.credential
-            self._heed(Checked(ticket.probes, generation, word, wait_s))
+            self.heed(Checked(ticket.probes, generation, word, wait_s))
             return
         counts = word.sign is Sign.BAD
         if counts or passage.upstream.gate.window.slow_s is not None:
@@ -306,18 +318,6 @@ class Gatekeeper:
             return Step(gate)
         now, settings = self._rows.now(), passage.upstream.gate
         return trip(gate, settings, passage.window(), now, self._chance.random())
-
-    def _heed(self, checked: Checked) -> None:
-        settings, chance = self._rows.settings(checked.gate), self._chance.random()
-        now, wait_s = self._rows.now(), checked.wait_s
-        until = after(self._rows.now_at_most(), wait_s) if wait_s > 0 else None
-        self._rows.happen(
-            checked.gate,
-            lambda gate: probed(
-                gate, settings, word=checked.word, generation=checked.generation,
-                until=until, now=now, chance=chance,
-            ),
-        )  # fmt: skip
 
     def _due(self) -> None:
         """What only waits for its time: the end of a hold, the loss of a probe."""
@@ -367,9 +367,12 @@ class Gatekeeper:
             news = passage.pace_news(seen.now)
             if news is not None:
                 self._observers.tell(
-                    EventName.GATE_PACED, gate=name, rate_per_s=news.rate_per_s,
-                    was_per_s=news.was_per_s, reason=news.reason,
-                )  # fmt: skip
+                    EventName.GATE_PACED,
+                    gate=name,
+                    rate_per_s=news.rate_per_s,
+                    was_per_s=news.was_per_s,
+                    reason=news.reason,
+                )
 
     def _show(self, gate: Gate) -> None:
         for passage in self._passages.values():

@@ -66,10 +66,13 @@ class Slicing:
         wish = passage.wish(ready=ready, free=free)
         before = passage.slices.get(self._worker)
         parts = taken(
-            passage.slices, self._worker, wish,
-            concurrency=passage.upstream.limits.concurrency, now=now,
+            passage.slices,
+            self._worker,
+            wish,
+            concurrency=passage.upstream.limits.concurrency,
+            now=now,
             in_flight=passage.out + passage.promised,
-        )  # fmt: skip
+        )
         if _is_no_news(before, parts[self._worker], now):
             return True
         began_at = latest(_began_at(passage), passage.began_at)

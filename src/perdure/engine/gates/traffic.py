@@ -283,9 +283,12 @@ class Passage:
             return False
         settings, counts_from = self.upstream.gate, self.gate.counts_from
         return isolated(
-            self.window(), settings.window, settings.isolated_share,
-            counts_from=counts_from, now=landing.now,
-        )  # fmt: skip
+            self.window(),
+            settings.window,
+            settings.isolated_share,
+            counts_from=counts_from,
+            now=landing.now,
+        )
 
     def _note(self, key: Key, ticket: Ticket, landing: Landing) -> None:
         """Keep the last calls, in the order in which they were sent."""

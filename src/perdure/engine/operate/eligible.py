@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from perdure.engine.operate.revival import Revivals
+from perdure.engine.payloads import decode
+from perdure.engine.run import asked
 from perdure.model.errors import CallerError, NotCancellable, NotChangeable, NotRetriable
 from perdure.model.filters import JobFilter
 from perdure.model.operations import Revival
+from perdure.model.outcomes import Evidence
 from perdure.model.states import State
 from perdure.model.views import JobView
 from perdure.ports import Reader
@@ -39,6 +43,19 @@ class RedrivePreview:
     capped: bool
     pipelines: tuple[str, ...]
     keys_unknown: tuple[str, ...] = ()
+
+
+def source_check(exists: Callable[[Any], Any]) -> Check:
+    """A pipeline's ``source_exists`` as a check: it is called with the item as it was enqueued."""
+
+    def check(job: JobView) -> str | None:
+        answer = asked(lambda text: exists(decode(text)), job.payload_json)
+        if isinstance(answer, Evidence):
+            name = answer.names[0] if answer.names else "an error"
+            return f"whether its source exists could not be told ({name})"
+        return None if answer else "its source is gone"
+
+    return check
 
 
 def dead_letters(chosen: JobFilter) -> JobFilter:

@@ -13,9 +13,8 @@ import msgspec
 
 from perdure.engine.observe import Observers
 from perdure.engine.operate.eligible import Check, why_not
-from perdure.engine.operate.end_waiting import cancelled
 from perdure.engine.operate.revival import FAILED_STAGE, Restart, Revivals
-from perdure.engine.record import Ending, record_of
+from perdure.engine.record import Ending, cancelled, record_of
 from perdure.engine.stages import Catalogue, Line, Stage
 from perdure.model.decisions import Cancel, Why
 from perdure.model.errors import (

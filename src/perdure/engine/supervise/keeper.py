@@ -99,9 +99,11 @@ class Keeper:
     def _report(self, death: Death) -> None:
         if self.store.end_worker(self.worker, death) and death.why != "stopped":
             self.observers.tell(
-                EventName.WORKER_LOST, worker=self.worker, why=death.why,
+                EventName.WORKER_LOST,
+                worker=self.worker,
+                why=death.why,
                 exit=death.signal or death.exit_status,
-            )  # fmt: skip
+            )
         self.done = True
 
     def _end(self, status: int | None) -> Death:

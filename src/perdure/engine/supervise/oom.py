@@ -30,8 +30,9 @@ def counter_files(cgroups: str) -> tuple[str, ...]:
         inside = path.strip("/") + "/" if path.strip("/") else ""
         if number == "0" and not controllers:
             files += [
-                f"sys/fs/cgroup/{inside}memory.events", f"sys/fs/cgroup/unified/{inside}memory.events",
-            ]  # fmt: skip
+                f"sys/fs/cgroup/{inside}memory.events",
+                f"sys/fs/cgroup/unified/{inside}memory.events",
+            ]
         elif "memory" in controllers.split(","):
             for place in dict.fromkeys(
                 (inside, "")

@@ -189,9 +189,11 @@ class Supervisor:
         well = self._orders > 0 or (ended.status in _WELL and not at_work)
         self.observers.tell(
             EventName.WORKER_STOPPED if well else EventName.WORKER_LOST,
-            worker=ended.child.worker, role=ended.child.role.value,
-            pid=ended.child.process.pid, exit=ended.status,
-        )  # fmt: skip
+            worker=ended.child.worker,
+            role=ended.child.role.value,
+            pid=ended.child.process.pid,
+            exit=ended.status,
+        )
 
     def _start_missing(self) -> None:
         if self._orders:

@@ -6,7 +6,7 @@ between the look and the write shows another token and is left to the worker tha
 """
 
 from perdure.engine.observe import Observers
-from perdure.engine.operate.end_waiting import expired
+from perdure.engine.record import expired
 from perdure.engine.upkeep.chore import Swept, write
 from perdure.model.limits import EXPIRED_BATCH_MAX
 from perdure.ports import Store

@@ -98,6 +98,8 @@ class LostJobs:
                 self._warned_of = claim.no
                 self._observers.tell(
                     EventName.STAGE_UNKNOWN,
-                    job_id=claim.id, request_id=claim.request_id, pipeline=claim.pipeline,
+                    job_id=claim.id,
+                    request_id=claim.request_id,
+                    pipeline=claim.pipeline,
                     stage=claim.stage,
-                )  # fmt: skip
+                )

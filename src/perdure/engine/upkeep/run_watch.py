@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from perdure.engine.batch.runs import Runs, over_budget, settings_of
 from perdure.engine.observe import Observers
-from perdure.engine.operate.end_waiting import dead_again
 from perdure.engine.operate.single_jobs import cancel_records
+from perdure.engine.record import dead_again
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.chore import NOTHING, Swept, write
 from perdure.model.filters import JobFilter

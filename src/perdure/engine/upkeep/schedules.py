@@ -16,10 +16,11 @@ after, the row has moved on.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from perdure.engine.enqueue import admitted
+from perdure.engine.idempotency import key_from_moment
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue, Line, check_name
@@ -131,7 +132,7 @@ class Ticking:
         job = NewJob(
             id=self._ids.next(), pipeline=row.pipeline, lane=line.lane_nos[first.name],
             stage=first.name, payload_json=row.payload_json, owner=self._declared[row.name].owner,
-            key=key_of(row.name, moment), policies_s=line.deadline_s,
+            key=key_from_moment(row.name, moment), policies_s=line.deadline_s,
         )  # fmt: skip
         return Tick(row.name, row.next_at, rhythm.after(now), job)
 
@@ -139,11 +140,9 @@ class Ticking:
 def new_schedule(schedule: Schedule, now: datetime) -> NewSchedule:
     """A declared schedule as the store takes it; ``now`` is the store's."""
     return NewSchedule(
-        schedule.name, schedule.pipeline, schedule.rhythm.text, schedule.payload_json,
+        schedule.name,
+        schedule.pipeline,
+        schedule.rhythm.text,
+        schedule.payload_json,
         schedule.rhythm.after(now),
-    )  # fmt: skip
-
-
-def key_of(name: str, moment: datetime) -> str:
-    """The key of the job of one moment."""
-    return f"{name} at {moment.astimezone(UTC).isoformat()}"
+    )

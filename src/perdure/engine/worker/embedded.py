@@ -1,8 +1,7 @@
-"""A worker that is a guest in somebody else's process: it works as any other, and leaves the process alone.
+"""A worker inside somebody else's process: it works as any other, and leaves the process alone.
 
-It takes no signals and never ends the process. Slots that it has lost stay lost: they are not filled
-until they come back, and that is told once; nobody may recycle a process that is not ours. Its event loop has a
-thread of its own, which nobody has to wait for: what runs there may not end.
+It takes no signals and never ends the process, so slots that it has lost stay lost (`shutdown.py`). Its event loop has
+a thread of its own, which nobody has to wait for: what runs there may not end.
 
 When the main thread ends, so does the work: the interpreter is on its way out, executors refuse what they are
 given, and new threads and processes may not be had (Python 3.12 and later). Nothing more is claimed then;
@@ -15,66 +14,48 @@ import threading
 from contextlib import suppress
 from weakref import WeakSet
 
+from perdure.engine.worker.shutdown import EXIT_DEAD
 from perdure.engine.worker.worker import Worker
-from perdure.model.errors import WorkerDead
-from perdure.model.events import EventName
 
 _END_S_MAX = 4.0  # for the event loop to end after the last write: cancelled stages tidy up
 
 
-class Guest(Worker):
-    """One life of an embedded worker."""
+_embedded: WeakSet[Worker] = WeakSet()
 
-    _crowded = False
 
-    def live(self, over: threading.Event) -> bool:
-        """Work until told to stop, or declared dead: then True. ``over`` is set after the last write."""
-        self._over = over
-        self._dead = False
-        self._failed: OSError | RuntimeError | None = None
-        _guests.add(self)
-        thread = threading.Thread(target=self._turn, name="perdure-events", daemon=True)
-        thread.start()
-        over.wait()
-        if self._failed is not None:
-            raise self._failed
-        if not self._dead:
-            thread.join(_END_S_MAX)
-        return self._dead
+def live(worker: Worker, over: threading.Event) -> bool:
+    """Work until told to stop, or declared dead: then True. ``over`` is set after the last write."""
+    ended: list[int | OSError | RuntimeError] = []
 
-    def _turn(self) -> None:
+    def left(status: int) -> None:
+        ended.append(status)
+        over.set()
+
+    def turn() -> None:
         try:
-            asyncio.run(self._main())
+            asyncio.run(worker.work(left, recycles=False))
         except (OSError, RuntimeError) as error:
-            if not self._over.is_set():  # it has not begun
-                self._failed = error
-                self._over.set()
+            if not over.is_set():  # it has not begun
+                ended.append(error)
+                over.set()
             elif threading.main_thread().is_alive():  # else there are no threads to tidy up with
                 raise
 
-    def _recycle_step(self, now: float) -> None:
-        lost, _ = self._lost(now)
-        crowded = lost >= self._seat.concurrency
-        if crowded and not self._crowded:
-            self._observers.tell(
-                EventName.SLOTS_LOST,
-                worker=self._seat.worker, lost=lost, concurrency=self._seat.concurrency,
-            )  # fmt: skip
-        self._crowded = crowded
-
-    def _ended(self, last: Exception | None) -> None:
-        self._dead = isinstance(last, WorkerDead)
-        self._store.close()
-        self._over.set()
-        self._on_events(self._finish.set)
-
-
-_guests: WeakSet[Guest] = WeakSet()
+    _embedded.add(worker)
+    thread = threading.Thread(target=turn, name="perdure-events", daemon=True)
+    thread.start()
+    over.wait()
+    how = ended[0]
+    if isinstance(how, Exception):
+        raise how
+    if how != EXIT_DEAD:
+        thread.join(_END_S_MAX)
+    return how == EXIT_DEAD
 
 
 def _main_thread_ends() -> None:
-    for guest in list(_guests):
-        guest.drain()
+    for worker in list(_embedded):
+        worker.drain()
 
 
 def _watch_the_main_thread() -> None:

@@ -6,17 +6,54 @@ dead.
 """
 
 import logging
+import math
+import select
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 
 from perdure.engine.observe import Observers
-from perdure.engine.worker.wakeup import Bell
 from perdure.model.errors import StoreError, WorkerDead
 
 log = logging.getLogger("perdure")
 
 _BAD_TURN_S = 0.5
+
+
+class Bell:
+    """What wakes a resting thread: rung from any thread, and from a signal handler, because it takes no lock.
+
+    A pair of sockets, one to ring at and one to listen at. What was rung before a rest ends that, too.
+    """
+
+    def __init__(self) -> None:
+        self._rings, self._hears = socket.socketpair()
+        self._rings.setblocking(False)
+        self._hears.setblocking(False)
+
+    def ring(self) -> None:
+        """Wake whoever rests, or the next who would."""
+        with suppress(OSError):  # full of words, or closed: then nobody rests any more
+            self._rings.send(b"!")
+
+    def rest(self, wait_s: float, ear: int | None = None) -> bool:
+        """Wait until it is rung, ``ear`` has something to read, or the time is over; whether it was rung."""
+        poll = select.poll()  # not select: with many sockets open, numbers are beyond its reach
+        poll.register(self._hears, select.POLLIN)
+        if ear is not None:
+            poll.register(ear, select.POLLIN)
+        poll.poll(math.ceil(wait_s * 1000))
+        try:
+            return bool(self._hears.recv(4096))
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        """Nobody rests here any more."""
+        self._rings.close()
+        self._hears.close()
 
 
 class Loop:
@@ -36,9 +73,7 @@ class Loop:
         self._step = step
         self._changed = changed
         self._answers = answers or changed  # asks the store; a look for changes need not reach it
-        self._ear = (
-            ear  # what becomes readable when there is news; without it, every tick is a look
-        )
+        self._ear = ear  # readable when there is news; without it, every tick is a look
         self._tick_s = tick_s
         self._ended = ended
         self._observers = observers

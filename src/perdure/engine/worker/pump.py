@@ -5,11 +5,11 @@ in one transaction. Batches form by themselves: while one turn is under way, fin
 
 Always true:
 
-* The pump's thread alone touches the store connection and ``_in_hand``; the runner only appends to
-  ``finished``, which is a deque for that reason.
+* The pump's thread alone touches the store connection and ``_in_hand``. The runner has threads of its own; it is told
+  what to start and stop, and its only word to us is what it appends to ``finished``.
 * A slot is taken from the claim until the receipt of its record, so a worker never holds more jobs
   than its concurrency, carried-on ones included.
-* An attempt whose stage writes its record itself is settled apart from the batch (`completing.py`).
+* An attempt whose stage writes its record itself is settled apart from the batch (`attempt/completion.py`).
 * After an error whose effect is unknown, the same records are sent again, alone, before anything
   else; then the pump asks what the store says it holds and takes up claims whose news was lost.
 
@@ -17,13 +17,15 @@ If the store declares this worker dead, `WorkerDead` leaves `once` and the proce
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
 from perdure.engine.attempt.completion import BUSY_S, Completions
 from perdure.engine.claim import order_for
-from perdure.engine.gates.gatekeeper import Gatekeeper
+from perdure.engine.gates.gatekeeper import Checked, Gatekeeper
+from perdure.engine.gates.upstreams import Upstream
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, refused
 from perdure.engine.settle import Finished, settle
@@ -49,10 +51,6 @@ from perdure.ports import Store
 _LATE_MAX = 3  # turns for nothing, after which a word is not believed without a look
 
 
-def _unknown(claim: Claim) -> Usage | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Seat:
     """Who this pump works for."""
@@ -60,6 +58,37 @@ class Seat:
     worker: int
     isolation: int
     concurrency: int
+
+
+class Runner(Protocol):
+    """Whoever runs what the pump has claimed, on threads of its own: `StageRunner`."""
+
+    finished: deque[Finished | Checked]  # what has ended, for the pump to take
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Run the stages of these."""
+        ...
+
+    def stop(self, nos: Sequence[int]) -> None:
+        """Stop the stages of these jobs, as far as they can be."""
+        ...
+
+    def check(self, upstream: Upstream, generation: int) -> None:
+        """Ask an upstream how it is."""
+        ...
+
+    def has_begun(self, no: int) -> bool:
+        """Whether the stage of this job has taken its first step."""
+        ...
+
+    def usage_of(self, claim: Claim) -> Usage | None:
+        """What a running stage has spent so far, if that is known."""
+        ...
+
+    @property
+    def slots_unusable(self) -> int:
+        """Slots that cannot be filled, beside those that are taken."""
+        ...
 
 
 class Pump:
@@ -70,25 +99,20 @@ class Pump:
         store: Store,
         catalogue: Catalogue,
         seat: Seat,
+        runner: Runner,
         *,
         chance: Random,
-        start: Callable[[Sequence[Claim]], None],
-        stop: Callable[[Sequence[int]], None],
         observers: Observers,
-        lost_slots: Callable[[], int] = lambda: 0,
-        spent: Callable[[Claim], Usage | None] = _unknown,
         gates: Gatekeeper | None = None,
         completions: Completions | None = None,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
         self._seat = seat
+        self._runner = runner
+        self._finished = runner.finished
         self._chance = chance
-        self._start = start
-        self._stop = stop
         self._observers = observers
-        self._lost_slots = lost_slots
-        self._spent = spent
         self._gates = gates
         self._completions = completions
         self._trailing: set[tuple[int, int]] = set()  # run here, though their jobs have gone on
@@ -96,16 +120,28 @@ class Pump:
         self._unsent: dict[int, Record] = {}
         self._used: dict[int, Usage] = {}  # by what is unsent, should it be refused
         self._unsure = False
-        self.gone: tuple[int, ...] = ()  # what the store has taken from us, and still runs here
-        self.finished: deque[Finished] = deque()
-        self.draining = False
-        self.stirred = False  # whether a job of a run has ended here since somebody looked
+        self._draining = False
+        self._run_jobs_ended = 0
         self._late = 0  # how often in a row we were told of work and others had taken it
 
     @property
     def in_hand(self) -> tuple[int, ...]:
         """The jobs whose end has not been sent yet."""
         return tuple(no for no in self._in_hand if no not in self._unsent)
+
+    @property
+    def run_jobs_ended(self) -> int:
+        """How many jobs of runs have ended here."""
+        return self._run_jobs_ended
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing more is claimed."""
+        return self._draining
+
+    def drain(self) -> None:
+        """Claim nothing more."""
+        self._draining = True
 
     @property
     def empty(self) -> bool:
@@ -129,7 +165,7 @@ class Pump:
         if self._unsure:
             self._catch_up()
             return 0.0
-        if self._gates is not None and not (self.draining and self.empty):
+        if self._gates is not None and not (self._draining and self.empty):
             self._keep(self._gates)
         order = self._order()
         if not self._unsent and not (told and order is not None and self._late < _LATE_MAX):
@@ -140,42 +176,55 @@ class Pump:
         self._late = self._late + 1 if told and not turn.claims else 0
         self._take_up(turn.claims)
         full = order is not None and len(turn.claims) == order.slots
-        return 0.0 if full or self.finished else turn.next_due_s
+        return 0.0 if full or self._finished else turn.next_due_s
 
-    def check_held(self) -> None:
-        """Stop handlers of jobs that the store has taken from us."""
+    def check_held(self) -> tuple[int, ...]:
+        """Stop the stages of jobs that the store has taken from us; those that still run here."""
         held = self._store.held(self._seat.worker)
         known = {(claim.no, claim.token) for claim in self._in_hand.values()}
         if not held.items() <= known:  # an earlier turn of ours came through after all
             self._unsure = True
-        self.gone = tuple(
+        gone = tuple(
             no
             for no, claim in self._in_hand.items()
             if held.get(no) != claim.token and no not in self._unsent
         )
-        if self.gone and self._completions is not None:  # what is complete was not taken from us
-            stored = self._completions.stored(self._in_hand[no] for no in self.gone)
+        if gone and self._completions is not None:  # what is complete was not taken from us
             here = self._in_hand
-            self.gone = tuple(no for no in self.gone if (no, here[no].token) not in stored)
-        if self.gone:
-            self._stop(self.gone)
+            stored = self._completions.stored(here[no] for no in gone)
+            gone = tuple(no for no in gone if (no, here[no].token) not in stored)
+        if gone:
+            self._runner.stop(gone)
+        return gone
 
-    def give_back(
-        self,
-        nos: Collection[int] | None = None,
-        reason: str = "shutdown",
-        *,
-        begun: bool = True,
-    ) -> None:
-        """Settle what is still in our hands, or those of it, as interrupted; it counts as nothing."""
-        for no in self.in_hand if nos is None else nos:
-            claim = self._in_hand[no]  # what has just finished was appended before this
-            outcome = Interrupted(reason, begun)
-            self.finished.append(Finished(claim, outcome, 0.0, self._spent(claim)))
+    def give_back(self) -> None:
+        """Settle what is still in our hands as interrupted by a shutdown; it counts as nothing."""
+        for no in self.in_hand:
+            self._interrupt(no, "shutdown", begun=self._runner.has_begun(no))
+
+    def give_back_unbegun(self, reason: str) -> int:
+        """Settle what has not begun as interrupted; how much that was."""
+        unbegun = [no for no in self.in_hand if not self._runner.has_begun(no)]
+        if unbegun:
+            self._runner.stop(
+                unbegun
+            )  # should they begin after all, they end before their first step
+        for no in unbegun:
+            self._interrupt(no, reason, begun=False)
+        return len(unbegun)
+
+    def _interrupt(self, no: int, reason: str, *, begun: bool) -> None:
+        claim = self._in_hand[no]  # what has just finished was appended before this
+        usage = self._runner.usage_of(claim)
+        self._finished.append(Finished(claim, Interrupted(reason, begun), 0.0, usage))
 
     def _gather(self) -> None:
-        while self.finished:
-            one = self.finished.popleft()
+        while self._finished:
+            one = self._finished.popleft()
+            if isinstance(one, Checked):
+                if self._gates is not None:
+                    self._gates.heed(one)
+                continue
             no, claim = one.claim.no, self._in_hand.get(one.claim.no)
             if claim is None or claim.token != one.claim.token or no in self._unsent:
                 self._trailing.discard((no, one.claim.token))
@@ -191,7 +240,7 @@ class Pump:
         """Attempts that their stages may have recorded themselves: what is stored decides."""
         if not self._completions:
             return
-        for record, answer in self._completions.once(self._judged_apart, leaving=self.draining):
+        for record, answer in self._completions.once(self._judged_apart, leaving=self._draining):
             claim = self._in_hand.get(record.no)
             if claim is None or claim.token != record.token:
                 if not isinstance(answer, Busy):
@@ -218,7 +267,7 @@ class Pump:
         return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
 
     def _carries_on(self, line: Line, claim: Claim) -> bool:
-        if self.draining or not self._catalogue.carries_on(claim.pipeline, claim.stage):
+        if self._draining or not self._catalogue.carries_on(claim.pipeline, claim.stage):
             return False
         following = line.after(claim.stage)
         if self._gates is None or following is None or following.upstream is None:
@@ -229,15 +278,15 @@ class Pump:
     def _keep(self, gates: Gatekeeper) -> None:
         """Keep the gates; what has finished is recorded, even if that fails."""
         try:
-            free = 0 if self.draining else max(0, self._free())
+            free = 0 if self._draining else max(0, self._free())
             gates.once(isolation=self._seat.isolation, free=free)
         except StoreError:
             if self._unsent:
                 self._send(None)
             raise
-        if not self.draining and self._free() > 0:
+        if not self._draining and self._free() > 0:
             try:
-                claim = gates.probe(isolation=self._seat.isolation)
+                claim = gates.probe(isolation=self._seat.isolation, check=self._runner.check)
             except WorkerDead:
                 raise
             except StoreError:
@@ -248,7 +297,7 @@ class Pump:
 
     def _free(self) -> int:
         leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
-        taken = len(self._in_hand) + len(self._trailing) - leaving + self._lost_slots()
+        taken = len(self._in_hand) + len(self._trailing) - leaving + self._runner.slots_unusable
         return self._seat.concurrency - taken
 
     def _order(self) -> ClaimOrder | None:
@@ -257,7 +306,7 @@ class Pump:
             worker=self._seat.worker,
             isolation=self._seat.isolation,
             slots=self._free(),
-            draining=self.draining,
+            draining=self._draining,
         )
         return order if self._gates is None else self._gates.shaped(order)
 
@@ -300,7 +349,7 @@ class Pump:
                 continue
             claim = self._in_hand.pop(record.no)
             if record.state in TERMINAL and self._is_of_run(claim):
-                self.stirred = True
+                self._run_jobs_ended += 1
             self._used.pop(record.no, None)
             self._observers.settled(record, answer)
             if isinstance(answer, Receipt) and answer.claim is not None:
@@ -346,12 +395,12 @@ class Pump:
             self._in_hand[claim.no] = claim
             self._observers.claimed(claim)
             if claim.damage is not None:
-                self.finished.append(Finished(claim, Raised(_damaged(claim.damage)), 0.0))
+                self._finished.append(Finished(claim, Raised(_damaged(claim.damage)), 0.0))
         if self._gates is not None:
             self._gates.started(claims)
         whole = [claim for claim in claims if claim.damage is None]
         if whole:
-            self._start(whole)
+            self._runner.start(whole)
 
 
 def _damaged(damage: str) -> Evidence:

@@ -58,9 +58,7 @@ def taken(
 
     ``in_flight`` are the calls that it has out.
     """
-    others = {
-        worker: one for worker, one in slices.items() if worker != me and one.until > now
-    }  # fmt: skip
+    others = {worker: one for worker, one in slices.items() if worker != me and one.until > now}
     shares = fair({worker: one.wanted for worker, one in others.items()} | {me: wish.share})
     free = max(0.0, 1.0 - sum(one.share for one in others.values()))
     calls = 0

@@ -9,7 +9,7 @@ So a slow answer from before an outage cannot pass for news, however late it com
 * Failures are mostly quicker than answers. A call that is in flight for longer than calls usually take
   to fail counts as one that did not: otherwise, with answers of 30 s and failures of a second, the
   latest calls that have ended would all be failures, and one call in ten enough to hold a queue.
-* *Good* is whatever proves an answer, *bad* what blames the upstream (`sign.py`). What is neither (a rate
+* *Good* is whatever proves an answer, *bad* what blames the upstream (`signs.py`). What is neither (a rate
   limit, a defect of the stage's own, a cancelled call…) gives its place back: as good it would hide an
   outage behind a caller's own mistakes, as bad it would hold everybody's queue for them. It is
   remembered for a while all the same, to be told of and to see whether refusals are isolated.

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue, Line
-from perdure.engine.worker.unknown_lanes import Strangers
+from perdure.engine.worker.lanes import Strangers
 from perdure.model.events import EventName
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock

@@ -1,6 +1,6 @@
 """An event loop that is asked whether it turns."""
 
-from perdure.engine.worker.loop_watch import Pulse
+from perdure.engine.worker.stage_runner import Pulse
 
 
 class Asked:

@@ -1,0 +1,266 @@
+"""The event-loop side of a worker: it runs the stages that the pump has claimed.
+
+Who owns what: the event loop has every async stage; sync stages have threads; stages with ``process=True`` have child
+processes. The pump's thread starts and stops them by calls that are passed on to the event loop, and what has ended
+goes back through ``finished``, which is a deque for that reason. Nothing else is written by both sides.
+
+A blocked event loop: the pump's thread asks it every now and then whether it still turns (`Pulse`). While it does not
+answer, no slot of ours can be filled.
+
+A lost slot: a sync stage that ignores its timeout keeps its thread, and the slot with it; so does an async one that
+the store has taken from us and that swallows its cancellation. It is lost until it comes back.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.completion import Completions
+from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.progress import Board
+from perdure.engine.attempt.stage_processes import Hands
+from perdure.engine.attempt.threads import Threads
+from perdure.engine.attempt.timeout import Limits
+from perdure.engine.gates.gatekeeper import Checked
+from perdure.engine.gates.health import word_of_health
+from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.observe import Observers
+from perdure.engine.run import Stopping, run
+from perdure.engine.settle import Finished
+from perdure.engine.stages import Catalogue
+from perdure.model.errors import BugError
+from perdure.model.jobs import Claim
+from perdure.model.outcomes import Interrupted, Outcome, Usage
+from perdure.ports import Clock
+
+_TOGETHER = 100  # results that are worth a turn, though more are at hand
+
+
+class StageRunner:
+    """Runs stages on an event loop; ``wake`` tells the pump's thread that something has ended.
+
+    ``patience_s`` is how long the event loop, or a stage that was stopped, may take to answer; ``every_s`` is the time
+    between two questions whether the event loop turns.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        completions: Completions,
+        shelf: Shelf,
+        *,
+        concurrency: int,
+        patience_s: float,
+        every_s: float,
+        clock: Clock,
+        observers: Observers,
+        wake: Callable[[], None],
+    ) -> None:
+        self.finished: deque[Finished | Checked] = deque()
+        self._catalogue = catalogue
+        self._completions = completions
+        self._shelf = shelf
+        self._board = Board(observers)
+        self._concurrency = concurrency
+        self._patience_s = patience_s
+        self._clock = clock
+        self._wake = wake
+        self._waking = False
+        self._events: asyncio.AbstractEventLoop
+        self._over = asyncio.Event()
+        self._runs: dict[int, tuple[asyncio.Task[None], Stopping]] = {}
+        self._desks: dict[int, Desk] = {}
+        self._checks: set[asyncio.Task[None]] = set()
+        self._threads = Threads(concurrency)
+        self._hands = Hands()
+        self._limits = Limits()
+        self._pulse = Pulse(self._on_events, every_s=every_s, blocked_s=patience_s)
+        self._taken: dict[int, float] = {}  # runs that the store has taken from us, and since when
+
+    async def serve(self, begin: Callable[[], None]) -> None:
+        """Be the event loop until `end`; ``begin`` is called as soon as claims may come."""
+        self._events = asyncio.get_running_loop()
+        begin()
+        await self._over.wait()
+        for task, _ in self._runs.values():
+            task.cancel()
+        await self._hands.close()
+
+    # -- the pump thread -----------------------------------------------------------------
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Run the stages of these."""
+        received_s = self._clock.monotonic()
+        self._on_events(lambda: self._start_all(claims, received_s))
+
+    def stop(self, nos: Sequence[int]) -> None:
+        """Stop the stages of these jobs, as far as they can be."""
+        self._on_events(lambda: self._cancel_runs(nos))
+
+    def stop_all(self) -> None:
+        """Stop whatever runs; what it has not asked its desk for by now is not asked for any more."""
+        self._on_events(lambda: self._cancel_runs(list(self._runs)))
+        for desk in list(self._desks.values()):
+            desk.end()
+
+    def check(self, upstream: Upstream, generation: int) -> None:
+        """Ask an upstream how it is; the answer comes as a `Checked`."""
+        self._on_events(lambda: self._start_check(upstream, generation))
+
+    def end(self) -> None:
+        """End the event loop."""
+        self._on_events(self._over.set)
+
+    def has_begun(self, no: int) -> bool:
+        """Whether the stage of this job has taken its first step."""
+        held = self._runs.get(no)
+        return held is not None and held[1].begun
+
+    def usage_of(self, claim: Claim) -> Usage | None:
+        """What a running stage says that it has spent so far."""
+        desk = self._desks.get(claim.no)
+        return None if desk is None else desk.usage
+
+    def tell_progress(self, now: float) -> None:
+        """Tell what running stages have said of their progress, if it is time."""
+        self._board.once(now)
+
+    def look(self, now: float) -> bool:
+        """See whether the event loop turns; whether it is found blocked, and was not before."""
+        before = self._pulse.blocked
+        self._pulse.look(now)
+        return self._pulse.blocked and not before
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the event loop did not turn when we last looked."""
+        return self._pulse.blocked
+
+    @property
+    def silent_s(self) -> float:
+        """How long the event loop has not answered."""
+        return self._pulse.silent_s
+
+    @property
+    def slots_unusable(self) -> int:
+        """Slots that cannot be filled, beside those that are taken."""
+        return self._concurrency if self._pulse.blocked else self._threads.lost
+
+    def note_taken(self, nos: Collection[int], now: float) -> None:
+        """These are all that the store has taken from us and that still run here."""
+        self._taken = {no: self._taken.get(no, now) for no in nos}
+
+    def slots_lost(self, now: float) -> tuple[int, float]:
+        """How many slots are lost, and since when."""
+        if not self._taken and not self._threads.lost:
+            return 0, now
+        deaf = [at for at in self._taken.values() if now - at >= self._patience_s]
+        lost_at = self._threads.lost_at
+        return self._threads.lost + len(deaf), min([*deaf, now if lost_at is None else lost_at])
+
+    def _on_events(self, call: Callable[[], None]) -> None:
+        self._events.call_soon_threadsafe(call)
+
+    # -- the event loop ------------------------------------------------------------------
+
+    def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
+        for claim in claims:
+            stopping, completer = Stopping(), self._completions.of(claim, received_s)
+            desk = Desk(tell=partial(self._board.note, claim), completer=completer)
+            task = asyncio.create_task(self._run_one(claim, stopping, desk, received_s))
+            self._runs[claim.no] = (task, stopping)
+            self._desks[claim.no] = desk
+
+    async def _run_one(
+        self, claim: Claim, stopping: Stopping, desk: Desk, received_s: float
+    ) -> None:
+        stage = self._catalogue.stage(claim.pipeline, claim.stage)
+        if stage is None:
+            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        stopping.begun = True
+        if stopping.ordered:
+            outcome: Outcome = Interrupted(begun=False)
+        else:
+            outcome = await run(
+                claim, stage, self._threads, stopping,
+                desk=desk, hands=self._hands, limits=self._limits,
+            )  # fmt: skip
+        elapsed_s = self._clock.monotonic() - received_s
+        self._board.drop(claim)
+        kept = self._shelf.kept(outcome, desk.asides)
+        self.finished.append(Finished(claim, outcome, elapsed_s, desk.usage, desk.told, kept))
+        held = self._runs.get(claim.no)
+        # After its word: else it seems not to have begun.
+        if held is not None and held[1] is stopping:
+            del self._runs[claim.no], self._desks[claim.no]
+        if not self._waking:  # after all that the event loop has at hand, so that they go together
+            self._waking = True
+            self._events.call_soon(self._wake_pump)
+        elif len(self.finished) == _TOGETHER:
+            self._wake()
+
+    def _wake_pump(self) -> None:
+        self._waking = False
+        self._wake()
+
+    def _start_check(self, upstream: Upstream, generation: int) -> None:
+        task = asyncio.create_task(self._checked(upstream, generation))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+
+    async def _checked(self, upstream: Upstream, generation: int) -> None:
+        word = await word_of_health(upstream, self._threads, self._clock)
+        self.finished.append(Checked(upstream.name, generation, word))
+        self._wake()
+
+    def _cancel_runs(self, nos: Sequence[int]) -> None:
+        for no in nos:
+            found = self._runs.get(no)
+            if found is not None:
+                task, stopping = found
+                stopping.ordered = True
+                if stopping.begun:  # else it would end without its first step, and without a word
+                    task.cancel()
+
+
+class Pulse:
+    """The answers of one event loop, as the thread that asks sees them.
+
+    ``ask`` has it call something. It is blocked when it has not done so for ``blocked_s``. A pause between two looks
+    counts as ``every_s`` at most: whoever was stopped itself, with all of its process, must not blame the loop.
+    """
+
+    def __init__(
+        self, ask: Callable[[Callable[[], None]], None], *, every_s: float, blocked_s: float
+    ) -> None:
+        self._ask = ask
+        self._every_s = every_s
+        self._blocked_s = blocked_s
+        self._answered = True
+        self._asked_at = -math.inf
+        self._looked_at = 0.0
+        self.silent_s = 0.0
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it has been silent for too long, when we last looked."""
+        return self.silent_s >= self._blocked_s
+
+    def look(self, now: float) -> None:
+        """Ask when it is time to; else see whether the answer has come."""
+        if not self._answered:
+            self.silent_s += min(now - self._looked_at, self._every_s)
+        elif now - self._asked_at >= self._every_s:
+            self.silent_s = 0.0
+            self._answered = False
+            self._asked_at = now
+            self._ask(self._answer)
+        else:
+            self.silent_s = 0.0
+        self._looked_at = now
+
+    def _answer(self) -> None:
+        self._answered = True
