@@ -30,6 +30,7 @@ from perdure.model.operations import (
 )
 from perdure.model.states import State
 from perdure.stores import deeds
+from perdure.stores.columns import BULK
 from perdure.stores.moments import from_us
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
@@ -37,7 +38,7 @@ from perdure.stores.postgres.noting import note
 from perdure.stores.postgres.reviving import revive_apart
 from perdure.stores.postgres.settling import busy_among, record_whole
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import bulk_out, encoded
+from perdure.stores.rows import encoded
 
 
 class PostgresBulks:
@@ -164,7 +165,7 @@ class PostgresBulks:
                 payloads = [{"key": key, "payload": payload} for key, payload in bulk.payloads]
                 brought = {"bulk": row[0], "payloads": encoded(payloads)}
                 cx.execute(SQL.bulk_payloads_add, brought)
-            return bulk_out(row)
+            return BULK.read(row)
 
         return self._connection.written(work)
 
@@ -187,7 +188,7 @@ class PostgresBulks:
             row = cx.execute(SQL.bulk_change, where).fetchone()
             if row is None:
                 return None
-            bulk = bulk_out(row)
+            bulk = BULK.read(row)
             note(cx, deeds.BULK_CHANGE[change.status], [bulk.id], deed, now)
             return bulk
 
@@ -266,4 +267,4 @@ def _move(
     assert row is not None
     if step.status is BulkStatus.DONE:
         cx.execute(SQL.bulk_payloads_forget, {"bulk": step.no})
-    return bulk_out(row)
+    return BULK.read(row)

@@ -28,6 +28,7 @@ from perdure.model.workers import WorkerView
 from perdure.stores import tallies
 from perdure.stores.auditing import CHECKS, findings, of_run
 from perdure.stores.choosing import Choice, FetchWhole, changes, page, preview
+from perdure.stores.columns import ATTEMPT, BULK, DEED, GATE, PAUSE, SCHEDULE, WORKER
 from perdure.stores.moments import from_us
 from perdure.stores.postgres import changing
 from perdure.stores.postgres.claiming import array
@@ -43,15 +44,8 @@ from perdure.stores.postgres.reports import (
 )
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import (
-    attempt_out,
-    bulk_out,
-    deed_out,
-    gate_out,
     job_out,
     lanes_out,
-    pause_out,
-    schedule_out,
-    worker_out,
 )
 
 AUDIT: dict[str, str] = dict(CHECKS)
@@ -121,7 +115,7 @@ class PostgresReader(PostgresReports):
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
-        return [attempt_out(row) for row in self._rows(SQL.attempts_of, {"job": job_no})]
+        return ATTEMPT.read_all(self._rows(SQL.attempts_of, {"job": job_no}))
 
     def books(self, *, pipeline: str | None = None) -> Books:
         """How many items came in, and where they are."""
@@ -134,20 +128,20 @@ class PostgresReader(PostgresReports):
 
     def workers(self) -> list[WorkerView]:
         """All workers that are alive or have unsettled jobs, then the newest dead ones."""
-        return [worker_out(row) for row in self._rows(SQL.workers_list, {"limit": _WORKERS_MAX})]
+        return WORKER.read_all(self._rows(SQL.workers_list, {"limit": _WORKERS_MAX}))
 
     def pauses(self) -> list[LanePause]:
         """What is paused."""
-        return [pause_out(row) for row in self._rows(SQL.pauses_list)]
+        return PAUSE.read_all(self._rows(SQL.pauses_list))
 
     def gates(self) -> list[GateRow]:
         """Every gate that has a row, by name."""
-        return [gate_out(row) for row in self._rows(SQL.gates_list)]
+        return GATE.read_all(self._rows(SQL.gates_list))
 
     def gate(self, name: str) -> GateRow | None:
         """One gate; None when it has no row, and so is flowing."""
         rows = self._rows(SQL.gate, {"name": name})
-        return gate_out(rows[0]) if rows else None
+        return GATE.read(rows[0]) if rows else None
 
     def look(self, names: Sequence[str]) -> GateLook:
         """All there is about these gates and their parents, at one moment."""
@@ -163,7 +157,7 @@ class PostgresReader(PostgresReports):
         with self._connection.lent() as cx:
             due_by = self._connection.store_now(cx) if due else None
             rows = cx.execute(SQL.schedules_list, {"due_by": due_by}).fetchall()
-        return [schedule_out(row) for row in rows]
+        return SCHEDULE.read_all(rows)
 
     def bulks(
         self, *, running: bool = False, id: str | None = None, limit: int = 50
@@ -171,15 +165,15 @@ class PostgresReader(PostgresReports):
         """Bulk operations, newest first; with ``running`` only those under way."""
         if id is not None:
             rows = self._rows(SQL.bulk_by_id, {"id": id}) if is_uuid(id) else ()
-            found = [bulk_out(row) for row in rows]
+            found = BULK.read_all(rows)
             kept = [one for one in found if not running or one.status is BulkStatus.RUNNING]
             return kept[: rows_of(limit)]
         sql = SQL.bulks_running if running else SQL.bulks_list
-        return [bulk_out(row) for row in self._rows(sql, {"limit": rows_of(limit)})]
+        return BULK.read_all(self._rows(sql, {"limit": rows_of(limit)}))
 
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
-        return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
+        return DEED.read_all(self._rows(SQL.deeds_page, bounds(limit, before)))
 
     def changes(
         self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS

@@ -1,6 +1,5 @@
 """The reads about runs, dead letters and captures."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,6 +11,7 @@ from perdure.model.operations import LoggedRefusal
 from perdure.model.runs import ItemView, RunView
 from perdure.model.views import CaptureView, DeadGroup, PayloadView, RunFigures
 from perdure.stores.choosing import NO_MAX, Dialect, Fetch
+from perdure.stores.columns import CAPTURE, ITEM, RUN
 from perdure.stores.moments import to_us
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
@@ -19,7 +19,8 @@ from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.reviving import rivals
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.reporting import run_figures
-from perdure.stores.rows import Row, capture_out, item_out, run_out
+from perdure.stores.rows import Row
+from perdure.stores.statements import as_psycopg_reads
 from perdure.stores.tallies import dead_groups, is_kept
 
 # The rows of a step are found first (OFFSET 0 keeps them apart): what else a filter says must not lead to another index.
@@ -30,7 +31,6 @@ DIALECT = Dialect(
 )
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_PARAMETER = re.compile(r":([a-z_0-9]+)")
 
 
 class PostgresReports:
@@ -42,7 +42,7 @@ class PostgresReports:
     def run(self, id: str) -> RunView | None:
         """One run, its counters summed."""
         rows = self._rows(SQL.run_by_id, {"id": id}) if is_uuid(id) else ()
-        return run_out(rows[0]) if rows else None
+        return RUN.read(rows[0]) if rows else None
 
     def runs(
         self,
@@ -64,7 +64,7 @@ class PostgresReports:
                 return []
             where |= {"floor": no, "before": no + 1}
         sql = SQL.runs_live if live else SQL.runs_page
-        return [run_out(row) for row in self._rows(sql, where)]
+        return RUN.read_all(self._rows(sql, where))
 
     def items(
         self, run: int, *, after: int = 0, redriven: bool = False, limit: int = 500
@@ -72,7 +72,7 @@ class PostgresReports:
         """The items of a run in their order, above a job number; with ``redriven``, what was driven again in it."""
         where = {"run": run, "after": after, "limit": rows_of(limit)}
         sql = SQL.items_redriven if redriven else SQL.items
-        return [item_out(row) for row in self._rows(sql, where)]
+        return ITEM.read_all(self._rows(sql, where))
 
     def items_ended(
         self, run: int, *, since: datetime, after: int = 0, redriven: bool = False, limit: int = 500
@@ -80,7 +80,7 @@ class PostgresReports:
         """The items of a run that have ended, by when they did, from a moment on, above a number within it."""
         where = {"run": run, "since": to_us(since), "after": after, "limit": rows_of(limit)}
         sql = SQL.items_ended_redriven if redriven else SQL.items_ended
-        return [item_out(row) for row in self._rows(sql, where)]
+        return ITEM.read_all(self._rows(sql, where))
 
     def run_figures(self, run: int) -> RunFigures:
         """What the attempts of a run's jobs say; walks over all of them, and over those of no other run."""
@@ -114,13 +114,13 @@ class PostgresReports:
 
     def captures(self, job_no: int) -> list[CaptureView]:
         """What was put aside in a job's attempts, oldest first."""
-        return [capture_out(row) for row in self._rows(SQL.captures_of, {"job": job_no})]
+        return CAPTURE.read_all(self._rows(SQL.captures_of, {"job": job_no}))
 
     def capture(self, id: str, *, owner: str | None) -> tuple[CaptureView, bytes] | None:
         """One capture, if its job is that owner's; None as owner is an operator, who may read all."""
         where = {"id": id, "owner": owner}
         rows = self._rows(SQL.capture_by_id, where) if is_uuid(id) else ()
-        return (capture_out(rows[0]), bytes(rows[0][11])) if rows else None
+        return (CAPTURE.read(rows[0]), bytes(rows[0][CAPTURE.width])) if rows else None
 
     def _rows(self, sql: str, values: Mapping[str, object] | None = None) -> Sequence[Row]:
         with self._connection.lent() as cx:
@@ -137,7 +137,7 @@ def fetching(cx: Cx) -> Fetch:
     """How statements that both stores share are run on this one."""
 
     def fetch(sql: str, values: Mapping[str, object]) -> Sequence[Row]:
-        return cx.execute(_PARAMETER.sub(r"%(\1)s", sql), values).fetchall()
+        return cx.execute(as_psycopg_reads(sql), values).fetchall()
 
     return fetch
 

@@ -18,13 +18,13 @@ from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.stores import deeds
 from perdure.stores.changes import run_entry
+from perdure.stores.columns import RUN
 from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.changing import tell
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.noting import note
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import run_out
 
 
 class PostgresRuns:
@@ -135,4 +135,4 @@ def _tell(cx: Cx, run: RunView, now: int) -> None:
 def _run(cx: Cx, id: str) -> RunView:
     row = cx.execute(SQL.run_by_id, {"id": id}).fetchone()
     assert row is not None
-    return run_out(row)
+    return RUN.read(row)

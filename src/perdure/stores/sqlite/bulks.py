@@ -28,9 +28,9 @@ from perdure.model.operations import (
 from perdure.model.states import State
 from perdure.stores import deeds
 from perdure.stores.changes import Entry
+from perdure.stores.columns import BULK
 from perdure.stores.counting import Letter, Tally, place_of
 from perdure.stores.moments import from_us
-from perdure.stores.rows import bulk_out
 from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
@@ -159,9 +159,9 @@ class SqliteBulks:
             }  # fmt: skip
             if cx.execute(SQL.bulk_add, where).rowcount == 1:
                 note(cx, deeds.BULK[bulk.verb], bulk.id, bulk.deed, now)
-                (no, *_) = cx.execute(SQL.bulk_by_id, (bulk.id,)).fetchone()
+                (no, *_) = cx.execute(SQL.bulk_by_id, {"id": bulk.id}).fetchone()
                 cx.executemany(SQL.bulk_payload_add, [(no, *one) for one in bulk.payloads])
-            return bulk_out(cx.execute(SQL.bulk_by_id, (bulk.id,)).fetchone())
+            return BULK.read(cx.execute(SQL.bulk_by_id, {"id": bulk.id}).fetchone())
 
     def step_bulk(self, step: BulkStep) -> BulkView | None:
         """Move a bulk operation on; None when it is elsewhere already, or over."""
@@ -169,7 +169,7 @@ class SqliteBulks:
             if not _stepped(cx, step, now):
                 return None
             _count(cx, step, ())
-            return bulk_out(cx.execute(SQL.bulk_by_no, (step.no,)).fetchone())
+            return BULK.read(cx.execute(SQL.bulk_by_no, (step.no,)).fetchone())
 
     def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
         """Stop a bulk operation, or set it going again, if it still has the status that was seen."""
@@ -178,9 +178,10 @@ class SqliteBulks:
                 "no": change.no, "seen": change.seen.value, "status": change.status.value,
                 "why": change.why, "now": now,
             }  # fmt: skip
-            if cx.execute(SQL.bulk_change, where).rowcount != 1:
+            row = cx.execute(SQL.bulk_change, where).fetchone()
+            if row is None:
                 return None
-            bulk = bulk_out(cx.execute(SQL.bulk_by_no, (change.no,)).fetchone())
+            bulk = BULK.read(row)
             note(cx, deeds.BULK_CHANGE[change.status], bulk.id, deed, now)
             return bulk
 
@@ -213,7 +214,7 @@ def _stepped(cx: sqlite3.Connection, step: BulkStep, now: int) -> bool:
     }  # fmt: skip
     stepped = cx.execute(SQL.bulk_step, where).rowcount == 1
     if stepped and step.status is BulkStatus.DONE:
-        cx.execute(SQL.bulk_payloads_forget, (step.no,))
+        cx.execute(SQL.bulk_payloads_forget, {"bulk": step.no})
     return stepped
 
 

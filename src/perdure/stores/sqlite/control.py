@@ -83,7 +83,7 @@ class SqliteControl(SqliteBulks, SqliteRuns):
     def drop_schedule(self, name: str) -> bool:
         """Forget a schedule; False when there was none."""
         with self._connection.written() as (cx, _):
-            return cx.execute(SQL.schedule_drop, (name,)).rowcount == 1
+            return cx.execute(SQL.schedule_drop, {"name": name}).rowcount == 1
 
     def tick(self, tick: Tick) -> Enqueued | None:
         """Enqueue the job of one moment and advance the schedule; None when another has done it."""

@@ -26,18 +26,12 @@ from perdure.model.workers import WorkerView
 from perdure.stores import tallies
 from perdure.stores.auditing import CHECKS, findings, of_run
 from perdure.stores.choosing import Choice, FetchWhole, changes, page, preview
+from perdure.stores.columns import ATTEMPT, BULK, DEED, GATE, PAUSE, SCHEDULE, WORKER
 from perdure.stores.moments import from_us
 from perdure.stores.rows import (
-    attempt_out,
-    bulk_out,
-    deed_out,
     encoded,
-    gate_out,
     job_out,
     lanes_out,
-    pause_out,
-    schedule_out,
-    worker_out,
 )
 from perdure.stores.sqlite import changing
 from perdure.stores.sqlite.gating import look
@@ -54,7 +48,7 @@ class SqliteReader(SqliteReports):
 
     def job(self, id: str) -> JobView | None:
         """One job; `StoreDamaged` when its row cannot be read."""
-        rows = self._rows(SQL.job_by_id, (id,))
+        rows = self._rows(SQL.job_by_id, {"id": id})
         return job_out(rows[0]) if rows else None
 
     def jobs(
@@ -111,7 +105,7 @@ class SqliteReader(SqliteReports):
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
-        return [attempt_out(row) for row in self._rows(SQL.attempts_of, (job_no,))]
+        return ATTEMPT.read_all(self._rows(SQL.attempts_of, {"job": job_no}))
 
     def books(self, *, pipeline: str | None = None) -> Books:
         """How many items came in, and where they are."""
@@ -124,20 +118,20 @@ class SqliteReader(SqliteReports):
 
     def workers(self) -> list[WorkerView]:
         """All workers that are alive or have unsettled jobs, then the newest dead ones."""
-        return [worker_out(row) for row in self._rows(SQL.workers_list, {"limit": _WORKERS_MAX})]
+        return WORKER.read_all(self._rows(SQL.workers_list, {"limit": _WORKERS_MAX}))
 
     def pauses(self) -> list[LanePause]:
         """What is paused."""
-        return [pause_out(row) for row in self._rows(SQL.pauses_list)]
+        return PAUSE.read_all(self._rows(SQL.pauses_list))
 
     def gates(self) -> list[GateRow]:
         """Every gate that has a row, by name."""
-        return [gate_out(row) for row in self._rows(SQL.gates_list)]
+        return GATE.read_all(self._rows(SQL.gates_list))
 
     def gate(self, name: str) -> GateRow | None:
         """One gate; None when it has no row, and so is flowing."""
-        rows = self._rows(SQL.gate, (name,))
-        return gate_out(rows[0]) if rows else None
+        rows = self._rows(SQL.gate, {"name": name})
+        return GATE.read(rows[0]) if rows else None
 
     def look(self, names: Sequence[str]) -> GateLook:
         """All there is about these gates and their parents, at one moment."""
@@ -152,7 +146,7 @@ class SqliteReader(SqliteReports):
         """Schedules by next moment; with ``due`` only those whose moment has come."""
         with self._connection.read() as (cx, now):
             rows = cx.execute(SQL.schedules_list, {"due_by": now if due else None}).fetchall()
-        return [schedule_out(row) for row in rows]
+        return SCHEDULE.read_all(rows)
 
     def bulks(
         self, *, running: bool = False, id: str | None = None, limit: int = 50
@@ -160,15 +154,15 @@ class SqliteReader(SqliteReports):
         """Bulk operations, newest first; with ``running`` only those under way."""
         where = {"limit": rows_of(limit)}
         if id is not None:
-            found = [bulk_out(row) for row in self._rows(SQL.bulk_by_id, (id,))]
+            found = BULK.read_all(self._rows(SQL.bulk_by_id, {"id": id}))
             kept = [one for one in found if not running or one.status is BulkStatus.RUNNING]
             return kept[: rows_of(limit)]
         sql = SQL.bulks_running if running else SQL.bulks_list
-        return [bulk_out(row) for row in self._rows(sql, where)]
+        return BULK.read_all(self._rows(sql, where))
 
     def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
-        return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
+        return DEED.read_all(self._rows(SQL.deeds_page, bounds(limit, before)))
 
     def changes(
         self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS

@@ -10,9 +10,10 @@ from perdure.model.operations import LoggedRefusal
 from perdure.model.runs import ItemView, RunView
 from perdure.model.views import CaptureView, DeadGroup, PayloadView, RunFigures
 from perdure.stores.choosing import NO_MAX, Dialect, Fetch
+from perdure.stores.columns import CAPTURE, ITEM, RUN
 from perdure.stores.moments import to_us
 from perdure.stores.reporting import run_figures
-from perdure.stores.rows import Row, capture_out, encoded, item_out, run_out
+from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.reviving import rivals
 from perdure.stores.sqlite.statements import SQL
@@ -35,7 +36,7 @@ class SqliteReports:
     def run(self, id: str) -> RunView | None:
         """One run, its counters summed."""
         rows = self._rows(SQL.run_by_id, (id,))
-        return run_out(rows[0]) if rows else None
+        return RUN.read(rows[0]) if rows else None
 
     def runs(
         self,
@@ -57,7 +58,7 @@ class SqliteReports:
             if no is not None:
                 where["before"] = min(bounds(limit, before)["before"], no + 1)
             rows = cx.execute(SQL.runs_live if live else SQL.runs_page, where).fetchall()
-        return [run_out(row) for row in rows]
+        return RUN.read_all(rows)
 
     def items(
         self, run: int, *, after: int = 0, redriven: bool = False, limit: int = 500
@@ -65,7 +66,7 @@ class SqliteReports:
         """The items of a run in their order, above a job number; with ``redriven``, what was driven again in it."""
         where = {"run": run, "after": after, "limit": rows_of(limit)}
         sql = SQL.items_redriven if redriven else SQL.items
-        return [item_out(row) for row in self._rows(sql, where)]
+        return ITEM.read_all(self._rows(sql, where))
 
     def items_ended(
         self, run: int, *, since: datetime, after: int = 0, redriven: bool = False, limit: int = 500
@@ -73,7 +74,7 @@ class SqliteReports:
         """The items of a run that have ended, by when they did, from a moment on, above a number within it."""
         where = {"run": run, "since": to_us(since), "after": after, "limit": rows_of(limit)}
         sql = SQL.items_ended_redriven if redriven else SQL.items_ended
-        return [item_out(row) for row in self._rows(sql, where)]
+        return ITEM.read_all(self._rows(sql, where))
 
     def run_figures(self, run: int) -> RunFigures:
         """What the attempts of a run's jobs say; walks over all of them."""
@@ -97,7 +98,7 @@ class SqliteReports:
 
     def payloads(self, job_no: int) -> list[PayloadView]:
         """The payloads that a job had before the one that it has, oldest first."""
-        return [PayloadView(*row) for row in self._rows(SQL.payloads_of, (job_no,))]
+        return [PayloadView(*row) for row in self._rows(SQL.payloads_of, {"job": job_no})]
 
     def bulk_payloads(self, bulk: int, keys: Sequence[str]) -> dict[str, str]:
         """The payloads, as JSON, that a bulk operation which is not done brings for these keys."""
@@ -106,12 +107,12 @@ class SqliteReports:
 
     def captures(self, job_no: int) -> list[CaptureView]:
         """What was put aside in a job's attempts, oldest first."""
-        return [capture_out(row) for row in self._rows(SQL.captures_of, (job_no,))]
+        return CAPTURE.read_all(self._rows(SQL.captures_of, (job_no,)))
 
     def capture(self, id: str, *, owner: str | None) -> tuple[CaptureView, bytes] | None:
         """One capture, if its job is that owner's; None as owner is an operator, who may read all."""
         rows = self._rows(SQL.capture_by_id, {"id": id, "owner": owner})
-        return (capture_out(rows[0]), bytes(rows[0][11])) if rows else None
+        return (CAPTURE.read(rows[0]), bytes(rows[0][CAPTURE.width])) if rows else None
 
     def _rows(
         self, sql: str, values: Sequence[object] | Mapping[str, object] = ()

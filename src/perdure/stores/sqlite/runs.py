@@ -15,8 +15,8 @@ from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.stores import deeds
 from perdure.stores.changes import run_entry
+from perdure.stores.columns import RUN
 from perdure.stores.moments import seconds_us, to_us
-from perdure.stores.rows import run_out
 from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.noting import note
@@ -37,7 +37,7 @@ class SqliteRuns:
             }  # fmt: skip
             made = cx.execute(SQL.run_add, where).rowcount == 1
             (no,) = cx.execute(SQL.run_found, where).fetchone()
-            view = run_out(cx.execute(SQL.run_by_no, (no,)).fetchone())
+            view = RUN.read(cx.execute(SQL.run_by_no, (no,)).fetchone())
             if made:
                 _tell(cx, view, now)
             return view
@@ -79,7 +79,7 @@ class SqliteRuns:
     def note_check(self, no: int, checked: int) -> None:
         """Write down at how many processed jobs a run's budget was looked at; never fewer than before."""
         with self._connection.written() as (cx, _):
-            cx.execute(SQL.run_checked, {"no": no, "checked": checked})
+            cx.execute(SQL.run_check, {"no": no, "checked": checked})
 
     def note_feeding(self, no: int, by: str, *, ended: bool = False) -> None:
         """Write down that somebody feeds a run now, or has just ended doing so."""
@@ -107,7 +107,7 @@ def unpause(cx: sqlite3.Connection, scope: LaneScope, name: str) -> bool:
 
 def _run(cx: sqlite3.Connection, no: int) -> RunView | None:
     row = cx.execute(SQL.run_by_no, (no,)).fetchone()
-    return None if row is None else run_out(row)
+    return None if row is None else RUN.read(row)
 
 
 def _tell(cx: sqlite3.Connection, run: RunView, now: int) -> None:
