@@ -74,8 +74,10 @@ def test_a_coroutine_in_a_store_is_caught():
 
 @pytest.mark.parametrize("store", STORES)
 def test_every_statement_is_used(store):
-    used = "\n".join(path.read_text() for path in (SOURCES / "stores" / store).glob("*.py"))
-    found = set(re.findall(r"SQL\.(\w+)", used))
+    stores = SOURCES / "stores"
+    modules = [*(stores / store).glob("*.py"), *stores.glob("*.py")]
+    used = "\n".join(path.read_text() for path in modules)
+    found = set(re.findall(r"(?:SQL|self\._sql)\.(\w+)", used))
     assert {name.removesuffix(".sql") for name in statements(store)} == found
 
 

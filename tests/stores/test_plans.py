@@ -12,7 +12,7 @@ from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.stores.choosing import dead_groups
 from perdure.stores.reporting import REPORT
-from perdure.stores.sqlite.reports import DIALECT
+from perdure.stores.sqlite.reader import DIALECT
 from perdure.stores.sqlite.statements import SQL
 from tests.stores.kit import MEMORY, Place, crash, failure, retry, success
 

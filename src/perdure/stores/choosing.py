@@ -120,6 +120,7 @@ class Dialect:
     rows: str
     among: str
     packed: Callable[[Sequence[int]], str]
+    packed_texts: Callable[[Sequence[str]], object]
 
 
 @dataclass(frozen=True, slots=True)

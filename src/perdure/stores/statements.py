@@ -10,6 +10,7 @@ without a declared name are errors of the import.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib.resources import files
 from typing import get_type_hints
 
@@ -100,6 +101,7 @@ class Statements:
     rivals: str
     run_add: str
     run_by_id: str
+    run_by_no: str
     run_change: str
     run_check: str
     run_fed: str
@@ -176,6 +178,7 @@ def texts(package: str, folder: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+@lru_cache(maxsize=512)
 def as_psycopg_reads(sql: str) -> str:
     """A statement whose parameters are written ``:name``, for psycopg."""
     return _PARAMETER.sub(r"%(\1)s", sql)

@@ -44,6 +44,7 @@ class PostgresRuns:
             row = cx.execute(SQL.run_found, where).fetchone()
             assert row is not None
             view = _run(cx, row[0])
+            assert view is not None
             if made:
                 _tell(cx, view, now)
             return view
@@ -61,8 +62,8 @@ class PostgresRuns:
         """Say that all items of a run are in; None when there is no such run."""
 
         def work(cx: Cx, now: int) -> RunView | None:
-            row = cx.execute(SQL.run_seal, {"no": no, "now": now}).fetchone()
-            return None if row is None else _run(cx, row[0])
+            cx.execute(SQL.run_seal, {"no": no, "now": now})
+            return _run(cx, no)
 
         return self._connection.written(work)
 
@@ -102,11 +103,9 @@ def unpause(cx: Cx, scope: LaneScope, name: str) -> bool:
 
 
 def _change(cx: Cx, change: RunChange, deed: Deed, now: int) -> RunView | None:
-    held = cx.execute(SQL.run_hold, {"no": change.no}).fetchone()
-    if held is None:
-        return None
-    run = _run(cx, held[0])
-    if not deeds.may_change(run, change):
+    cx.execute(SQL.run_hold, {"no": change.no})
+    run = _run(cx, change.no)
+    if run is None or not deeds.may_change(run, change):
         return None
     over = change.status in FINISHED or (
         change.status is RunStatus.CANCELLED and run.counts.open == 0
@@ -122,8 +121,9 @@ def _change(cx: Cx, change: RunChange, deed: Deed, now: int) -> RunView | None:
     elif change.status is RunStatus.RUNNING:
         unpause(cx, LaneScope.RUN, str(change.no))
     note(cx, deeds.RUN[change.status], [str(change.no)], deed, now)
-    changed = _run(cx, held[0])
-    _tell(cx, changed, now)
+    changed = _run(cx, change.no)
+    if changed is not None:
+        _tell(cx, changed, now)
     return changed
 
 
@@ -132,7 +132,6 @@ def _tell(cx: Cx, run: RunView, now: int) -> None:
     tell(cx, ChangeKind.RUN_CHANGED, [told], now)
 
 
-def _run(cx: Cx, id: str) -> RunView:
-    row = cx.execute(SQL.run_by_id, {"id": id}).fetchone()
-    assert row is not None
-    return RUN.read(row)
+def _run(cx: Cx, no: int) -> RunView | None:
+    row = cx.execute(SQL.run_by_no, {"no": no}).fetchone()
+    return None if row is None else RUN.read(row)

@@ -37,7 +37,7 @@ class SqliteRuns:
             }  # fmt: skip
             made = cx.execute(SQL.run_add, where).rowcount == 1
             (no,) = cx.execute(SQL.run_found, where).fetchone()
-            view = RUN.read(cx.execute(SQL.run_by_no, (no,)).fetchone())
+            view = RUN.read(cx.execute(SQL.run_by_no, {"no": no}).fetchone())
             if made:
                 _tell(cx, view, now)
             return view
@@ -106,7 +106,7 @@ def unpause(cx: sqlite3.Connection, scope: LaneScope, name: str) -> bool:
 
 
 def _run(cx: sqlite3.Connection, no: int) -> RunView | None:
-    row = cx.execute(SQL.run_by_no, (no,)).fetchone()
+    row = cx.execute(SQL.run_by_no, {"no": no}).fetchone()
     return None if row is None else RUN.read(row)
 
 

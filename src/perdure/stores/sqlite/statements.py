@@ -62,7 +62,6 @@ class SqliteStatements(Statements):
     queues: str
     redrive_add: str
     refusal_add: str
-    run_by_no: str
     run_counts_add: str
     run_kinds_add: str
     runs_take_in: str
