@@ -30,6 +30,7 @@ class Statements:
     bulk_add: str
     bulk_by_id: str
     bulk_change: str
+    bulk_hold: str
     bulk_payloads_forget: str
     bulk_payloads_of: str
     bulk_step: str
@@ -45,6 +46,7 @@ class Statements:
     claim: str
     claims: str
     deaths_fold: str
+    deeds_add: str
     deeds_page: str
     depths_home: str
     discard: str

@@ -28,13 +28,11 @@ _PIECES = {
 class PostgresStatements(Statements):
     """The statements that only this store has."""
 
-    bulk_hold: str
     bulk_payloads_add: str
     bulk_refuse: str
     changes_now: str
     checkpoints_forget: str
     clock: str
-    deeds_add: str
     depths_fold: str
     fair_lines: str
     gates_look: str

@@ -76,7 +76,7 @@ def change_gate(cx: sqlite3.Connection, change: GateChange, deed: Deed, now: int
     row = cx.execute(statement, change_in(change, deed, now)).fetchone()
     if row is None:
         return None
-    note(cx, deeds.gate_verb(change), change.name, deed, now)
+    note(cx, deeds.gate_verb(change), [change.name], deed, now)
     gate = GATE.read(row)
     tell(cx, ChangeKind.GATE_CHANGED, [gate_entry(gate)], now)
     return gate

@@ -20,8 +20,6 @@ class SqliteStatements(Statements):
 
     attempts_add: str
     attempts_add_more: str
-    bulk_by_no: str
-    bulk_count: str
     bulk_payload_add: str
     busy_lanes: str
     captures_add: str
@@ -32,7 +30,6 @@ class SqliteStatements(Statements):
     dead_letter: str
     deaths_add: str
     deaths_forget: str
-    deed_add: str
     depths_add: str
     depths_forget: str
     due_lanes: str

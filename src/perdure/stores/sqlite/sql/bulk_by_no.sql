@@ -1,1 +1,0 @@
-SELECT {bulk_columns} FROM perdure_bulks WHERE no = ?
