@@ -22,7 +22,6 @@ from perdure.model.jobs import Enqueued, NewJob
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import NewSchedule, Pruned, Retention, Tick
 from perdure.stores.bulks import SharedBulks
-from perdure.stores.duties import standing
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.pruning import Ends
 from perdure.stores.rows import Row
@@ -39,7 +38,7 @@ class SharedControl(SharedBulks, SharedRuns):
 
     @abstractmethod
     def _duty_seen(self, name: str) -> Row | None:
-        """Who has a duty, as `duties.standing` looks at it."""
+        """Who has a duty, for how long yet, and whether that worker is alive."""
 
     @abstractmethod
     def _let_go(self, cx: Any, rows: Sequence[Row]) -> tuple[int, int]:
@@ -106,3 +105,20 @@ class SharedControl(SharedBulks, SharedRuns):
             return int(cx.execute(self._sql.prune_captures, where).rowcount)
 
         return self._written(work)
+
+
+def standing(seen: Row | None, *, worker: int, ttl_us: int) -> bool | None:
+    """Whether this worker has the duty; None when it may take or has to renew it, which is a write.
+
+    ``seen`` says who has it, for how long yet, and whether that one is alive. A
+    duty is renewed when less than half of its time is left. What is seen may be old when it is
+    acted upon: the write has the same guards.
+    """
+    if seen is None:
+        return None
+    holder, left_us, alive = seen
+    if holder != worker:
+        return False if alive and left_us > 0 else None
+    if not alive:
+        return False
+    return None if left_us * 2 < ttl_us else True
