@@ -2,10 +2,16 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from perdure.model.errors import BugError
+from perdure.stores.postgres.statements import PostgresStatements
+from perdure.stores.sqlite.statements import SqliteStatements
+from perdure.stores.statements import check_names
 from tests.house.tree import ROOT
 
 SOURCES = ROOT / "src" / "perdure"
@@ -37,8 +43,9 @@ def asynchronous(source: str) -> bool:
 
 
 def statements(store: str) -> dict[str, str]:
-    folder = SOURCES / "stores" / store / "sql"
-    return {path.name: path.read_text() for path in folder.glob("*.sql")}
+    """What a store says in its own words, and what both say."""
+    folders = (SOURCES / "stores" / store / "sql", SOURCES / "stores" / "sql")
+    return {path.name: path.read_text() for folder in folders for path in folder.glob("*.sql")}
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -67,9 +74,40 @@ def test_a_coroutine_in_a_store_is_caught():
 
 @pytest.mark.parametrize("store", STORES)
 def test_every_statement_is_used(store):
-    used = "\n".join(path.read_text() for path in (SOURCES / "stores" / store).glob("*.py"))
-    found = set(re.findall(r"SQL\.(\w+)", used))
+    stores = SOURCES / "stores"
+    modules = [*(stores / store).glob("*.py"), *stores.glob("*.py")]
+    used = "\n".join(path.read_text() for path in modules)
+    found = set(re.findall(r"(?:SQL|self\._sql)\.(\w+)", used))
     assert {name.removesuffix(".sql") for name in statements(store)} == found
+
+
+@pytest.mark.parametrize(
+    ("declared", "shared", "own", "fault"),
+    [
+        (["beat", "clam"], [], ["beat", "claim"], "clam has no file; claim has a file and no decl"),
+        (["beat"], ["left"], ["beat"], "left has a file and no declaration"),
+        (["beat"], ["beat"], ["beat"], "beat has two files"),
+    ],
+)
+def test_a_misspelt_declaration_and_a_left_over_file_stop_the_import(declared, shared, own, fault):
+    names = [dict.fromkeys(some, "") for some in (declared, shared, own)]
+    with pytest.raises(BugError, match=fault):
+        check_names("perdure.stores.sqlite", *names)
+
+
+@pytest.mark.parametrize("kind", [SqliteStatements, PostgresStatements])
+def test_statements_are_compared_with_their_folders_as_they_are_read(kind):
+    misspelt = type("Misspelt", (kind,), {"__annotations__": {"clam": str}})
+    with pytest.raises(BugError, match="clam has no file"):
+        misspelt(kind.__module__.rpartition(".")[0], {})
+
+
+def test_a_misspelt_use_of_a_statement_is_an_error_of_types(tmp_path):
+    use = tmp_path / "use.py"
+    use.write_text("from perdure.stores.sqlite.statements import SQL\nSQL.claim\nSQL.clam\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(use)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert re.findall(r'has no attribute "(\w+)"', told) == ["clam"]
 
 
 def test_both_stores_are_looked_at():

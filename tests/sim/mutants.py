@@ -179,7 +179,7 @@ def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
 _LONGER = "max(judge.ttl_us, w.ttl_us)"
 
 UNGUARDED = (
-    reworded("record", "AND token = ?31", "AND ?31 IS ?31"),
+    reworded("record", "AND token = ?2", "AND ?2 IS ?2"),
     reworded("matched", "SELECT j.no, j.token", "SELECT j.no, r.value ->> 1"),
     reworded("matched", "AND j.token = r.value ->> 1", ""),
 )
@@ -255,13 +255,13 @@ OTHERS = (
     Mutant(
         "a retry starts at once",
         ("S9",),
-        reworded("record", "ready = ?2,", "ready = CASE WHEN ?2 IS NOT NULL THEN 1 END,"),
+        reworded("record", "ready = ?4,", "ready = CASE WHEN ?4 IS NOT NULL THEN 1 END,"),
     ),
     Mutant("suspects run beside the innocent", ("S8",), suspects_beside_others),
     Mutant(
         "the result of a stage is not handed on",
         ("S14",),
-        reworded("record", "coalesce(?17, input_from)", "CASE WHEN ?17 IS ?17 THEN input_from END"),
+        reworded("record", "coalesce(?11, input_from)", "CASE WHEN ?11 IS ?11 THEN input_from END"),
     ),
     Mutant(
         "one item in the books too few",

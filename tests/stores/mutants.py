@@ -173,7 +173,7 @@ MUTANTS = (
         "a crash is not counted (PgQueuer, Dramatiq)",
         reworded(
             "record",
-            sqlite=("crashes = ?11", "crashes = crashes"),
+            sqlite=("crashes = ?", "crashes = crashes + 0 * ?"),
             postgres=("crashes = coalesce(r.crashes, 0)", "crashes = j.crashes"),
         ),
         (

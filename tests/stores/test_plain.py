@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.model.jobs import Capture, Claim, Counters
+from perdure.stores.columns import COUNTED
 from perdure.stores.plain import is_plain
 from perdure.testing.contract.shortcuts import by_the_long_way
 from perdure.testing.nouns import replace
@@ -16,7 +17,7 @@ MORE_OF_THE_RECORD = {
     "a detail": {"error_detail": "502 from upstream"},
     "a fingerprint": {"fingerprint": "f"},
     "a kind": {"error_kind": "network"},
-    "a failure before": {"counters": Counters(starts=2, failures=1)},
+    **{f"{one} before": {"counters": Counters(starts=2, **{one: 1})} for one in COUNTED},
 }
 MORE_OF_THE_ATTEMPT = {
     "a code": {"code": "ok"},

@@ -12,7 +12,7 @@ from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.stores.choosing import dead_groups
 from perdure.stores.reporting import REPORT
-from perdure.stores.sqlite.reports import DIALECT
+from perdure.stores.sqlite.reader import DIALECT
 from perdure.stores.sqlite.statements import SQL
 from tests.stores.kit import MEMORY, Place, crash, failure, retry, success
 
@@ -140,7 +140,7 @@ def plan(place: Place, name: str) -> list[str]:
 def plan_of(place: Place, sql: str) -> list[str]:
     named = set(re.findall(r":([a-z_]+)", sql))
     places = [int(number) for number in re.findall(r"\?(\d+)", sql)]
-    values: object = (1,) * max(places, default=sql.count("?"))
+    values: object = (1,) * (max(places, default=0) + len(re.findall(r"\?(?!\d)", sql)))
     if named:
         arrays = {"nos", "lanes", "records", "workers", "names", "ids"}
         values = {name: "[1]" if name in arrays else 1 for name in named}

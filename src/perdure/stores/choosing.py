@@ -33,6 +33,7 @@ from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import State
 from perdure.model.views import ChangedJob, DeadGroup, FailureGroup, JobView, Preview
+from perdure.stores.columns import JOB
 from perdure.stores.moments import from_us, to_us
 from perdure.stores.rows import Row, dead_group_out, job_out
 
@@ -119,6 +120,7 @@ class Dialect:
     rows: str
     among: str
     packed: Callable[[Sequence[int]], str]
+    packed_texts: Callable[[Sequence[str]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +298,8 @@ def _views(nos: Iterator[int], whole: FetchWhole, limit: int) -> list[JobView]:
     """So many of these jobs, in this order."""
     found: list[JobView] = []
     while some := list(islice(nos, max(0, min(limit - len(found), OWNED_ROWS_MAX)))):
-        views = {row[0]: _readable(row) for row in whole(some)}
-        found += [view for no in some if (view := views.get(no)) is not None]
+        views = {view.no: view for view in map(_readable, whole(some)) if view is not None}
+        found += [views[no] for no in some if no in views]
     return found
 
 
@@ -402,7 +404,7 @@ def _readable(row: Row) -> JobView | None:
     try:
         return job_out(row)
     except StoreDamaged:
-        without_past = (*row[:23], None, *row[24:])
+        without_past = JOB.blank(row, "past")
     try:
         return job_out(without_past)
     except StoreDamaged:

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from perdure.model.gates import GateChange, GateLook, Samples, Slices
 from perdure.model.limits import SAMPLES_S_MAX
 from perdure.model.operations import Deed
+from perdure.stores.columns import GATE
 from perdure.stores.moments import from_us, seconds_us
-from perdure.stores.rows import Row, gate_out
+from perdure.stores.rows import Row
 
 SAMPLES_US_MAX = seconds_us(SAMPLES_S_MAX)
 
@@ -41,7 +42,7 @@ def look_out(
     """All that was read about some gates."""
     return GateLook(
         from_us(now),
-        tuple(gate_out(row) for row in rows),
+        tuple(GATE.read_all(rows)),
         tuple(Samples(gate, worker, told, from_us(at)) for gate, worker, told, at in samples),
         tuple(Slices(gate, generation, told) for gate, generation, told in slices),
         frozenset(alive),

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from perdure.model.jobs import Claim, ClaimOrder, Part
 from perdure.model.limits import PROMOTE_BATCH_MAX
+from perdure.stores.columns import CLAIM
 from perdure.stores.parting import lanes_of, parts_of, slots_of
 from perdure.stores.rows import Row, claim_out
 
 BOTTOM = -(2**63)
-RANK = 27  # the column after those of a claim
+_NO, _LANE = CLAIM.places["no"], CLAIM.places["lane"]
+_RANK = CLAIM.width + 1  # behind the columns of a claim and its input
 _KEEP_S = 0.25  # how long a floor may hide a job that became ready below it
 _SHARE = 10  # a claim without floors may take a tenth of the time
 _SLOW_S = 0.010  # a turn is slow when it takes longer than this
@@ -79,8 +81,8 @@ class Floors:
                 return
             self._forget_at = now + max(_KEEP_S, _SHARE * took_s)
         for row in taken:
-            place = (row[3], isolation)
-            self._ranks[place] = max(self._ranks.get(place, BOTTOM), row[RANK])
+            place = (row[_LANE], isolation)
+            self._ranks[place] = max(self._ranks.get(place, BOTTOM), row[_RANK])
 
     def lower(self, rank_at: int | None) -> None:
         """Jobs have become ready again from this rank on."""
@@ -138,4 +140,4 @@ def claims_in(rows: Iterable[Row]) -> list[Claim]:
 
 
 def _rank(row: Row) -> tuple[int, int]:
-    return row[RANK], row[0]
+    return row[_RANK], row[_NO]

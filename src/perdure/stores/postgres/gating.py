@@ -23,6 +23,7 @@ from perdure.model.limits import PROBE_BATCH_MAX, PROMOTE_BATCH_MAX
 from perdure.model.operations import Deed
 from perdure.stores import deeds
 from perdure.stores.changes import gate_entry
+from perdure.stores.columns import GATE
 from perdure.stores.gates import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
 from perdure.stores.parting import lanes_of
 from perdure.stores.postgres.changing import tell
@@ -32,7 +33,7 @@ from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.noting import note
 from perdure.stores.postgres.settling import answered, claims_of
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import encoded, gate_out
+from perdure.stores.rows import encoded
 
 
 class PostgresGates:
@@ -80,7 +81,7 @@ def change_gate(cx: Cx, change: GateChange, deed: Deed, now: int) -> GateRow | N
     if row is None:
         return None
     note(cx, deeds.gate_verb(change), [change.name], deed, now)
-    gate = gate_out(row)
+    gate = GATE.read(row)
     tell(cx, ChangeKind.GATE_CHANGED, [gate_entry(gate)], now)
     cx.execute(SQL.notify)
     return gate

@@ -21,6 +21,7 @@ from perdure.model.jobs import (
     Stale,
 )
 from perdure.model.states import State
+from perdure.stores.columns import COUNTED, counted
 from perdure.stores.moments import maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
 from perdure.stores.postgres.errors import ROW_CLASSES
@@ -130,11 +131,7 @@ def record_in(record: Record, by: int | None) -> dict[str, object]:
         row["label"] = record.label
     counters = record.counters
     if counters not in _UNCOUNTED:
-        row |= {
-            "failures": counters.failures, "waits": counters.waits, "crashes": counters.crashes,
-            "snoozes": counters.snoozes, "probes": counters.probes, "releases": counters.releases,
-            "waited_s": counters.waited_s,
-        }  # fmt: skip
+        row |= zip(COUNTED, counted(counters), strict=True)
     return row
 
 
@@ -286,7 +283,7 @@ def claims_of(cx: Cx, seen: Mapping[int, int]) -> list[Claim]:
     if not seen:
         return []
     rows = cx.execute(SQL.claims, {"nos": list(seen)}).fetchall()
-    return [claim_out(row) for row in rows if row[2] == seen[row[0]]]
+    return [one for one in map(claim_out, rows) if one.token == seen[one.no]]
 
 
 def _receipt(record: Record, row: Row) -> Receipt:

@@ -51,7 +51,7 @@ def begin(
     """Insert a job that is already in work, queued where its lane is closed; or find who was before it."""
     again = cx.execute(SQL.ids_taken, (encoded([job.id]),)).fetchone()
     if again is not None:  # this very call, sent again after its answer was lost
-        held = {no for no, _ in cx.execute(SQL.held, (worker,)).fetchall()}
+        held = {no for no, _ in cx.execute(SQL.held, {"worker": worker}).fetchall()}
         if again[0] not in held:  # it was queued, and another has it by now
             return Enqueued(job.id, again[0], True)
         return claims_of(cx, [again[0]])[0]

@@ -22,9 +22,10 @@ from perdure.model.limits import PROBE_BATCH_MAX
 from perdure.model.operations import Deed
 from perdure.stores import deeds
 from perdure.stores.changes import gate_entry
+from perdure.stores.columns import GATE
 from perdure.stores.gates import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
 from perdure.stores.parting import lanes_of
-from perdure.stores.rows import Row, encoded, gate_out
+from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite.changing import tell
 from perdure.stores.sqlite.claiming import heads, promote, take
 from perdure.stores.sqlite.connection import Connection
@@ -75,8 +76,8 @@ def change_gate(cx: sqlite3.Connection, change: GateChange, deed: Deed, now: int
     row = cx.execute(statement, change_in(change, deed, now)).fetchone()
     if row is None:
         return None
-    note(cx, deeds.gate_verb(change), change.name, deed, now)
-    gate = gate_out(row)
+    note(cx, deeds.gate_verb(change), [change.name], deed, now)
+    gate = GATE.read(row)
     tell(cx, ChangeKind.GATE_CHANGED, [gate_entry(gate)], now)
     return gate
 
@@ -84,7 +85,7 @@ def change_gate(cx: sqlite3.Connection, change: GateChange, deed: Deed, now: int
 def _probe(
     cx: sqlite3.Connection, order: ClaimOrder, change: GateChange, deed: Deed, now: int
 ) -> Probe | None:
-    if cx.execute(SQL.worker_alive, (order.worker,)).fetchone() is None:
+    if cx.execute(SQL.worker_alive, {"worker": order.worker}).fetchone() is None:
         raise WorkerDead(f"worker {order.worker} was declared dead, so it may probe nothing")
     gate = change_gate(cx, change, deed, now)
     if gate is None:

@@ -1,174 +1,47 @@
-"""The reads, for screens, reports and the audit. They change nothing and wait for nobody."""
+"""The reads on one SQLite file, each in a transaction of its own."""
 
 import sqlite3
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from perdure.model.changes import ChangePage
-from perdure.model.filters import EVERY_JOB, JobFilter
-from perdure.model.gates import GateLook, GateRow
-from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
-from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
-from perdure.model.views import (
-    AttemptView,
-    Books,
-    ChangedJob,
-    Deaths,
-    Depth,
-    FailureGroup,
-    Finding,
-    Flow,
-    JobView,
-    LaneView,
-    Preview,
-)
-from perdure.model.workers import WorkerView
-from perdure.stores import tallies
-from perdure.stores.auditing import CHECKS, findings, of_run
-from perdure.stores.choosing import Choice, FetchWhole, changes, page, preview
-from perdure.stores.moments import from_us
-from perdure.stores.rows import (
-    attempt_out,
-    bulk_out,
-    deed_out,
-    encoded,
-    gate_out,
-    job_out,
-    lanes_out,
-    pause_out,
-    schedule_out,
-    worker_out,
-)
+from perdure.model.gates import GateLook
+from perdure.model.limits import CHANGE_PAGE_ROWS
+from perdure.stores.auditing import CHECKS
+from perdure.stores.choosing import Dialect, Fetch
+from perdure.stores.reader import SharedReader
+from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite import changing
+from perdure.stores.sqlite.connection import Connection
 from perdure.stores.sqlite.gating import look
-from perdure.stores.sqlite.reports import DIALECT, SqliteReports, bounds, fetching, rows_of
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.statements import texts
 
 AUDIT: dict[str, str] = {**CHECKS, **texts("perdure.stores.sqlite", "audit")}
-_WORKERS_MAX = 200  # dead ones that have left nothing behind
+
+# A step looks at a range of numbers; every other index would lead through more rows than that.
+DIALECT = Dialect(
+    "perdure_jobs AS j NOT INDEXED WHERE {step}",
+    "j.no IN (SELECT value FROM json_each(:nos))",
+    encoded,
+    encoded,
+)
 
 
-class SqliteReader(SqliteReports):
+class SqliteReader(SharedReader):
     """The `Reader` port on one SQLite file."""
 
-    def job(self, id: str) -> JobView | None:
-        """One job; `StoreDamaged` when its row cannot be read."""
-        rows = self._rows(SQL.job_by_id, (id,))
-        return job_out(rows[0]) if rows else None
+    _sql = SQL
+    _dialect = DIALECT
+    _checks = AUDIT
 
-    def jobs(
-        self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
-    ) -> list[JobView]:
-        """Jobs, newest first; a page that is shorter than ``limit`` is the last one.
-
-        No statement looks at more than `choosing.LOOK_ROWS_MAX` rows.
-        """
-        with self._connection.read() as (cx, _):
-            choice, whole = Choice(chosen, DIALECT), _whole(cx)
-            return page(choice, fetching(cx), whole, limit=limit, before=before)
-
-    def jobs_changed(
-        self, chosen: JobFilter, *, since: datetime, after: int = 0, limit: int = 50
-    ) -> list[ChangedJob]:
-        """An owner's jobs by their last change, from a moment on, above a number within it."""
-        with self._connection.read() as (cx, _):
-            choice, whole = Choice(chosen, DIALECT), _whole(cx)
-            return changes(choice, fetching(cx), whole, since=since, after=after, limit=limit)
-
-    def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
-        """How many jobs a filter means, counted up to a bound, and how those have ended."""
-        with self._connection.read() as (cx, _):
-            return preview(Choice(chosen, DIALECT), fetching(cx), count_max=count_max)
-
-    def depths(self) -> list[Depth]:
-        """How many jobs stand where, by queue, pipeline and stage."""
-        with self._connection.read() as (cx, _):
-            return tallies.depths(fetching(cx))
-
-    def flows(self, *, minutes: bool = False) -> list[Flow]:
-        """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
-        with self._connection.read() as (cx, now):
-            return tallies.flows(fetching(cx), now, minutes=minutes)
-
-    def deaths(self) -> list[Deaths]:
-        """What jobs have died of, by kind and code, most frequent first."""
-        with self._connection.read() as (cx, _):
-            return tallies.deaths(fetching(cx))
-
-    def open_jobs(self, owner: str) -> int:
-        """How many jobs of an owner are queued or in work."""
-        with self._connection.read() as (cx, _):
-            return tallies.open_jobs(fetching(cx), owner)
-
-    def lanes(self) -> list[LaneView]:
-        """All lanes by number, all that closes each, and how many jobs wait in it."""
-        with self._connection.read() as (cx, _):
-            return lanes_out(
-                cx.execute(SQL.lanes_list).fetchall(), cx.execute(SQL.lanes_closed).fetchall(),
-                tallies.waiting_by_lane(fetching(cx)),
-            )  # fmt: skip
-
-    def attempts(self, job_no: int) -> list[AttemptView]:
-        """The attempts of one job, oldest first."""
-        return [attempt_out(row) for row in self._rows(SQL.attempts_of, (job_no,))]
-
-    def books(self, *, pipeline: str | None = None) -> Books:
-        """How many items came in, and where they are."""
-        with self._connection.read() as (cx, _):
-            return tallies.books(fetching(cx), pipeline)
-
-    def failures(self, *, pipeline: str | None = None) -> list[FailureGroup]:
-        """Failed jobs grouped by how they ended, most frequent first."""
-        return [FailureGroup(*row) for row in self._rows(SQL.failures, {"pipeline": pipeline})]
-
-    def workers(self) -> list[WorkerView]:
-        """All workers that are alive or have unsettled jobs, then the newest dead ones."""
-        return [worker_out(row) for row in self._rows(SQL.workers_list, {"limit": _WORKERS_MAX})]
-
-    def pauses(self) -> list[LanePause]:
-        """What is paused."""
-        return [pause_out(row) for row in self._rows(SQL.pauses_list)]
-
-    def gates(self) -> list[GateRow]:
-        """Every gate that has a row, by name."""
-        return [gate_out(row) for row in self._rows(SQL.gates_list)]
-
-    def gate(self, name: str) -> GateRow | None:
-        """One gate; None when it has no row, and so is flowing."""
-        rows = self._rows(SQL.gate, (name,))
-        return gate_out(rows[0]) if rows else None
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def look(self, names: Sequence[str]) -> GateLook:
         """All there is about these gates and their parents, at one moment."""
         with self._connection.read() as (cx, now):
             return look(cx, names, 0, now)
-
-    def now(self) -> datetime:
-        """The store's clock."""
-        return from_us(self._connection.now())
-
-    def schedules(self, *, due: bool = False) -> list[ScheduleView]:
-        """Schedules by next moment; with ``due`` only those whose moment has come."""
-        with self._connection.read() as (cx, now):
-            rows = cx.execute(SQL.schedules_list, {"due_by": now if due else None}).fetchall()
-        return [schedule_out(row) for row in rows]
-
-    def bulks(
-        self, *, running: bool = False, id: str | None = None, limit: int = 50
-    ) -> list[BulkView]:
-        """Bulk operations, newest first; with ``running`` only those under way."""
-        where = {"limit": rows_of(limit)}
-        if id is not None:
-            found = [bulk_out(row) for row in self._rows(SQL.bulk_by_id, (id,))]
-            kept = [one for one in found if not running or one.status is BulkStatus.RUNNING]
-            return kept[: rows_of(limit)]
-        sql = SQL.bulks_running if running else SQL.bulks_list
-        return [bulk_out(row) for row in self._rows(sql, where)]
-
-    def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
-        """The audit log, newest first; ``before`` continues below a line's number."""
-        return [deed_out(row) for row in self._rows(SQL.deeds_page, bounds(limit, before))]
 
     def changes(
         self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
@@ -177,24 +50,30 @@ class SqliteReader(SqliteReports):
         with self._connection.read() as (cx, _):
             return changing.changes(cx, after, until, limit)
 
-    def audit(self, *, run: int | None = None) -> list[Finding]:
-        """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""
-        with self._connection.read() as (cx, _):
-            found = findings(AUDIT, lambda sql: cx.execute(sql).fetchall())
-            if run is None:
-                return found
-
-            def own(ids: Sequence[str]) -> list[str]:
-                where = {"run": run, "ids": encoded(ids)}
-                return [id for (id,) in cx.execute(SQL.subjects_of_run, where).fetchall()]
-
-            return of_run(found, run, own)
-
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
 
+    def _rows(self, sql: str, values: Mapping[str, object]) -> Sequence[Row]:
+        with self._snapshot() as fetch:
+            return fetch(sql, values)
 
-def _whole(cx: sqlite3.Connection) -> FetchWhole:
-    """How the rows of a page are read when their numbers are known."""
-    return lambda nos: cx.execute(SQL.jobs_page, {"nos": encoded(nos)}).fetchall()
+    @contextmanager
+    def _snapshot(self) -> Iterator[Fetch]:
+        with self._connection.read() as (cx, _):
+            yield _fetching(cx)
+
+    @contextmanager
+    def _walking(self, *, by_index: bool = False) -> Iterator[Fetch]:
+        with self._snapshot() as fetch:
+            yield fetch
+
+    def _now_us(self) -> int:
+        return self._connection.now()
+
+
+def _fetching(cx: sqlite3.Connection) -> Fetch:
+    def fetch(sql: str, values: Mapping[str, object]) -> Sequence[Row]:
+        return cx.execute(sql, values).fetchall()
+
+    return fetch

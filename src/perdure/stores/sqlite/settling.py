@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
 from perdure.model.states import TERMINAL, State
+from perdure.stores.columns import counted
 from perdure.stores.counting import Before, Tally, place_of
 from perdure.stores.moments import MINUTE_US, from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain import is_plain
@@ -198,20 +199,19 @@ def _done_row(record: Record, now: int) -> tuple[object, ...]:
 
 def record_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
     """A record, as `record.sql` binds it."""
-    c, again = record.counters, record.reclaim
+    again = record.reclaim
     due_at = None if record.delay_s is None else now + delay_us(record.delay_s)
     return (
-        str(record.state),
+        record.no, record.token, str(record.state),
         int(due_at == now) if record.state is State.QUEUED else None,
         by if again else None,
         2 if again else 1,
-        record.lane, record.stage, record.isolation,
-        c.starts + again, c.failures, c.waits, c.crashes, c.snoozes, c.probes, c.releases,
-        c.waited_s, past_in(record.past), record.checkpoint_stage, due_at, now if again else None,
-        now if record.state in TERMINAL else None, now,
+        record.lane, record.stage, record.isolation, past_in(record.past), record.checkpoint_stage,
+        due_at, now if again else None, now if record.state in TERMINAL else None, now,
         None if record.failed_reason is None else str(record.failed_reason),
         record.error_kind, record.error_message, record.label, record.result_json,
-        record.error_code, record.error_detail, record.fingerprint, record.no, record.token,
+        record.error_code, record.error_detail, record.fingerprint,
+        record.counters.starts + again, *counted(record.counters),
     )  # fmt: skip
 
 

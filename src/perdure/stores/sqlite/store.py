@@ -212,12 +212,13 @@ class SqliteStore(SqliteGates):
     def held(self, worker: int) -> dict[int, int]:
         """Job numbers and tokens that this worker holds."""
         with self._connection.read() as (cx, _):
-            return dict(cx.execute(SQL.held, (worker,)).fetchall())
+            return dict(cx.execute(SQL.held, {"worker": worker}).fetchall())
 
     def claims_held(self, worker: int) -> list[Claim]:
         """The claims that this worker holds, whole."""
         with self._connection.read() as (cx, _):
-            return claims_of(cx, [no for no, _ in cx.execute(SQL.held, (worker,)).fetchall()])
+            held = cx.execute(SQL.held, {"worker": worker}).fetchall()
+            return claims_of(cx, [no for no, _ in held])
 
     def run_lanes(self) -> dict[int, Lane]:
         """The lanes of all runs that are not over, by their numbers."""
@@ -262,7 +263,7 @@ class SqliteStore(SqliteGates):
 
 
 def _check_alive(cx: sqlite3.Connection, worker: int) -> None:
-    if not cx.execute(SQL.worker_alive, (worker,)).fetchone():
+    if not cx.execute(SQL.worker_alive, {"worker": worker}).fetchone():
         raise WorkerDead(
             f"worker {worker} was declared dead, so nothing it says counts; it must stop"
         )

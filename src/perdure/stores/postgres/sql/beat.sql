@@ -1,7 +1,7 @@
 -- A gap of more than half a lease means that the store or the worker was away: the worker then has
 -- to be steady for a whole lease before it may judge others.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 )
 UPDATE perdure_workers AS w SET
     beat_at = clock.now,

@@ -1,7 +1,7 @@
 -- A job that its caller runs at once, or that is queued where its lane is closed. The caller's row is locked
 -- against being declared dead meanwhile.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ),
 caller AS MATERIALIZED (
     SELECT no FROM perdure_workers WHERE no = %(worker)s AND dead_at IS NULL FOR KEY SHARE

@@ -2,10 +2,9 @@
 -- without locks to see how many each lane is owed: the first of each lane, then as many more as can be among those
 -- that are claimed. Then so many are locked in each, skipping those that others hold. ``floors`` are ranks below
 -- which a lane has nothing new: under an old snapshot the index is full of dead entries there. The claims come
--- back as binary rows, in the order of `claim_out`: with so many columns that is cheaper on both ends than a
--- JSON value.
+-- back as binary rows: with so many columns that is cheaper on both ends than a JSON value.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ),
 open_lanes AS MATERIALIZED (
     SELECT l.lane, l.floor
@@ -75,11 +74,4 @@ UPDATE perdure_jobs AS j SET
     starts = j.starts + 1, claimed_at = clock.now, updated_at = clock.now
 FROM clock
 WHERE j.no = ANY (ARRAY(SELECT no FROM picked))
-RETURNING
-    j.no, j.id::text, j.token, j.lane, j.pipeline, j.stage, j.owner, j.payload,
-    CASE WHEN j.input_from IS NOT NULL THEN coalesce((
-        SELECT c.value FROM perdure_checkpoints AS c WHERE c.job = j.no AND c.stage = j.input_from
-    ), '') END,
-    j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s,
-    j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run, j.tokens,
-    j.request_id, j.rank_at
+RETURNING {j.claim_columns}, {j.claim_input}, j.rank_at

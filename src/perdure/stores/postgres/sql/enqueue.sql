@@ -1,7 +1,7 @@
 -- One JSON array of jobs in, numbered in its order; the ids and numbers of the new ones out. A job whose
 -- id or key is taken is left alone: the winner of a race commits first, and we wait for it.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ),
 -- A borrowed transaction has rows of its own: it may stay open for long, and nobody waits for it.
 writer AS MATERIALIZED (

@@ -2,7 +2,7 @@
 -- starts, and where the lines of these owners end. Lanes are found by stepping from one that has fair jobs to the
 -- next, one look into the index each.
 WITH RECURSIVE clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ),
 ready_lanes (lane) AS (
     (SELECT j.lane FROM perdure_jobs AS j WHERE j.fair AND j.ready = 1 AND j.lane > 0 ORDER BY j.lane LIMIT 1)

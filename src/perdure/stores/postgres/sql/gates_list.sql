@@ -1,2 +1,1 @@
-SELECT name, parent, state, generation, held_until, reason, changed_by, changed_at, control
-FROM perdure_gates ORDER BY name COLLATE "C"
+SELECT {gate_columns} FROM perdure_gates ORDER BY name COLLATE "C"

@@ -1,7 +1,7 @@
 -- Keep this worker's samples, by gate, while it lives, and read all there is about these gates and their
 -- parents: one JSON value each way. Without samples nothing is written or locked.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ),
 writer AS MATERIALIZED (
     SELECT no FROM perdure_workers
@@ -25,10 +25,7 @@ asked AS MATERIALIZED (
 SELECT json_build_object(
     'now', (SELECT now FROM clock),
     'rows', (
-        SELECT json_agg(json_build_array(
-            g.name, g.parent, g.state, g.generation, g.held_until, g.reason, g.changed_by, g.changed_at,
-            g.control
-        ) ORDER BY g.name COLLATE "C")
+        SELECT json_agg(json_build_array({g.gate_columns}) ORDER BY g.name COLLATE "C")
         FROM asked AS a JOIN perdure_gates AS g ON g.name = a.name
     ),
     'samples', (

@@ -1,2 +1,2 @@
-SELECT scope, name, reason, paused_by, paused_at FROM perdure_pauses
+SELECT {pause_columns} FROM perdure_pauses
 ORDER BY scope COLLATE "C", name COLLATE "C"

@@ -2,7 +2,7 @@
 -- lane that has some gets an equal part.
 -- The lowest rank among them tells how far back the heads now reach.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ),
 waiting AS MATERIALIZED (
     SELECT l.lane

@@ -5,7 +5,7 @@
 -- that is lent to us, whose transaction may last, it is only looked at, and counts go to rows of that connection.
 -- What a record leaves out is null, zero, or as the job has it. A re-claim in a closed lane is queued instead.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ),
 locked AS MATERIALIZED (
     SELECT no FROM perdure_workers WHERE no = %(by)s::bigint AND dead_at IS NULL AND NOT %(lent)s::boolean
@@ -41,10 +41,7 @@ done AS (
         token = j.token + CASE WHEN r.reclaim THEN 2 ELSE 1 END,
         lane = r.lane, stage = coalesce(r.stage, j.stage), isolation = coalesce(r.isolation, 0),
         starts = coalesce(r.starts, j.starts) + CASE WHEN r.reclaim THEN 1 ELSE 0 END,
-        failures = coalesce(r.failures, 0), waits = coalesce(r.waits, 0),
-        crashes = coalesce(r.crashes, 0), snoozes = coalesce(r.snoozes, 0),
-        probes = coalesce(r.probes, 0), releases = coalesce(r.releases, 0),
-        waited_s = coalesce(r.waited_s, 0), past = r.past,
+        {r.counters_recorded}, past = r.past,
         input_from = coalesce(r.checkpoint_stage, j.input_from),
         due_at = coalesce(clock.now + r.delay_us, j.due_at),
         claimed_at = CASE WHEN r.reclaim THEN clock.now ELSE j.claimed_at END,
@@ -60,8 +57,7 @@ done AS (
         ) AS reclaim
         FROM jsonb_to_recordset(%(records)s::jsonb) AS s (
             no bigint, token bigint, state text, lane bigint, lane_from bigint, stage text, isolation smallint,
-            starts integer, failures integer, waits integer, crashes integer, snoozes integer,
-            probes integer, releases integer, waited_s double precision, past text, delay_us bigint,
+            {counters_typed}, past text, delay_us bigint,
             delay_s double precision, failed_reason text, error_kind text, error_message text,
             label text, result text, checkpoint_stage text, checkpoint text, again boolean,
             done_stage text, number integer, status text, worker bigint, claimed_at bigint,
@@ -84,15 +80,8 @@ done AS (
         r.checkpoint_stage, r.checkpoint, r.error_kind, r.code, r.tokens_in, r.tokens_out, r.cost_nusd,
         r.called, r.captures,
         CASE WHEN r.reclaim THEN json_build_array(
-            j.no, j.id, j.token, j.lane, j.pipeline, j.stage, j.owner, j.payload,
-            CASE WHEN r.checkpoint_stage IS NOT NULL THEN r.checkpoint
-                WHEN j.input_from IS NOT NULL THEN coalesce((
-                    SELECT c.value FROM perdure_checkpoints AS c
-                    WHERE c.job = j.no AND c.stage = j.input_from
-                ), '') END,
-            j.starts, j.failures, j.waits, j.crashes, j.snoozes, j.probes, j.releases, j.waited_s,
-            j.past, j.life, j.isolation, j.claimed_at, j.due_at, j.deadline_at, j.key, j.run,
-            j.tokens, j.request_id
+            {j.claim_columns},
+            CASE WHEN r.checkpoint_stage IS NOT NULL THEN r.checkpoint ELSE {j.claim_input} END
         ) END AS claim
 ),
 attempts AS (

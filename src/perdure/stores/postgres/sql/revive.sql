@@ -39,8 +39,7 @@ revived AS (
         hard_at = NULL,
         deadline_at = %(now)s::bigint + coalesce(j.deadline_us, b.policies_us),
         policies_us = CASE WHEN j.deadline_us IS NULL THEN b.policies_us END,
-        starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
-        waited_s = 0, payload = coalesce(b.payload, j.payload)
+        starts = 0, {counters_cleared}, payload = coalesce(b.payload, j.payload)
     FROM before AS b
     WHERE j.no = b.no
     RETURNING j.no, j.redrive_run, j.life, j.id, j.owner, j.pipeline, j.stage, j.token, j.run

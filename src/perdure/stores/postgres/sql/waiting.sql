@@ -22,5 +22,5 @@ SELECT
             ORDER BY j.due_at LIMIT 1
         ) AS h
     ),
-    coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    {now},
     EXISTS (SELECT 1 FROM perdure_workers WHERE no = %(worker)s AND dead_at IS NULL)

@@ -1,5 +1,5 @@
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 )
 INSERT INTO perdure_workers (boot, name, role, ttl_us, started_at, beat_at, steady_at)
 SELECT %(boot)s, %(name)s, %(role)s, %(ttl_us)s, now, now, now FROM clock

@@ -1,6 +1,6 @@
 -- FOR UPDATE waits for a turn of this worker that is under way: after us it claims nothing more.
 UPDATE perdure_workers SET
-    dead_at = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    dead_at = {now},
     death = %(death)s
 WHERE no = (SELECT no FROM perdure_workers WHERE no = %(worker)s AND dead_at IS NULL FOR UPDATE)
 RETURNING no, boot

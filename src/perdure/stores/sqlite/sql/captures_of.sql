@@ -1,4 +1,2 @@
--- In the order of `capture_out`; the length of a content is known without reading it.
-SELECT
-    no, id, job, token, stage, kind, media_type, length(content), bytes_whole, saved_at, expires_at
-FROM perdure_artifacts WHERE job = ? ORDER BY no
+-- The length of a content is known without reading it.
+SELECT {capture_columns} FROM perdure_artifacts WHERE job = :job ORDER BY no

@@ -1,1 +1,1 @@
-SELECT scope, name, reason, paused_by, paused_at FROM perdure_pauses ORDER BY scope, name
+SELECT {pause_columns} FROM perdure_pauses ORDER BY scope, name

@@ -2,7 +2,7 @@
 -- indexes to look at, it takes little more than half of the time. What a hand-over left is cleared here, too.
 UPDATE perdure_jobs SET
     state = 'succeeded', ready = NULL, worker = NULL, token = token + 1, lane = ?1, isolation = 0,
-    failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0, waited_s = 0,
+    {counters_cleared},
     past = NULL, finished_at = ?2, updated_at = ?2, error_kind = NULL, error_message = NULL,
     error_code = NULL, error_detail = NULL, fingerprint = NULL,
     label = ?3, result = ?4, hard_at = NULL, on_lost = NULL

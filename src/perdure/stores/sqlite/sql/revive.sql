@@ -11,6 +11,5 @@ UPDATE perdure_jobs SET
     past = NULL, hard_at = NULL,
     deadline_at = :now + coalesce(deadline_us, :policies_us),
     policies_us = CASE WHEN deadline_us IS NULL THEN :policies_us END,
-    starts = 0, failures = 0, waits = 0, crashes = 0, snoozes = 0, probes = 0, releases = 0,
-    waited_s = 0, payload = coalesce(:payload, payload)
+    starts = 0, {counters_cleared}, payload = coalesce(:payload, payload)
 WHERE no = :no AND token = :token AND failed_reason IS NOT NULL

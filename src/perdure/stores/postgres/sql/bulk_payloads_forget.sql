@@ -1,1 +1,0 @@
-DELETE FROM perdure_bulk_payloads WHERE bulk = %(bulk)s

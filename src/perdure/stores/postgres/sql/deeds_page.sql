@@ -1,2 +1,0 @@
-SELECT no, done_at, by_whom, verb, subject, reason FROM perdure_audit_log
-WHERE no < %(before)s ORDER BY no DESC LIMIT %(limit)s

@@ -1,1 +1,0 @@
-SELECT no, token FROM perdure_jobs WHERE worker = %(worker)s

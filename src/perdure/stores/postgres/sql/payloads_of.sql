@@ -1,1 +1,0 @@
-SELECT life, payload FROM perdure_payloads WHERE job = %(job)s ORDER BY life

@@ -1,3 +1,0 @@
--- All items are in, so that it does not matter any more who feeds.
-UPDATE perdure_runs SET sealed_at = coalesce(sealed_at, %(now)s::bigint), feeding_at = NULL
-WHERE no = %(no)s RETURNING id::text

@@ -1,3 +1,0 @@
--- The first parting of an upstream's limits; none, when another hand was quicker.
-INSERT INTO perdure_gate_slices (gate, generation, slices) VALUES (%(gate)s, 1, %(slices)s)
-ON CONFLICT (gate) DO NOTHING

@@ -1,3 +1,0 @@
--- Compare and set: none, when the generation has moved on.
-UPDATE perdure_gate_slices SET generation = generation + 1, slices = %(slices)s
-WHERE gate = %(gate)s AND generation = %(generation)s

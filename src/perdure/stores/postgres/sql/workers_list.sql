@@ -1,7 +1,0 @@
--- The living, then the dead whose jobs are not yet settled, then the newest of the others.
-SELECT no, boot, name, role, ttl_us, started_at, beat_at, steady_at, dead_at, death
-FROM perdure_workers
-WHERE settled_at IS NULL OR no IN (
-    SELECT no FROM perdure_workers WHERE settled_at IS NOT NULL ORDER BY no DESC LIMIT %(limit)s
-)
-ORDER BY dead_at IS NOT NULL, settled_at IS NOT NULL, no DESC

@@ -1,0 +1,2 @@
+-- A statement of its own after `bulk_add.sql`, to see the row of whoever was quicker.
+SELECT {bulk_columns} FROM perdure_bulks WHERE id = :id

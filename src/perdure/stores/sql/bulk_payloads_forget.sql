@@ -1,0 +1,1 @@
+DELETE FROM perdure_bulk_payloads WHERE bulk = :bulk

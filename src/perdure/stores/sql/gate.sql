@@ -1,0 +1,1 @@
+SELECT {gate_columns} FROM perdure_gates WHERE name = :name

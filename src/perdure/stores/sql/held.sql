@@ -1,0 +1,1 @@
+SELECT no, token FROM perdure_jobs WHERE worker = :worker

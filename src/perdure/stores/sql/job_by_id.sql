@@ -1,0 +1,3 @@
+SELECT {j.job_columns}
+FROM perdure_jobs AS j LEFT JOIN perdure_lanes AS l ON l.no = j.lane
+WHERE j.id = :id

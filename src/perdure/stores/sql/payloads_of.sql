@@ -1,0 +1,1 @@
+SELECT life, payload FROM perdure_payloads WHERE job = :job ORDER BY life

@@ -1,0 +1,1 @@
+DELETE FROM perdure_schedules WHERE name = :name

@@ -1,1 +1,0 @@
-UPDATE perdure_bulks SET done = done + :done, refused = refused + :refused WHERE no = :no

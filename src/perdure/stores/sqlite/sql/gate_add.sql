@@ -1,6 +1,0 @@
--- The first row of a gate; none, when another hand was quicker.
-INSERT INTO perdure_gates
-    (name, parent, state, generation, held_until, reason, changed_by, changed_at, control)
-VALUES (:name, :parent, :state, 1, :held_until, :reason, :by_whom, :now, :control)
-ON CONFLICT (name) DO NOTHING
-RETURNING name, parent, state, generation, held_until, reason, changed_by, changed_at, control

@@ -1,6 +1,0 @@
--- Compare and set: none, when the generation has moved on.
-UPDATE perdure_gates SET
-    parent = :parent, state = :state, generation = generation + 1, held_until = :held_until,
-    reason = :reason, changed_by = :by_whom, changed_at = :now, control = :control
-WHERE name = :name AND generation = :generation
-RETURNING name, parent, state, generation, held_until, reason, changed_by, changed_at, control

@@ -1,1 +1,0 @@
-SELECT no, queue, category, pipeline, stage, run, upstream FROM perdure_lanes ORDER BY no

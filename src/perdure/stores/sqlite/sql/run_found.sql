@@ -1,1 +1,0 @@
-SELECT no FROM perdure_runs WHERE owner = :owner AND pipeline = :pipeline AND name = :name

@@ -1,1 +1,0 @@
-DELETE FROM perdure_schedules WHERE name = ?

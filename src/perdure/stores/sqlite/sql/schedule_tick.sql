@@ -1,3 +1,0 @@
--- One moment is ticked once: whoever comes second finds the next moment.
-UPDATE perdure_schedules SET next_at = :next_at, ticked_at = :now, ticks = ticks + 1
-WHERE name = :name AND next_at = :due_at

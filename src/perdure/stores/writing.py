@@ -1,0 +1,46 @@
+"""What the deeds of operators and of the upkeep need of a store, whichever it is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from perdure.model.changes import ChangeKind
+from perdure.model.operations import Deed
+from perdure.stores.changes import Entry
+from perdure.stores.statements import Statements
+
+T = TypeVar("T")
+
+
+class OpenTransaction(Protocol):
+    """A connection inside a transaction."""
+
+    def execute(self, sql: str, values: Mapping[str, object], /) -> Any:
+        """A cursor of the driver, after this statement."""
+        ...
+
+
+class SharedWriting(ABC):
+    """How a store writes: in one transaction, with a line in the audit log and one in the change feed."""
+
+    _sql: ClassVar[Statements]
+
+    @abstractmethod
+    def _written(self, work: Callable[[Any, int], T]) -> T:
+        """Do some work in one transaction, at the store's time."""
+
+    @abstractmethod
+    def _execute(self, sql: str, values: Mapping[str, object]) -> int:
+        """Carry out one statement, which needs no transaction around it; how many rows it changed."""
+
+    @abstractmethod
+    def _note(self, cx: Any, verb: str, subjects: Sequence[str], deed: Deed, now: int) -> None:
+        """Write a line in the audit log for each subject."""
+
+    @abstractmethod
+    def _tell(self, cx: Any, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
+        """Write a line of the change feed."""
+
+    @abstractmethod
+    def _wake(self, cx: Any) -> None:
+        """Tell idle workers to look, where a store can; it is only a hint."""
