@@ -4,7 +4,8 @@ from perdure.app.app import App
 from perdure.app.job_refs import Called, JobRef
 from perdure.app.opening import configured, open_store, schema_of, shown_url
 from perdure.app.pipelines import Pipeline
-from perdure.app.surface.loading import load_app, load_pipeline
+from perdure.app.session import Session
+from perdure.app.surface.loading import load_pipeline, load_session
 from perdure.app.surface.policies import (
     explained,
     falling_otherwise,
@@ -22,14 +23,15 @@ __all__ = [
     "Called",
     "JobRef",
     "Pipeline",
+    "Session",
     "check_served",
     "check_times",
     "configured",
     "explained",
     "falling_otherwise",
     "falling_unlisted",
-    "load_app",
     "load_pipeline",
+    "load_session",
     "open_store",
     "policy_at",
     "policy_page",

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from perdure.app.files.rewriting import written
-from perdure.app.job_refs import Home
+from perdure.app.session import Session
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
 from perdure.engine.batch.results import as_ended, ended_so_far, in_order
-from perdure.engine.batch.runs import Runs, is_stranded, settings_of, unfed_words
+from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
 from perdure.engine.payloads import decode
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
@@ -61,8 +61,8 @@ class Run:
     ``fed`` says what came of feeding it, where this call did that.
     """
 
-    def __init__(self, app: Home, run: RunView, fed: Fed | None = None) -> None:
-        self._app = app
+    def __init__(self, session: Session, run: RunView, fed: Fed | None = None) -> None:
+        self._session = session
         self._run = run
         self.fed = fed
 
@@ -96,7 +96,7 @@ class Run:
 
     def show(self) -> RunView:
         """The run as it is now, its counts summed."""
-        found = self._app.opened.reader.run(self.id)
+        found = self._session.opened.reader.run(self.id)
         if found is None:
             raise UnknownName(f"run {self.id} is no longer in the store")
         self._run = found
@@ -145,7 +145,7 @@ class Run:
         if order not in ways:
             raise CallerError(f"order is {order!r}; one of: items, ended")
         redriven = settings_of(self._run).redrive
-        reader, rest = self._app.opened.reader, _Rest(None)
+        reader, rest = self._session.opened.reader, _Rest(None)
         items = (
             ways[order](reader, self._run, redriven=redriven, rest=partial(self._rested, rest))
             if wait
@@ -175,7 +175,7 @@ class Run:
 
     def pause(self, *, reason: str = "", by: str = "app") -> None:
         """Claim none of its items until it is resumed; attempts under way end."""
-        self._run = self._verbs.pause(self.show(), Deed(by, reason))
+        self._run = self._session.runs.pause(self.show(), Deed(by, reason))
 
     def resume(
         self,
@@ -197,19 +197,19 @@ class Run:
             sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
             partial_at=partial_at, cost_max_usd=cost_max_usd,
         )  # fmt: skip
-        self._run = self._verbs.resume(self.show(), Deed(by, reason), budgets)
+        self._run = self._session.runs.resume(self.show(), Deed(by, reason), budgets)
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the run: nothing of it is claimed any more, and a worker cancels its open items."""
-        self._run = self._verbs.cancel(self.show(), Deed(by, reason))
+        self._run = self._session.runs.cancel(self.show(), Deed(by, reason))
 
     def seal(self) -> None:
         """Say that all items are in, of a run that somebody else was feeding."""
-        self._run = self._verbs.seal(self.show())
+        self._run = self._session.runs.seal(self.show())
 
     def report(self) -> Report:
         """How it went: retries, errors, stages, waste; walks over all its attempts."""
-        return report_of(self._app.opened.reader, self.show())
+        return report_of(self._session.opened.reader, self.show())
 
     def _rested(self, rest: "_Rest") -> None:
         self._check_fed(self.show())
@@ -219,14 +219,9 @@ class Run:
         """Say so of a run that nothing more will happen to, instead of waiting for ever."""
         if run.sealed_at is not None or run.counts.open:
             return
-        now = self._app.opened.reader.now()
+        now = self._session.opened.reader.now()
         if is_stranded(run, now):
             raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")
-
-    @property
-    def _verbs(self) -> Runs:
-        opened = self._app.opened
-        return Runs(opened.store, opened.control, opened.reader, self._app.observers)
 
 
 def _goes_on(run: RunView) -> bool:

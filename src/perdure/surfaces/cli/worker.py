@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from perdure.app import (
-    App,
+    Session,
     check_served,
     check_times,
     configured,
-    load_app,
+    load_session,
     served,
     supervise,
     work,
@@ -158,7 +158,7 @@ def worker_child(
 ) -> None:
     """Be one working process of a supervisor."""
     status = work(
-        load_app(app),
+        load_session(app),
         worker=number, role=Role(role), config=configured(**tuning), lifeline=lifeline,
         queues=queues, categories=categories,
     )  # fmt: skip
@@ -172,16 +172,16 @@ class Described(msgspec.Struct, frozen=True):
     lanes: tuple[Lane, ...]
 
 
-def description(app: App, more: Sequence[Lane] = ()) -> bytes:
+def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
     """An app in one line, as a supervisor reads it, with ``more`` lanes that it is to serve."""
-    return msgspec.json.encode(Described(app.url, (*app.lanes, *more)))
+    return msgspec.json.encode(Described(session.url, (*session.lanes, *more)))
 
 
 @click.command("describe", hidden=True)
 @click.argument("app")
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
-    answer = description(load_app(app)).decode()
+    answer = description(load_session(app)).decode()
     click.echo(f"\n{answer}")  # on a line of its own, whatever the module has printed
     sys.stdout.flush()
     os._exit(0)  # what the app's module may have started must not keep the answer waiting
