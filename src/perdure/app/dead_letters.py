@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,6 +13,7 @@ import msgspec
 from perdure.app.job_refs import job_at
 from perdure.app.runs import Run
 from perdure.app.session import Session
+from perdure.app.waiting import wait_until
 from perdure.app.worker.lane_names import check_found
 from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import rate_per_s
@@ -68,16 +68,12 @@ class Redrive:
 
     def wait(self, *, wait_s: float = 3_600.0) -> BulkView:
         """The operation when all are taken on, or it was stopped; what it drives again may still be at work."""
-        give_up_at = time.monotonic() + wait_s
-        pause_s = 0.01
-        while (bulk := self.show()).status is BulkStatus.RUNNING:
-            if time.monotonic() >= give_up_at:
-                raise RunUnfinished(
-                    f"bulk operation {self.id} has taken on {bulk.done} after {wait_s:g} s; "
-                    "is a worker of its pipeline at work?"
-                )
-            time.sleep(pause_s)
-            pause_s = min(1.5 * pause_s, 0.25)
+        bulk = wait_until(lambda bulk: bulk.status is not BulkStatus.RUNNING, self.show, wait_s)
+        if bulk.status is BulkStatus.RUNNING:
+            raise RunUnfinished(
+                f"bulk operation {self.id} has taken on {bulk.done} after {wait_s:g} s; "
+                "is a worker of its pipeline at work?"
+            )
         return bulk
 
     def stop(self, *, reason: str = "", by: str = "app") -> BulkView:

@@ -1,11 +1,11 @@
 """Jobs as their callers hold them: what was enqueued, and what came of a call."""
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.app.session import Session
+from perdure.app.waiting import wait_until
 from perdure.engine.call import Over
 from perdure.engine.operate import single_jobs
 from perdure.engine.operate.revival import Restart, corrected
@@ -37,13 +37,9 @@ class JobRef:
 
     def result(self, *, wait_s: float = 60.0) -> Any:
         """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
-        give_up_at = time.monotonic() + wait_s
-        pause_s = 0.005
-        while (job := self.show()).state not in TERMINAL:
-            if time.monotonic() >= give_up_at:
-                raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
-            time.sleep(min(pause_s, max(0.0, give_up_at - time.monotonic())))
-            pause_s = min(pause_s * 1.5, 0.25)
+        job = wait_until(lambda job: job.state in TERMINAL, self.show, wait_s)
+        if job.state not in TERMINAL:
+            raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
         return _result_of(job)
 
     async def result_async(self, *, wait_s: float = 60.0) -> Any:

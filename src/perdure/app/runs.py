@@ -1,17 +1,16 @@
 """Runs as a user holds them."""
 
-import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from perdure.app.files.rewriting import written
 from perdure.app.session import Session
+from perdure.app.waiting import Pauses, wait_until, wait_until_async
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
 from perdure.engine.batch.results import as_ended, ended_so_far, in_order
@@ -21,9 +20,6 @@ from perdure.model.errors import CallerError, RunAborted, RunUnfinished, Unknown
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView
 from perdure.model.states import State
-
-_PAUSE_S_MAX = 0.5
-_PAUSE_ASYNC_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +104,11 @@ class Run:
         A worker has to work on it; a paused run is waited for, and a cancelled one until none of its items is open.
         One that is not sealed, has no open items and was fed by nobody for 90 s would never end: `RunUnfinished` says so.
         """
-        give_up_at = None if wait_s is None else time.monotonic() + wait_s
-        rest = _Rest(give_up_at)
-        while _goes_on(run := self.show()):
-            self._check_fed(run)
-            try:
-                rest()
-            except TimeoutError:
-                break
-        return _over(run, wait_s)
+        return _checked(wait_until(_is_over, self._look, wait_s), wait_s)
 
     async def wait_async(self, *, wait_s: float | None = None) -> RunView:
         """As `wait`, without blocking the event loop; it can be cancelled."""
-        give_up_at = None if wait_s is None else time.monotonic() + wait_s
-        while _goes_on(run := await asyncio.to_thread(self.show)):
-            await asyncio.to_thread(self._check_fed, run)
-            if give_up_at is not None and time.monotonic() >= give_up_at:
-                break
-            await asyncio.sleep(_PAUSE_ASYNC_S)
-        return _over(run, wait_s)
+        return _checked(await wait_until_async(_is_over, self._look, wait_s), wait_s)
 
     def results(
         self,
@@ -145,14 +127,19 @@ class Run:
         if order not in ways:
             raise CallerError(f"order is {order!r}; one of: items, ended")
         redriven = settings_of(self._run).redrive
-        reader, rest = self._session.opened.reader, _Rest(None)
+        reader, pauses = self._session.opened.reader, Pauses()
+
+        def rest() -> None:
+            self._look()
+            time.sleep(pauses.next_s())
+
         items = (
-            ways[order](reader, self._run, redriven=redriven, rest=partial(self._rested, rest))
+            ways[order](reader, self._run, redriven=redriven, rest=rest)
             if wait
             else ended_so_far(reader, self._run, redriven=redriven)
         )
         for item in items:
-            rest.begin()
+            pauses.begin()
             if failed or item.state is State.SUCCEEDED:
                 yield result_of(item)
 
@@ -211,28 +198,26 @@ class Run:
         """How it went: retries, errors, stages, waste; walks over all its attempts."""
         return report_of(self._session.opened.reader, self.show())
 
-    def _rested(self, rest: "_Rest") -> None:
-        self._check_fed(self.show())
-        rest()
-
-    def _check_fed(self, run: RunView) -> None:
-        """Say so of a run that nothing more will happen to, instead of waiting for ever."""
-        if run.sealed_at is not None or run.counts.open:
-            return
+    def _look(self) -> RunView:
+        """The run as it is now; raises for one that nothing more will happen to, instead of waiting for ever."""
+        run = self.show()
+        if _is_over(run) or run.sealed_at is not None or run.counts.open:
+            return run
         now = self._session.opened.reader.now()
         if is_stranded(run, now):
             raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")
+        return run
 
 
-def _goes_on(run: RunView) -> bool:
-    return run.ended_at is None and run.status is not RunStatus.ABORTED
+def _is_over(run: RunView) -> bool:
+    return run.ended_at is not None or run.status is RunStatus.ABORTED
 
 
-def _over(run: RunView, wait_s: float | None) -> RunView:
+def _checked(run: RunView, wait_s: float | None) -> RunView:
     """A run that was waited for; says so when it was aborted, or is not over yet."""
     if run.status is RunStatus.ABORTED:
         raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
-    if _goes_on(run):
+    if not _is_over(run):
         raise RunUnfinished(
             f"run {run.name!r} is {run.status.value} after {wait_s:g} s: "
             f"{run.counts.processed} of {run.counts.total} items processed"
@@ -290,31 +275,6 @@ class Sink:
         except OSError as error:
             if kind is None:
                 raise CallerError(f"{self._path} cannot be written: {error.strerror}") from None
-
-
-class _Rest:
-    """Longer and longer pauses, until something is there again or the time is over."""
-
-    def __init__(
-        self, give_up_at: float | None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._give_up_at = give_up_at
-        self._sleep = sleep
-        self._pause_s = 0.01
-
-    def begin(self) -> None:
-        """Something was there."""
-        self._pause_s = 0.01
-
-    def __call__(self) -> None:
-        pause_s = self._pause_s
-        if self._give_up_at is not None:
-            left_s = self._give_up_at - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            pause_s = min(pause_s, left_s)
-        self._sleep(pause_s)
-        self._pause_s = min(1.5 * self._pause_s, _PAUSE_S_MAX)
 
 
 def given(**options: Any) -> Mapping[str, Any]:
