@@ -11,13 +11,12 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
-from rich.console import Console
-from rich.live import Live
 
 from perdure.app import App, Pipeline, Session, configured, load_pipeline, shown_url
-from perdure.app.batch.carry_out import LeftAtOnce, Order, Show, carry_out
+from perdure.app.batch.carry_out import LeftAtOnce, Order, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
+from perdure.surfaces.cli.live import screen
 from perdure.surfaces.cli.options import Command, echo_json, json_option
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
@@ -112,8 +111,12 @@ def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str,
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
     )
     try:
-        with _asked() as asked, _screen(quiet=as_json) as (show, hear, on_terminal):
-            outcome = carry_out(pipe, replace(order, aside=on_terminal, hear=hear), show, asked)
+        with (
+            _asked() as asked,
+            screen(panel, None if as_json else lines, err=as_json) as (show, hear, on_terminal),
+        ):
+            heard = replace(order, aside=on_terminal, hear=hear)
+            outcome = carry_out(pipe, heard, show, asked)
     except LeftAtOnce as left:
         outcome = left.outcome
         again = resume(outcome.run, files, anonymous=order.name is None)
@@ -247,19 +250,3 @@ def _asked() -> Iterator[Callable[[], int]]:
     finally:
         for one, old in before.items():
             signal.signal(one, old)
-
-
-@contextmanager
-def _screen(*, quiet: bool) -> Iterator[tuple[Show, Callable[[str], None], bool]]:
-    """How a run is shown, where the worker's words go, and whether there is a terminal."""
-    console = Console(stderr=quiet)
-    if not console.is_terminal:
-        show = lines(lambda line: click.echo(line, err=quiet))
-        yield (lambda _: None) if quiet else show, lambda line: click.echo(line, err=True), False
-        return
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-
-        def hear(line: str) -> None:
-            live.console.print(line, markup=False, highlight=False)
-
-        yield lambda shot: live.update(panel(shot), refresh=True), hear, True
