@@ -14,9 +14,9 @@ from perdure.app.surface.policies import (
     policy_page,
     policy_pages,
 )
-from perdure.app.worker.check_times import check_times
 from perdure.app.worker.lane_names import check_served, served
 from perdure.app.worker.processes import supervise, work
+from perdure.config import check_times
 
 __all__ = [
     "App",

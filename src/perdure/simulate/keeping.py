@@ -31,8 +31,7 @@ from perdure.rules.gate.probe import lease, lost, probe_due, probed
 from perdure.rules.gate.signs import Word
 from perdure.rules.gate.window import Reading, Window, ended, isolated, merged, reading, sent
 from perdure.simulate.books import Books
-from perdure.simulate.moments import at, since_s
-from perdure.simulate.scene import Fleet
+from perdure.simulate.scene import Fleet, at, since_s
 
 OWN, CREDENTIAL = "upstream", "credential"
 NOTHING = Reading(0, 0)

@@ -28,11 +28,10 @@ from typing import Self
 
 from perdure.app.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
-from perdure.app.worker.check_times import check_times
 from perdure.app.worker.keeper_process import Kept
 from perdure.app.worker.lane_names import check_served, names
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
-from perdure.config import Config
+from perdure.config import Config, check_times
 from perdure.engine.clock import SystemClock
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervise.proc import has_proc

@@ -9,10 +9,9 @@ import click
 from perdure.app.surface.store_session import DeadLetters, job_of, letter_line, session_at
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
-from perdure.surfaces.cli.asking import said
 from perdure.surfaces.cli.filters import filtered, in_words
 from perdure.surfaces.cli.jobs import plain_attempt, plain_job, shown_at, story
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import echo_json, json_option, said, store_option
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
 from perdure.surfaces.cli.tables import day_at, many, short, table
 

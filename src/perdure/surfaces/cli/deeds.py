@@ -12,10 +12,17 @@ from perdure.app.surface.store_session import Jobs, Redrive, job_of, session_at
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
 from perdure.model.states import State
-from perdure.surfaces.cli.asking import is_sure, said, yes_option
 from perdure.surfaces.cli.filters import filtered, in_words, open_filtered
 from perdure.surfaces.cli.jobs import plain_job
-from perdure.surfaces.cli.options import Command, echo_json, json_option, store_option
+from perdure.surfaces.cli.options import (
+    Command,
+    echo_json,
+    is_sure,
+    json_option,
+    said,
+    store_option,
+    yes_option,
+)
 from perdure.surfaces.cli.redrive import plain_bulk, warn_if_nobody_works
 from perdure.surfaces.cli.tables import many
 from perdure.surfaces.cli.watching import outcome, preview_lines, told, watch

@@ -20,9 +20,15 @@ from perdure.app.surface.store_session import (
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
-from perdure.surfaces.cli.asking import is_sure, said, yes_option
 from perdure.surfaces.cli.filters import chosen_words, filtered, in_words
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import (
+    echo_json,
+    is_sure,
+    json_option,
+    said,
+    store_option,
+    yes_option,
+)
 from perdure.surfaces.cli.tables import day_at, many, short, table
 from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, preview_lines, told, watch
 

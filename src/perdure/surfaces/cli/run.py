@@ -17,7 +17,7 @@ from perdure.app.batch.carry_out import LeftAtOnce, Order, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.surfaces.cli.live import screen
-from perdure.surfaces.cli.options import Command, echo_json, json_option
+from perdure.surfaces.cli.options import echo_json, json_option, with_options
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
     INTERRUPTED,
@@ -58,16 +58,11 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _options(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return json_option(command)
-
-
 @click.command()
 @click.argument("target", metavar="PIPELINE")
 @click.argument("items", metavar="ITEMS")
-@_options
+@json_option
+@with_options(*_OPTIONS)
 def run(target: str, items: str, **chosen: Any) -> None:
     """Run a file of ITEMS through a pipeline: feed, work, watch, and write the results.
 

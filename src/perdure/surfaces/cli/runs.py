@@ -24,8 +24,15 @@ from perdure.app.surface.store_session import (
 from perdure.model.errors import CallerError
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
-from perdure.surfaces.cli.asking import is_sure, said, yes_option
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import (
+    echo_json,
+    is_sure,
+    json_option,
+    said,
+    store_option,
+    with_options,
+    yes_option,
+)
 from perdure.surfaces.cli.reports import report_lines
 from perdure.surfaces.cli.tables import day_at, dollars, percent, short, table
 
@@ -192,15 +199,9 @@ _BUDGETS = (
 )  # fmt: skip
 
 
-def _budgets(command: Command) -> Command:
-    for option in reversed(_BUDGETS):
-        command = option(command)
-    return command
-
-
 @runs.command()
 @click.argument("named", metavar="RUN")
-@_budgets
+@with_options(*_BUDGETS)
 @said()
 @store_option
 def resume(

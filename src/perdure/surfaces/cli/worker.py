@@ -23,7 +23,7 @@ from perdure.app import (
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
-from perdure.surfaces.cli.options import Command
+from perdure.surfaces.cli.options import with_options
 
 _SERVED = (
     click.option(
@@ -35,7 +35,7 @@ _SERVED = (
         help="Serve only this category; may be given several times.",
     ),
 )  # fmt: skip
-_OPTIONS = (
+_TUNING = (
     *_SERVED,
     click.option("--concurrency", type=int, help="Jobs in flight at once."),
     click.option("--lease-ttl", "lease_ttl_s", type=float, help="Seconds of silence = dead."),
@@ -52,15 +52,9 @@ _OPTIONS = (
 )
 
 
-def _tuning(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("app", metavar="APP")
-@_tuning
+@with_options(*_TUNING)
 @click.option(
     "--processes", type=int,
     help="Working processes. Each has a lease of its own and --concurrency jobs in flight; one that dies is "
@@ -145,7 +139,7 @@ def _let_go_of_the_dead() -> None:
 @click.option("--worker", "number", type=int, required=True)
 @click.option("--role", type=click.Choice(["main", "suspects", "alone"]), required=True)
 @click.option("--lifeline", type=int, required=True)
-@_tuning
+@with_options(*_TUNING)
 def worker_child(
     app: str,
     *,
