@@ -166,10 +166,13 @@ class DeadLetters:
         """
         settings = redrive_settings(from_stage, from_start, canary, canary_share, rate)
         bulk = self._session.bulks.begin_redrive(
-            self._meant(chosen), settings,
-            deed=Deed(by, reason), ids=self._session.ids, bulk_id=self._session.ids.next(),
+            self._meant(chosen),
+            settings,
+            deed=Deed(by, reason),
+            ids=self._session.ids,
+            bulk_id=self._session.ids.next(),
             failure_budget=failure_budget,
-        )  # fmt: skip
+        )
         return Redrive(self._session, bulk)
 
     def redrives(self, *, limit: int = 50) -> Sequence[Redrive]:
@@ -253,9 +256,12 @@ def filter_of(
 
 
 def redrive_settings(
-    from_stage: str | None, from_start: bool, canary: int, canary_share: float,
+    from_stage: str | None,
+    from_start: bool,
+    canary: int,
+    canary_share: float,
     rate: str | float | None,
-) -> BulkSettings:  # fmt: skip
+) -> BulkSettings:
     """How a re-drive is to go; what cannot be is refused with a reason."""
     return BulkSettings(from_stage, from_start, canary, canary_share, rate_per_s("rate", rate))
 

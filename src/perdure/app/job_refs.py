@@ -72,19 +72,30 @@ class JobRef:
         opened = session.opened
         kept = payload is KEPT
         single_jobs.retry(
-            opened.control, opened.reader, session.catalogue, self.id,
-            deed=Deed(by, reason), owner=self._owner, restart=Restart(from_stage, from_start),
+            opened.control,
+            opened.reader,
+            session.catalogue,
+            self.id,
+            deed=Deed(by, reason),
+            owner=self._owner,
+            restart=Restart(from_stage, from_start),
             payload_json=None if kept else corrected(session.catalogue, job.pipeline, payload),
-            check=session.checks.get(job.pipeline), observers=session.observers,
-        )  # fmt: skip
+            check=session.checks.get(job.pipeline),
+            observers=session.observers,
+        )
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the job; after this returns no new attempt starts."""
         opened = self._session.opened
         single_jobs.cancel(
-            opened.control, opened.reader, self._session.catalogue, self.id,
-            deed=Deed(by, reason), owner=self._owner, observers=self._session.observers,
-        )  # fmt: skip
+            opened.control,
+            opened.reader,
+            self._session.catalogue,
+            self.id,
+            deed=Deed(by, reason),
+            owner=self._owner,
+            observers=self._session.observers,
+        )
 
     def run_now(self, *, reason: str = "", by: str = "app") -> None:
         """Let a job that waits, for its time or after a failure, be due now.
@@ -94,9 +105,13 @@ class JobRef:
         """
         opened = self._session.opened
         single_jobs.run_now(
-            opened.control, opened.reader, self.id,
-            deed=Deed(by, reason), owner=self._owner, observers=self._session.observers,
-        )  # fmt: skip
+            opened.control,
+            opened.reader,
+            self.id,
+            deed=Deed(by, reason),
+            owner=self._owner,
+            observers=self._session.observers,
+        )
 
 
 @dataclass(frozen=True, slots=True)

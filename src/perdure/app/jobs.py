@@ -124,9 +124,13 @@ class Jobs:
         """Begin it, and do here what can be done here at once; workers do the rest."""
         bulks = self._session.bulks
         bulk = bulks.begin(
-            verb, chosen, settings,
-            deed=deed, bulk_id=self._session.ids.next(), payloads=payloads or {},
-        )  # fmt: skip
+            verb,
+            chosen,
+            settings,
+            deed=deed,
+            bulk_id=self._session.ids.next(),
+            payloads=payloads or {},
+        )
         if bulks.knows(bulk):
             bulk = bulks.through(bulk)
         return Redrive(self._session, bulk)

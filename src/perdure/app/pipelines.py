@@ -73,11 +73,20 @@ class Pipeline:
         """
         self._ready(within)
         job = new_job(
-            self._session.ids, self._line, item,
-            owner=owner, key=key, priority=priority, run_at=run_at, deadline_s=deadline_s,
-            if_failed=if_failed, tokens=tokens, fair=self._is_fair,
-            request_id=request_id, ordered_at=ordered_at,
-        )  # fmt: skip
+            self._session.ids,
+            self._line,
+            item,
+            owner=owner,
+            key=key,
+            priority=priority,
+            run_at=run_at,
+            deadline_s=deadline_s,
+            if_failed=if_failed,
+            tokens=tokens,
+            fair=self._is_fair,
+            request_id=request_id,
+            ordered_at=ordered_at,
+        )
         done = enqueue(self._session.opened.store, [job], within=within)
         return self._refs(done, within, request_id)[0]
 
@@ -98,10 +107,16 @@ class Pipeline:
         """
         self._ready(within)
         jobs = new_jobs(
-            self._session.ids, self._line, items,
-            owner=owner, priority=priority, tokens=tokens,
-            fair=self._is_fair, request_id=request_id, ordered_at=ordered_at,
-        )  # fmt: skip
+            self._session.ids,
+            self._line,
+            items,
+            owner=owner,
+            priority=priority,
+            tokens=tokens,
+            fair=self._is_fair,
+            request_id=request_id,
+            ordered_at=ordered_at,
+        )
         return self._refs(
             enqueue(self._session.opened.store, jobs, within=within), within, request_id
         )
@@ -144,10 +159,15 @@ class Pipeline:
         feeding otherwise. Without ``seal`` more items may follow.
         """
         options = given(
-            failure_budget=failure_budget, kinds=failure_budgets, check_every=check_every,
-            sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
-            partial_at=partial_at, cost_max_usd=cost_max_usd,
-        )  # fmt: skip
+            failure_budget=failure_budget,
+            kinds=failure_budgets,
+            check_every=check_every,
+            sample_min=sample_min,
+            rate_limits=count_rate_limits,
+            completed_at=completed_at,
+            partial_at=partial_at,
+            cost_max_usd=cost_max_usd,
+        )
         fair = self._is_fair
         terms = Terms(owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id)
         return self._fed(items_of(items), terms, options, name=name, seal=seal)
@@ -185,9 +205,13 @@ class Pipeline:
         terms = terms_of(policy, wait_s, on_lost)
         policies = (terms.policy, *(stage.policy for stage in self._line.stages))
         job = partial(
-            self._new_job, item, owner=owner, key=key, request_id=request_id,
+            self._new_job,
+            item,
+            owner=owner,
+            key=key,
+            request_id=request_id,
             policies_s=shortest_s(policies),
-        )  # fmt: skip
+        )
         session = self._session
         over = await session.calls.call(lambda: session.opened, self._line, job, terms)
         return called(over, session)
@@ -225,10 +249,15 @@ class Pipeline:
     ) -> NewJob:
         self._session.ready()
         return new_job(
-            self._session.ids, self._line, item,
-            owner=owner, key=key, request_id=request_id, policies_s=policies_s,
+            self._session.ids,
+            self._line,
+            item,
+            owner=owner,
+            key=key,
+            request_id=request_id,
+            policies_s=policies_s,
             fair=self._is_fair,
-        )  # fmt: skip
+        )
 
     @property
     def _is_fair(self) -> bool:

@@ -180,10 +180,15 @@ class Run:
     ) -> None:
         """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`."""
         budgets = given(
-            failure_budget=failure_budget, kinds=failure_budgets, check_every=check_every,
-            sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
-            partial_at=partial_at, cost_max_usd=cost_max_usd,
-        )  # fmt: skip
+            failure_budget=failure_budget,
+            kinds=failure_budgets,
+            check_every=check_every,
+            sample_min=sample_min,
+            rate_limits=count_rate_limits,
+            completed_at=completed_at,
+            partial_at=partial_at,
+            cost_max_usd=cost_max_usd,
+        )
         self._run = self._session.runs.resume(self.show(), Deed(by, reason), budgets)
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
@@ -231,9 +236,13 @@ def result_of(item: ItemView) -> Result:
         value = decode(item.result_json or "null")
         return Result(item.key, item.id, item.state, value, item.label)
     return Result(
-        item.key, item.id, item.state, error_kind=item.error_kind, error_code=item.error_code,
+        item.key,
+        item.id,
+        item.state,
+        error_kind=item.error_kind,
+        error_code=item.error_code,
         error=item.error_message,
-    )  # fmt: skip
+    )
 
 
 class Sink:

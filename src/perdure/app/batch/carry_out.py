@@ -145,9 +145,13 @@ class _Batch:
         order = self.order
         try:
             self._begun = self._runs.open(
-                self._line, self._session.ids, name=order.name, owner=order.owner,
-                options=order.options, deed=Deed("perdure run"),
-            )  # fmt: skip
+                self._line,
+                self._session.ids,
+                name=order.name,
+                owner=order.owner,
+                options=order.options,
+                deed=Deed("perdure run"),
+            )
         except RunAborted as refused:  # it was over its budget before, and still is
             self._refused = str(refused)
             reader, name = self.opened.reader, order.name or ""
@@ -180,9 +184,16 @@ class _Batch:
             error = error or away
         interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
         return Outcome(
-            self.run, fed, self._elapsed_s(), interrupted, self._refused, error,
-            writer.results, writer.failures, self._known_before,
-        )  # fmt: skip
+            self.run,
+            fed,
+            self._elapsed_s(),
+            interrupted,
+            self._refused,
+            error,
+            writer.results,
+            writer.failures,
+            self._known_before,
+        )
 
     def _watched(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
         """Look on until the run is over or somebody wants to stop; raises what feeding or writing did."""
@@ -250,9 +261,12 @@ class _Batch:
             note = f"the run is {unfed}" if unfed else ""
         is_stopping = self._stopping.is_set()
         self._shot = self._watch.look(
-            self.run, self._fed_now(), feeding=not feeding.done() and not is_stopping,
-            stopping=is_stopping and self.run.status not in FINISHED, note=note,
-        )  # fmt: skip
+            self.run,
+            self._fed_now(),
+            feeding=not feeding.done() and not is_stopping,
+            stopping=is_stopping and self.run.status not in FINISHED,
+            note=note,
+        )
         self._show(self._shot)
 
     def _ended(self, feeding: "Future[Fed]") -> tuple[Fed, BaseException | None]:
@@ -322,9 +336,12 @@ class _Batch:
             return Fed(whole=False)
         order = self.order
         terms = Terms(
-            owner=order.owner, key=order.key, fair=self._pipe._is_fair,
-            backlog_max=order.backlog_max, bad=order.bad,
-        )  # fmt: skip
+            owner=order.owner,
+            key=order.key,
+            fair=self._pipe._is_fair,
+            backlog_max=order.backlog_max,
+            bad=order.bad,
+        )
         self._feeder = Feeder(
             self._runs, self._line, self._begun, self._items(), ids=self._session.ids, terms=terms
         )

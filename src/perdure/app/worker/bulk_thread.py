@@ -45,17 +45,24 @@ class BulkWork:
     def _work(self) -> None:
         try:
             opened = opening.open_store(
-                self._session.url, SystemClock(), create=False, wait_s_max=10.0,
+                self._session.url,
+                SystemClock(),
+                create=False,
+                wait_s_max=10.0,
                 connections=load().connections,
-            )  # fmt: skip
+            )
         except StoreError as away:
             self._failed(away)
             return
         try:
             bulks = Bulks(
-                opened.store, opened.control, opened.reader, self._catalogue,
-                self._session.observers, self._session.checks,
-            )  # fmt: skip
+                opened.store,
+                opened.control,
+                opened.reader,
+                self._catalogue,
+                self._session.observers,
+                self._session.checks,
+            )
             steps = BulkSteps(
                 bulks, opened.control, opened.reader, worker=self._worker, duty=self._duty
             )

@@ -218,18 +218,32 @@ class Working:
         config, session = self._config, self._session
         gates = gatekeeper_of(session, opened, catalogue, worker)
         guest = Guest(
-            opened.store, catalogue, Seat(worker, Role.MAIN.isolation, config.concurrency),
+            opened.store,
+            catalogue,
+            Seat(worker, Role.MAIN.isolation, config.concurrency),
             WorkerSettings(
-                concurrency=config.concurrency, grace_s=config.grace_s, poll_s=config.poll_s,
-                tick_s=config.tick_s, capture_kept_s=config.capture_kept_s,
+                concurrency=config.concurrency,
+                grace_s=config.grace_s,
+                poll_s=config.poll_s,
+                tick_s=config.tick_s,
+                capture_kept_s=config.capture_kept_s,
             ),
-            clock=SystemClock(), chance=random.Random(), observers=session.observers,
+            clock=SystemClock(),
+            chance=random.Random(),
+            observers=session.observers,
             upkeep=upkeep_of(
-                session, opened, catalogue, worker, config,
-                gates=gates, leaves_suspects=True, bulks=bulks.ring,
+                session,
+                opened,
+                catalogue,
+                worker,
+                config,
+                gates=gates,
+                leaves_suspects=True,
+                bulks=bulks.ring,
             ),
-            reader=opened.reader, gates=gates,
-        )  # fmt: skip
+            reader=opened.reader,
+            gates=gates,
+        )
         session.observers.tell(
             EventName.WORKER_STARTED, worker=worker, role=Role.MAIN.value, pid=os.getpid()
         )

@@ -105,9 +105,12 @@ def _styled(line: str, width: int | None) -> str:
     indent = " " * (len(line) - len(line.lstrip()))
     if width and len(line) > width:
         line = textwrap.fill(
-            line, width, subsequent_indent=indent + "  ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+            line,
+            width,
+            subsequent_indent=indent + "  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     if line.startswith("NOT AS PROMISED"):
         return click.style(line, fg="red", bold=True)
     return line if indent else click.style(line, bold=True)

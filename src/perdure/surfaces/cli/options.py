@@ -55,8 +55,12 @@ def said(*, required: bool = False) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         command = click.option(
-            "--by", "by_whom", default=user, show_default="your user name", help="Who says so.",
-        )(command)  # fmt: skip
+            "--by",
+            "by_whom",
+            default=user,
+            show_default="your user name",
+            help="Who says so.",
+        )(command)
         why = "Why; kept in the audit log."
         if required:  # a default beside it, even None, would be taken for an answer
             return click.option("--reason", required=True, help=why)(command)

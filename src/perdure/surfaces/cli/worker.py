@@ -153,9 +153,13 @@ def worker_child(
     """Be one working process of a supervisor."""
     status = work(
         load_session(app),
-        worker=number, role=Role(role), config=configured(**tuning), lifeline=lifeline,
-        queues=queues, categories=categories,
-    )  # fmt: skip
+        worker=number,
+        role=Role(role),
+        config=configured(**tuning),
+        lifeline=lifeline,
+        queues=queues,
+        categories=categories,
+    )
     sys.exit(status)
 
 
