@@ -25,7 +25,6 @@ from perdure.simulate import (  # noqa: E402
     strategy,
     summary_lines,
 )
-from perdure.simulate.claims import fixed_lines, jitter_lines  # noqa: E402
 from perdure.simulate.scene import Fleet  # noqa: E402
 
 PAGE = ROOT / "docs" / "simulator.md"
@@ -55,6 +54,15 @@ PROTOTYPE: dict[str, tuple[str, str, str, str]] = {
     "oracle": ("0 / 1 / 1", "0 / 1", "0 / 1", "0 / 1"),
 }
 _BESIDE = ("W2a", "W2b", "W3", "W5")
+
+# Two common claims, checked: what jitter does to 429s in a storm, and exponential against fixed.
+_JITTERS = {
+    "expo-25": "±25 %",
+    "expo-equal": "equal",
+    "expo-full": "full",
+    "decorrelated": "decorrelated",
+}
+_STORMS = ("W1", "W2a", "W2b", "W4")
 
 
 def section(name: str, seeds: int = SEEDS) -> tuple[Row, list[str]]:
@@ -172,6 +180,44 @@ def main() -> int:
     PAGE.write_text(f"{before}{BEGIN}\n\n{lines}\n{END}{after}", encoding="utf-8")
     pictures()
     return 0
+
+
+def jitter_lines(rows: Mapping[str, Row]) -> Iterator[str]:
+    """429s, wasted calls and the peak with each jitter, against the same exponential without."""
+    yield (
+        "| scenario | against exponential without jitter | " + " | ".join(_JITTERS.values()) + " |"
+    )
+    yield "|---|---|" + "---|" * len(_JITTERS)
+    for name in (one for one in _STORMS if one in rows):
+        row = rows[name]
+        plain = row.of("expo")
+        others = [row.of(jitter) for jitter in _JITTERS]
+        for title, name_of in (("429s", "limited"), ("wasted calls", "waste"), ("peak", "peak")):
+            before = getattr(plain, name_of) or 0.0
+            cells = [change(getattr(one, name_of) or 0.0, before) for one in others]
+            yield f"| {name} | {title} | {' | '.join(cells)} |"
+
+
+def fixed_lines(rows: Mapping[str, Row]) -> Iterator[str]:
+    """Wasted calls of the exponential schemes against a fixed delay of 5 s, plain and with full jitter."""
+    yield "| scenario | against | exponential, no jitter | exponential, ±25 % | exponential, full jitter |"
+    yield "|---|---|---|---|---|"
+    for name in (one for one in _STORMS if one in rows):
+        row = rows[name]
+        for fixed in ("fixed", "fixed-full"):
+            against = row.of(fixed)
+            cells = [
+                change(row.of(one).waste, against.waste) for one in ("expo", "expo-25", "expo-full")
+            ]
+            yield f"| {name} | {against.title} | {' | '.join(cells)} |"
+
+
+def change(value: float, against: float) -> str:
+    """By how much a number is more or less than another."""
+    if not against:
+        return "–"
+    share = 100.0 * (value / against - 1.0)
+    return f"{share:+.0f} %".replace("-", "−").replace("+0", "±0").replace("−0 ", "±0 ")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """One table of settings: name, type, default, unit, help, secret. Environment beats default."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.model.errors import ConfigError, UnknownName
-from perdure.model.limits import PROCESSES_MAX
+from perdure.model.limits import PROCESSES_MAX, TIMEOUT_S_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +181,39 @@ def _checked(setting: Setting, raw: Any, origin: str) -> Any:
     if setting.most is not None and value > setting.most:
         raise ConfigError(f"{origin} is {raw!r}; it must be at most {setting.most:g}")
     return value
+
+
+# Settings of a worker that are at odds: when they are, and what to change. What follows from others by arithmetic, such as
+# the beat (a third of the lease) or the end of an attempt that is held for too long (its stage's timeout, and on top at
+# least the grace and a lease), cannot be.
+AT_ODDS: tuple[tuple[Callable[[Config], bool], Callable[[Config], str]], ...] = (
+    (
+        lambda c: c.poll_s > c.lease_ttl_s / 2,
+        lambda c: (
+            f"poll_s is {c.poll_s:g} and lease_ttl_s is {c.lease_ttl_s:g}: a worker has to look at the "
+            "store twice in a lease, or it learns too late that a job is no longer its own; set poll_s to "
+            f"at most {c.lease_ttl_s / 2:g}, or lease_ttl_s to at least {c.poll_s * 2:g}"
+        ),
+    ),
+    (
+        lambda c: c.tick_s > c.poll_s,
+        lambda c: (
+            f"tick_s is {c.tick_s:g} and poll_s is {c.poll_s:g}: a resting worker looks for hints every "
+            f"tick, between its polls; set tick_s to at most {c.poll_s:g}, or poll_s to at least {c.tick_s:g}"
+        ),
+    ),
+    (
+        lambda c: c.grace_s > TIMEOUT_S_MAX,
+        lambda c: (
+            f"grace_s is {c.grace_s:g} and no stage's timeout_s is longer than {TIMEOUT_S_MAX:g}: nothing "
+            f"is left to wait for after that; set grace_s to at most {TIMEOUT_S_MAX:g}"
+        ),
+    ),
+)
+
+
+def check_times(config: Config) -> None:
+    """Refuse times of a worker that do not fit together, before it starts."""
+    for are_at_odds, words in AT_ODDS:
+        if are_at_odds(config):
+            raise ConfigError(words(config))

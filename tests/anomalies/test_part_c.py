@@ -287,10 +287,14 @@ def test_reports_5_a_stage_s_timeout_has_one_source(app):
     app.ready()
     store = app.opened.store
     worker = store.add_worker(NewWorker("test", "test", Role.MAIN, 60.0))
-    (claim,) = store.turn([], ClaimOrder(worker, 1, app.catalogue.lane_nos()), by=worker).claims
-    declared = app.catalogue.line("p").stage("slow")
+    (claim,) = store.turn(
+        [], ClaimOrder(worker, 1, app._session.catalogue.lane_nos()), by=worker
+    ).claims
+    declared = app._session.catalogue.line("p").stage("slow")
     assert asyncio.run(run(claim, declared, Threads(1), Stopping())) == TimedOut(0.05)
-    assert set(app.catalogue.timeouts_s().values()) == {0.05}  # what hangs is ended by the same
+    assert set(app._session.catalogue.timeouts_s().values()) == {
+        0.05
+    }  # what hangs is ended by the same
     assert [one.name for one in SETTINGS if "timeout" in one.name] == []
 
 

@@ -26,7 +26,7 @@ from perdure.model.runs import RunStatus
 from perdure.model.states import FailedReason, State
 from perdure.rules.backoff import base_delay_s, jittered_s
 from perdure.rules.presets import preset
-from perdure.rules.run_budget import Budget, Tally, Thresholds, overspent, run_status
+from perdure.rules.run_budget import Budget, Tally, overspent, run_status
 from tests.stores.kit import MEMORY, Place
 
 SAMPLES = 2_000
@@ -117,7 +117,7 @@ def test_d2_an_upstream_that_breaks_half_way_is_seen_by_cumulative_counts():
         tally = Tally(good, {Kind.UPSTREAM_ERROR: bad})
         if aborted_at is None and overspent(budget, tally):
             aborted_at = place
-        if by_chunk_at is None and broken / tally.processed > budget.fail_share_max:
+        if by_chunk_at is None and broken / tally.processed > budget.failure_budget:
             by_chunk_at = place
     assert (aborted_at, by_chunk_at) == (11, None)
 
@@ -166,5 +166,5 @@ def test_d3_the_last_of_three_failures_is():
 
 
 def test_d3_a_run_without_items_has_a_status():
-    assert run_status(Tally(), Thresholds()) is RunStatus.COMPLETED
+    assert run_status(Tally()) is RunStatus.COMPLETED
     assert overspent(Budget(sample_min=1), Tally()) is None

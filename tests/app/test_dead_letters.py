@@ -206,9 +206,8 @@ def test_a_redrive_is_stopped_in_the_middle_and_goes_on(app, works):
 def test_a_single_job_is_retried_where_its_source_exists(app, works):
     failed_run(app, works, broken=[2])
     (job,) = app.dead.list()
-    from perdure.app.job_refs import JobRef
 
-    ref = JobRef(job.id, False, app)
+    ref = app.job(job.id)
     works.gone = {2}
     with pytest.raises(NotRetriable, match="cannot be retried: its source is gone"):
         ref.retry()

@@ -29,7 +29,7 @@ def pipe(app):
 def test_schedules_are_kept_as_they_are_declared(app, pipe):
     app.every("15m", pipe, {"n": 1})
     app.every("0 7 * * 1-5", pipe, name="mornings", owner="ann", timezone="Europe/Berlin")
-    first, second = app.schedules
+    first, second = app._session.schedules.values()
     assert (first.name, first.pipeline, first.owner, first.payload_json) == (
         "p",
         "p",
@@ -50,7 +50,7 @@ def test_two_schedules_of_one_name_are_refused(app, pipe):
     app.every("15m", pipe)
     with pytest.raises(ConfigError, match="declared twice; tell them apart with name="):
         app.every("1h", pipe)
-    assert len(app.schedules) == 1
+    assert len(app._session.schedules) == 1
 
 
 def test_a_pipeline_of_another_app_is_refused(app, tmp_path):
@@ -69,7 +69,7 @@ def test_what_is_no_pipeline_or_no_rhythm_is_refused(app, pipe):
         app.every("15m", "p")
     with pytest.raises(ConfigError, match="write an interval such as"):
         app.every("now and then", pipe)
-    assert app.schedules == ()
+    assert app._session.schedules == {}
 
 
 def test_the_item_passes_the_door_when_it_is_declared(app, pipe):
@@ -86,7 +86,7 @@ def test_the_how_to_declares_what_it_says(tmp_path, monkeypatch):
     names: dict[str, Any] = {}
     exec("\n".join(code.lines), names)
     app = names["app"]
-    assert [(one.name, one.rhythm.text) for one in app.schedules] == [
+    assert [(one.name, one.rhythm.text) for one in app._session.schedules.values()] == [
         ("reports", "every 15m"),
         ("mornings", "cron 0 7 * * 1-5 in Europe/Berlin"),
     ]

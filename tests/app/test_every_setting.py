@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure import App
-from perdure.app import app as app_module
+from perdure.app import open_store as open_configured
 from perdure.app.worker import parts as upkeep_module, processes
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.embedded import Working
@@ -55,11 +55,13 @@ class Ground:
     @contextmanager
     def opened(self) -> Iterator[App]:
         app = self.declare(f"sqlite:///{self.folder / 'work.db'}")
-        app._opened = open_store(app.url, self.clock, create=True, wait_s_max=10.0, injected=True)
+        app._session._opened = open_store(
+            app.url, self.clock, create=True, wait_s_max=10.0, injected=True
+        )
         app.ready()
         self.store, self.reader = app.opened.store, app.opened.reader
         self.worker = self.store.add_worker(NewWorker("boot", "here", Role.MAIN, 1e6))
-        self.order = ClaimOrder(self.worker, 9, app.catalogue.lane_nos())
+        self.order = ClaimOrder(self.worker, 9, app._session.catalogue.lane_nos())
         with closing(app):
             yield app
 
@@ -79,7 +81,7 @@ def where_jobs_are(ground: Ground) -> object:
 
 
 def while_one_connection_is_lent(ground: Ground) -> object:
-    opened = app_module.open_store(ground.database(), wait_s_max=0.5)
+    opened = open_configured(ground.database(), wait_s_max=0.5)
     with closing(opened), opened.store._connection.lent():
         try:
             return len(opened.reader.jobs(limit=1))
@@ -119,9 +121,9 @@ def claimed_at_once(ground: Ground) -> object:
 def worker_of(ground: Ground) -> Iterator[Worker]:
     """A worker inside this process, as `app.working` makes it, before its first turn."""
     with ground.opened() as app:
-        bulks = BulkWork(app, app.catalogue, ground.worker)
-        working = Working(app, ground.config)
-        yield working._worker(app.opened, app.catalogue, ground.worker, bulks)
+        bulks = BulkWork(app._session, app._session.catalogue, ground.worker)
+        working = Working(app._session, ground.config)
+        yield working._worker(app.opened, app._session.catalogue, ground.worker, bulks)
 
 
 def longest_rest_s(ground: Ground) -> object:
@@ -150,8 +152,10 @@ def looks_for_hints_s(ground: Ground) -> object:
 def swept(ground: Ground, app: App, *, for_s: float) -> object:
     """The states of all jobs, after upkeep for so long."""
     ground.monkeypatch.setattr(upkeep_module, "SystemClock", lambda: ground.clock)
-    gates = gatekeeper_of(app, app.opened, app.catalogue, ground.worker)
-    upkeep = upkeep_of(app, app.opened, app.catalogue, ground.worker, ground.config, gates=gates)
+    gates = gatekeeper_of(app._session, app.opened, app._session.catalogue, ground.worker)
+    upkeep = upkeep_of(
+        app._session, app.opened, app._session.catalogue, ground.worker, ground.config, gates=gates
+    )
     for _ in range(10):
         upkeep.once()
         ground.clock.push(for_s / 10)

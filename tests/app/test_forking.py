@@ -114,5 +114,5 @@ def test_a_child_of_a_parent_in_the_middle_of_a_write_is_refused_and_says_why(
 def test_a_child_does_not_count_on_from_its_parents_last_id():
     """Two children that did would make the same id, and one job would be taken for the other."""
     app = App("sqlite:///unused.db")
-    app.ids.next()
-    assert forked(lambda: app.ids._last) == 0
+    app._session.ids.next()
+    assert forked(lambda: app._session.ids._last) == 0

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from perdure import App, Backoff, Jitter, JobFailed, Policy, StageError
-from perdure.app.job_refs import JobRef
 from perdure.model.states import FailedReason, State
 from perdure.rules.presets import preset
 from tests.app.worker.working_off import worked_off
@@ -86,7 +85,7 @@ def test_a_job_whose_call_failed_has_the_stages_time_in_its_next_life(app, pipe)
         pipe.call_blocking("broken", policy=brief)
     (job,) = app.opened.reader.jobs()
     assert given_s(app, job) == 20.0
-    JobRef(job.id, False, app).retry()
+    app.job(job.id).retry()
     assert given_s(app, job) == 600.0
 
 

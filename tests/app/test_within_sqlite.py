@@ -73,7 +73,7 @@ def test_lanes_that_are_missing_while_the_caller_holds_the_store_are_explained(t
     url = f"sqlite:///{tmp_path / 'work.db'}"
     app = App(url)
     pipe = app.pipeline("late", app.stage(name="one")(lambda item: item))
-    app._opened = open_store(url, SystemClock(), create=True, wait_s_max=0.2)
+    app._session._opened = open_store(url, SystemClock(), create=True, wait_s_max=0.2)
     cx = sqlite3.connect(tmp_path / "work.db", isolation_level=None)
     cx.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy, match=r"call App\.ready before it begins"):

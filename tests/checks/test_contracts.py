@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from perdure.checks import OutputInvalid, OutputRefused, OutputTruncated, check, fits, read_json
-from perdure.checks.contracts import contract_of
+from perdure.checks.output import contract_of
 from perdure.model.errors import ConfigError
 
 SECRET = "sk-ant-SECRET"

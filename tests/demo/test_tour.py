@@ -8,8 +8,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from perdure.demo.panel import panel, progress_line
 from perdure.demo.tour import Interrupts, Order, Snapshot, give_tour
+from perdure.surfaces.cli.demo_panel import panel, progress_line
 from tests.demo.kit import marked, swept, until
 
 WORKER = (sys.executable, "-m", "perdure.surfaces.cli", "worker")

@@ -9,7 +9,6 @@ from perdure.model.runs import RunStatus
 from perdure.rules.run_budget import (
     Budget,
     Tally,
-    Thresholds,
     check_due,
     overspent,
     run_status,
@@ -34,9 +33,9 @@ SPENT = {
     "all fail": (STANDARD, tally(0, 100), True),
     "a large run at its budget": (STANDARD, tally(9_000_000, 1_000_000), False),
     "a large run over it": (STANDARD, tally(8_999_999, 1_000_001), True),
-    "no failure is allowed": (Budget(fail_share_max=0.0), tally(999, 1), True),
-    "all may fail": (Budget(fail_share_max=1.0), tally(0, 1_000), False),
-    "a third": (Budget(fail_share_max=1 / 3, sample_min=3), tally(2, 1), False),
+    "no failure is allowed": (Budget(failure_budget=0.0), tally(999, 1), True),
+    "all may fail": (Budget(failure_budget=1.0), tally(0, 1_000), False),
+    "a third": (Budget(failure_budget=1 / 3, sample_min=3), tally(2, 1), False),
 }
 
 
@@ -64,8 +63,8 @@ def test_rate_limits_count_unless_they_are_excluded():
 
 def test_excluded_rate_limits_leave_both_counts_so_that_they_cannot_hide_failures():
     counts = tally(80, 20, rate_limited=900)
-    assert overspent(Budget(fail_share_max=0.95), counts) is None
-    told = overspent(Budget(fail_share_max=0.1, rate_limits=False), counts)
+    assert overspent(Budget(failure_budget=0.95), counts) is None
+    told = overspent(Budget(failure_budget=0.1, rate_limits=False), counts)
     assert told == (
         "aborted: the rate of failures is 20 %, the budget is 10 % "
         "(100 processed, 20 failed; 900 rate limited are left out)"
@@ -193,10 +192,10 @@ def test_an_aborted_run_is_aborted_however_its_items_look(counts):
 
 
 def test_thresholds_can_be_set():
-    strict = Thresholds(completed=1.0, partial=0.99)
+    strict = Budget(completed_at=1.0, partial_at=0.99)
     assert run_status(tally(999, 1), strict) is RunStatus.PARTIAL_SUCCESS
     assert run_status(tally(98, 2), strict) is RunStatus.FAILED
-    assert run_status(tally(0, 9), Thresholds(0.0, 0.0)) is RunStatus.COMPLETED
+    assert run_status(tally(0, 9), Budget(completed_at=0.0, partial_at=0.0)) is RunStatus.COMPLETED
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
@@ -210,42 +209,35 @@ def test_every_run_has_a_status_and_more_success_is_never_worse(succeeded, faile
 @given(st.integers(0, 5000), st.integers(0, 5000), st.floats(0.0, 1.0))
 def test_a_run_within_its_budget_stays_within_a_larger_one(succeeded, failed, share):
     counts = tally(succeeded, failed)
-    larger = Budget(fail_share_max=min(share + 0.1, 1.0))
-    if overspent(Budget(fail_share_max=share), counts) is None:
+    larger = Budget(failure_budget=min(share + 0.1, 1.0))
+    if overspent(Budget(failure_budget=share), counts) is None:
         assert overspent(larger, counts) is None
 
 
 BAD = [
-    (Budget, {"fail_share_max": 1.1}, "budget.fail_share_max is 1.1; it must be a number between"),
-    (Budget, {"check_every": 10**9 + 1}, "budget.check_every is 1000000001; it must be a whole"),
-    (Budget, {"sample_min": 10**9 + 1}, "budget.sample_min is 1000000001; it must be a whole"),
-    (Thresholds, {"completed": 1.1}, "thresholds.completed is 1.1; it must be a number between 0"),
-    (Thresholds, {"partial": 1.1}, "thresholds.partial is 1.1; it must be a number between 0"),
-    (
-        Budget,
-        {"check_every": 0},
-        "budget.check_every is 0; it must be a whole number between 1 and",
-    ),
-    (Budget, {"sample_min": 0}, "budget.sample_min is 0; it must be a whole number between 1 and"),
-    (Budget, {"rate_limits": "no"}, "budget.rate_limits is 'no'; it must be true or false"),
-    (Budget, {"kinds": {"quota": 0.1}}, "budget.kinds is 'quota'; one of: ambiguous, auth,"),
-    (Budget, {"kinds": {"auth": 2}}, "budget.kinds.auth is 2; it must be a number between 0 and 1"),
-    (Thresholds, {"partial": -0.5}, "thresholds.partial is -0.5; it must be a number between 0"),
-    (
-        Thresholds,
-        {"completed": 0.4},
-        "thresholds.partial is 0.5; it must not be above thresholds.completed, 0.4",
-    ),
+    ({"failure_budget": 1.1}, "failure_budget is 1.1; it must be a number between 0 and 1"),
+    ({"check_every": 10**9 + 1}, "check_every is 1000000001; it must be a whole number between 1"),
+    ({"sample_min": 10**9 + 1}, "sample_min is 1000000001; it must be a whole number between 1"),
+    ({"completed_at": 1.1}, "completed_at is 1.1; it must be a number between 0 and 1"),
+    ({"partial_at": 1.1}, "partial_at is 1.1; it must be a number between 0 and 0.95"),
+    ({"check_every": 0}, "check_every is 0; it must be a whole number between 1 and 1000000000"),
+    ({"sample_min": 0}, "sample_min is 0; it must be a whole number between 1 and 1000000000"),
+    ({"rate_limits": "no"}, "count_rate_limits is 'no'; it must be true or false"),
+    ({"kinds": {"quota": 0.1}}, "failure_budgets is 'quota'; one of: ambiguous, auth,"),
+    ({"kinds": {"auth": 2}}, "failure_budgets['auth'] is 2; it must be a number between 0 and 1"),
+    ({"partial_at": -0.5}, "partial_at is -0.5; it must be a number between 0 and 0.95"),
+    ({"completed_at": 0.4}, "partial_at is 0.5; it must be a number between 0 and 0.4"),
+    ({"cost_max_usd": -1}, "cost_max_usd is -1; it must be a number between 0 and 1e+09"),
 ]
 
 
 def test_settings_at_their_limits_pass():
-    Budget(fail_share_max=1.0, check_every=10**9, sample_min=10**9, kinds={AUTH: 1.0})
-    Budget(fail_share_max=0.0, check_every=1, sample_min=1, kinds={AUTH: 0.0})
+    Budget(failure_budget=1.0, check_every=10**9, sample_min=10**9, kinds={AUTH: 1.0})
+    Budget(failure_budget=0.0, check_every=1, sample_min=1, kinds={AUTH: 0.0})
 
 
-@pytest.mark.parametrize(("what", "changes", "message"), BAD)
-def test_a_bad_setting_is_named_with_its_value_and_range(what, changes, message):
+@pytest.mark.parametrize(("changes", "message"), BAD)
+def test_a_bad_setting_is_named_with_its_value_and_range(changes, message):
     with pytest.raises(ConfigError) as told:
-        what(**changes)
+        Budget(**changes)
     assert str(told.value).startswith(message)

@@ -35,7 +35,7 @@ def budget_by_chunk(patch: pytest.MonkeyPatch) -> None:
         left = max(0, tally.failed - last)
         kind = next(iter(tally.failures), None)
         chunk = BudgetTally(tally.processed - left, {kind: left} if kind else {})
-        return None if settings.budget is None else overspent(settings.budget, chunk)
+        return overspent(settings, chunk)
 
     patch.setattr(watch_module, "over_budget", over_budget)
 

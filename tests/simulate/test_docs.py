@@ -4,7 +4,6 @@ import pytest
 from tools import simulator
 
 from perdure.simulate import SCENARIOS
-from perdure.simulate.claims import fixed_lines, jitter_lines
 
 TEXT = simulator.PAGE.read_text(encoding="utf-8")
 STALE = "run `make docs-simulator`"
@@ -24,7 +23,7 @@ def test_a_scenario_played_again_is_what_the_document_says(blip):
 
 def test_the_claims_played_again_in_one_scenario_are_what_the_tables_say(blip):
     row, _ = blip
-    for line in (*jitter_lines({"W1": row}), *fixed_lines({"W1": row})):
+    for line in (*simulator.jitter_lines({"W1": row}), *simulator.fixed_lines({"W1": row})):
         assert f"{line}\n" in TEXT, STALE
 
 

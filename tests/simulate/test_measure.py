@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from tools.simulator import change
 
 from perdure.model.errors import CallerError, UnknownName
 from perdure.rules.presets import preset
 from perdure.simulate import SCENARIOS, chosen, form, row, summary_lines, text_lines
-from perdure.simulate.claims import change
 from perdure.simulate.measure import Row, aims_of
 from perdure.simulate.scenarios import Scenario
 from perdure.simulate.table import markdown_lines

@@ -2,10 +2,10 @@
 
 import pytest
 
-from perdure.simulate.oracle import oracle
 from perdure.simulate.replies import Form
 from perdure.simulate.rivals import RIVALS, Melee
 from perdure.simulate.scene import Fleet
+from perdure.simulate.strategies import oracle
 from perdure.simulate.upstream import Brownout, UpstreamModel
 from tests.simulate.kit import down, played, scene
 

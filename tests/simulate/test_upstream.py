@@ -7,9 +7,8 @@ import pytest
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Raised
 from perdure.rules.classify import classify
-from perdure.simulate.moments import START_AT
 from perdure.simulate.replies import Form, evidence_of
-from perdure.simulate.scene import Defect
+from perdure.simulate.scene import START_AT, Defect
 from perdure.simulate.upstream import Account, Brownout, Ramp, Upstream, UpstreamModel
 
 

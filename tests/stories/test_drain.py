@@ -124,7 +124,7 @@ def test_a_second_signal_ends_the_worker_fast_and_counts_nothing(story, second):
 def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path):
     app = App(f"sqlite:///{tmp_path / 'story.db'}")
     worker = Worker(
-        app.opened.store, app.catalogue, Seat(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
+        app.opened.store, app._session.catalogue, Seat(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
         clock=SystemClock(), chance=None, observers=Observers(),
     )  # fmt: skip
     bell = worker._loop._bell = Bell()
@@ -141,9 +141,7 @@ def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path
 
 
 def cancel(story: Story, job: str) -> None:
-    script = (
-        f"from perdure.app import JobRef; import work; JobRef({job!r}, True, work.app).cancel()"
-    )
+    script = f"import work; work.app.job({job!r}).cancel()"
     subprocess.run(
         [sys.executable, "-c", script], cwd=story.folder, env=story.environment(), check=True,
         timeout=60,

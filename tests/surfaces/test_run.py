@@ -765,7 +765,7 @@ def app(tmp_path) -> Iterator[App]:
 
 
 def carried(app: App, asked: Any = lambda: 0, **order: Any) -> Outcome:
-    return carry_out(app, app.find("p"), Order(**order), lambda shot: None, asked)
+    return carry_out(app.find("p"), Order(**order), lambda shot: None, asked)
 
 
 def test_a_worker_that_cannot_live_is_an_error_that_keeps_the_items(app):
@@ -803,7 +803,7 @@ def stopped_and_resumed(app: App, shown: threading.Event) -> Iterator[Any]:
     yield from range(3)
     assert shown.wait(30)
     run = app.run("a")
-    run._verbs.abort(run.show(), "aborted: enough")
+    run._session.runs.abort(run.show(), "aborted: enough")
     yield NothingNow()
     run.resume()
     yield 4
@@ -828,14 +828,14 @@ def test_a_run_that_goes_on_after_its_feeder_has_stopped_is_shown_as_unfed(app, 
         return int(bool(shots) and shots[-1].note.startswith("the run is not sealed and fed by"))
 
     with app.working(concurrency=2):
-        outcome = carry_out(app, app.find("p"), Order(source(), "a"), show, asked)
+        outcome = carry_out(app.find("p"), Order(source(), "a"), show, asked)
         assert (outcome.interrupted, outcome.fed.whole) == (True, False)
         assert "perdure runs seal a" in progress_line(shots[-1])
         shots.clear()
         shown.clear()
         fed.clear()
         monkeypatch.setattr(runs_module, "FEEDER_SILENT_S", 0.0)
-        outcome = carry_out(app, app.find("p"), Order(source(), "a"), show, lambda: 0)
+        outcome = carry_out(app.find("p"), Order(source(), "a"), show, lambda: 0)
     assert "is not sealed and fed by nobody" in str(outcome.error)
     assert outcome.run.counts.succeeded == 4  # what was taken from the source is fed
 
@@ -846,9 +846,7 @@ def test_feeding_waits_while_the_backlog_is_full(app):
     def asked() -> int:
         return int(len(shots) > 3)
 
-    outcome = carry_out(
-        app, app.find("p"), Order(range(100), "a", backlog_max=7), shots.append, asked
-    )
+    outcome = carry_out(app.find("p"), Order(range(100), "a", backlog_max=7), shots.append, asked)
     assert outcome.run.counts.total == 7
     assert not outcome.fed.whole
     assert shots[-1].feeding

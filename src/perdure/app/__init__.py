@@ -4,7 +4,8 @@ from perdure.app.app import App
 from perdure.app.job_refs import Called, JobRef
 from perdure.app.opening import configured, open_store, schema_of, shown_url
 from perdure.app.pipelines import Pipeline
-from perdure.app.surface.loading import load_app, load_pipeline
+from perdure.app.session import Session
+from perdure.app.surface.loading import load_pipeline, load_session
 from perdure.app.surface.policies import (
     explained,
     falling_otherwise,
@@ -13,23 +14,24 @@ from perdure.app.surface.policies import (
     policy_page,
     policy_pages,
 )
-from perdure.app.worker.check_times import check_times
 from perdure.app.worker.lane_names import check_served, served
 from perdure.app.worker.processes import supervise, work
+from perdure.config import check_times
 
 __all__ = [
     "App",
     "Called",
     "JobRef",
     "Pipeline",
+    "Session",
     "check_served",
     "check_times",
     "configured",
     "explained",
     "falling_otherwise",
     "falling_unlisted",
-    "load_app",
     "load_pipeline",
+    "load_session",
     "open_store",
     "policy_at",
     "policy_page",

@@ -1,36 +1,30 @@
 """The App: stages, pipelines, and the store that keeps their jobs."""
 
-import random
-import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
-from perdure.app.calling.calls import Calls
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
-from perdure.app.opening import open_store
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
+from perdure.app.session import Session
 from perdure.app.worker.embedded import Working
 from perdure.checks.extras import check_extras
 from perdure.config import load
 from perdure.engine.batch.runs import find_run
-from perdure.engine.clock import SystemClock
-from perdure.engine.gates.upstreams import Upstream, Upstreams, upstream_limits
-from perdure.engine.ids import Ids
+from perdure.engine.gates.upstreams import Upstream, upstream_limits
 from perdure.engine.item_types import function_behind
 from perdure.engine.observe import Observers
-from perdure.engine.operate.change_feed import FeedThread, Listener
-from perdure.engine.operate.eligible import Check, source_check
-from perdure.engine.stages import Catalogue, Line, Stage, check_name
-from perdure.engine.upkeep.schedules import Schedule, declared
+from perdure.engine.operate.change_feed import Listener
+from perdure.engine.operate.eligible import source_check
+from perdure.engine.stages import Line, Stage, check_name
+from perdure.engine.upkeep.schedules import declared
 from perdure.model.errors import (
     ConfigError,
     UnknownName,
 )
-from perdure.model.jobs import Lane
 from perdure.observers.log import log_event
 from perdure.ports import Observer
 from perdure.rules.field_checks import made
@@ -38,7 +32,6 @@ from perdure.rules.gate.gate import GateSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.stores import urls
-from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,30 +44,11 @@ class App:
     """
 
     def __init__(self, store: str | None = None, *, observers: Iterable[Observer] = ()) -> None:
-        self.url = urls.settled_url(load(store=store).store)
-        self.ids = Ids(SystemClock(), random.SystemRandom())
-        self.observers = Observers([log_event, *observers])
+        self._session = Session(
+            urls.settled_url(load(store=store).store), Observers([log_event, *observers])
+        )
         self._stages: dict[Callable[..., Any], Stage] = {}
-        self._lines: dict[str, Line] = {}
         self._pipelines: dict[str, Pipeline] = {}
-        self._checks: dict[str, Check] = {}
-        self._schedules: dict[str, Schedule] = {}
-        self._fair: set[str] = set()
-        self.upstreams = Upstreams()
-        self._opened: Opened | None = None
-        self._calls: Calls | None = None
-        self._following: FeedThread | None = None
-        self._laid: set[str] = set()
-        self._opening = threading.Lock()
-        tell_of_forks(self)
-
-    def begin_anew(self) -> None:
-        """In a process that was forked off: a thread of the parent's may have had the lock.
-
-        The ids begin anew as well: two children that counted on from the same one would make the same.
-        """
-        self._opening = threading.Lock()
-        self.ids = Ids(SystemClock(), random.SystemRandom())
 
     @overload
     def stage(self, call: F) -> F: ...
@@ -140,7 +114,7 @@ class App:
         that is only used there has a gate with the usual settings and no limits.
         """
         limits = upstream_limits(name, rate=rate, concurrency=concurrency, tokens=tokens)
-        self.upstreams.declare(
+        self._session.upstreams.declare(
             Upstream(
                 name,
                 credential,
@@ -160,13 +134,9 @@ class App:
         """
         check_name("queue", name)
         if fair:
-            self._fair.add(name)
+            self._session.fair_queues.add(name)
         else:
-            self._fair.discard(name)
-
-    def is_fair(self, queue: str) -> bool:
-        """Whether owners take turns in that queue."""
-        return queue in self._fair
+            self._session.fair_queues.discard(name)
 
     def pipeline(
         self,
@@ -181,13 +151,13 @@ class App:
         ``source_exists``, sync or async, is asked with the item before a dead letter is given a new life: whether
         what the item refers to is still there.
         """
-        if name in self._lines:
+        if name in self._pipelines:
             raise ConfigError(f"pipeline {name!r} is declared twice; names must differ")
         line = Line(name, queue, category, tuple(self._stage_of(name, call) for call in stages))
-        self._lines[name] = line
+        self._session.lines[name] = line
         if source_exists is not None:
-            self._checks[name] = source_check(source_exists)
-        self._pipelines[name] = Pipeline(self, line)
+            self._session.checks[name] = source_check(source_exists)
+        self._pipelines[name] = Pipeline(self._session, line)
         return self._pipelines[name]
 
     def every(
@@ -210,43 +180,36 @@ class App:
         if self._pipelines.get(pipe.name) is not pipe:
             raise ConfigError(f"pipeline {pipe.name!r} of a schedule belongs to another app")
         schedule = declared(spec, pipe._line, item, name=name, owner=owner, timezone=timezone)
-        if schedule.name in self._schedules:
+        if schedule.name in self._session.schedules:
             raise ConfigError(
                 f"schedule {schedule.name!r} is declared twice; tell them apart with name="
             )
-        self._schedules[schedule.name] = schedule
-
-    @property
-    def checks(self) -> Mapping[str, Check]:
-        """Whether the source of an item exists, by pipeline."""
-        return self._checks
+        self._session.schedules[schedule.name] = schedule
 
     @property
     def dead(self) -> DeadLetters:
         """The dead letters of this store."""
-        return DeadLetters(self)
+        return DeadLetters(self._session)
 
     @property
     def jobs(self) -> Jobs:
         """The jobs of this store, to be cancelled, run now or retried in bulk."""
-        return Jobs(self)
+        return Jobs(self._session)
 
     def job(self, id: str, *, owner: str | None = None) -> JobRef:
         """A job by its id or number; with ``owner``, only the owner's own: another's is unknown, as one that never was."""
-        return JobRef(job_at(self.opened.reader, id, owner).id, False, self, owner)
+        return JobRef(job_at(self.opened.reader, id, owner).id, False, self._session, owner)
 
     def run(self, named: str) -> Run:
         """A run by its id, its number or its name."""
-        return Run(self, find_run(self.opened.reader, named))
+        return Run(self._session, find_run(self.opened.reader, named))
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[Run]:
         """Runs, newest first."""
-        return [Run(self, one) for one in self.opened.reader.runs(pipeline=pipeline, limit=limit)]
-
-    @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """What is to be enqueued again and again."""
-        return tuple(self._schedules.values())
+        return [
+            Run(self._session, one)
+            for one in self.opened.reader.runs(pipeline=pipeline, limit=limit)
+        ]
 
     def find(self, name: str) -> Pipeline:
         """The pipeline of that name."""
@@ -261,45 +224,18 @@ class App:
         return tuple(self._pipelines)
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
-        """The lanes of all pipelines."""
-        return tuple(lane for line in self._lines.values() for lane in line.lanes())
+    def url(self) -> str:
+        """The URL of the store."""
+        return self._session.url
 
     @property
     def opened(self) -> Opened:
         """The store, opened on first use."""
-        with self._opening:
-            if self._opened is None:
-                self._opened = open_store(self.url)
-            return self._opened
-
-    @property
-    def calls(self) -> Calls:
-        """What the calls of this process share."""
-        with self._opening:
-            if self._calls is None or not self._calls.is_of_this_process:
-                self._calls = Calls(
-                    clock=SystemClock(), chance=random.SystemRandom(), observers=self.observers,
-                    upstreams=self.upstreams, capture_kept_s=load().capture_kept_s,
-                )  # fmt: skip
-            return self._calls
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """All pipelines on their lanes."""
-        self.ready()
-        return Catalogue(self._lines.values())
+        return self._session.opened
 
     def ready(self) -> None:
         """Make sure that every declared pipeline has its lanes."""
-        missing = [line for line in self._lines.values() if line.name not in self._laid]
-        if not missing:
-            return
-        wanted = [lane for line in missing for lane in line.lanes()]
-        numbers = self.opened.store.lanes(wanted)
-        for line in missing:
-            line.lane_nos.update({lane.stage: numbers[lane] for lane in line.lanes()})
-            self._laid.add(line.name)
+        self._session.ready()
 
     def working(
         self,
@@ -322,7 +258,7 @@ class App:
                 "perdure worker APP --processes N"
             )
         config = load(store=self.url, concurrency=concurrency, **tuning)
-        return Working(self, config, queues=queues, categories=categories)
+        return Working(self._session, config, queues=queues, categories=categories)
 
     @contextmanager
     def follow(self, *, owner: str | None = None, after: str | None = None) -> Iterator[Listener]:
@@ -331,11 +267,7 @@ class App:
         The entries of one owner's jobs and runs, or of everything; from now on, or after the cursor of a page that was
         taken before, in this process or another. All who listen share one reader of the store.
         """
-        reader = self.opened.reader
-        with self._opening:
-            if self._following is None or not self._following.is_of_this_process:
-                self._following = FeedThread(reader, poll_s=load().poll_s)
-        with self._following.listening(owner, after) as listener:
+        with self._session.feed.listening(owner, after) as listener:
             yield listener
 
     def read_capture(self, id: str, *, owner: str | None = None) -> bytes:
@@ -350,17 +282,7 @@ class App:
 
     def close(self) -> None:
         """Disconnect from the store."""
-        with self._opening:
-            calls, self._calls = self._calls, None
-            following, self._following = self._following, None
-        if calls is not None:
-            calls.close()
-        if following is not None and following.is_of_this_process:
-            following.close()
-        with self._opening:
-            if self._opened is not None:
-                self._opened.close()
-                self._opened = None
+        self._session.close()
 
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:
         if call not in self._stages:

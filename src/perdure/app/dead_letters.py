@@ -2,23 +2,22 @@
 
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.app.job_refs import Home, job_at
+from perdure.app.job_refs import job_at
 from perdure.app.runs import Run
+from perdure.app.session import Session
+from perdure.app.waiting import wait_until
 from perdure.app.worker.lane_names import check_found
 from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import rate_per_s
-from perdure.engine.ids import Ids
 from perdure.engine.operate.bulk_settings import BulkSettings
-from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.eligible import Previewing, RedrivePreview, dead_letters
 from perdure.engine.operate.revival import Revivals
 from perdure.engine.payloads import decode
@@ -41,18 +40,11 @@ _FILTERS = (*_NAMES, "kind", "reason_failed", "run", "older_than", "newer_than",
 E = TypeVar("E", bound=StrEnum)
 
 
-class Letterbox(Home, Protocol):
-    """What dead letters need of their App."""
-
-    ids: Ids
-
-
 class Redrive:
     """A bulk operation under way: workers take its steps, here it is watched, stopped and resumed."""
 
-    def __init__(self, bulks: Bulks, app: Home, bulk: BulkView) -> None:
-        self._bulks = bulks
-        self._app = app
+    def __init__(self, session: Session, bulk: BulkView) -> None:
+        self._session = session
         self._bulk = bulk
 
     @property
@@ -63,43 +55,41 @@ class Redrive:
     @property
     def run(self) -> Run | None:
         """The run in which dead letters are driven again."""
-        found = [] if self._bulk.run is None else self._app.opened.reader.runs(no=self._bulk.run)
-        return Run(self._app, found[0]) if found else None
+        found = (
+            [] if self._bulk.run is None else self._session.opened.reader.runs(no=self._bulk.run)
+        )
+        return Run(self._session, found[0]) if found else None
 
     def show(self) -> BulkView:
         """How far it is."""
-        found = self._app.opened.reader.bulks(id=self.id)
+        found = self._session.opened.reader.bulks(id=self.id)
         self._bulk = found[0] if found else self._bulk
         return self._bulk
 
     def wait(self, *, wait_s: float = 3_600.0) -> BulkView:
         """The operation when all are taken on, or it was stopped; what it drives again may still be at work."""
-        give_up_at = time.monotonic() + wait_s
-        pause_s = 0.01
-        while (bulk := self.show()).status is BulkStatus.RUNNING:
-            if time.monotonic() >= give_up_at:
-                raise RunUnfinished(
-                    f"bulk operation {self.id} has taken on {bulk.done} after {wait_s:g} s; "
-                    "is a worker of its pipeline at work?"
-                )
-            time.sleep(pause_s)
-            pause_s = min(1.5 * pause_s, 0.25)
+        bulk = wait_until(lambda bulk: bulk.status is not BulkStatus.RUNNING, self.show, wait_s)
+        if bulk.status is BulkStatus.RUNNING:
+            raise RunUnfinished(
+                f"bulk operation {self.id} has taken on {bulk.done} after {wait_s:g} s; "
+                "is a worker of its pipeline at work?"
+            )
         return bulk
 
     def stop(self, *, reason: str = "", by: str = "app") -> BulkView:
         """Take on no more; what lives again goes on."""
-        self._bulk = self._bulks.stop(self.show(), Deed(by, reason))
+        self._bulk = self._session.bulks.stop(self.show(), Deed(by, reason))
         return self._bulk
 
     def resume(self, *, reason: str = "", by: str = "app") -> BulkView:
         """Go on where it stands."""
-        self._bulk = self._bulks.resume(self.show(), Deed(by, reason))
+        self._bulk = self._session.bulks.resume(self.show(), Deed(by, reason))
         return self._bulk
 
     def refusals(self) -> Iterator[LoggedRefusal]:
         """What it has left as it was, and why."""
         after = 0
-        while page := self._app.opened.reader.refusals(self._bulk.no, after=after):
+        while page := self._session.opened.reader.refusals(self._bulk.no, after=after):
             yield from page
             after = page[-1].job_no
 
@@ -111,8 +101,8 @@ class DeadLetters:
     ``owner``, ``reason_failed``, ``text``, ``older_than`` and ``newer_than`` (such as "2h" or "3d"), ``discarded``.
     """
 
-    def __init__(self, app: Letterbox) -> None:
-        self._app = app
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
         """Dead letters, newest first; ``before`` continues below a job number."""
@@ -120,16 +110,16 @@ class DeadLetters:
         _whole("limit", limit)
         if before is not None:
             _whole("before", before)
-        return self._app.opened.reader.jobs(meant, limit=limit, before=before)
+        return self._session.opened.reader.jobs(meant, limit=limit, before=before)
 
     def groups(self, *, limit: int = 50, **chosen: Any) -> Sequence[DeadGroup]:
         """Dead letters by fingerprint, most frequent first."""
         _whole("limit", limit)
-        return self._app.opened.reader.dead_groups(self._meant(chosen), limit=limit)
+        return self._session.opened.reader.dead_groups(self._meant(chosen), limit=limit)
 
     def show(self, job_id: str) -> tuple[JobView, Sequence[AttemptView]]:
         """One dead letter, by id or number, with all its attempts."""
-        reader = self._app.opened.reader
+        reader = self._session.opened.reader
         job = job_at(reader, job_id)
         if job.state is not State.FAILED:
             raise NotRetriable(f"job {job_id} is {job.state.value}, and no dead letter")
@@ -137,7 +127,7 @@ class DeadLetters:
 
     def counted(self, *, count_max: int = _PREVIEW_MAX, **chosen: Any) -> Preview:
         """How many there are, counted up to a bound, and how they have ended."""
-        return self._app.opened.reader.preview(self._meant(chosen), count_max=count_max)
+        return self._session.opened.reader.preview(self._meant(chosen), count_max=count_max)
 
     def preview(
         self,
@@ -148,10 +138,12 @@ class DeadLetters:
         **chosen: Any,
     ) -> RedrivePreview:
         """What a re-drive would do: how many are eligible, how many not, and why."""
-        opened = self._app.opened
+        opened = self._session.opened
         settings = BulkSettings(from_stage, from_start)
-        revivals = Revivals(opened.reader, self._app.catalogue, settings.restart, lanes_later=True)
-        asking = Previewing(opened.reader, revivals, self._app.checks)
+        revivals = Revivals(
+            opened.reader, self._session.catalogue, settings.restart, lanes_later=True
+        )
+        asking = Previewing(opened.reader, revivals, self._session.checks)
         return asking.of(self._meant(chosen), count_max=count_max)
 
     def redrive(
@@ -173,30 +165,33 @@ class DeadLetters:
         many may begin: 5 (a second), "100/min". When more than ``failure_budget`` of them fail again, the run is aborted.
         """
         settings = redrive_settings(from_stage, from_start, canary, canary_share, rate)
-        bulk = self._bulks.begin_redrive(
-            self._meant(chosen), settings,
-            deed=Deed(by, reason), ids=self._app.ids, bulk_id=self._app.ids.next(),
+        bulk = self._session.bulks.begin_redrive(
+            self._meant(chosen),
+            settings,
+            deed=Deed(by, reason),
+            ids=self._session.ids,
+            bulk_id=self._session.ids.next(),
             failure_budget=failure_budget,
-        )  # fmt: skip
-        return Redrive(self._bulks, self._app, bulk)
+        )
+        return Redrive(self._session, bulk)
 
     def redrives(self, *, limit: int = 50) -> Sequence[Redrive]:
         """The bulk operations there were, newest first."""
-        found = self._app.opened.reader.bulks(limit=limit)
-        return [Redrive(self._bulks, self._app, one) for one in found]
+        found = self._session.opened.reader.bulks(limit=limit)
+        return [Redrive(self._session, one) for one in found]
 
     def redriving(self, bulk_id: str) -> Redrive:
         """A bulk operation by its id."""
-        found = self._app.opened.reader.bulks(id=bulk_id)
+        found = self._session.opened.reader.bulks(id=bulk_id)
         if not found:
             raise UnknownName(f"no bulk operation {bulk_id!r}; see: perdure dead history")
-        return Redrive(self._bulks, self._app, found[0])
+        return Redrive(self._session, found[0])
 
     def discard(self, *, reason: str = "", by: str = "app", **chosen: Any) -> BulkView:
         """Mark dead letters as dealt with; they stay in the books."""
-        bulks = self._bulks
+        bulks = self._session.bulks
         bulk = bulks.begin_discard(
-            self._meant(chosen), deed=Deed(by, reason), bulk_id=self._app.ids.next()
+            self._meant(chosen), deed=Deed(by, reason), bulk_id=self._session.ids.next()
         )
         return bulks.through(bulk)
 
@@ -217,21 +212,17 @@ class DeadLetters:
 
     def letters(self, **chosen: Any) -> Iterator[dict[str, Any]]:
         """Dead letters with their attempts as JSON objects, newest first."""
-        reader, before = self._app.opened.reader, None
+        reader, before = self._session.opened.reader, None
         meant = self._meant(chosen)
         while page := reader.jobs(meant, limit=PAGE_ROWS_MAX, before=before):
             for job in page:
                 yield letter_of(job, reader.attempts(job.no))
             before = page[-1].no
 
-    @property
-    def _bulks(self) -> Bulks:
-        return bulks_of(self._app)
-
     def _meant(self, chosen: Mapping[str, Any]) -> JobFilter:
-        reader = self._app.opened.reader
+        reader = self._session.opened.reader
         meant = dead_letters(filter_of(reader, chosen, what="dead letters", names=_FILTERS))
-        check_found(reader, meant, lambda: self._app.catalogue)
+        check_found(reader, meant, lambda: self._session.catalogue)
         return meant
 
 
@@ -264,18 +255,13 @@ def filter_of(
     return JobFilter(**wanted)
 
 
-def bulks_of(app: Home) -> Bulks:
-    """Bulk operations on an app's store, for the pipelines that it knows."""
-    opened = app.opened
-    return Bulks(
-        opened.store, opened.control, opened.reader, app.catalogue, app.observers, app.checks
-    )
-
-
 def redrive_settings(
-    from_stage: str | None, from_start: bool, canary: int, canary_share: float,
+    from_stage: str | None,
+    from_start: bool,
+    canary: int,
+    canary_share: float,
     rate: str | float | None,
-) -> BulkSettings:  # fmt: skip
+) -> BulkSettings:
     """How a re-drive is to go; what cannot be is refused with a reason."""
     return BulkSettings(from_stage, from_start, canary, canary_share, rate_per_s("rate", rate))
 

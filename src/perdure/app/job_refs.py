@@ -1,47 +1,22 @@
 """Jobs as their callers hold them: what was enqueued, and what came of a call."""
 
 import asyncio
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from perdure.app.session import Session
+from perdure.app.waiting import wait_until
 from perdure.engine.call import Over
-from perdure.engine.observe import Observers
 from perdure.engine.operate import single_jobs
-from perdure.engine.operate.eligible import Check
 from perdure.engine.operate.revival import Restart, corrected
 from perdure.engine.payloads import decode
-from perdure.engine.stages import Catalogue
 from perdure.model.errors import JobFailed, JobUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.model.views import CaptureView, JobView, PayloadView
 from perdure.ports import Reader
-from perdure.stores.opening import Opened
 
 KEPT: Any = object()  # an item may be anything, None as well
-
-
-class Home(Protocol):
-    """What a job's reference needs of its App."""
-
-    observers: Observers
-
-    @property
-    def opened(self) -> Opened:
-        """The store."""
-        ...
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """All pipelines on their lanes."""
-        ...
-
-    @property
-    def checks(self) -> Mapping[str, Check]:
-        """Whether the source of an item exists, by pipeline."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +25,21 @@ class JobRef:
 
     id: str
     created: bool
-    _app: Home
+    _session: Session
     _owner: str | None = None
 
     def show(self) -> JobView:
         """The job as it is now."""
-        job = self._app.opened.reader.job(self.id)
+        job = self._session.opened.reader.job(self.id)
         if job is None or self._owner not in (None, job.owner):
             raise UnknownName(f"job {self.id} is no longer in the store")
         return job
 
     def result(self, *, wait_s: float = 60.0) -> Any:
         """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
-        give_up_at = time.monotonic() + wait_s
-        pause_s = 0.005
-        while (job := self.show()).state not in TERMINAL:
-            if time.monotonic() >= give_up_at:
-                raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
-            time.sleep(min(pause_s, max(0.0, give_up_at - time.monotonic())))
-            pause_s = min(pause_s * 1.5, 0.25)
+        job = wait_until(lambda job: job.state in TERMINAL, self.show, wait_s)
+        if job.state not in TERMINAL:
+            raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
         return _result_of(job)
 
     async def result_async(self, *, wait_s: float = 60.0) -> Any:
@@ -77,11 +48,11 @@ class JobRef:
 
     def captures(self) -> list[CaptureView]:
         """What the job's attempts have put aside, oldest first; `App.read_capture` has the output itself."""
-        return self._app.opened.reader.captures(self.show().no)
+        return self._session.opened.reader.captures(self.show().no)
 
     def payloads(self) -> list[PayloadView]:
         """The payloads that the job had before it was retried with a corrected one, oldest first."""
-        return self._app.opened.reader.payloads(self.show().no)
+        return self._session.opened.reader.payloads(self.show().no)
 
     def retry(
         self,
@@ -97,23 +68,34 @@ class JobRef:
         A corrected ``payload`` takes the place of the item, and is checked as a new one is: the job begins at its first
         stage, and no earlier result is used. Its key stays; the old payload is kept.
         """
-        app, job = self._app, self.show()
-        opened = app.opened
+        session, job = self._session, self.show()
+        opened = session.opened
         kept = payload is KEPT
         single_jobs.retry(
-            opened.control, opened.reader, app.catalogue, self.id,
-            deed=Deed(by, reason), owner=self._owner, restart=Restart(from_stage, from_start),
-            payload_json=None if kept else corrected(app.catalogue, job.pipeline, payload),
-            check=app.checks.get(job.pipeline), observers=app.observers,
-        )  # fmt: skip
+            opened.control,
+            opened.reader,
+            session.catalogue,
+            self.id,
+            deed=Deed(by, reason),
+            owner=self._owner,
+            restart=Restart(from_stage, from_start),
+            payload_json=None if kept else corrected(session.catalogue, job.pipeline, payload),
+            check=session.checks.get(job.pipeline),
+            observers=session.observers,
+        )
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the job; after this returns no new attempt starts."""
-        opened = self._app.opened
+        opened = self._session.opened
         single_jobs.cancel(
-            opened.control, opened.reader, self._app.catalogue, self.id,
-            deed=Deed(by, reason), owner=self._owner, observers=self._app.observers,
-        )  # fmt: skip
+            opened.control,
+            opened.reader,
+            self._session.catalogue,
+            self.id,
+            deed=Deed(by, reason),
+            owner=self._owner,
+            observers=self._session.observers,
+        )
 
     def run_now(self, *, reason: str = "", by: str = "app") -> None:
         """Let a job that waits, for its time or after a failure, be due now.
@@ -121,11 +103,15 @@ class JobRef:
         It stays behind a gate that is held and in a queue that is paused. A wait that its upstream has asked for is not
         cut short.
         """
-        opened = self._app.opened
+        opened = self._session.opened
         single_jobs.run_now(
-            opened.control, opened.reader, self.id,
-            deed=Deed(by, reason), owner=self._owner, observers=self._app.observers,
-        )  # fmt: skip
+            opened.control,
+            opened.reader,
+            self.id,
+            deed=Deed(by, reason),
+            owner=self._owner,
+            observers=self._session.observers,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +140,13 @@ def job_at(reader: Reader, job_id: str, owner: str | None = None) -> JobView:
     return job
 
 
-def called(over: Over, app: Home) -> Called:
+def called(over: Over, session: Session) -> Called:
     """What a caller is told; raises `JobFailed` when there will be no result."""
     if over.state in (State.FAILED, State.CANCELLED):
         raise _no_result(over.job_id, over.state, over.failed_reason, over.error_message)
     done = over.state is State.SUCCEEDED
     value = decode(over.result_json or "null") if done else None
-    ref = JobRef(over.job_id, over.created, app)
+    ref = JobRef(over.job_id, over.created, session)
     return Called(ref, done, value, over.handed_over, over.why, over.due_in_s)
 
 

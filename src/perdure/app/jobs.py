@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure.app.dead_letters import Letterbox, Redrive, bulks_of, filter_of
+from perdure.app.dead_letters import Redrive, filter_of
 from perdure.app.files.items import items_in
+from perdure.app.session import Session
 from perdure.app.worker.lane_names import check_found
 from perdure.engine.batch.feeding import Unreadable
 from perdure.engine.gates.upstreams import rate_per_s
@@ -47,18 +48,18 @@ class Jobs:
     of a dead letter since it failed); of open jobs ``state``, of dead letters ``fingerprint``, ``reason_failed``, ``discarded``.
     """
 
-    def __init__(self, app: Letterbox) -> None:
-        self._app = app
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
         """Jobs, newest first; ``before`` continues below a job number."""
-        return self._app.opened.reader.jobs(self._open(chosen), limit=limit, before=before)
+        return self._session.opened.reader.jobs(self._open(chosen), limit=limit, before=before)
 
     def counted(
         self, verb: str | None = None, *, count_max: int = COUNT_MAX, **chosen: Any
     ) -> Preview:
         """How many jobs are meant, counted up to a bound: by the filter, or by "cancel" or "run now" with it."""
-        return self._app.opened.reader.preview(self._of(verb, chosen), count_max=count_max)
+        return self._session.opened.reader.preview(self._of(verb, chosen), count_max=count_max)
 
     def cancel(self, *, reason: str = "", by: str = "app", **chosen: Any) -> Redrive:
         """Cancel queued and processing jobs; what is enqueued later is not meant."""
@@ -106,10 +107,10 @@ class Jobs:
         **chosen: Any,
     ) -> RedrivePreview:
         """What `retry` would do: how many are eligible, how many not, and why."""
-        reader, settings = self._app.opened.reader, BulkSettings(from_stage, from_start)
-        revivals = Revivals(reader, self._app.catalogue, settings.restart, lanes_later=True)
+        reader, settings = self._session.opened.reader, BulkSettings(from_stage, from_start)
+        revivals = Revivals(reader, self._session.catalogue, settings.restart, lanes_later=True)
         meant, brought = self._dead(chosen, payloads)
-        asking = Previewing(reader, revivals, self._app.checks, brought)
+        asking = Previewing(reader, revivals, self._session.checks, brought)
         return asking.of(meant, count_max=count_max)
 
     def _begun(
@@ -121,14 +122,18 @@ class Jobs:
         payloads: Mapping[str, str] | None = None,
     ) -> Redrive:
         """Begin it, and do here what can be done here at once; workers do the rest."""
-        bulks = bulks_of(self._app)
+        bulks = self._session.bulks
         bulk = bulks.begin(
-            verb, chosen, settings,
-            deed=deed, bulk_id=self._app.ids.next(), payloads=payloads or {},
-        )  # fmt: skip
+            verb,
+            chosen,
+            settings,
+            deed=deed,
+            bulk_id=self._session.ids.next(),
+            payloads=payloads or {},
+        )
         if bulks.knows(bulk):
             bulk = bulks.through(bulk)
-        return Redrive(bulks, self._app, bulk)
+        return Redrive(self._session, bulk)
 
     def _of(self, verb: str | None, chosen: Mapping[str, Any]) -> JobFilter:
         meant = self._open(chosen)
@@ -137,20 +142,20 @@ class Jobs:
         return waiting_jobs(meant) if BulkVerb(verb) is BulkVerb.RUN_NOW else open_jobs(meant)
 
     def _open(self, chosen: Mapping[str, Any]) -> JobFilter:
-        reader = self._app.opened.reader
+        reader = self._session.opened.reader
         meant = filter_of(reader, chosen, what="jobs", names=_OPEN)
-        check_found(reader, meant, lambda: self._app.catalogue)
+        check_found(reader, meant, lambda: self._session.catalogue)
         return meant
 
     def _dead(
         self, chosen: Mapping[str, Any], payloads: Payloads | None
     ) -> tuple[JobFilter, dict[str, str] | None]:
         """The dead letters that are meant, and the payloads that they are given, checked at the door."""
-        reader = self._app.opened.reader
+        reader = self._session.opened.reader
         if payloads is not None:
             chosen = {**chosen, "owner": chosen.get("owner") or ""}
         meant = dead_letters(filter_of(reader, chosen, what="dead letters", names=_DEAD))
-        check_found(reader, meant, lambda: self._app.catalogue)
+        check_found(reader, meant, lambda: self._session.catalogue)
         if payloads is None:
             return meant, None
         if meant.pipeline is None:
@@ -158,7 +163,7 @@ class Jobs:
         return meant, self._admitted(meant.pipeline, payloads)
 
     def _admitted(self, pipeline: str, payloads: Payloads) -> dict[str, str]:
-        catalogue = self._app.catalogue
+        catalogue = self._session.catalogue
         given = payloads if isinstance(payloads, Mapping) else payloads_in(Path(payloads))
         found: dict[str, str] = {}
         size_bytes = 0

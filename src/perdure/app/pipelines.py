@@ -5,17 +5,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from perdure.app.calling.calls import Calls, terms_of
+from perdure.app.calling.calls import terms_of
 from perdure.app.files.items import items_of
-from perdure.app.job_refs import Called, Home, JobRef, called
+from perdure.app.job_refs import Called, JobRef, called
 from perdure.app.runs import Run, given
+from perdure.app.session import Session
 from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
-from perdure.engine.batch.runs import Runs
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
-from perdure.engine.ids import Ids
-from perdure.engine.observe import Observers
 from perdure.engine.stages import Line, shortest_s
 from perdure.model.errors import PayloadRefused, StoreBusy
 from perdure.model.jobs import Enqueued, NewJob
@@ -23,31 +21,11 @@ from perdure.model.operations import Deed
 from perdure.rules.policy import Policy
 
 
-class Desks(Home, Protocol):
-    """What a pipeline needs of its App."""
-
-    ids: Ids
-    observers: Observers
-
-    @property
-    def calls(self) -> Calls:
-        """What the calls of this process share."""
-        ...
-
-    def ready(self) -> None:
-        """Make sure that every declared pipeline has its lanes."""
-        ...
-
-    def is_fair(self, queue: str) -> bool:
-        """Whether owners take turns in that queue."""
-        ...
-
-
 class Pipeline:
     """An ordered list of stages that items walk through."""
 
-    def __init__(self, app: Desks, line: Line) -> None:
-        self._app = app
+    def __init__(self, session: Session, line: Line) -> None:
+        self._session = session
         self._line = line
 
     @property
@@ -95,12 +73,21 @@ class Pipeline:
         """
         self._ready(within)
         job = new_job(
-            self._app.ids, self._line, item,
-            owner=owner, key=key, priority=priority, run_at=run_at, deadline_s=deadline_s,
-            if_failed=if_failed, tokens=tokens, fair=self._app.is_fair(self._line.queue),
-            request_id=request_id, ordered_at=ordered_at,
-        )  # fmt: skip
-        done = enqueue(self._app.opened.store, [job], within=within)
+            self._session.ids,
+            self._line,
+            item,
+            owner=owner,
+            key=key,
+            priority=priority,
+            run_at=run_at,
+            deadline_s=deadline_s,
+            if_failed=if_failed,
+            tokens=tokens,
+            fair=self._is_fair,
+            request_id=request_id,
+            ordered_at=ordered_at,
+        )
+        done = enqueue(self._session.opened.store, [job], within=within)
         return self._refs(done, within, request_id)[0]
 
     def enqueue_many(
@@ -120,11 +107,19 @@ class Pipeline:
         """
         self._ready(within)
         jobs = new_jobs(
-            self._app.ids, self._line, items,
-            owner=owner, priority=priority, tokens=tokens,
-            fair=self._app.is_fair(self._line.queue), request_id=request_id, ordered_at=ordered_at,
-        )  # fmt: skip
-        return self._refs(enqueue(self._app.opened.store, jobs, within=within), within, request_id)
+            self._session.ids,
+            self._line,
+            items,
+            owner=owner,
+            priority=priority,
+            tokens=tokens,
+            fair=self._is_fair,
+            request_id=request_id,
+            ordered_at=ordered_at,
+        )
+        return self._refs(
+            enqueue(self._session.opened.store, jobs, within=within), within, request_id
+        )
 
     def run(
         self,
@@ -164,11 +159,16 @@ class Pipeline:
         feeding otherwise. Without ``seal`` more items may follow.
         """
         options = given(
-            failure_budget=failure_budget, kinds=failure_budgets, check_every=check_every,
-            sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
-            partial_at=partial_at, cost_max_usd=cost_max_usd,
-        )  # fmt: skip
-        fair = self._app.is_fair(self._line.queue)
+            failure_budget=failure_budget,
+            kinds=failure_budgets,
+            check_every=check_every,
+            sample_min=sample_min,
+            rate_limits=count_rate_limits,
+            completed_at=completed_at,
+            partial_at=partial_at,
+            cost_max_usd=cost_max_usd,
+        )
+        fair = self._is_fair
         terms = Terms(owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id)
         return self._fed(items_of(items), terms, options, name=name, seal=seal)
 
@@ -205,15 +205,20 @@ class Pipeline:
         terms = terms_of(policy, wait_s, on_lost)
         policies = (terms.policy, *(stage.policy for stage in self._line.stages))
         job = partial(
-            self._new_job, item, owner=owner, key=key, request_id=request_id,
+            self._new_job,
+            item,
+            owner=owner,
+            key=key,
+            request_id=request_id,
             policies_s=shortest_s(policies),
-        )  # fmt: skip
-        app = self._app
-        return called(await app.calls.call(lambda: app.opened, self._line, job, terms), app)
+        )
+        session = self._session
+        over = await session.calls.call(lambda: session.opened, self._line, job, terms)
+        return called(over, session)
 
     def call_blocking(self, item: Any, **options: Any) -> Called:
         """As `call`, for callers without an event loop; async stages run on one that the app keeps."""
-        return self._app.calls.blocking(lambda: self.call(item, **options))
+        return self._session.calls.blocking(lambda: self.call(item, **options))
 
     def _fed(
         self,
@@ -224,15 +229,14 @@ class Pipeline:
         name: str | None,
         seal: bool,
     ) -> Run:
-        app, opened = self._app, self._app.opened
-        app.ready()
-        runs = Runs(opened.store, opened.control, opened.reader, app.observers)
+        session, runs = self._session, self._session.runs
+        session.ready()
         begun = runs.open(
-            self._line, app.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
+            self._line, session.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
         )
-        feeder = Feeder(runs, self._line, begun, items, ids=app.ids, terms=terms, seal=seal)
+        feeder = Feeder(runs, self._line, begun, items, ids=session.ids, terms=terms, seal=seal)
         run = feed_whole(feeder)
-        return Run(app, run, feeder.fed)
+        return Run(session, run, feeder.fed)
 
     def _new_job(
         self,
@@ -243,16 +247,25 @@ class Pipeline:
         request_id: str | None,
         policies_s: float | None,
     ) -> NewJob:
-        self._app.ready()
+        self._session.ready()
         return new_job(
-            self._app.ids, self._line, item,
-            owner=owner, key=key, request_id=request_id, policies_s=policies_s,
-            fair=self._app.is_fair(self._line.queue),
-        )  # fmt: skip
+            self._session.ids,
+            self._line,
+            item,
+            owner=owner,
+            key=key,
+            request_id=request_id,
+            policies_s=policies_s,
+            fair=self._is_fair,
+        )
+
+    @property
+    def _is_fair(self) -> bool:
+        return self._line.queue in self._session.fair_queues
 
     def _ready(self, within: object) -> None:
         try:
-            self._app.ready()
+            self._session.ready()
         except StoreBusy as busy:
             if within is None:
                 raise
@@ -263,5 +276,5 @@ class Pipeline:
 
     def _refs(self, done: list[Enqueued], within: object, request_id: str | None) -> list[JobRef]:
         if within is None:  # else it is not durable yet, and may never be
-            self._app.observers.enqueued(self.name, done, request_id=request_id)
-        return [JobRef(one.id, one.created, self._app) for one in done]
+            self._session.observers.enqueued(self.name, done, request_id=request_id)
+        return [JobRef(one.id, one.created, self._session) for one in done]

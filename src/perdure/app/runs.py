@@ -1,29 +1,25 @@
 """Runs as a user holds them."""
 
-import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from perdure.app.files.rewriting import written
-from perdure.app.job_refs import Home
+from perdure.app.session import Session
+from perdure.app.waiting import Pauses, wait_until, wait_until_async
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
 from perdure.engine.batch.results import as_ended, ended_so_far, in_order
-from perdure.engine.batch.runs import Runs, is_stranded, settings_of, unfed_words
+from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
 from perdure.engine.payloads import decode
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView
 from perdure.model.states import State
-
-_PAUSE_S_MAX = 0.5
-_PAUSE_ASYNC_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +57,8 @@ class Run:
     ``fed`` says what came of feeding it, where this call did that.
     """
 
-    def __init__(self, app: Home, run: RunView, fed: Fed | None = None) -> None:
-        self._app = app
+    def __init__(self, session: Session, run: RunView, fed: Fed | None = None) -> None:
+        self._session = session
         self._run = run
         self.fed = fed
 
@@ -96,7 +92,7 @@ class Run:
 
     def show(self) -> RunView:
         """The run as it is now, its counts summed."""
-        found = self._app.opened.reader.run(self.id)
+        found = self._session.opened.reader.run(self.id)
         if found is None:
             raise UnknownName(f"run {self.id} is no longer in the store")
         self._run = found
@@ -108,25 +104,11 @@ class Run:
         A worker has to work on it; a paused run is waited for, and a cancelled one until none of its items is open.
         One that is not sealed, has no open items and was fed by nobody for 90 s would never end: `RunUnfinished` says so.
         """
-        give_up_at = None if wait_s is None else time.monotonic() + wait_s
-        rest = _Rest(give_up_at)
-        while _goes_on(run := self.show()):
-            self._check_fed(run)
-            try:
-                rest()
-            except TimeoutError:
-                break
-        return _over(run, wait_s)
+        return _checked(wait_until(_is_over, self._look, wait_s), wait_s)
 
     async def wait_async(self, *, wait_s: float | None = None) -> RunView:
         """As `wait`, without blocking the event loop; it can be cancelled."""
-        give_up_at = None if wait_s is None else time.monotonic() + wait_s
-        while _goes_on(run := await asyncio.to_thread(self.show)):
-            await asyncio.to_thread(self._check_fed, run)
-            if give_up_at is not None and time.monotonic() >= give_up_at:
-                break
-            await asyncio.sleep(_PAUSE_ASYNC_S)
-        return _over(run, wait_s)
+        return _checked(await wait_until_async(_is_over, self._look, wait_s), wait_s)
 
     def results(
         self,
@@ -145,14 +127,19 @@ class Run:
         if order not in ways:
             raise CallerError(f"order is {order!r}; one of: items, ended")
         redriven = settings_of(self._run).redrive
-        reader, rest = self._app.opened.reader, _Rest(None)
+        reader, pauses = self._session.opened.reader, Pauses()
+
+        def rest() -> None:
+            self._look()
+            time.sleep(pauses.next_s())
+
         items = (
-            ways[order](reader, self._run, redriven=redriven, rest=partial(self._rested, rest))
+            ways[order](reader, self._run, redriven=redriven, rest=rest)
             if wait
             else ended_so_far(reader, self._run, redriven=redriven)
         )
         for item in items:
-            rest.begin()
+            pauses.begin()
             if failed or item.state is State.SUCCEEDED:
                 yield result_of(item)
 
@@ -175,7 +162,7 @@ class Run:
 
     def pause(self, *, reason: str = "", by: str = "app") -> None:
         """Claim none of its items until it is resumed; attempts under way end."""
-        self._run = self._verbs.pause(self.show(), Deed(by, reason))
+        self._run = self._session.runs.pause(self.show(), Deed(by, reason))
 
     def resume(
         self,
@@ -193,51 +180,49 @@ class Run:
     ) -> None:
         """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`."""
         budgets = given(
-            failure_budget=failure_budget, kinds=failure_budgets, check_every=check_every,
-            sample_min=sample_min, rate_limits=count_rate_limits, completed_at=completed_at,
-            partial_at=partial_at, cost_max_usd=cost_max_usd,
-        )  # fmt: skip
-        self._run = self._verbs.resume(self.show(), Deed(by, reason), budgets)
+            failure_budget=failure_budget,
+            kinds=failure_budgets,
+            check_every=check_every,
+            sample_min=sample_min,
+            rate_limits=count_rate_limits,
+            completed_at=completed_at,
+            partial_at=partial_at,
+            cost_max_usd=cost_max_usd,
+        )
+        self._run = self._session.runs.resume(self.show(), Deed(by, reason), budgets)
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the run: nothing of it is claimed any more, and a worker cancels its open items."""
-        self._run = self._verbs.cancel(self.show(), Deed(by, reason))
+        self._run = self._session.runs.cancel(self.show(), Deed(by, reason))
 
     def seal(self) -> None:
         """Say that all items are in, of a run that somebody else was feeding."""
-        self._run = self._verbs.seal(self.show())
+        self._run = self._session.runs.seal(self.show())
 
     def report(self) -> Report:
         """How it went: retries, errors, stages, waste; walks over all its attempts."""
-        return report_of(self._app.opened.reader, self.show())
+        return report_of(self._session.opened.reader, self.show())
 
-    def _rested(self, rest: "_Rest") -> None:
-        self._check_fed(self.show())
-        rest()
-
-    def _check_fed(self, run: RunView) -> None:
-        """Say so of a run that nothing more will happen to, instead of waiting for ever."""
-        if run.sealed_at is not None or run.counts.open:
-            return
-        now = self._app.opened.reader.now()
+    def _look(self) -> RunView:
+        """The run as it is now; raises for one that nothing more will happen to, instead of waiting for ever."""
+        run = self.show()
+        if _is_over(run) or run.sealed_at is not None or run.counts.open:
+            return run
+        now = self._session.opened.reader.now()
         if is_stranded(run, now):
             raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")
-
-    @property
-    def _verbs(self) -> Runs:
-        opened = self._app.opened
-        return Runs(opened.store, opened.control, opened.reader, self._app.observers)
+        return run
 
 
-def _goes_on(run: RunView) -> bool:
-    return run.ended_at is None and run.status is not RunStatus.ABORTED
+def _is_over(run: RunView) -> bool:
+    return run.ended_at is not None or run.status is RunStatus.ABORTED
 
 
-def _over(run: RunView, wait_s: float | None) -> RunView:
+def _checked(run: RunView, wait_s: float | None) -> RunView:
     """A run that was waited for; says so when it was aborted, or is not over yet."""
     if run.status is RunStatus.ABORTED:
         raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
-    if _goes_on(run):
+    if not _is_over(run):
         raise RunUnfinished(
             f"run {run.name!r} is {run.status.value} after {wait_s:g} s: "
             f"{run.counts.processed} of {run.counts.total} items processed"
@@ -251,9 +236,13 @@ def result_of(item: ItemView) -> Result:
         value = decode(item.result_json or "null")
         return Result(item.key, item.id, item.state, value, item.label)
     return Result(
-        item.key, item.id, item.state, error_kind=item.error_kind, error_code=item.error_code,
+        item.key,
+        item.id,
+        item.state,
+        error_kind=item.error_kind,
+        error_code=item.error_code,
         error=item.error_message,
-    )  # fmt: skip
+    )
 
 
 class Sink:
@@ -295,31 +284,6 @@ class Sink:
         except OSError as error:
             if kind is None:
                 raise CallerError(f"{self._path} cannot be written: {error.strerror}") from None
-
-
-class _Rest:
-    """Longer and longer pauses, until something is there again or the time is over."""
-
-    def __init__(
-        self, give_up_at: float | None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._give_up_at = give_up_at
-        self._sleep = sleep
-        self._pause_s = 0.01
-
-    def begin(self) -> None:
-        """Something was there."""
-        self._pause_s = 0.01
-
-    def __call__(self) -> None:
-        pause_s = self._pause_s
-        if self._give_up_at is not None:
-            left_s = self._give_up_at - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            pause_s = min(pause_s, left_s)
-        self._sleep(pause_s)
-        self._pause_s = min(1.5 * self._pause_s, _PAUSE_S_MAX)
 
 
 def given(**options: Any) -> Mapping[str, Any]:

@@ -43,6 +43,10 @@ class _Counted(str):
         return str.__getitem__(self, key)
 
 
+# What json-repair raises over texts that it does not foresee.
+_STUMBLES = (ValueError, RecursionError, LookupError, TypeError, AttributeError, AssertionError)
+
+
 def mender() -> Any:
     """json-repair, or what to do where it is missing."""
     try:
@@ -71,6 +75,6 @@ def mended(text: str) -> Any:
 def _tried(text: str) -> Any:
     try:
         value = mender().loads(_Counted(text), skip_json_loads=True, strict=True)
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError, _TooHard):
+    except (*_STUMBLES, _TooHard):
         return None
     return value if isinstance(value, dict | list) and value else None

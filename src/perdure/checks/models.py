@@ -15,10 +15,27 @@ from perdure.model.errors import ConfigError
 _CODE_CHARS_MAX = 60
 _BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length")
 # What pydantic 2 puts into a place for the branch of a union: no part of the output.
-_BRANCHES = frozenset({
-    "int", "str", "float", "bool", "none", "dict", "list", "tuple", "set", "date", "datetime", "time",
-    "timedelta", "decimal", "uuid", "bytes", "[key]",
-})  # fmt: skip
+_BRANCHES = frozenset(
+    {
+        "int",
+        "str",
+        "float",
+        "bool",
+        "none",
+        "dict",
+        "list",
+        "tuple",
+        "set",
+        "date",
+        "datetime",
+        "time",
+        "timedelta",
+        "decimal",
+        "uuid",
+        "bytes",
+        "[key]",
+    }
+)
 
 
 class Model:

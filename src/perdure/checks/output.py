@@ -1,12 +1,14 @@
 """The four questions that a stage asks about a model's output."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from functools import lru_cache
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
+from perdure.checks import models, schemas, types
 from perdure.checks.content import inspect
-from perdure.checks.contracts import Contract, contract_of
 from perdure.checks.finish import End, end_of
 from perdure.checks.mend import mender
 from perdure.checks.places import ROOT, Misfit
@@ -23,6 +25,19 @@ from perdure.model.limits import OUTPUT_CHARS_MAX
 T = TypeVar("T")
 
 _NO_NAMES: frozenset[str] = frozenset()
+
+
+class Contract(Protocol):
+    """What an output has to be: a JSON Schema, a type that msgspec reads, or a pydantic model."""
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The names that it states itself, which a path may show."""
+        ...
+
+    def read(self, value: Any) -> Any:
+        """The value as what was asked for; `Misfit` where it does not fit."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +153,30 @@ def fits(value: Any, against: Any) -> Any:
     except Misfit as error:
         misfit = error
     raise _error(misfit, _as_text(value))
+
+
+def contract_of(against: Any) -> Contract:
+    """The contract behind what the caller has given, compiled once."""
+    if isinstance(against, Mapping):
+        return schemas.schema_of(against)
+    try:
+        hash(against)
+    except TypeError:  # an annotation may hold a list
+        return _compiled(against)
+    return _known(against)
+
+
+def _compiled(against: Any) -> Contract:
+    if against is None or isinstance(against, str | bytes | bool | int | float | list | tuple):
+        raise ConfigError(
+            f"an output cannot be checked against a {type(against).__name__}; pass a JSON Schema as a "
+            "dict, a type, a pydantic model or a TypeAdapter"
+        )
+    kind: Callable[[Any], Contract] = models.Model if models.is_foreign(against) else types.Typed
+    return kind(against)
+
+
+_known = lru_cache(maxsize=256)(_compiled)
 
 
 def _is_whole(finish_reason: Any, raw: str | bytes) -> bool:

@@ -55,9 +55,14 @@ class Crew:
         leashed = [sys.executable, str(_LEASH), str(os.getpid()), *self._command]
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
-                leashed, cwd=self._folder, env=dict(self._environment), stdin=subprocess.DEVNULL,
-                stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
+                leashed,
+                cwd=self._folder,
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
         hand = Hand(name, process, log)
         self.hands.append(hand)
         return hand

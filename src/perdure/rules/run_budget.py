@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.runs import RunStatus
 from perdure.rules.field_checks import flag, number, one_of, whole
@@ -59,47 +58,39 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The share of failures that a run may have; ``kinds`` gives single kinds a budget of their own.
+    """What a run may fail and cost before it is aborted, and what it is called when it went to its end.
 
-    The first check falls to item ``check_every``; ``sample_min`` matters where that is small, or
-    where rate limits, left out with ``rate_limits=False``, leave little to judge by.
+    ``failure_budget`` is the share of failures that it may have; None means that failures never end it. ``kinds`` gives
+    single kinds a budget of their own. The first check falls to item ``check_every``; ``sample_min`` matters where
+    that is small, or where rate limits, left out with ``rate_limits=False``, leave little to judge by.
+    From the share of success ``completed_at`` on it is completed, from ``partial_at`` on partly so.
     """
 
-    fail_share_max: float = 0.10
+    failure_budget: float | None = 0.10
     check_every: int = 1_000
     sample_min: int = 100
     rate_limits: bool = True
-    kinds: Mapping[Kind, float] = field(default_factory=dict)
+    kinds: Mapping[str, float] = field(default_factory=dict)
+    completed_at: float = 0.95
+    partial_at: float = 0.50
+    cost_max_usd: float | None = None
 
     def __post_init__(self) -> None:
-        number("budget.fail_share_max", self.fail_share_max, 0.0, 1.0)
-        whole("budget.check_every", self.check_every, 1, 1_000_000_000)
-        whole("budget.sample_min", self.sample_min, 1, 1_000_000_000)
-        flag("budget.rate_limits", self.rate_limits)
-        kinds = {one_of("budget.kinds", Kind, kind): share for kind, share in self.kinds.items()}
-        for kind, share in kinds.items():
-            number(f"budget.kinds.{kind.value}", share, 0.0, 1.0)
-        object.__setattr__(self, "kinds", MappingProxyType(kinds))
+        if self.failure_budget is not None:
+            number("failure_budget", self.failure_budget, 0.0, 1.0)
+        whole("check_every", self.check_every, 1, 1_000_000_000)
+        whole("sample_min", self.sample_min, 1, 1_000_000_000)
+        flag("count_rate_limits", self.rate_limits)
+        for kind, share in self.kinds.items():
+            one_of("failure_budgets", Kind, kind)
+            number(f"failure_budgets[{kind!r}]", share, 0.0, 1.0)
+        number("completed_at", self.completed_at, 0.0, 1.0)
+        number("partial_at", self.partial_at, 0.0, self.completed_at)
+        if self.cost_max_usd is not None:
+            number("cost_max_usd", self.cost_max_usd, 0.0, 1e9)
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The shares of success from which a run is completed, and from which partly so."""
-
-    completed: float = 0.95
-    partial: float = 0.50
-
-    def __post_init__(self) -> None:
-        number("thresholds.completed", self.completed, 0.0, 1.0)
-        number("thresholds.partial", self.partial, 0.0, 1.0)
-        if self.partial > self.completed:
-            raise ConfigError(
-                f"thresholds.partial is {self.partial!r}; "
-                f"it must not be above thresholds.completed, {self.completed!r}"
-            )
-
-
-STANDARD = Thresholds()
+STANDARD = Budget()
 
 
 def check_due(budget: Budget, *, checked: int, processed: int) -> bool:
@@ -107,6 +98,8 @@ def check_due(budget: Budget, *, checked: int, processed: int) -> bool:
 
     Several workers settle batches, so the count may jump over the multiple itself.
     """
+    if budget.failure_budget is None and not budget.kinds:
+        return False
     return processed // budget.check_every > checked // budget.check_every
 
 
@@ -115,9 +108,10 @@ def overspent(budget: Budget, tally: Tally) -> str | None:
     judged = tally if budget.rate_limits else tally.without_rate_limits()
     if judged.processed < budget.sample_min:
         return None
-    shares = [("failures", judged.failed, budget.fail_share_max)]
+    share_max = budget.failure_budget
+    shares = [] if share_max is None else [("failures", judged.failed, share_max)]
     shares += [
-        (f"{kind.value} failures", judged.failures.get(kind, 0), share)
+        (f"{Kind(kind).value} failures", judged.failures.get(Kind(kind), 0), share)
         for kind, share in budget.kinds.items()
     ]
     left_out = tally.processed - judged.processed
@@ -132,9 +126,7 @@ def overspent(budget: Budget, tally: Tally) -> str | None:
     return None
 
 
-def run_status(
-    tally: Tally, thresholds: Thresholds = STANDARD, *, aborted: bool = False
-) -> RunStatus:
+def run_status(tally: Tally, budget: Budget = STANDARD, *, aborted: bool = False) -> RunStatus:
     """What to call a run that is over.
 
     A run without items is completed: nothing that was asked for is missing.
@@ -142,9 +134,9 @@ def run_status(
     if aborted:
         return RunStatus.ABORTED
     share = tally.succeeded / tally.processed if tally.processed else 1.0
-    if share >= thresholds.completed:
+    if share >= budget.completed_at:
         return RunStatus.COMPLETED
-    return RunStatus.PARTIAL_SUCCESS if share >= thresholds.partial else RunStatus.FAILED
+    return RunStatus.PARTIAL_SUCCESS if share >= budget.partial_at else RunStatus.FAILED
 
 
 def _percent(share: float) -> str:

@@ -31,8 +31,7 @@ from perdure.rules.gate.probe import lease, lost, probe_due, probed
 from perdure.rules.gate.signs import Word
 from perdure.rules.gate.window import Reading, Window, ended, isolated, merged, reading, sent
 from perdure.simulate.books import Books
-from perdure.simulate.moments import at, since_s
-from perdure.simulate.scene import Fleet
+from perdure.simulate.scene import Fleet, at, since_s
 
 OWN, CREDENTIAL = "upstream", "credential"
 NOTHING = Reading(0, 0)
@@ -161,10 +160,14 @@ class Keeping:
         if ticket.probes is not None:
             gate = self.gates[ticket.probes]
             step = probed(
-                gate, self.settings, word=call.word, generation=ticket.generation(ticket.probes),
+                gate,
+                self.settings,
+                word=call.word,
+                generation=ticket.generation(ticket.probes),
                 until=at(now_s + call.hint_s) if call.hint_s else None,
-                now=call.now, chance=call.chance,
-            )  # fmt: skip
+                now=call.now,
+                chance=call.chance,
+            )
             self._take(ticket.probes, step, now_s)
             return
         hand = self.hands[worker]
@@ -189,9 +192,13 @@ class Keeping:
         name = CREDENTIAL if hold.scope is PauseScope.CREDENTIAL else OWN
         until = None if hold.for_s is None else at(now_s + hold.for_s)
         step = hint(
-            self.gates[name], self.settings, kind=call.word.kind,
-            generation=call.ticket.generation(name), until=until, now=call.now,
-        )  # fmt: skip
+            self.gates[name],
+            self.settings,
+            kind=call.word.kind,
+            generation=call.ticket.generation(name),
+            until=until,
+            now=call.now,
+        )
         if step.move is not None and step.gate.until_person:
             self._books.alerts += 1
         self._take(name, step, now_s)
@@ -262,9 +269,14 @@ class Keeping:
 
     def _paced(self, pace: Pace, call: Landed) -> Pace:
         return paced(
-            pace, self.settings.pace, call.word, sent_at=call.sent_at, now=call.now,
-            wait_s=call.hint_s or 0.0, isolated=self._isolated,
-        )  # fmt: skip
+            pace,
+            self.settings.pace,
+            call.word,
+            sent_at=call.sent_at,
+            now=call.now,
+            wait_s=call.hint_s or 0.0,
+            isolated=self._isolated,
+        )
 
     def _merged(self) -> Window:
         return merged(self.settings.window, *(hand.window for hand in self.hands.values()))

@@ -39,9 +39,8 @@ from perdure.rules.policy import Policy
 from perdure.simulate.books import Books
 from perdure.simulate.keeping import Keeping, Landed, Pass
 from perdure.simulate.line import Job, Line
-from perdure.simulate.moments import at
 from perdure.simulate.replies import Form, Reply, evidence_of
-from perdure.simulate.scene import Scene
+from perdure.simulate.scene import Scene, at
 from perdure.simulate.upstream import Upstream
 
 _DONE = Returned("null")

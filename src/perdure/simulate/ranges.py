@@ -72,9 +72,14 @@ class OutageCase:
         )
         batches = (Batch("all", self.jobs),)
         return Scene(
-            "outage", "an outage", upstream, batches, self.horizon_s, self.fleet,
+            "outage",
+            "an outage",
+            upstream,
+            batches,
+            self.horizon_s,
+            self.fleet,
             killed_s=self.killed_s,
-        )  # fmt: skip
+        )
 
 
 STORY = OutageCase()

@@ -94,12 +94,13 @@ _BROWNOUT = Scene(
     "W7",
     "brown-out: five times slower for 5 min, calls time out",
     UpstreamModel(
-        rate_per_s=None, timeout_s=10.0,
+        rate_per_s=None,
+        timeout_s=10.0,
         brownout=Brownout(from_s=30.0, until_s=330.0, factor=5.0, slots=20),
     ),
     _one(6_000),
     4_000.0,
-)  # fmt: skip
+)
 _RAMP = Scene(
     "W8",
     "ramp limit: 5/s, then half as much again every 15 min",
@@ -116,9 +117,12 @@ _BILLING = Scene(
     person_s=(1_860.0,),
 )
 _STREAM = Scene(
-    "W10", "errors in the middle of 10 % of the answers", UpstreamModel(cut_share=0.1), _one(2_000),
+    "W10",
+    "errors in the middle of 10 % of the answers",
+    UpstreamModel(cut_share=0.1),
+    _one(2_000),
     3_000.0,
-)  # fmt: skip
+)
 _TENANTS = Scene(
     "W11",
     "two tenants on one credential: 4,000 jobs, and 400 a minute later",
@@ -146,12 +150,16 @@ _DEBT = Scene(
     "W5b",
     "40/s without hints, quick answers, and rejected calls run into debt",
     UpstreamModel(
-        rate_per_s=40.0, burst=40.0, latency_s=0.3, hints=False, rejected_count=True,
+        rate_per_s=40.0,
+        burst=40.0,
+        latency_s=0.3,
+        hints=False,
+        rejected_count=True,
         debt_max=200.0,
     ),
     _one(2_000),
     3_000.0,
-)  # fmt: skip
+)
 
 SCENARIOS: dict[str, Scenario] = {
     one.name: one

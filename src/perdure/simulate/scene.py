@@ -1,9 +1,22 @@
-"""A scene: jobs, a fleet of workers and the upstream that they call."""
+"""A scene: jobs, a fleet of workers and the upstream that they call; and its time."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from perdure.simulate.replies import Form
 from perdure.simulate.upstream import UpstreamModel
+
+START_AT = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def at(now_s: float) -> datetime:
+    """The moment so many seconds after the start."""
+    return START_AT + timedelta(seconds=now_s)
+
+
+def since_s(moment: datetime) -> float:
+    """Seconds from the start to that moment."""
+    return (moment - START_AT).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate.gate import GateSettings
@@ -10,10 +11,11 @@ from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.rules.presets.gates import gate_for
 from perdure.simulate.books import Books
-from perdure.simulate.oracle import oracle
 from perdure.simulate.play import Play
+from perdure.simulate.replies import Form
 from perdure.simulate.rivals import RIVALS, Melee, Rival
 from perdure.simulate.scene import Scene
+from perdure.simulate.upstream import Upstream
 
 _ALL_AT_ONCE = GateSettings(
     gaps=Backoff(Curve.FIXED, base_s=30.0, cap_s=None),
@@ -72,6 +74,56 @@ def all_at_once(policy: Policy) -> Strategy:
 def alone(rival: Rival) -> Strategy:
     """Every job retries for itself by a scheme of delays."""
     return Strategy(rival.name, rival.title, lambda scene, seed: Melee(scene, rival, seed).run())
+
+
+def oracle(scene: Scene, seed: int) -> Books:
+    """The bound: the books of a scheduler that knows the upstream's state and limits at every moment.
+
+    It starts a call the moment one would be admitted, keeps as many in flight as the fleet can, and never
+    meets an outage or a limit. Faults that strike single calls it cannot foresee: such a call is made
+    again at once. In a fair scene its drain is the same; order does not change how long all of it takes.
+    """
+    upstream, books = Upstream(scene.upstream, seed), Books(jobs=scene.jobs)
+    batches = sorted(scene.batches, key=lambda one: one.at_s)
+    # when each call ends, how many more its job wants, and whether something is wrong with that
+    flying: list[tuple[float, int, bool]] = []
+    waiting: list[tuple[int, bool]] = []
+    now_s, no = 0.0, 0
+    while batches or waiting or flying:
+        while batches and batches[0].at_s <= now_s:
+            for _ in range(batches.pop(0).jobs):
+                broken = scene.defect is not None and scene.defect.strikes(no)
+                waiting.append((scene.defect.calls if broken and scene.defect else 1, broken))
+                no += 1
+        if waiting and len(flying) < scene.fleet.calls_max:
+            free_s = upstream.free_at(now_s)
+            if free_s <= now_s:
+                reply = upstream.call(now_s)
+                books.starts_s.append(now_s)
+                books.answered(reply)
+                left, broken = waiting.pop()
+                left -= reply.form is Form.OK
+                heappush(flying, (now_s + reply.took_s, left, broken))
+                continue
+            next_s = min(free_s, flying[0][0]) if flying else free_s
+        elif flying:
+            next_s = flying[0][0]
+        else:
+            next_s = batches[0].at_s
+        if batches:
+            next_s = min(next_s, batches[0].at_s)
+        now_s = max(now_s, next_s)
+        while flying and flying[0][0] <= now_s:
+            ended_s, left, broken = heappop(flying)
+            if left:
+                waiting.append((left, broken))
+            elif broken:
+                books.gave_up(ended_s, defective=True)
+            else:
+                books.succeeded("all", ended_s)
+    books.ended_s = now_s
+    books.limit_per_s = upstream.limit_per_s
+    return books
 
 
 ORACLE = Strategy("oracle", "oracle", oracle)

@@ -59,13 +59,13 @@ def paused(app: App) -> list[float]:
     async def pause(wait_s: float) -> None:
         pauses.append(wait_s)
 
-    app.calls.pause = pause
+    app._session.calls.pause = pause
     return pauses
 
 
 def statuses(called_or_ref) -> list[str]:
     ref = called_or_ref.job if isinstance(called_or_ref, Called) else called_or_ref
-    attempts = ref._app.opened.reader.attempts(ref.show().no)
+    attempts = ref._session.opened.reader.attempts(ref.show().no)
     return [one.status.value for one in attempts]
 
 
@@ -82,7 +82,7 @@ def clean(app: App) -> None:
 def unreliable(app: App) -> Unreliable:
     """Put a line that breaks between the app and its store."""
     store = Unreliable(app.opened.store)
-    app._opened = replace(app.opened, store=store)
+    app._session._opened = replace(app.opened, store=store)
     return store
 
 
@@ -332,14 +332,14 @@ def test_a_stage_that_does_not_stop_when_told_to_keeps_nobody_waiting(app):
         app.ready()
         called = await pipe.call(1, wait_s=SHORT_S)
         assert begun.is_set()
-        (stubborn,) = app.calls.unheard
+        (stubborn,) = app._session.calls.unheard
         let_go.set()
         await asyncio.wait([stubborn], timeout=30)
         return called
 
     called = asyncio.run(calling())
     assert called.handed_over
-    assert app.calls.unheard == set()
+    assert app._session.calls.unheard == set()
     assert statuses(called) == ["handed_over"]
     clean(app)
 
@@ -448,7 +448,7 @@ def test_a_caller_that_goes_during_the_pause_is_not_kept(app):
             pausing.set()
             await asyncio.Event().wait()
 
-        app.calls.pause = pause
+        app._session.calls.pause = pause
         stage = Faults(StageError("timeout", "slow"))
         task = asyncio.create_task(piped(app, stage).call(1))
         await asyncio.wait_for(pausing.wait(), 30)
@@ -819,7 +819,7 @@ def test_a_process_of_its_own_is_ended_at_the_stage_s_timeout(app, tmp_path):
 
 
 def test_a_call_that_waits_for_a_thread_has_not_begun_its_time(app):
-    app.calls.threads = Threads(1)
+    app._session.calls.threads = Threads(1)
     begun, gate = threading.Event(), threading.Event()
 
     def one(item):

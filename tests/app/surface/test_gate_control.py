@@ -45,7 +45,7 @@ def moves(told: list[Event]) -> list[object]:
 
 def test_a_declaration_answers_with_the_name_for_the_stage(app):
     assert app.upstream("openai:gpt-5", credential="key-1", rate="500/min") == "openai:gpt-5"
-    declared = app.upstreams.declared["openai:gpt-5"]
+    declared = app._session.upstreams.declared["openai:gpt-5"]
     assert (declared.credential, declared.limits.calls_per_s) == ("key-1", 500 / 60)
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from perdure.app import load_app, load_pipeline
+from perdure.app import load_pipeline, load_session
 from perdure.model.errors import AppNotFound, PerdureError, UnknownName
 
 SHOP = """
@@ -81,11 +81,11 @@ def folder(tmp_path, monkeypatch):
     ],
 )
 def test_a_pipeline_is_found_by_variable_or_declared_name(target, reference, declared):
-    found, app, pipe = load_pipeline(target)
+    found, session, pipe = load_pipeline(target)
     assert (found, pipe.name) == (reference, declared)
-    assert app.find(declared) is pipe
-    assert load_app(target) is app  # so a worker of the same target serves it
-    assert load_app(found) is app
+    assert session.lines[declared] is pipe._line
+    assert load_session(target) is session  # so a worker of the same target serves it
+    assert load_session(found) is session
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_what_cannot_be_found_is_named_with_what_there_is(target, error, words):
 
 
 def test_without_a_pipeline_in_particular_a_worker_needs_an_app_only():
-    assert load_app("shop").pipelines == ("flaky", "judge", "swapped", "both")
-    assert load_app("shop:second").pipelines == ("other",)
+    assert [*load_session("shop").lines] == ["flaky", "judge", "swapped", "both"]
+    assert [*load_session("shop:second").lines] == ["other"]

@@ -23,11 +23,11 @@ def worked_off(app: App) -> None:
     app.ready()
     store = app.opened.store
     worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
-    order = ClaimOrder(worker, 10, app.catalogue.lane_nos())
+    order = ClaimOrder(worker, 10, app._session.catalogue.lane_nos())
     threads = Threads(1)
     while claims := store.turn([], order, by=worker).claims:
         for claim in claims:
-            line = app.catalogue.line(claim.pipeline)
+            line = app._session.catalogue.line(claim.pipeline)
             stage = line.stage(claim.stage)
             outcome = asyncio.run(run(claim, stage, threads, Stopping()))
             record = settle(Ending(claim, outcome, 0.1, worker), line, stage, chance=0.5)
@@ -37,7 +37,7 @@ def worked_off(app: App) -> None:
 def pumped_off(app: App, *, concurrency: int = 4) -> None:
     """As `worked_off`, with a real pump, for stages that complete their jobs themselves."""
     app.ready()
-    store, catalogue, clock = app.opened.store, app.catalogue, SystemClock()
+    store, catalogue, clock = app.opened.store, app._session.catalogue, SystemClock()
     worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
     shelf = Shelf(clock, Random(), kept_s=None)
     completions = completions_of(store, catalogue, worker, shelf, clock)
@@ -46,7 +46,7 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
     runner.start = begun.extend  # type: ignore[method-assign]
     pump = Pump(
         store, catalogue, Seat(worker, 0, concurrency), runner, chance=Random(),
-        observers=app.observers, completions=completions,
+        observers=app._session.observers, completions=completions,
     )  # fmt: skip
     threads = Threads(concurrency)
     while pump.once() == 0.0 or begun or not pump.empty:

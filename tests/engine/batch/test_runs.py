@@ -343,10 +343,24 @@ def test_rate_limits_can_be_left_out(place, known, worker):
 
 
 def test_without_a_budget_failures_never_end_it(place, known, worker):
-    assert RunSettings(failure_budget=None).budget is None
-    settings = RunSettings(failure_budget=None, kinds={"network": 0.1})
-    assert settings.budget is not None
-    assert settings.budget.fail_share_max == 1.0
+    run = opened(place, known, failure_budget=None, check_every=10, sample_min=5)
+    put(place, known, run, 30)
+    ended(place, worker, good=0, bad=20)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+
+
+def test_without_a_budget_of_all_failures_that_of_a_kind_still_ends_it(place, known, worker):
+    run = opened(
+        place, known, failure_budget=None, kinds={"network": 0.5}, check_every=10, sample_min=5
+    )
+    put(place, known, run, 30)
+    ended(place, worker, good=0, bad=10, kind="timeout")
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+    ended(place, worker, good=0, bad=20, kind="network")
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.ABORTED
 
 
 def test_a_run_that_costs_too_much_is_aborted(place, known, worker):

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from perdure.app.app import App
 from perdure.app.batch.results_writer import AWAY_S_MAX, Writer
 from perdure.app.batch.snapshot import Snapshot, Watch
 from perdure.app.batch.worker_process import Hired
@@ -32,7 +31,7 @@ from perdure.app.runs import Sink
 from perdure.engine.attempt.threads import Pool
 from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Terms, feed_whole
 from perdure.engine.batch.results import has_stopped
-from perdure.engine.batch.runs import OpenRun, Runs, find_run, is_stranded, unfed_words
+from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.jobs import Lane
@@ -100,13 +99,13 @@ class LeftAtOnce(Exception):
         super().__init__(f"run {outcome.run.name!r} was left as it is")
 
 
-def carry_out(app: App, pipe: Pipeline, order: Order, show: Show, asked: Asked) -> Outcome:
+def carry_out(pipe: Pipeline, order: Order, show: Show, asked: Asked) -> Outcome:
     """Feed, work, watch and write until the run is over or somebody wants us to stop."""
-    app.ready()
+    pipe._session.ready()
     with ExitStack() as sinks:
         results = sinks.enter_context(Sink(order.results)) if order.results else None
         failures = sinks.enter_context(Sink(order.failures)) if order.failures else None
-        batch = _Batch(app, pipe, order, show, asked)
+        batch = _Batch(pipe, order, show, asked)
         reader, settled = batch.opened.reader, batch.settled
         return batch.carried_out(Writer(reader, batch.run, order.order, settled, results, failures))
 
@@ -120,14 +119,15 @@ class _Stopped(Exception):
 
 
 class _Batch:
-    def __init__(self, app: App, pipe: Pipeline, order: Order, show: Show, asked: Asked) -> None:
-        self.opened = app.opened
+    def __init__(self, pipe: Pipeline, order: Order, show: Show, asked: Asked) -> None:
+        self._session = pipe._session
+        self.opened = self._session.opened
         self.order = order
-        self._app = app
+        self._pipe = pipe
         self._line = pipe._line
         self._show = show
         self._asked = asked
-        self._runs = Runs(self.opened.store, self.opened.control, self.opened.reader, app.observers)
+        self._runs = self._session.runs
         self._began_at = time.monotonic()
         self._stopping = threading.Event()
         self.settled = threading.Event()  # nothing more will end: the last look at the results
@@ -146,9 +146,13 @@ class _Batch:
         order = self.order
         try:
             self._begun = self._runs.open(
-                self._line, self._app.ids, name=order.name, owner=order.owner,
-                options=order.options, deed=Deed("perdure run"),
-            )  # fmt: skip
+                self._line,
+                self._session.ids,
+                name=order.name,
+                owner=order.owner,
+                options=order.options,
+                deed=Deed("perdure run"),
+            )
         except RunAborted as refused:  # it was over its budget before, and still is
             self._refused = str(refused)
             reader, name = self.opened.reader, order.name or ""
@@ -181,9 +185,16 @@ class _Batch:
             error = error or away
         interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
         return Outcome(
-            self.run, fed, self._elapsed_s(), interrupted, self._refused, error,
-            writer.results, writer.failures, self._known_before,
-        )  # fmt: skip
+            self.run,
+            fed,
+            self._elapsed_s(),
+            interrupted,
+            self._refused,
+            error,
+            writer.results,
+            writer.failures,
+            self._known_before,
+        )
 
     def _watched(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
         """Look on until the run is over or somebody wants to stop; raises what feeding or writing did."""
@@ -251,9 +262,12 @@ class _Batch:
             note = f"the run is {unfed}" if unfed else ""
         is_stopping = self._stopping.is_set()
         self._shot = self._watch.look(
-            self.run, self._fed_now(), feeding=not feeding.done() and not is_stopping,
-            stopping=is_stopping and self.run.status not in FINISHED, note=note,
-        )  # fmt: skip
+            self.run,
+            self._fed_now(),
+            feeding=not feeding.done() and not is_stopping,
+            stopping=is_stopping and self.run.status not in FINISHED,
+            note=note,
+        )
         self._show(self._shot)
 
     def _ended(self, feeding: "Future[Fed]") -> tuple[Fed, BaseException | None]:
@@ -321,13 +335,16 @@ class _Batch:
     def _feed(self) -> Fed:
         if self._begun is None:
             return Fed(whole=False)
-        app, order = self._app, self.order
+        order = self.order
         terms = Terms(
-            owner=order.owner, key=order.key, fair=app.is_fair(self._line.queue),
-            backlog_max=order.backlog_max, bad=order.bad,
-        )  # fmt: skip
+            owner=order.owner,
+            key=order.key,
+            fair=self._pipe._is_fair,
+            backlog_max=order.backlog_max,
+            bad=order.bad,
+        )
         self._feeder = Feeder(
-            self._runs, self._line, self._begun, self._items(), ids=app.ids, terms=terms
+            self._runs, self._line, self._begun, self._items(), ids=self._session.ids, terms=terms
         )
         try:
             feed_whole(self._feeder, rest=self._rest)

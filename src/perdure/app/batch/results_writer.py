@@ -2,10 +2,10 @@
 
 import threading
 import time
-from collections.abc import Sequence
 from typing import Literal
 
 from perdure.app.runs import Sink, result_of
+from perdure.app.waiting import Pauses
 from perdure.engine.batch.results import Seen, as_ended, in_order
 from perdure.model.errors import CallerError, StoreUnavailable
 from perdure.model.runs import ItemView, RunView
@@ -13,7 +13,6 @@ from perdure.model.states import State
 from perdure.ports import Reader
 
 AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
-_WAITS = (0.01, 0.5)  # the first and the longest rest
 
 
 class Writer:
@@ -59,19 +58,27 @@ class Writer:
                 return
 
     def _write_all(self) -> None:
-        rest = _Rest(self._settled, self._sinks)
+        pauses = Pauses()
+
+        def rest() -> None:
+            self._flush()
+            self._settled.wait(pauses.next_s())
+
         for item in self._way(
             self._reader, self._run, redriven=False, rest=rest, stopped=self._settled.is_set
         ):
-            rest.begin()
+            pauses.begin()
             if item.state is State.SUCCEEDED:
                 self.results += 1
                 self._put(self._results, item)
             else:
                 self.failures += 1
                 self._put(self._failures, item)
+        self._flush()  # here, where waiting for who reads a pipe keeps nobody from leaving
+
+    def _flush(self) -> None:
         for sink in self._sinks:
-            sink.flush()  # here, where waiting for who reads a pipe keeps nobody from leaving
+            sink.flush()
 
     def _put(self, sink: Sink | None, item: ItemView) -> None:
         if sink is not None and (sink.rewinds or self._given.add(item.no)):
@@ -81,22 +88,3 @@ class Writer:
         self.results = self.failures = 0
         for sink in self._sinks:
             sink.begin_again()
-
-
-class _Rest:
-    """Longer and longer rests, with what there is in the files; none when all has ended."""
-
-    def __init__(self, settled: threading.Event, sinks: Sequence[Sink]) -> None:
-        self._settled = settled
-        self._sinks = sinks
-        self._pause_s = _WAITS[0]
-
-    def begin(self) -> None:
-        """Something was there."""
-        self._pause_s = _WAITS[0]
-
-    def __call__(self) -> None:
-        for sink in self._sinks:
-            sink.flush()
-        self._settled.wait(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _WAITS[1])

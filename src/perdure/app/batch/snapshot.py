@@ -156,9 +156,18 @@ class Watch:
             self._moved = (now, run.counts)
         retrying, held, _ = self._waiting
         return Snapshot(
-            run, now - self._began_at, feeding, fed, min(retrying, run.counts.open), held,
-            self._pace(now, run.counts), allowance_of(run), stopping, note, now - self._moved[0],
-        )  # fmt: skip
+            run,
+            now - self._began_at,
+            feeding,
+            fed,
+            min(retrying, run.counts.open),
+            held,
+            self._pace(now, run.counts),
+            allowance_of(run),
+            stopping,
+            note,
+            now - self._moved[0],
+        )
 
     def _pace(self, now: float, counts: RunCounts) -> Pace:
         samples = self._samples

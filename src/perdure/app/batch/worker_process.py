@@ -124,9 +124,12 @@ class Hired:
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
                 [*self._command, "--lifeline", str(lifeline)],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                pass_fds=(lifeline,), start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(lifeline,),
+                start_new_session=True,
+            )
         except OSError:
             os.close(ours)
             raise

@@ -165,10 +165,18 @@ class Calls:
             new, found = job(), opened()
             worker = self._seat.no(found.store)
             make = partial(
-                Call, found.store, found.reader, line, new, terms,
-                clock=self.clock, chance=self._chance, observers=self._observers, began_s=began_s,
+                Call,
+                found.store,
+                found.reader,
+                line,
+                new,
+                terms,
+                clock=self.clock,
+                chance=self._chance,
+                observers=self._observers,
+                began_s=began_s,
                 gates=partial(self._gates, found),
-            )  # fmt: skip
+            )
             try:
                 call = make(worker=worker)
                 return call, call.begin()

@@ -157,13 +157,19 @@ def _slices(look: GateLook, gate: str, names: Mapping[int, str]) -> tuple[SliceS
     parted = [slices_in(one.slices_json) for one in look.slices if one.gate == gate]
     return tuple(
         SliceShown(
-            no, names.get(no, ""), no in look.alive, one.calls, one.wanted_calls,
-            round(one.share, 4), round(one.wanted, 4), one.until,
+            no,
+            names.get(no, ""),
+            no in look.alive,
+            one.calls,
+            one.wanted_calls,
+            round(one.share, 4),
+            round(one.wanted, 4),
+            one.until,
         )
         for part in parted
         for no, one in sorted(part.items())
         if no != NOBODY
-    )  # fmt: skip
+    )
 
 
 def _limits(told: Iterable[PaceTold]) -> UpstreamLimits | None:

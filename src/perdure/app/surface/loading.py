@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from perdure.app.app import App
 from perdure.app.pipelines import Pipeline
+from perdure.app.session import Session
 from perdure.model.errors import AppNotFound, UnknownName
 
 
@@ -20,19 +21,19 @@ class _Found(NamedTuple):
     """What was named; ``reference`` leads another process to the same App."""
 
     reference: str
-    app: App
+    session: Session
     pipe: Pipeline | None = None
 
 
-def load_app(reference: str) -> App:
-    """The App that is named, or that of the pipeline that is; looked up from the working directory."""
-    return _found(reference).app
+def load_session(reference: str) -> Session:
+    """The session of the App that is named, or of the pipeline that is; looked up from the working directory."""
+    return _found(reference).session
 
 
-def load_pipeline(target: str) -> tuple[str, App, Pipeline]:
-    """The pipeline that is named, or the only one of the App that is; its App, and a reference to that."""
-    reference, app, pipe = _found(target)
-    return reference, app, pipe or _only_one(target, app)
+def load_pipeline(target: str) -> tuple[str, Session, Pipeline]:
+    """The pipeline that is named, or the only one of the App that is; its session, and a reference to the App."""
+    reference, session, pipe = _found(target)
+    return reference, session, pipe or _only_one(target, session)
 
 
 def _found(target: str) -> _Found:
@@ -44,11 +45,11 @@ def _found(target: str) -> _Found:
     thing = getattr(module, variable, None)
     if isinstance(thing, App):
         pipe = thing.find(name) if name else None
-        return _Found(f"{module_name}:{variable}", thing, pipe)
+        return _Found(f"{module_name}:{variable}", thing._session, pipe)
     if name:
         raise AppNotFound(f"{module_name}:{variable} is no perdure.App; {_has(module)}")
-    if isinstance(thing, Pipeline) and isinstance(thing._app, App):
-        return _Found(_reference(module, thing._app, target), thing._app, thing)
+    if isinstance(thing, Pipeline):
+        return _Found(_reference(module, thing._session, target), thing._session, thing)
     return _declared(module, variable)
 
 
@@ -84,12 +85,13 @@ def _declared(module: ModuleType, name: str) -> _Found:
         ways = ", ".join(f"{module.__name__}:{variable}:{name}" for variable in apps)
         raise AppNotFound(f"more than one app has a pipeline {name!r}; write one of: {ways}")
     for variable, app in apps.items():
-        return _Found(f"{module.__name__}:{variable}", app, app.find(name))
+        return _Found(f"{module.__name__}:{variable}", app._session, app.find(name))
     raise AppNotFound(f"{module.__name__} has no app or pipeline {name!r}; {_has(module)}")
 
 
-def _reference(module: ModuleType, app: App, target: str) -> str:
-    names = [f"{module.__name__}:{name}" for name, one in _apps(module).items() if one is app]
+def _reference(module: ModuleType, session: Session, target: str) -> str:
+    apps = _apps(module).items()
+    names = [f"{module.__name__}:{name}" for name, one in apps if one._session is session]
     return names[0] if names else target
 
 
@@ -110,10 +112,10 @@ def _has(module: ModuleType) -> str:
     )
 
 
-def _only_one(target: str, app: App) -> Pipeline:
-    if len(app.pipelines) != 1:
-        known = ", ".join(sorted(app.pipelines)) or "none"
+def _only_one(target: str, session: Session) -> Pipeline:
+    if len(session.lines) != 1:
+        known = ", ".join(sorted(session.lines)) or "none"
         raise UnknownName(
             f"{target!r} names no pipeline, and the app has not just one; write module:app:name; it has: {known}"
         )
-    return app.find(app.pipelines[0])
+    return Pipeline(session, *session.lines.values())

@@ -1,51 +1,45 @@
 """What surfaces need to work on a store for which they have no app: its dead letters, its runs, its books."""
 
-import random
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from perdure.app.dead_letters import DeadLetters, Letterbox, Redrive, letter_line, redrive_settings
+from perdure.app.dead_letters import DeadLetters, Redrive, letter_line, redrive_settings
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
 from perdure.app.opening import configured, open_store
 from perdure.app.runs import Result, Run, Sink, given
-from perdure.app.surface.loading import load_app
+from perdure.app.session import Session
+from perdure.app.surface.loading import load_session
 from perdure.engine.batch.report import Report
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import find_run, unfed_at, unfed_words
-from perdure.engine.clock import SystemClock
-from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.operate.eligible import Check, RedrivePreview
-from perdure.engine.stages import Catalogue
+from perdure.engine.operate.eligible import RedrivePreview
 from perdure.model.errors import CallerError
 from perdure.ports import Reader
 from perdure.stores import urls
 from perdure.stores.auditing import CHECKS
-from perdure.stores.opening import Opened
 from perdure.stores.sqlite.reader import AUDIT
 
 __all__ = [
     "DeadLetters",
     "JobRef",
     "Jobs",
-    "Letterbox",
     "Redrive",
     "RedrivePreview",
     "Report",
     "Result",
     "Run",
     "Sink",
-    "StoreDesk",
     "checks_of",
-    "desk_at",
     "given",
     "has_stopped",
     "job_of",
     "letter_line",
     "redrive_settings",
     "run_at",
+    "session_at",
     "tables_of",
     "unfed_at",
     "unfed_words",
@@ -53,45 +47,33 @@ __all__ = [
 ]
 
 
-class StoreDesk:
-    """A store without an app. Nobody here knows a stage; what needs one is left to a worker that does."""
-
-    def __init__(self, opened: Opened) -> None:
-        self.opened = opened
-        self.observers = Observers()
-        self.ids = Ids(SystemClock(), random.SystemRandom())
-        self.catalogue = Catalogue(())
-        self.checks: Mapping[str, Check] = {}
-
-
 @contextmanager
-def desk_at(store: str | None, app: str | None = None) -> Iterator[Letterbox]:
+def session_at(store: str | None, app: str | None = None) -> Iterator[Session]:
     """A store that is there, with the pipelines of an app if one is named; then it is the app's own."""
     if app is None:
-        with closing(open_store(configured(store=store).store, create=False)) as opened:
-            yield StoreDesk(opened)
+        url = configured(store=store).store
+        with closing(Session(url, Observers(), open_store(url, create=False))) as session:
+            yield session
         return
-    found = load_app(app)
+    found = load_session(app)
     if store is not None and urls.settled_url(store) != found.url:
         raise CallerError(
             f"--app {app} has its jobs in {urls.shown_url(found.url)}, and --store says "
             f"{urls.shown_url(store)}; leave one of them out"
         )
     with closing(found):
-        open_store(
-            found.url, create=False
-        ).close()  # refuses one that is not there, as without an app
+        open_store(found.url, create=False).close()  # refuses one that is not there
         yield found
 
 
-def run_at(desk: Letterbox, named: str) -> Run:
+def run_at(session: Session, named: str) -> Run:
     """A run by its id, its number or its name."""
-    return Run(desk, find_run(desk.opened.reader, named))
+    return Run(session, find_run(session.opened.reader, named))
 
 
-def job_of(desk: Letterbox, job_id: str, *, owner: str | None = None) -> JobRef:
+def job_of(session: Session, job_id: str, *, owner: str | None = None) -> JobRef:
     """One job, by id or number, to be cancelled, run now or retried."""
-    return JobRef(job_at(desk.opened.reader, job_id, owner).id, False, desk, owner)
+    return JobRef(job_at(session.opened.reader, job_id, owner).id, False, session, owner)
 
 
 def workers_alive(reader: Reader) -> int:

@@ -6,7 +6,7 @@ it end with an error, or with its process, the operations stand where they were,
 
 import threading
 
-from perdure.app.worker.parts import Workplace
+from perdure.app.session import Session
 from perdure.config import load
 from perdure.engine.clock import SystemClock
 from perdure.engine.operate.bulks import Bulks
@@ -23,8 +23,8 @@ _ROUNDS_IDLE_MAX = 20  # rounds without anything to do, after which the thread g
 class BulkWork:
     """Goes through the bulk operations whose stages this worker knows."""
 
-    def __init__(self, app: Workplace, catalogue: Catalogue, worker: int) -> None:
-        self._app = app
+    def __init__(self, session: Session, catalogue: Catalogue, worker: int) -> None:
+        self._session = session
         self._catalogue = catalogue
         self._worker = worker
         self._duty = f"bulks {knowledge(catalogue, ())}"
@@ -45,17 +45,24 @@ class BulkWork:
     def _work(self) -> None:
         try:
             opened = opening.open_store(
-                self._app.url, SystemClock(), create=False, wait_s_max=10.0,
+                self._session.url,
+                SystemClock(),
+                create=False,
+                wait_s_max=10.0,
                 connections=load().connections,
-            )  # fmt: skip
+            )
         except StoreError as away:
             self._failed(away)
             return
         try:
             bulks = Bulks(
-                opened.store, opened.control, opened.reader, self._catalogue,
-                self._app.observers, self._app.checks,
-            )  # fmt: skip
+                opened.store,
+                opened.control,
+                opened.reader,
+                self._catalogue,
+                self._session.observers,
+                self._session.checks,
+            )
             steps = BulkSteps(
                 bulks, opened.control, opened.reader, worker=self._worker, duty=self._duty
             )
@@ -74,4 +81,4 @@ class BulkWork:
                 return
 
     def _failed(self, away: StoreError) -> None:
-        self._app.observers.tell(EventName.CHORE_FAILED, chore="bulks", reason=str(away))
+        self._session.observers.tell(EventName.CHORE_FAILED, chore="bulks", reason=str(away))

@@ -26,12 +26,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from perdure.app.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
-from perdure.app.worker.check_times import check_times
 from perdure.app.worker.keeper_process import Kept
 from perdure.app.worker.lane_names import check_served, names
-from perdure.app.worker.parts import Workplace, gatekeeper_of, upkeep_of
-from perdure.config import Config
+from perdure.app.worker.parts import gatekeeper_of, upkeep_of
+from perdure.config import Config, check_times
 from perdure.engine.clock import SystemClock
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervise.proc import has_proc
@@ -53,14 +53,14 @@ class Working:
 
     def __init__(
         self,
-        app: Workplace,
+        session: Session,
         config: Config,
         *,
         queues: Collection[str] = (),
         categories: Collection[str] = (),
     ) -> None:
         check_times(config)
-        self._app = app
+        self._session = session
         self._config = config
         self._queues = names("queues", queues)
         self._categories = names("categories", categories)
@@ -77,9 +77,9 @@ class Working:
                 "a worker inside this process needs /proc, which is where its keeper sees whether the "
                 "process runs; on this system, start one beside it: perdure worker APP"
             )
-        if not self._app.lanes:
+        if not self._session.lanes:
             raise ConfigError("this app declares no pipeline; there is nothing to work on")
-        check_served("this app", self._app.lanes, self._queues, self._categories)
+        check_served("this app", self._session.lanes, self._queues, self._categories)
         with self._starting:
             if self._thread is not None or self._closing.is_set():
                 raise ConfigError(
@@ -177,7 +177,7 @@ class Working:
             OSError,
             RuntimeError,
         ) as error:  # no file or thread for its event loop: nothing has begun
-            self._app.observers.store_is_away(StoreUnavailable(str(error)))
+            self._session.observers.store_is_away(StoreUnavailable(str(error)))
             life.over.set()
             life.close(orderly=True)
             return True
@@ -190,49 +190,67 @@ class Working:
             try:
                 return self._begun()
             except (PerdureError, OSError, RuntimeError) as away:  # no files or threads left, say
-                self._app.observers.store_is_away(StoreUnavailable(str(away)))
+                self._session.observers.store_is_away(StoreUnavailable(str(away)))
                 pause_s = min(2 * pause_s, _AGAIN_S_MAX)
         return None
 
     def _begun(self) -> "_Life":
-        config, app = self._config, self._app
+        config, session = self._config, self._session
         with ExitStack() as undo:
             opened = opening.open_store(
-                app.url, SystemClock(), create=True, wait_s_max=10.0, connections=config.connections
+                session.url,
+                SystemClock(),
+                create=True,
+                wait_s_max=10.0,
+                connections=config.connections,
             )
             undo.callback(opened.close)
             catalogue = self._served()
-            kept = Kept(app.url, config)
+            kept = Kept(session.url, config)
             undo.callback(kept.close, orderly=True)
             worker = kept.start()
-            bulks = BulkWork(app, catalogue, worker)
+            bulks = BulkWork(session, catalogue, worker)
             life = _Life(self._worker(opened, catalogue, worker, bulks), kept, opened, bulks)
             undo.pop_all()
         return life
 
     def _worker(self, opened: Opened, catalogue: Catalogue, no: int, bulks: BulkWork) -> Worker:
-        config, app = self._config, self._app
-        gates = gatekeeper_of(app, opened, catalogue, no)
+        config, session = self._config, self._session
+        gates = gatekeeper_of(session, opened, catalogue, no)
         worker = Worker(
-            opened.store, catalogue, Seat(no, Role.MAIN.isolation, config.concurrency),
+            opened.store,
+            catalogue,
+            Seat(no, Role.MAIN.isolation, config.concurrency),
             WorkerSettings(
-                concurrency=config.concurrency, grace_s=config.grace_s, poll_s=config.poll_s,
-                tick_s=config.tick_s, capture_kept_s=config.capture_kept_s,
+                concurrency=config.concurrency,
+                grace_s=config.grace_s,
+                poll_s=config.poll_s,
+                tick_s=config.tick_s,
+                capture_kept_s=config.capture_kept_s,
             ),
-            clock=SystemClock(), chance=random.Random(), observers=app.observers,
+            clock=SystemClock(),
+            chance=random.Random(),
+            observers=session.observers,
             upkeep=upkeep_of(
-                app, opened, catalogue, no, config,
-                gates=gates, leaves_suspects=True, bulks=bulks.ring,
+                session,
+                opened,
+                catalogue,
+                no,
+                config,
+                gates=gates,
+                leaves_suspects=True,
+                bulks=bulks.ring,
             ),
-            reader=opened.reader, gates=gates,
-        )  # fmt: skip
-        app.observers.tell(
+            reader=opened.reader,
+            gates=gates,
+        )
+        session.observers.tell(
             EventName.WORKER_STARTED, worker=no, role=Role.MAIN.value, pid=os.getpid()
         )
         return worker
 
     def _served(self) -> Catalogue:
-        catalogue = self._app.catalogue
+        catalogue = self._session.catalogue
         if self._queues or self._categories:
             return catalogue.only(queues=self._queues, categories=self._categories)
         return catalogue

@@ -46,9 +46,14 @@ def main() -> NoReturn:
             os.write(2, f"{error}\n".encode())
         sys.exit(1)
     keeper = Keeper(
-        store, worker, host.look, SystemClock(), Observers([log_event]), charge.ttl_s,
+        store,
+        worker,
+        host.look,
+        SystemClock(),
+        Observers([log_event]),
+        charge.ttl_s,
         OomCounter(),
-    )  # fmt: skip
+    )
     keeper.once()
     if aloud is not None:
         _speak(aloud)

@@ -122,9 +122,13 @@ class Kept:
         kept = () if aloud is None else (aloud,)
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             [sys.executable, *_COMMAND, *(str(one) for one in kept)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words, pass_fds=kept,
-            start_new_session=True, bufsize=0,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=words,
+            pass_fds=kept,
+            start_new_session=True,
+            bufsize=0,
+        )
         assert process.stdin is not None
         with suppress(OSError):  # it has ended already, which is noticed by who waits for it
             # Not in the arguments: the URL may have a password, and everybody can read those.

@@ -1,67 +1,36 @@
-"""The upkeep of a worker, put together from an app and the settings in force."""
+"""The upkeep of a worker, put together from a session and the settings in force."""
 
 import random
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
+from perdure.app.session import Session
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.gates.gatekeeper import Gatekeeper
-from perdure.engine.gates.upstreams import Upstreams
-from perdure.engine.observe import Observers
-from perdure.engine.operate.eligible import Check
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.rounds import Upkeep, UpkeepSettings
-from perdure.engine.upkeep.schedules import Schedule
-from perdure.model.jobs import Lane
 from perdure.model.operations import Retention
 from perdure.stores.opening import Opened
 
 
-class Workplace(Protocol):
-    """What the parts of a worker need of their App."""
-
-    url: str
-    observers: Observers
-    upstreams: Upstreams
-
-    @property
-    def lanes(self) -> tuple[Lane, ...]:
-        """The lanes of all pipelines."""
-        ...
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """All pipelines on their lanes."""
-        ...
-
-    @property
-    def checks(self) -> Mapping[str, Check]:
-        """Whether the source of an item exists, by pipeline."""
-        ...
-
-    @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """What is to be enqueued again and again."""
-        ...
-
-
-def gatekeeper_of(app: Workplace, opened: Opened, catalogue: Catalogue, worker: int) -> Gatekeeper:
+def gatekeeper_of(
+    session: Session, opened: Opened, catalogue: Catalogue, worker: int
+) -> Gatekeeper:
     """Who keeps the gates of the upstreams that the served stages name."""
     return Gatekeeper(
         opened.store,
         opened.control,
-        app.upstreams.all(catalogue.stages()),
+        session.upstreams.all(catalogue.stages()),
         worker,
         catalogue=catalogue,
         clock=SystemClock(),
         chance=random.Random(),
-        observers=app.observers,
+        observers=session.observers,
     )
 
 
 def upkeep_of(
-    app: Workplace,
+    session: Session,
     opened: Opened,
     catalogue: Catalogue,
     worker: int,
@@ -87,10 +56,10 @@ def upkeep_of(
             leaves_suspects=leaves_suspects,
             changes_s=config.retain_changes_s,
         ),
-        schedules=app.schedules,
+        schedules=tuple(session.schedules.values()),
         clock=SystemClock(),
         chance=random.Random(),
-        observers=app.observers,
+        observers=session.observers,
         gates=gates,
         bulks=bulks,
     )

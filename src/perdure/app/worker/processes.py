@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 
 from perdure.app.opening import open_store
+from perdure.app.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
-from perdure.app.worker.parts import Workplace, gatekeeper_of, upkeep_of
+from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
@@ -35,7 +36,7 @@ _NEW_OBJECTS = 20_000  # between collections; thousands of jobs in flight are no
 
 
 def work(
-    app: Workplace,
+    session: Session,
     *,
     worker: int,
     role: Role,
@@ -55,12 +56,12 @@ def work(
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
         Role.ALONE: 1,
     }.get(role, config.concurrency)
-    opened = open_store(app.url)
-    catalogue = app.catalogue
+    opened = open_store(session.url)
+    catalogue = session.catalogue
     if queues or categories:
         catalogue = catalogue.only(queues=queues, categories=categories)
-    gates = gatekeeper_of(app, opened, catalogue, worker)
-    bulks = BulkWork(app, catalogue, worker)
+    gates = gatekeeper_of(session, opened, catalogue, worker)
+    bulks = BulkWork(session, catalogue, worker)
     process = Worker(
         opened.store,
         catalogue,
@@ -75,8 +76,8 @@ def work(
         ),
         clock=SystemClock(),
         chance=random.Random(),
-        observers=app.observers,
-        upkeep=upkeep_of(app, opened, catalogue, worker, config, gates=gates, bulks=bulks.ring)
+        observers=session.observers,
+        upkeep=upkeep_of(session, opened, catalogue, worker, config, gates=gates, bulks=bulks.ring)
         if role is Role.MAIN
         else None,
         reader=opened.reader if role is Role.MAIN else None,

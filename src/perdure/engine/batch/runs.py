@@ -17,7 +17,7 @@ again under the same name goes on, and what was fed is known by its key. If the 
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -33,62 +33,20 @@ from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed
 from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.ports import Control, Reader, Store
-from perdure.rules import field_checks
-from perdure.rules.run_budget import Budget, Tally, Thresholds, overspent, run_status
+from perdure.rules.run_budget import Budget, Tally, overspent, run_status
 
 _TRIES_MAX = 100  # each lost race means that the run has moved on, which it cannot do for ever
 
 
 @dataclass(frozen=True, slots=True)
-class RunSettings:
-    """What a run may cost and what it is called when it is over; kept with it.
+class RunSettings(Budget):
+    """The budget of a run, and where its items come from; kept with it.
 
-    ``failure_budget`` None means that failures never end it. ``kinds`` are budgets of single failure kinds.
-    With ``rate_limits`` False, items that rate limits ended do not count. ``source`` is the file that a run without a
-    name of its own is fed from.
+    A ``redrive`` brings dead letters. ``source`` is the file that a run without a name of its own is fed from.
     """
 
-    failure_budget: float | None = 0.10
-    check_every: int = 1_000
-    sample_min: int = 100
-    rate_limits: bool = True
-    kinds: Mapping[str, float] = field(default_factory=dict)
-    completed_at: float = 0.95
-    partial_at: float = 0.50
-    cost_max_usd: float | None = None
     redrive: bool = False
     source: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.failure_budget is not None:
-            field_checks.number("failure_budget", self.failure_budget, 0.0, 1.0)
-        field_checks.whole("check_every", self.check_every, 1, 1_000_000_000)
-        field_checks.whole("sample_min", self.sample_min, 1, 1_000_000_000)
-        for kind, share in self.kinds.items():
-            field_checks.one_of("failure_budgets", Kind, kind)
-            field_checks.number(f"failure_budgets[{kind!r}]", share, 0.0, 1.0)
-        field_checks.number("completed_at", self.completed_at, 0.0, 1.0)
-        field_checks.number("partial_at", self.partial_at, 0.0, self.completed_at)
-        if self.cost_max_usd is not None:
-            field_checks.number("cost_max_usd", self.cost_max_usd, 0.0, 1e9)
-
-    @property
-    def budget(self) -> Budget | None:
-        """The failure budget as a rule."""
-        if self.failure_budget is None and not self.kinds:
-            return None
-        return Budget(
-            1.0 if self.failure_budget is None else self.failure_budget,
-            self.check_every,
-            self.sample_min,
-            self.rate_limits,
-            {Kind(kind): share for kind, share in self.kinds.items()},
-        )
-
-    @property
-    def thresholds(self) -> Thresholds:
-        """From which shares of success on it is completed, or partly so."""
-        return Thresholds(self.completed_at, self.partial_at)
 
 
 def settings_of(run: RunView) -> RunSettings:
@@ -125,8 +83,7 @@ def over_budget(run: RunView, settings: RunSettings, *, due: bool = True) -> str
             f"aborted: the cost is ${cost:.4f}, the budget is ${cost_max:.4f} "
             f"({counts.processed} processed, {counts.failed} failed)"
         )
-    budget = settings.budget
-    return overspent(budget, tally_of(run)) if due and budget is not None else None
+    return overspent(settings, tally_of(run)) if due else None
 
 
 def unfed_at(run: RunView, now: datetime) -> datetime | None:
@@ -165,7 +122,7 @@ def unfed_words(run: RunView, now: datetime) -> str:
 
 def final_status(run: RunView) -> RunStatus:
     """What to call a run that is over."""
-    return run_status(tally_of(run), settings_of(run).thresholds)
+    return run_status(tally_of(run), settings_of(run))
 
 
 @dataclass(frozen=True, slots=True)

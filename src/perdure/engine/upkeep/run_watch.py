@@ -78,9 +78,8 @@ class RunWatch:
         return NOTHING
 
     def _abort_overspent(self, run: RunView) -> None:
-        settings = settings_of(run)
-        budget, processed = settings.budget, run.counts.processed
-        due = budget is not None and check_due(budget, checked=run.checked, processed=processed)
+        settings, processed = settings_of(run), run.counts.processed
+        due = check_due(settings, checked=run.checked, processed=processed)
         if not due and settings.cost_max_usd is None:
             return
         why = over_budget(run, settings, due=due)

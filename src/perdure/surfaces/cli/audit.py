@@ -5,7 +5,7 @@ import sys
 import click
 
 from perdure.app import configured, shown_url
-from perdure.app.surface.store_session import checks_of, desk_at, run_at, tables_of
+from perdure.app.surface.store_session import checks_of, run_at, session_at, tables_of
 from perdure.model.runs import RunView
 from perdure.model.views import Books, Finding
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
@@ -25,9 +25,9 @@ def audit(named: str | None, store: str | None, as_json: bool) -> None:
     counts and spending of runs, re-drives, and that what came in is what is there.
     """
     url = configured(store=store).store
-    with desk_at(store) as desk:
-        reader = desk.opened.reader
-        run = None if named is None else run_at(desk, named).show()
+    with session_at(store) as session:
+        reader = session.opened.reader
+        run = None if named is None else run_at(session, named).show()
         books = reader.books()
         findings = reader.audit(run=None if run is None else run.no)
     clean = not findings and (books.balanced or run is not None)

@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 
-from perdure.app.surface.store_session import DeadLetters, desk_at, job_of, letter_line
+from perdure.app.surface.store_session import DeadLetters, job_of, letter_line, session_at
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
-from perdure.surfaces.cli.asking import said
 from perdure.surfaces.cli.filters import filtered, in_words
 from perdure.surfaces.cli.jobs import plain_attempt, plain_job, shown_at, story
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import echo_json, json_option, said, store_option
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
 from perdure.surfaces.cli.tables import day_at, many, short, table
 
@@ -45,8 +44,8 @@ def list_dead(
     limit: int, before: int | None, store: str | None, as_json: bool, **chosen: Any
 ) -> None:
     """List dead letters, newest first."""
-    with desk_at(store) as desk:
-        found = DeadLetters(desk).list(limit=limit, before=before, **chosen)
+    with session_at(store) as session:
+        found = DeadLetters(session).list(limit=limit, before=before, **chosen)
     if as_json:
         echo_json([plain_job(job) for job in found])
         return
@@ -71,8 +70,8 @@ def list_dead(
 @json_option
 def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
     """Group dead letters by fingerprint (kind, stage and message without its numbers), most frequent first."""
-    with desk_at(store) as desk:
-        found = DeadLetters(desk).groups(limit=limit, **chosen)
+    with session_at(store) as session:
+        found = DeadLetters(session).groups(limit=limit, **chosen)
     if as_json:
         echo_json(found)
         return
@@ -91,9 +90,9 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
 @json_option
 def show(job_id: str, store: str | None, as_json: bool) -> None:
     """Show one dead letter, by id or number: item, reason, every attempt with its decision, captures."""
-    with desk_at(store) as desk:
-        job, attempts = DeadLetters(desk).show(job_id)
-        captures = desk.opened.reader.captures(job.no)
+    with session_at(store) as session:
+        job, attempts = DeadLetters(session).show(job_id)
+        captures = session.opened.reader.captures(job.no)
     if as_json:
         attempted = [plain_attempt(one) for one in attempts]
         echo_json({**plain_job(job), "attempts": attempted, "captures": captures})
@@ -125,8 +124,8 @@ def retry_one(
     Whether its source still exists is asked only with --app. Unless its caller brought a deadline, it has as long
     as the policies of today give it with --app, which knows them, and as long as before without.
     """
-    with desk_at(store, app) as desk:
-        one = job_of(desk, job_id)
+    with session_at(store, app) as session:
+        one = job_of(session, job_id)
         one.retry(from_stage=from_stage, from_start=from_start, reason=reason, by=by_whom)
         job = one.show()
     if as_json:
@@ -141,8 +140,8 @@ def retry_one(
 @store_option
 def export(output: str | None, store: str | None, **chosen: Any) -> None:
     """Write dead letters with items and attempts as JSON, one a line, newest first."""
-    with desk_at(store) as desk:
-        letters = DeadLetters(desk)
+    with session_at(store) as session:
+        letters = DeadLetters(session)
         if output is None or output == "-":
             for one in letters.letters(**chosen):
                 click.echo(letter_line(one), nl=False)

@@ -7,14 +7,22 @@ from typing import Any, BinaryIO
 
 import click
 
-from perdure.app.surface.store_session import Jobs, Letterbox, Redrive, desk_at, job_of
+from perdure.app import Session
+from perdure.app.surface.store_session import Jobs, Redrive, job_of, session_at
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
 from perdure.model.states import State
-from perdure.surfaces.cli.asking import is_sure, said, yes_option
 from perdure.surfaces.cli.filters import filtered, in_words, open_filtered
 from perdure.surfaces.cli.jobs import plain_job
-from perdure.surfaces.cli.options import Command, echo_json, json_option, store_option
+from perdure.surfaces.cli.options import (
+    Command,
+    echo_json,
+    is_sure,
+    json_option,
+    said,
+    store_option,
+    yes_option,
+)
 from perdure.surfaces.cli.redrive import plain_bulk, warn_if_nobody_works
 from perdure.surfaces.cli.tables import many
 from perdure.surfaces.cli.watching import outcome, preview_lines, told, watch
@@ -49,15 +57,15 @@ def cancel(job_id: str | None, **options: Any) -> None:
     A running job can be cancelled here with --app; else a worker that has its pipeline does it.
     """
     asked = _Asked("cancel", job_id, options)
-    with desk_at(asked.store, asked.app) as desk:
+    with session_at(asked.store, asked.app) as session:
         if job_id is not None:
-            one = job_of(desk, job_id, owner=asked.chosen.pop("owner"))
-            if asked.sure_of_one(desk, one.id):
+            one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
+            if asked.sure_of_one(session, one.id):
                 one.cancel(reason=asked.reason, by=asked.by_whom)
-                asked.tell_one(desk, one.id, "is cancelled")
+                asked.tell_one(session, one.id, "is cancelled")
             return
-        if asked.sure_of(Jobs(desk).counted("cancel", **asked.chosen), "Cancel"):
-            asked.tell(desk, Jobs(desk).cancel(**asked.words, **asked.chosen))
+        if asked.sure_of(Jobs(session).counted("cancel", **asked.chosen), "Cancel"):
+            asked.tell(session, Jobs(session).cancel(**asked.words, **asked.chosen))
 
 
 @click.command("run-now")
@@ -71,15 +79,15 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
     stands behind a held gate or in a paused queue stays there.
     """
     asked = _Asked("run-now", job_id, options)
-    with desk_at(asked.store, asked.app) as desk:
+    with session_at(asked.store, asked.app) as session:
         if job_id is not None:
-            one = job_of(desk, job_id, owner=asked.chosen.pop("owner"))
-            if asked.sure_of_one(desk, one.id):
+            one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
+            if asked.sure_of_one(session, one.id):
                 one.run_now(reason=asked.reason, by=asked.by_whom)
-                asked.tell_one(desk, one.id, "is due now")
+                asked.tell_one(session, one.id, "is due now")
             return
-        if asked.sure_of(Jobs(desk).counted("run now", **asked.chosen), "Run now"):
-            asked.tell(desk, Jobs(desk).run_now(rate=rate, **asked.words, **asked.chosen))
+        if asked.sure_of(Jobs(session).counted("run now", **asked.chosen), "Run now"):
+            asked.tell(session, Jobs(session).run_now(rate=rate, **asked.words, **asked.chosen))
 
 
 @click.command()
@@ -116,21 +124,21 @@ def retry(
         raise CallerError("--payload goes with one JOB, and --payloads with a filter")
     if (payload is not None or payloads is not None) and asked.app is None:
         raise CallerError("a corrected item is checked by its app; name it: --app module:variable")
-    with desk_at(asked.store, asked.app) as desk:
+    with session_at(asked.store, asked.app) as session:
         if job_id is not None:
-            one = job_of(desk, job_id, owner=asked.chosen.pop("owner"))
+            one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
             given = {} if payload is None else {"payload": _item(payload)}
-            if asked.sure_of_one(desk, one.id):
+            if asked.sure_of_one(session, one.id):
                 one.retry(reason=asked.reason, by=asked.by_whom, **way, **given)
-                asked.tell_one(desk, one.id, "lives again")
+                asked.tell_one(session, one.id, "lives again")
             return
-        jobs = Jobs(desk)
+        jobs = Jobs(session)
         known = way if asked.app is not None else {}  # else a worker finds out
         found = jobs.preview_retry(payloads=payloads, **known, **asked.chosen)
         lines = preview_lines(found, {**way, "payloads": payloads}, asked.chosen)
         if asked.sure_of_lines(found, found.eligible, lines, "Retry", "dead letter"):
             begun = jobs.retry(payloads=payloads, rate=rate, **way, **asked.words, **asked.chosen)
-            asked.tell(desk, begun)
+            asked.tell(session, begun)
 
 
 class _Asked:
@@ -163,15 +171,15 @@ class _Asked:
         """Who and why."""
         return {"reason": self.reason, "by": self.by_whom}
 
-    def sure_of_one(self, desk: Letterbox, job_id: str) -> bool:
+    def sure_of_one(self, session: Session, job_id: str) -> bool:
         """Whether one job is to be touched; a dry run only says what it is."""
         if self._dry_run:
-            self.tell_one(desk, job_id, "is left as it is")
+            self.tell_one(session, job_id, "is left as it is")
         return not self._dry_run
 
-    def tell_one(self, desk: Letterbox, job_id: str, what: str) -> None:
+    def tell_one(self, session: Session, job_id: str, what: str) -> None:
         """What became of one job."""
-        job = job_of(desk, job_id).show()
+        job = job_of(session, job_id).show()
         if self._as_json:
             echo_json(plain_job(job))
             return
@@ -201,11 +209,11 @@ class _Asked:
             sys.exit(1)
         return True
 
-    def tell(self, desk: Letterbox, begun: Redrive) -> None:
+    def tell(self, session: Session, begun: Redrive) -> None:
         """What a bulk operation has come to; it is watched until it is over, unless that is not wanted."""
         bulk = begun.show()
         if bulk.status is BulkStatus.RUNNING:
-            warn_if_nobody_works(desk, bulk)
+            warn_if_nobody_works(session, bulk)
             if not self._detach:
                 watch(begun, self._found.count, quiet=self._as_json)
         if self._as_json:

@@ -5,26 +5,24 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
-from rich.live import Live
 
-from perdure.demo.panel import happening_line, panel, progress_line
 from perdure.demo.script import ITEMS_MIN, Fault
 from perdure.demo.summary import Summary
-from perdure.demo.tour import LIMIT_S, Order, Show, Snapshot, give_tour
+from perdure.demo.tour import LIMIT_S, Order, give_tour
 from perdure.model.errors import CallerError
 from perdure.model.kinds import KINDS, Kind
+from perdure.surfaces.cli.demo_panel import lines, panel
 from perdure.surfaces.cli.jobs import story
+from perdure.surfaces.cli.live import screen
 from perdure.surfaces.cli.options import echo_json, json_option
 
 _WORKER = (sys.executable, "-m", "perdure.surfaces.cli", "worker")
-_LINE_S = 1.0
 
 
 @click.command()
@@ -74,7 +72,7 @@ def demo(
             without=frozenset(Fault(one) for one in without),
             limit_s=limit_s,
         )
-        with _screen(as_json) as show:
+        with screen(panel, lines, err=as_json, transient=as_json) as (show, _, _):
             summary = give_tour(order, show)
         if as_json:
             echo_json(_plain(summary, folder if keep else None))
@@ -102,49 +100,20 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-# -- while it runs -----------------------------------------------------------------------
-
-
-@contextmanager
-def _screen(as_json: bool) -> Iterator[Show]:
-    console = Console(stderr=as_json)
-    if not console.is_terminal:
-        yield _lines(lambda line: click.echo(line, err=as_json))
-        return
-    with Live(console=console, auto_refresh=False, transient=as_json) as live:
-        yield lambda shot: live.update(panel(shot), refresh=True)
-
-
-def _lines(echo: Callable[[str], None]) -> Show:
-    """Every happening at once, and a line about all of it each second."""
-    told, next_at_s = 0, 0.0
-
-    def show(shot: Snapshot) -> None:
-        nonlocal told, next_at_s
-        for one in shot.happenings[told:]:
-            echo(happening_line(one))
-        told = len(shot.happenings)
-        if shot.elapsed_s >= next_at_s:
-            next_at_s = shot.elapsed_s + _LINE_S
-            echo(progress_line(shot))
-
-    return show
-
-
 def _styled(line: str, width: int | None) -> str:
     """A line of the report, in colour, and as wide as the terminal if there is one."""
     indent = " " * (len(line) - len(line.lstrip()))
     if width and len(line) > width:
         line = textwrap.fill(
-            line, width, subsequent_indent=indent + "  ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+            line,
+            width,
+            subsequent_indent=indent + "  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     if line.startswith("NOT AS PROMISED"):
         return click.style(line, fg="red", bold=True)
     return line if indent else click.style(line, bold=True)
-
-
-# -- at the end --------------------------------------------------------------------------
 
 
 def report(summary: Summary) -> Iterator[str]:

@@ -1,11 +1,11 @@
 """The options that say which jobs are meant."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from perdure.surfaces.cli.options import Command
+from perdure.surfaces.cli.options import Command, with_options
 
 _FILTERS = (
     click.option("--pipeline", help="Only of this pipeline."),
@@ -38,18 +38,12 @@ _OPEN = (
 
 def filtered(command: Command) -> Command:
     """All filters of dead letters; what was given comes as keyword arguments, the rest as None."""
-    return _with(_FILTERS, command)
+    return with_options(*_FILTERS)(command)
 
 
 def open_filtered(command: Command) -> Command:
     """All filters of open jobs, as in `filtered`."""
-    return _with(_OPEN, command)
-
-
-def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(*_OPEN)(command)
 
 
 def in_words(chosen: Mapping[str, Any]) -> str:

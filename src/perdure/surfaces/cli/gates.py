@@ -12,8 +12,7 @@ from perdure.app.surface import gate_control
 from perdure.app.surface.gate_control import GateShown
 from perdure.app.surface.gate_figures import SliceShown, WorkerPace
 from perdure.model.gates import GateState
-from perdure.surfaces.cli.asking import user
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import echo_json, json_option, store_option, user
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

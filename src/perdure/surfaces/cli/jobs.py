@@ -78,13 +78,14 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(
             {
-                **plain_job(job), "attempts": [plain_attempt(one) for one in attempts],
+                **plain_job(job),
+                "attempts": [plain_attempt(one) for one in attempts],
                 "payloads_before": [
                     {"life": one.life, "payload": msgspec.Raw(one.payload_json.encode())}
                     for one in payloads
                 ],
             }
-        )  # fmt: skip
+        )
         return
     for line in story(job, attempts):
         click.echo(line)

@@ -105,9 +105,15 @@ def explain(
     exception:NAME, sqlstate:CODE, s3:CODE or lost.
     """
     found = explained(
-        name, spec,
-        attempt=attempt, waits=waits, crashes=crashes, headers=headers, body=body, stage=stage,
-    )  # fmt: skip
+        name,
+        spec,
+        attempt=attempt,
+        waits=waits,
+        crashes=crashes,
+        headers=headers,
+        body=body,
+        stage=stage,
+    )
     if as_json:
         echo_json(found.answer)
         return

@@ -7,22 +7,28 @@ from typing import Any
 import click
 import msgspec
 
+from perdure.app import Session
 from perdure.app.surface.store_session import (
     DeadLetters,
-    Letterbox,
     Redrive,
     RedrivePreview,
-    desk_at,
     redrive_settings,
     run_at,
+    session_at,
     workers_alive,
 )
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
-from perdure.surfaces.cli.asking import is_sure, said, yes_option
 from perdure.surfaces.cli.filters import chosen_words, filtered, in_words
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import (
+    echo_json,
+    is_sure,
+    json_option,
+    said,
+    store_option,
+    yes_option,
+)
 from perdure.surfaces.cli.tables import day_at, many, short, table
 from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, preview_lines, told, watch
 
@@ -85,11 +91,11 @@ def redrive(
     redrive_settings(from_stage, from_start, canary, canary_share, rate)
     way: dict[str, Any] = {"from_stage": from_stage, "from_start": from_start}
     pace: dict[str, Any] = {"canary": canary, "canary_share": canary_share, "rate": rate}
-    with desk_at(store, app) as desk:
-        letters = DeadLetters(desk)
-        found, notes = _looked(desk, letters, way, chosen, has_app=app is not None)
+    with session_at(store, app) as session:
+        letters = DeadLetters(session)
+        found, notes = _looked(session, letters, way, chosen, has_app=app is not None)
         if not as_json:
-            for line in _preview(desk, found, notes, {**way, **pace}, chosen):
+            for line in _preview(session, found, notes, {**way, **pace}, chosen):
                 click.echo(line)
         if dry_run or not found.eligible:
             if as_json:
@@ -101,7 +107,7 @@ def redrive(
         begun = letters.redrive(
             reason=reason, by=by_whom, failure_budget=failure_budget, **way, **pace, **chosen
         )
-        sys.exit(_begun(desk, begun, found, notes, detach=detach, as_json=as_json))
+        sys.exit(_begun(session, begun, found, notes, detach=detach, as_json=as_json))
 
 
 @click.command()
@@ -126,8 +132,8 @@ def discard(
     _check_chosen(chosen, every, "discard")
     if not reason.strip():
         raise CallerError("the reason is blank; say why, it is kept in the audit log")
-    with desk_at(store) as desk:
-        letters = DeadLetters(desk)
+    with session_at(store) as session:
+        letters = DeadLetters(session)
         found = letters.counted(**chosen)
         meant = f"{'more than ' if found.capped else ''}{many(found.count, 'dead letter')}"
         if not as_json:
@@ -157,8 +163,8 @@ def discard(
 @store_option
 def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a bulk operation take on no more; what it has driven again goes on."""
-    with desk_at(store) as desk:
-        bulk = DeadLetters(desk).redriving(bulk_id).stop(reason=reason, by=by_whom)
+    with session_at(store) as session:
+        bulk = DeadLetters(session).redriving(bulk_id).stop(reason=reason, by=by_whom)
     click.echo(
         f"stopped after {bulk.done:,}; to go on where it stands: perdure dead continue {bulk.id}"
     )
@@ -170,9 +176,9 @@ def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
 @store_option
 def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
     """Go on with a stopped bulk operation where it stands; a canary that failed is taken as known."""
-    with desk_at(store) as desk:
-        bulk = DeadLetters(desk).redriving(bulk_id).resume(reason=reason, by=by_whom)
-        warn_if_nobody_works(desk, bulk)
+    with session_at(store) as session:
+        bulk = DeadLetters(session).redriving(bulk_id).resume(reason=reason, by=by_whom)
+        warn_if_nobody_works(session, bulk)
     click.echo(f"goes on after {bulk.done:,}; see: perdure dead history {bulk.id}")
 
 
@@ -186,8 +192,8 @@ def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) ->
 @json_option
 def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -> None:
     """List bulk operations with counts, who, when and why; or show one, with all that it left as it was."""
-    with desk_at(store) as desk:
-        letters = DeadLetters(desk)
+    with session_at(store) as session:
+        letters = DeadLetters(session)
         if bulk_id is not None:
             _show(letters.redriving(bulk_id), as_json=as_json)
             return
@@ -211,7 +217,7 @@ def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -
 
 
 def _looked(
-    desk: Letterbox,
+    session: Session,
     letters: DeadLetters,
     way: Mapping[str, Any],
     chosen: Mapping[str, Any],
@@ -221,7 +227,7 @@ def _looked(
     """The preview, and what it could not find out without an app that knows the pipeline."""
     if has_app:
         found = letters.preview(**way, **chosen)
-        missing = [one for one in found.pipelines if desk.catalogue.line(one) is None]
+        missing = [one for one in found.pipelines if session.catalogue.line(one) is None]
         if missing:
             raise UnknownName(
                 f"this app has no pipeline {missing[0]!r}, whose dead letters are meant; "
@@ -243,7 +249,7 @@ def _looked(
 
 
 def _preview(
-    desk: Letterbox,
+    session: Session,
     found: RedrivePreview,
     notes: list[str],
     options: Mapping[str, Any],
@@ -252,7 +258,7 @@ def _preview(
     lines = preview_lines(found, options, chosen)
     if found.eligible:
         lines.append(
-            f"they are driven again in a run of their own{_parent(desk, chosen)}{_pace(options)}"
+            f"they are driven again in a run of their own{_parent(session, chosen)}{_pace(options)}"
         )
         lines += notes
     return lines
@@ -263,15 +269,15 @@ def _pace(options: Mapping[str, Any]) -> str:
     return words + (f", at most {options['rate']}" if options["rate"] else "")
 
 
-def _parent(desk: Letterbox, chosen: Mapping[str, Any]) -> str:
+def _parent(session: Session, chosen: Mapping[str, Any]) -> str:
     if chosen["run"] is None:
         return ""
-    run = run_at(desk, chosen["run"])
+    run = run_at(session, chosen["run"])
     return f", a child of run {run.name!r} (number {run.no})"
 
 
 def _begun(
-    desk: Letterbox,
+    session: Session,
     begun: Redrive,
     found: RedrivePreview,
     notes: list[str],
@@ -284,7 +290,7 @@ def _begun(
     named = "" if run is None else f", run {run.name!r} (number {run.no})"
     if not as_json:
         click.echo(f"bulk operation {bulk.id}{named}")
-    warn_if_nobody_works(desk, bulk)
+    warn_if_nobody_works(session, bulk)
     if not detach:
         try:
             watch(begun, found.count, quiet=as_json)
@@ -316,9 +322,9 @@ def _first(begun: Redrive) -> list[object]:
     return [one for one, _ in zip(begun.refusals(), range(REFUSALS_SHOWN), strict=False)]
 
 
-def warn_if_nobody_works(desk: Letterbox, bulk: BulkView) -> None:
+def warn_if_nobody_works(session: Session, bulk: BulkView) -> None:
     """Say that an operation waits for a worker."""
-    if not workers_alive(desk.opened.reader):
+    if not workers_alive(session.opened.reader):
         click.echo(
             "no worker is alive: nothing happens until one that has the pipeline is started "
             f"(perdure worker APP); the operation {bulk.id} waits for it",

@@ -11,14 +11,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
-from rich.console import Console
-from rich.live import Live
 
-from perdure.app import App, Pipeline, configured, load_pipeline, shown_url
-from perdure.app.batch.carry_out import LeftAtOnce, Order, Show, carry_out
+from perdure.app import App, Pipeline, Session, configured, load_pipeline, shown_url
+from perdure.app.batch.carry_out import LeftAtOnce, Order, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
-from perdure.surfaces.cli.options import Command, echo_json, json_option
+from perdure.surfaces.cli.live import screen
+from perdure.surfaces.cli.options import echo_json, json_option, with_options
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
     INTERRUPTED,
@@ -59,16 +58,11 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _options(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return json_option(command)
-
-
 @click.command()
 @click.argument("target", metavar="PIPELINE")
 @click.argument("items", metavar="ITEMS")
-@_options
+@json_option
+@with_options(*_OPTIONS)
 def run(target: str, items: str, **chosen: Any) -> None:
     """Run a file of ITEMS through a pipeline: feed, work, watch, and write the results.
 
@@ -87,15 +81,13 @@ def run(target: str, items: str, **chosen: Any) -> None:
     files = _files(items, chosen)
     if chosen["store"] is not None:
         os.environ["PERDURE_STORE"] = chosen["store"]  # for the app, here and in the worker
-    reference, app, pipe = load_pipeline(target)
-    with closing(app):
-        _check_store(app, reference, chosen["store"])
-        _carried_out(app, pipe, reference, files, chosen)
+    reference, session, pipe = load_pipeline(target)
+    with closing(session):
+        _check_store(session, reference, chosen["store"])
+        _carried_out(pipe, reference, files, chosen)
 
 
-def _carried_out(
-    app: App, pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]
-) -> NoReturn:
+def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]) -> NoReturn:
     as_json = chosen["as_json"]
     bad = _Bad(lambda line: click.echo(line, err=True))
     order = Order(
@@ -110,14 +102,16 @@ def _carried_out(
         order="ended" if chosen["as_completed"] else "items",
         grace_s=configured().grace_s,
         worker=None if chosen["no_work"] else _worker(reference, pipe, chosen["concurrency"]),
-        knows=lambda elsewhere: description(app, elsewhere),
+        knows=lambda elsewhere: description(pipe._session, elsewhere),
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
     )
     try:
-        with _asked() as asked, _screen(quiet=as_json) as (show, hear, on_terminal):
-            outcome = carry_out(
-                app, pipe, replace(order, aside=on_terminal, hear=hear), show, asked
-            )
+        with (
+            _asked() as asked,
+            screen(panel, None if as_json else lines, err=as_json) as (show, hear, on_terminal),
+        ):
+            heard = replace(order, aside=on_terminal, hear=hear)
+            outcome = carry_out(pipe, heard, show, asked)
     except LeftAtOnce as left:
         outcome = left.outcome
         again = resume(outcome.run, files, anonymous=order.name is None)
@@ -210,10 +204,10 @@ def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str
     ]  # fmt: skip
 
 
-def _check_store(app: App, reference: str, store: str | None) -> None:
-    if store is not None and App(store).url != app.url:
+def _check_store(session: Session, reference: str, store: str | None) -> None:
+    if store is not None and App(store).url != session.url:
         raise ConfigError(
-            f"{reference} keeps its jobs in {shown_url(app.url)}, by its own word; leave --store out, "
+            f"{reference} keeps its jobs in {shown_url(session.url)}, by its own word; leave --store out, "
             "or let the app name no store"
         )
 
@@ -251,19 +245,3 @@ def _asked() -> Iterator[Callable[[], int]]:
     finally:
         for one, old in before.items():
             signal.signal(one, old)
-
-
-@contextmanager
-def _screen(*, quiet: bool) -> Iterator[tuple[Show, Callable[[str], None], bool]]:
-    """How a run is shown, where the worker's words go, and whether there is a terminal."""
-    console = Console(stderr=quiet)
-    if not console.is_terminal:
-        show = lines(lambda line: click.echo(line, err=quiet))
-        yield (lambda _: None) if quiet else show, lambda line: click.echo(line, err=True), False
-        return
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-
-        def hear(line: str) -> None:
-            live.console.print(line, markup=False, highlight=False)
-
-        yield lambda shot: live.update(panel(shot), refresh=True), hear, True

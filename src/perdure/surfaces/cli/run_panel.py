@@ -3,16 +3,16 @@
 import shlex
 from collections.abc import Callable
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
+from rich.console import RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from perdure.app.batch.snapshot import Held, Snapshot
 from perdure.model.runs import RunStatus, RunView
+from perdure.surfaces.cli.live import Echo, counted, framed, now_and_then
 
-LINE_S = 10.0
+_LINE_S = 10.0
 _KINDS_SHOWN = 6
 _HELD_SHOWN = 3
 
@@ -33,21 +33,16 @@ def progress_line(shot: Snapshot) -> str:
     return " | ".join(parts)
 
 
-def lines(echo: Callable[[str], None], every_s: float = LINE_S) -> Callable[[Snapshot], None]:
+def lines(echo: Echo) -> Callable[[Snapshot], None]:
     """Show a run as lines: one now and then, and one whenever it becomes something else."""
-    said: tuple[object, ...] = ()
-    next_at_s = 0.0
+    write = now_and_then(echo, _LINE_S)
 
     def show(shot: Snapshot) -> None:
-        nonlocal said, next_at_s
         if not shot.run.counts.total and shot.elapsed_s < 1:
             return  # the first items come in a moment
-        now = (
-            shot.run.status, shot.stopping, bool(shot.note), tuple(one.what for one in shot.held),
-        )  # fmt: skip
-        if now != said or shot.elapsed_s >= next_at_s:
-            said, next_at_s = now, shot.elapsed_s + every_s
-            echo(progress_line(shot))
+        held = tuple(one.what for one in shot.held)
+        state = (shot.run.status, shot.stopping, bool(shot.note), held)
+        write(shot.elapsed_s, progress_line(shot), state)
 
     return show
 
@@ -64,23 +59,18 @@ def panel(shot: Snapshot) -> RenderableType:
     ]
     parts += [Text(f"held: {_held(one)}", "yellow") for one in shot.held[:_HELD_SHOWN]]
     parts += [Text(text, "yellow") for text in (_state(shot), shot.note) if text]
-    return Panel(
-        Group(*parts), title=f"[bold]run[/] {_plain(run.name)} of {_plain(run.pipeline)}",
-        title_align="left", padding=(0, 2), subtitle=f"{_spoken(shot.elapsed_s)}",
-        subtitle_align="right",
-    )  # fmt: skip
+    title = f"[bold]run[/] {_plain(run.name)} of {_plain(run.pipeline)}"
+    return framed(title, _spoken(shot.elapsed_s), parts)
 
 
 def _counts(shot: Snapshot) -> Text:
     counts = shot.run.counts
-    line = Text()
-    for count, name, style in (
-        (f"{counts.succeeded:,}", "succeeded", "green"),
-        (f"{counts.failed:,}", "failed", "red"),
-        (f"{shot.retrying:,}", "retrying", "yellow"),
-        (f"{counts.open:,}", "open", ""),
-    ):
-        line.append(count, f"bold {style}".strip()).append(f" {name}  ", style)
+    line = counted(
+        (counts.succeeded, "succeeded", "green"),
+        (counts.failed, "failed", "red"),
+        (shot.retrying, "retrying", "yellow"),
+        (counts.open, "open", ""),
+    )
     if counts.cancelled:
         line.append(f"{counts.cancelled:,} cancelled")
     return line

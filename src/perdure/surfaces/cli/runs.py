@@ -14,18 +14,25 @@ from perdure.app.surface.store_session import (
     Result,
     Run,
     Sink,
-    desk_at,
     given,
     has_stopped,
     run_at,
+    session_at,
     unfed_at,
     unfed_words,
 )
 from perdure.model.errors import CallerError
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
-from perdure.surfaces.cli.asking import is_sure, said, yes_option
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import (
+    echo_json,
+    is_sure,
+    json_option,
+    said,
+    store_option,
+    with_options,
+    yes_option,
+)
 from perdure.surfaces.cli.reports import report_lines
 from perdure.surfaces.cli.tables import day_at, dollars, percent, short, table
 
@@ -42,8 +49,8 @@ def runs() -> None:
 
 @contextmanager
 def _opened(named: str, store: str | None) -> Iterator[Run]:
-    with desk_at(store) as desk:
-        yield run_at(desk, named)
+    with session_at(store) as session:
+        yield run_at(session, named)
 
 
 @runs.command("list")
@@ -69,11 +76,11 @@ def list_runs(
     as_json: bool,
 ) -> None:
     """List runs, newest first."""
-    with desk_at(store) as desk:
-        found = desk.opened.reader.runs(
+    with session_at(store) as session:
+        found = session.opened.reader.runs(
             pipeline=pipeline, owner=owner, live=live, limit=limit, before=before
         )
-        now = desk.opened.reader.now()
+        now = session.opened.reader.now()
     if as_json:
         echo_json([plain_run(one) for one in found])
         return
@@ -104,10 +111,10 @@ def list_runs(
 @json_option
 def show(named: str, store: str | None, as_json: bool) -> None:
     """Show one run, by id, number or name: status and why, counts, budgets, and re-drives of it."""
-    with desk_at(store) as desk:
-        run = run_at(desk, named).show()
-        same = desk.opened.reader.runs(pipeline=run.pipeline, limit=PAGE_ROWS_MAX)
-        now = desk.opened.reader.now()
+    with session_at(store) as session:
+        run = run_at(session, named).show()
+        same = session.opened.reader.runs(pipeline=run.pipeline, limit=PAGE_ROWS_MAX)
+        now = session.opened.reader.now()
     children = [one for one in same if one.parent == run.no]
     if as_json:
         told = [plain_run(one) for one in children]
@@ -192,15 +199,9 @@ _BUDGETS = (
 )  # fmt: skip
 
 
-def _budgets(command: Command) -> Command:
-    for option in reversed(_BUDGETS):
-        command = option(command)
-    return command
-
-
 @runs.command()
 @click.argument("named", metavar="RUN")
-@_budgets
+@with_options(*_BUDGETS)
 @said()
 @store_option
 def resume(

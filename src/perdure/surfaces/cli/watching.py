@@ -1,14 +1,12 @@
 """Watching a bulk operation; in words, what it would do and what it has come to."""
 
-import sys
 import time
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-import click
-
 from perdure.app.surface.store_session import Redrive, RedrivePreview
+from perdure.app.waiting import wait_until
 from perdure.model.operations import BulkStatus, BulkView
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.filters import in_words
@@ -29,20 +27,31 @@ _EXIT = {
 
 def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
     """Look on until all are taken on and have ended, or it was stopped and what lived again has."""
-    screen = _Screen(quiet=quiet)
+    if quiet:
+        wait_until(lambda seen: _is_over(*seen), lambda: _seen(redrive), None)
+        return
+    from rich.text import Text  # here, because it is half of a command's start-up
+
+    from perdure.surfaces.cli.live import Echo, now_and_then, screen
+
     begun_s = time.monotonic()
+
+    def lines(echo: Echo) -> Echo:
+        write = now_and_then(echo, _LINE_S)
+        return lambda line: write(time.monotonic() - begun_s, line, None)
+
     hinted = False
-    while True:
-        bulk, run = _seen(redrive)
-        screen.show(_line(bulk, run, count))
-        if _is_over(bulk, run):
-            screen.end()
-            return
-        untouched = not bulk.done and not bulk.refused and bulk.cursor is None
-        if untouched and not hinted and time.monotonic() - begun_s > _UNTOUCHED_S:
-            hinted = True
-            screen.say("nobody has taken it up yet; is a worker that has the pipeline at work?")
-        time.sleep(_GLANCE_S)
+    with screen(Text, lines, err=True) as (show, say, _):
+        while True:
+            bulk, run = _seen(redrive)
+            show(_line(bulk, run, count))
+            if _is_over(bulk, run):
+                return
+            untouched = not bulk.done and not bulk.refused and bulk.cursor is None
+            if untouched and not hinted and time.monotonic() - begun_s > _UNTOUCHED_S:
+                hinted = True
+                say("nobody has taken it up yet; is a worker that has the pipeline at work?")
+            time.sleep(_GLANCE_S)
 
 
 def told(redrive: Redrive, *, every: bool = False) -> list[str]:
@@ -101,40 +110,6 @@ def _way(options: Mapping[str, Any]) -> str:
         return "from the start"
     stage = options["from_stage"]
     return "at the stage where they failed" if stage is None else f"from stage {stage}"
-
-
-class _Screen:
-    """A line that moves on a terminal, and a line now and then elsewhere."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._moving = sys.stderr.isatty()
-        self._last = ""
-        self._last_s = 0.0
-
-    def show(self, line: str) -> None:
-        """What there is to see now."""
-        if self._quiet or line == self._last:
-            return
-        if self._moving:
-            click.echo(f"\r\x1b[K{line}", nl=False, err=True)
-        elif time.monotonic() - self._last_s >= _LINE_S:
-            click.echo(line, err=True)
-            self._last_s = time.monotonic()
-        else:
-            return
-        self._last = line
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        if not self._quiet:
-            click.echo(f"\r\x1b[K{text}" if self._moving else text, err=True)
-            self._last = ""
-
-    def end(self) -> None:
-        """Leave the moving line to the summary that follows."""
-        if self._moving and not self._quiet:
-            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _seen(redrive: Redrive) -> tuple[BulkView, RunView | None]:

@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from perdure.app import (
-    App,
+    Session,
     check_served,
     check_times,
     configured,
-    load_app,
+    load_session,
     served,
     supervise,
     work,
@@ -23,7 +23,7 @@ from perdure.app import (
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
-from perdure.surfaces.cli.options import Command
+from perdure.surfaces.cli.options import with_options
 
 _SERVED = (
     click.option(
@@ -35,7 +35,7 @@ _SERVED = (
         help="Serve only this category; may be given several times.",
     ),
 )  # fmt: skip
-_OPTIONS = (
+_TUNING = (
     *_SERVED,
     click.option("--concurrency", type=int, help="Jobs in flight at once."),
     click.option("--lease-ttl", "lease_ttl_s", type=float, help="Seconds of silence = dead."),
@@ -52,15 +52,9 @@ _OPTIONS = (
 )
 
 
-def _tuning(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("app", metavar="APP")
-@_tuning
+@with_options(*_TUNING)
 @click.option(
     "--processes", type=int,
     help="Working processes. Each has a lease of its own and --concurrency jobs in flight; one that dies is "
@@ -145,7 +139,7 @@ def _let_go_of_the_dead() -> None:
 @click.option("--worker", "number", type=int, required=True)
 @click.option("--role", type=click.Choice(["main", "suspects", "alone"]), required=True)
 @click.option("--lifeline", type=int, required=True)
-@_tuning
+@with_options(*_TUNING)
 def worker_child(
     app: str,
     *,
@@ -158,10 +152,14 @@ def worker_child(
 ) -> None:
     """Be one working process of a supervisor."""
     status = work(
-        load_app(app),
-        worker=number, role=Role(role), config=configured(**tuning), lifeline=lifeline,
-        queues=queues, categories=categories,
-    )  # fmt: skip
+        load_session(app),
+        worker=number,
+        role=Role(role),
+        config=configured(**tuning),
+        lifeline=lifeline,
+        queues=queues,
+        categories=categories,
+    )
     sys.exit(status)
 
 
@@ -172,16 +170,16 @@ class Described(msgspec.Struct, frozen=True):
     lanes: tuple[Lane, ...]
 
 
-def description(app: App, more: Sequence[Lane] = ()) -> bytes:
+def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
     """An app in one line, as a supervisor reads it, with ``more`` lanes that it is to serve."""
-    return msgspec.json.encode(Described(app.url, (*app.lanes, *more)))
+    return msgspec.json.encode(Described(session.url, (*session.lanes, *more)))
 
 
 @click.command("describe", hidden=True)
 @click.argument("app")
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
-    answer = description(load_app(app)).decode()
+    answer = description(load_session(app)).decode()
     click.echo(f"\n{answer}")  # on a line of its own, whatever the module has printed
     sys.stdout.flush()
     os._exit(0)  # what the app's module may have started must not keep the answer waiting

@@ -1,18 +1,19 @@
 """The tour on a screen: a panel that is drawn anew on a terminal, plain lines elsewhere."""
 
 from rich.console import Group, RenderableType
-from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from perdure.demo.crew import Hand
 from perdure.demo.script import Fault
-from perdure.demo.tour import Happening, Snapshot
+from perdure.demo.tour import Happening, Show, Snapshot
 from perdure.demo.watch import belongs
+from perdure.surfaces.cli.live import Echo, counted, framed, now_and_then
 
 _HAPPENINGS_SHOWN = 6
 _HANDS_SHOWN = 3
+_LINE_S = 1.0
 
 
 def progress_line(shot: Snapshot) -> str:
@@ -35,22 +36,35 @@ def happening_line(one: Happening) -> str:
     return f"{one.at_s:5.1f} s  {one.text}"
 
 
+def lines(echo: Echo) -> Show:
+    """Show the tour as lines: every happening at once, and one about all of it each second."""
+    told, write = 0, now_and_then(echo, _LINE_S)
+
+    def show(shot: Snapshot) -> None:
+        nonlocal told
+        for one in shot.happenings[told:]:
+            echo(happening_line(one))
+        told = len(shot.happenings)
+        write(shot.elapsed_s, progress_line(shot), None)
+
+    return show
+
+
 def panel(shot: Snapshot) -> RenderableType:
     """The tour at one moment, for a terminal."""
     look, items = shot.look, shot.order.items
-    title = f"[bold]perdure demo[/]  {items:,} items, seed {shot.order.seed}"
-    parts: list[RenderableType] = [
-        _counts(shot),
-        ProgressBar(total=max(items, 1), completed=look.settled, width=None),
-        Text(),
-        _tables(shot),
-        Text(),
-        *_happenings(shot),
-    ]
-    return Panel(
-        Group(*parts), title=title, title_align="left", padding=(0, 2),
-        subtitle=f"{shot.elapsed_s:.0f} s", subtitle_align="right",
-    )  # fmt: skip
+    return framed(
+        f"[bold]perdure demo[/]  {items:,} items, seed {shot.order.seed}",
+        f"{shot.elapsed_s:.0f} s",
+        [
+            _counts(shot),
+            ProgressBar(total=max(items, 1), completed=look.settled, width=None),
+            Text(),
+            _tables(shot),
+            Text(),
+            *_happenings(shot),
+        ],
+    )
 
 
 def _tables(shot: Snapshot) -> Table:
@@ -62,16 +76,14 @@ def _tables(shot: Snapshot) -> Table:
 
 def _counts(shot: Snapshot) -> Text:
     books, look = shot.look.books, shot.look
-    pieces: list[tuple[int, str, str]] = [
+    line = counted(
         (books.succeeded, "succeeded", "green"),
         (books.failed, "failed", "red"),
         (books.processing, "processing", "cyan"),
         (look.retrying, "retrying", "yellow"),
         (books.queued - look.retrying, "queued", ""),
-    ]
-    line = Text(no_wrap=True)
-    for count, name, style in pieces:
-        line.append(f"{count:,}", f"bold {style}".strip()).append(f" {name}  ", style)
+    )
+    line.no_wrap = True
     return line.append(f"{shot.rate_per_s:.0f}/s", "dim")
 
 
