@@ -210,14 +210,13 @@ def _job(reader: Reader, job_id: str, owner: str | None) -> JobView:
 def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     if job.state is State.QUEUED:
         return cancelled(job, _words(reason))
-    line = catalogue.line(job.pipeline)
-    stage = None if line is None else line.stage(job.stage)
-    if line is None or stage is None:
+    place = catalogue.place_of(job)
+    if place is None:
         raise UnknownName(
             f"job {job.id} is running stage {job.stage!r} of pipeline {job.pipeline!r}, which "
             "this app does not have; cancel it from the app that does"
         )
-    return _running(job, line, stage, reason)
+    return _running(job, *place, reason)
 
 
 def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:

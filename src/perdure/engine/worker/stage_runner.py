@@ -31,7 +31,6 @@ from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
 from perdure.engine.settle import Finished
 from perdure.engine.stages import Catalogue
-from perdure.model.errors import BugError
 from perdure.model.jobs import Claim
 from perdure.model.outcomes import Interrupted, Outcome, Usage
 from perdure.ports import Clock
@@ -177,9 +176,7 @@ class StageRunner:
     async def _run_one(
         self, claim: Claim, stopping: Stopping, desk: Desk, received_s: float
     ) -> None:
-        stage = self._catalogue.stage(claim.pipeline, claim.stage)
-        if stage is None:
-            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        _, stage = self._catalogue.place_of_ours(claim)
         stopping.begun = True
         if stopping.ordered:
             outcome: Outcome = Interrupted(begun=False)
