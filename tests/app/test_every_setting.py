@@ -121,7 +121,7 @@ def worker_of(ground: Ground) -> Iterator[Worker]:
     with ground.opened() as app:
         bulks = BulkWork(app, app.catalogue, ground.worker)
         working = Working(app, ground.config)
-        yield working._worker(app.opened, app.catalogue, ground.worker, bulks)
+        yield working._guest(app.opened, app.catalogue, ground.worker, bulks)
 
 
 def longest_rest_s(ground: Ground) -> object:

@@ -172,7 +172,7 @@ class Working:
     def _lived(self, life: "_Life") -> bool:
         """One life to its end; whether another one has to follow."""
         try:
-            dead = live(life.worker, life.over)
+            dead = live(life.guest, life.over)
         except (
             OSError,
             RuntimeError,
@@ -206,30 +206,30 @@ class Working:
             undo.callback(kept.close, orderly=True)
             worker = kept.start()
             bulks = BulkWork(app, catalogue, worker)
-            life = _Life(self._worker(opened, catalogue, worker, bulks), kept, opened, bulks)
+            life = _Life(self._guest(opened, catalogue, worker, bulks), kept, opened, bulks)
             undo.pop_all()
         return life
 
-    def _worker(self, opened: Opened, catalogue: Catalogue, no: int, bulks: BulkWork) -> Worker:
+    def _guest(self, opened: Opened, catalogue: Catalogue, worker: int, bulks: BulkWork) -> Worker:
         config, app = self._config, self._app
-        gates = gatekeeper_of(app, opened, catalogue, no)
-        worker = Worker(
-            opened.store, catalogue, Seat(no, Role.MAIN.isolation, config.concurrency),
+        gates = gatekeeper_of(app, opened, catalogue, worker)
+        guest = Worker(
+            opened.store, catalogue, Seat(worker, Role.MAIN.isolation, config.concurrency),
             WorkerSettings(
                 concurrency=config.concurrency, grace_s=config.grace_s, poll_s=config.poll_s,
                 tick_s=config.tick_s, capture_kept_s=config.capture_kept_s,
             ),
             clock=SystemClock(), chance=random.Random(), observers=app.observers,
             upkeep=upkeep_of(
-                app, opened, catalogue, no, config,
+                app, opened, catalogue, worker, config,
                 gates=gates, leaves_suspects=True, bulks=bulks.ring,
             ),
             reader=opened.reader, gates=gates,
         )  # fmt: skip
         app.observers.tell(
-            EventName.WORKER_STARTED, worker=no, role=Role.MAIN.value, pid=os.getpid()
+            EventName.WORKER_STARTED, worker=worker, role=Role.MAIN.value, pid=os.getpid()
         )
-        return worker
+        return guest
 
     def _served(self) -> Catalogue:
         catalogue = self._app.catalogue
@@ -241,9 +241,9 @@ class Working:
 class _Life:
     """One row, its keeper, and the worker that works under it."""
 
-    def __init__(self, worker: Worker, kept: Kept, opened: Opened, bulks: BulkWork) -> None:
+    def __init__(self, guest: Worker, kept: Kept, opened: Opened, bulks: BulkWork) -> None:
         self._bulks = bulks
-        self.worker = worker
+        self.guest = guest
         self.over = threading.Event()  # after the last write
         self._kept = kept
         self._opened = opened
@@ -256,6 +256,6 @@ class _Life:
 
     def drain(self, orders: int) -> None:
         if orders == 1:
-            self.worker.drain()
+            self.guest.drain()
         else:
-            self.worker.drain_now()
+            self.guest.drain_now()
