@@ -222,12 +222,25 @@ def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
 def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:
     assert job.claimed_at is not None
     claim = Claim(
-        no=job.no, id=job.id, token=job.token, lane=job.lane, pipeline=job.pipeline,
-        stage=job.stage, owner=job.owner, payload_json=job.payload_json,
-        input_json=job.input_json, counters=job.counters, past=job.past, life=job.life,
-        isolation=job.isolation, claimed_at=job.claimed_at, due_at=job.due_at,
-        deadline_at=job.deadline_at, key=job.key, request_id=job.request_id,
-    )  # fmt: skip
+        no=job.no,
+        id=job.id,
+        token=job.token,
+        lane=job.lane,
+        pipeline=job.pipeline,
+        stage=job.stage,
+        owner=job.owner,
+        payload_json=job.payload_json,
+        input_json=job.input_json,
+        counters=job.counters,
+        past=job.past,
+        life=job.life,
+        isolation=job.isolation,
+        claimed_at=job.claimed_at,
+        due_at=job.due_at,
+        deadline_at=job.deadline_at,
+        key=job.key,
+        request_id=job.request_id,
+    )
     ending = Ending(claim, Revoked(reason), 0.0, job.worker)
     decision = Cancel(Why(_words(reason), "cancel", stage.policy.label))
     return msgspec.structs.replace(

@@ -257,10 +257,17 @@ class Pump:
         claim = one.claim
         line, stage = self._catalogue.place_of_ours(claim)
         ending = Ending(
-            claim, one.outcome, one.elapsed_s, self._seat.worker,
-            carry_on=isinstance(one.outcome, Returned) and not alone and self._carries_on(line, claim),
-            usage=one.usage, told=one.told, captures=one.captures,
-        )  # fmt: skip
+            claim,
+            one.outcome,
+            one.elapsed_s,
+            self._seat.worker,
+            carry_on=isinstance(one.outcome, Returned)
+            and not alone
+            and self._carries_on(line, claim),
+            usage=one.usage,
+            told=one.told,
+            captures=one.captures,
+        )
         return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
 
     def _carries_on(self, line: Line, claim: Claim) -> bool:

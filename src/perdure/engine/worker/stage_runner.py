@@ -182,9 +182,14 @@ class StageRunner:
             outcome: Outcome = Interrupted(begun=False)
         else:
             outcome = await run(
-                claim, stage, self._threads, stopping,
-                desk=desk, hands=self._hands, limits=self._limits,
-            )  # fmt: skip
+                claim,
+                stage,
+                self._threads,
+                stopping,
+                desk=desk,
+                hands=self._hands,
+                limits=self._limits,
+            )
         elapsed_s = self._clock.monotonic() - received_s
         self._board.drop(claim)
         kept = self._shelf.kept(outcome, desk.asides)
