@@ -4,8 +4,7 @@ import pytest
 
 from perdure.rules.decide import FLOWING
 from perdure.rules.policy import Policy
-from perdure.rules.presets import preset
-from perdure.rules.presets.gates import gate_for
+from perdure.rules.presets import gate_for, preset
 from perdure.simulate.keeping import Keeping
 from perdure.simulate.play import Play
 from perdure.simulate.replies import Form, Reply

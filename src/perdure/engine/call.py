@@ -34,7 +34,7 @@ from perdure.engine.attempt.captures import Shelf
 from perdure.engine.attempt.completion import Completion, Completions, as_it_ended
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, in_place, record_of, refused
-from perdure.engine.settle import Finished, Gates, judged
+from perdure.engine.settle import Finished, Gates, judged, settle
 from perdure.engine.stages import Line, Stage
 from perdure.model.decisions import Cancel, Counted, Decision, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreBusy, StoreError, UnknownName
@@ -283,9 +283,7 @@ class Call:
             one.claim, one.outcome, one.elapsed_s, self._worker,
             policy=self._terms.policy, named=self._terms.named, usage=one.usage, captures=one.captures,
         )  # fmt: skip
-        now = one.claim.claimed_at + timedelta(seconds=one.elapsed_s)
-        stage = self._stage()
-        return record_of(ending, judged(ending, stage, chance=0.0, now=now), self._line, stage)
+        return settle(ending, self._line, self._stage(), chance=0.0)
 
     def _sent_apart(self, completions: Completions) -> Step:
         """What is stored decides; what was to be sent is only written if the stage has written nothing."""

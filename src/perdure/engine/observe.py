@@ -154,9 +154,14 @@ class Observers:
         """Tell that a job is in our hands."""
         self.tell(
             EventName.JOB_CLAIMED,
-            job_id=claim.id, request_id=claim.request_id, pipeline=claim.pipeline,
-            run_no=claim.run, stage=claim.stage, attempt=claim.counters.starts, token=claim.token,
-        )  # fmt: skip
+            job_id=claim.id,
+            request_id=claim.request_id,
+            pipeline=claim.pipeline,
+            run_no=claim.run,
+            stage=claim.stage,
+            attempt=claim.counters.starts,
+            token=claim.token,
+        )
 
 
 def _failures(record: Record) -> int | None:

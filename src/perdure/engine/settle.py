@@ -1,7 +1,8 @@
 """The walk of an ended attempt, classify → decide → record: settling, the one way it ends.
 
-A finished stage, a crashed worker's job, a cancelled job and a job handed back at shutdown all
-come through here; there is no second path.
+A finished stage, a crashed worker's job, an overrun one and a job handed back at shutdown all come
+through here. Where there is nothing to judge, because a person has cancelled the job or its caller is gone,
+the decision goes to `record_of` at once.
 """
 
 from collections.abc import Mapping

@@ -9,9 +9,10 @@ from typing import Any
 
 from perdure.engine.item_types import Shape, function_behind
 from perdure.engine.origins import package_of
-from perdure.model.errors import ConfigError
-from perdure.model.jobs import Lane
+from perdure.model.errors import BugError, ConfigError
+from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
+from perdure.model.views import JobView
 from perdure.rules.field_checks import made, number
 from perdure.rules.foreign_code import held
 from perdure.rules.policy import Policy, Profile
@@ -243,6 +244,19 @@ class Catalogue:
         """The stage of that name in that pipeline."""
         line = self._lines.get(pipeline)
         return None if line is None else line.stage(stage)
+
+    def place_of(self, job: Claim | JobView) -> tuple[Line, Stage] | None:
+        """The pipeline and the stage that a job is in, if this app has them."""
+        line = self._lines.get(job.pipeline)
+        stage = None if line is None else line.stage(job.stage)
+        return None if line is None or stage is None else (line, stage)
+
+    def place_of_ours(self, claim: Claim) -> tuple[Line, Stage]:
+        """As `place_of`, for a job that was claimed here: only lanes that are known are claimed from."""
+        place = self.place_of(claim)
+        if place is None:
+            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        return place
 
     def lane_nos(self) -> tuple[int, ...]:
         """The numbers of all lanes that are served."""

@@ -8,8 +8,7 @@ from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.policy import Policy
-from perdure.rules.presets import preset
-from perdure.rules.presets.gates import gate_for
+from perdure.rules.presets import gate_for, preset
 from perdure.simulate.books import Books
 from perdure.simulate.play import Play
 from perdure.simulate.replies import Form

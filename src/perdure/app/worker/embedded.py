@@ -172,7 +172,7 @@ class Working:
     def _lived(self, life: "_Life") -> bool:
         """One life to its end; whether another one has to follow."""
         try:
-            dead = live(life.worker, life.over)
+            dead = live(life.guest, life.over)
         except (
             OSError,
             RuntimeError,
@@ -259,9 +259,9 @@ class Working:
 class _Life:
     """One row, its keeper, and the worker that works under it."""
 
-    def __init__(self, worker: Worker, kept: Kept, opened: Opened, bulks: BulkWork) -> None:
+    def __init__(self, guest: Worker, kept: Kept, opened: Opened, bulks: BulkWork) -> None:
         self._bulks = bulks
-        self.worker = worker
+        self.guest = guest
         self.over = threading.Event()  # after the last write
         self._kept = kept
         self._opened = opened
@@ -274,6 +274,6 @@ class _Life:
 
     def drain(self, orders: int) -> None:
         if orders == 1:
-            self.worker.drain()
+            self.guest.drain()
         else:
-            self.worker.drain_now()
+            self.guest.drain_now()

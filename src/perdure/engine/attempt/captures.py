@@ -48,11 +48,15 @@ class Shelf:
             return ()
         return tuple(
             Capture(
-                self._ids.next(), one.kind, one.media_type, one.content, one.bytes_whole,
+                self._ids.next(),
+                one.kind,
+                one.media_type,
+                one.content,
+                one.bytes_whole,
                 self._kept_s,
             )
             for one in asides
-        )  # fmt: skip
+        )
 
 
 def aside(raw: object, kind: object, media_type: object) -> Aside:

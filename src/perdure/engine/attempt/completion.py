@@ -199,10 +199,7 @@ def completions_of(
 
     def make(one: Finished) -> Record:
         claim = one.claim
-        line = catalogue.line(claim.pipeline)
-        stage = None if line is None else line.stage(claim.stage)
-        if line is None or stage is None:
-            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        line, stage = catalogue.place_of_ours(claim)
         ending = Ending(
             claim, one.outcome, one.elapsed_s, worker, usage=one.usage, captures=one.captures
         )

@@ -45,7 +45,11 @@ class Board:
         for claim, progress in said.values():
             self._observers.tell(
                 EventName.JOB_PROGRESSED,
-                job_id=claim.id, request_id=claim.request_id, stage=claim.stage,
+                job_id=claim.id,
+                request_id=claim.request_id,
+                stage=claim.stage,
                 attempt=claim.counters.starts,
-                done=progress.done, total=progress.total, note=progress.note or None,
-            )  # fmt: skip
+                done=progress.done,
+                total=progress.total,
+                note=progress.note or None,
+            )

@@ -100,9 +100,14 @@ class Hand:
         with ExitStack() as undo, theirs:
             undo.callback(ours.close)
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "perdure.engine.attempt.stage_process_main", str(theirs.fileno()),
-                str(os.getpid()), stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
-            )  # fmt: skip
+                sys.executable,
+                "-m",
+                "perdure.engine.attempt.stage_process_main",
+                str(theirs.fileno()),
+                str(os.getpid()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
             undo.pop_all()
         return cls(process, *await asyncio.open_unix_connection(sock=ours))
 

@@ -287,11 +287,17 @@ class Feeder:
             raise PayloadRefused(item.why)
         terms = self._terms
         return new_job(
-            self._ids, self._line, item,
-            owner=terms.owner, key=key_from_item(terms.key, item), priority=terms.priority,
-            deadline_s=terms.deadline_s, tokens=terms.tokens, fair=terms.fair,
+            self._ids,
+            self._line,
+            item,
+            owner=terms.owner,
+            key=key_from_item(terms.key, item),
+            priority=terms.priority,
+            deadline_s=terms.deadline_s,
+            tokens=terms.tokens,
+            fair=terms.fair,
             request_id=_request_id(terms.request_id, item),
-        )  # fmt: skip
+        )
 
     def _room(self, run: RunView) -> int:
         backlog_max = self._terms.backlog_max
@@ -312,9 +318,13 @@ class Feeder:
             self._held_at = now
             self._runs.observers.tell(
                 EventName.RUN_FEED_WAITING,
-                run_id=run.id, run=run.name, pipeline=run.pipeline, open=run.counts.open,
-                backlog_max=self._terms.backlog_max, status=run.status.value,
-            )  # fmt: skip
+                run_id=run.id,
+                run=run.name,
+                pipeline=run.pipeline,
+                open=run.counts.open,
+                backlog_max=self._terms.backlog_max,
+                status=run.status.value,
+            )
 
 
 def feed(

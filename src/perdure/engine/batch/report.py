@@ -48,32 +48,44 @@ class Report:
         run, figures = self.run, self.figures
         return {
             "run": {
-                "id": run.id, "no": run.no, "name": run.name, "pipeline": run.pipeline,
-                "owner": run.owner, "status": run.status.value, "why": run.why,
+                "id": run.id,
+                "no": run.no,
+                "name": run.name,
+                "pipeline": run.pipeline,
+                "owner": run.owner,
+                "status": run.status.value,
+                "why": run.why,
                 "created_at": run.created_at.isoformat(),
                 "ended_at": None if run.ended_at is None else run.ended_at.isoformat(),
             },
             "counts": {
-                **msgspec.to_builtins(run.counts), "open": run.counts.open,
-                "cost_usd": run.counts.cost_usd, "failed_by_kind": dict(run.kinds),
+                **msgspec.to_builtins(run.counts),
+                "open": run.counts.open,
+                "cost_usd": run.counts.cost_usd,
+                "failed_by_kind": dict(run.kinds),
             },
             "retries": {str(count): items for count, items in sorted(figures.retries.items())},
             "errors": [msgspec.to_builtins(one) for one in figures.errors],
             "stages": [_stage(one) for one in figures.stages],
             "waste": {
-                "attempts": figures.attempts, "wasted_attempts": figures.wasted_attempts,
-                "wasted_share": self.wasted_share, "cost_usd": figures.cost_nusd / NANO,
+                "attempts": figures.attempts,
+                "wasted_attempts": figures.wasted_attempts,
+                "wasted_share": self.wasted_share,
+                "cost_usd": figures.cost_nusd / NANO,
                 "wasted_usd": figures.wasted_nusd / NANO,
             },
             "shares": {
-                "retried": self.retried_share, "failed": self.failed_share,
-                "invalid_output": self.invalid_share, "captured": self.captured_share,
+                "retried": self.retried_share,
+                "failed": self.failed_share,
+                "invalid_output": self.invalid_share,
+                "captured": self.captured_share,
             },
             "time_to_success_s": {
-                "p50": figures.success_p50_s, "p95": figures.success_p95_s,
+                "p50": figures.success_p50_s,
+                "p95": figures.success_p95_s,
                 "mean": figures.success_mean_s,
             },
-        }  # fmt: skip
+        }
 
 
 def report_of(reader: Reader, run: RunView) -> Report:
@@ -83,13 +95,20 @@ def report_of(reader: Reader, run: RunView) -> Report:
 
 def _stage(one: StageFigures) -> dict[str, Any]:
     return {
-        "stage": one.stage, "attempts": one.attempts, "succeeded": one.succeeded,
-        "retried": one.retried, "failed": one.failed,
-        "retry_rate": _share(one.retried, one.attempts), "failure_rate": _share(one.failed, one.attempts),
-        "p50_s": one.p50_s, "p95_s": one.p95_s, "tokens_in": one.tokens_in,
-        "tokens_out": one.tokens_out, "cost_usd": one.cost_nusd / NANO,
+        "stage": one.stage,
+        "attempts": one.attempts,
+        "succeeded": one.succeeded,
+        "retried": one.retried,
+        "failed": one.failed,
+        "retry_rate": _share(one.retried, one.attempts),
+        "failure_rate": _share(one.failed, one.attempts),
+        "p50_s": one.p50_s,
+        "p95_s": one.p95_s,
+        "tokens_in": one.tokens_in,
+        "tokens_out": one.tokens_out,
+        "cost_usd": one.cost_nusd / NANO,
         "wasted_usd": one.wasted_nusd / NANO,
-    }  # fmt: skip
+    }
 
 
 def _share(part: int, whole: int) -> float:

@@ -236,9 +236,14 @@ class Runs:
             status = run.status if run.status is RunStatus.PAUSED else RunStatus.RUNNING
             was_sealed = run.sealed_at is not None
             change = RunChange(
-                run.no, run.status, status, why=run.why if status is RunStatus.PAUSED else "",
-                sealed=False, settings_json=settings_in(settings), seen_sealed=was_sealed,
-            )  # fmt: skip
+                run.no,
+                run.status,
+                status,
+                why=run.why if status is RunStatus.PAUSED else "",
+                sealed=False,
+                settings_json=settings_in(settings),
+                seen_sealed=was_sealed,
+            )
             moved = self._changed(change, deed)
             if moved is not None:
                 return moved, was_sealed
@@ -271,10 +276,16 @@ class Runs:
         if run is not None and run.status is not change.seen:
             self.observers.tell(
                 EventName.RUN_CHANGED,
-                run_id=run.id, run=run.name, pipeline=run.pipeline, status=run.status.value,
-                before=change.seen.value, reason=run.why or deed.reason or None,
-                total=run.counts.total, succeeded=run.counts.succeeded, failed=run.counts.failed,
-            )  # fmt: skip
+                run_id=run.id,
+                run=run.name,
+                pipeline=run.pipeline,
+                status=run.status.value,
+                before=change.seen.value,
+                reason=run.why or deed.reason or None,
+                total=run.counts.total,
+                succeeded=run.counts.succeeded,
+                failed=run.counts.failed,
+            )
         return run
 
     def _now(self, run: RunView) -> RunView:

@@ -60,9 +60,13 @@ class CallerGates:
 
         def event(gate: Gate) -> Step:
             return hint(
-                gate, self._upstream.gate, kind=kind, generation=gate.generation,
-                until=until, now=now,
-            )  # fmt: skip
+                gate,
+                self._upstream.gate,
+                kind=kind,
+                generation=gate.generation,
+                until=until,
+                now=now,
+            )
 
         deed = Deed(self._by_whom, f"{kind.value}, as a caller was told")
         changed(self._reader, self._control, name, event, deed)

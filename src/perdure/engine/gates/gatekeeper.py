@@ -90,9 +90,16 @@ class Gatekeeper:
         self._probed_s = -inf
         self._slicing = Slicing(store, worker, clock)
         self._rows = GateRows(
-            store, control, upstreams, worker,
-            clock=clock, observers=observers, looked=self._take_in, shown=self._show, told=self._told,
-        )  # fmt: skip
+            store,
+            control,
+            upstreams,
+            worker,
+            clock=clock,
+            observers=observers,
+            looked=self._take_in,
+            shown=self._show,
+            told=self._told,
+        )
 
     # -- what the pump asks ------------------------------------------------------------------
 
@@ -252,10 +259,15 @@ class Gatekeeper:
         self._rows.happen(
             checked.gate,
             lambda gate: probed(
-                gate, settings, word=checked.word, generation=checked.generation,
-                until=until, now=now, chance=chance,
+                gate,
+                settings,
+                word=checked.word,
+                generation=checked.generation,
+                until=until,
+                now=now,
+                chance=chance,
             ),
-        )  # fmt: skip
+        )
 
     def died(self, worker: int) -> None:
         """A worker is dead: a probe that it had out is lost at once."""

@@ -213,9 +213,13 @@ class GateRows:
             return
         told = EventName.GATE_CHANGED if is_news(move) else EventName.GATE_PROBED
         self._observers.tell(
-            told, gate=gate.name, status=gate.state.value, move=move.value, reason=step.text,
+            told,
+            gate=gate.name,
+            status=gate.state.value,
+            move=move.value,
+            reason=step.text,
             generation=gate.generation,
-        )  # fmt: skip
+        )
         if gate.until_person and move in (GateMove.HINT, GateMove.HOLD):
             self._observers.tell(EventName.GATE_ALERT, gate=gate.name, reason=step.text)
 

@@ -272,10 +272,15 @@ class Passage:
 
     def _paced(self, ticket: Ticket, landing: Landing) -> Pace:
         return pace.ended(
-            self._pace, self._pace_settings, landing.word,
-            sent_at=ticket.sent_at, now=landing.now, wait_s=landing.wait_s, room=landing.room,
+            self._pace,
+            self._pace_settings,
+            landing.word,
+            sent_at=ticket.sent_at,
+            now=landing.now,
+            wait_s=landing.wait_s,
+            room=landing.room,
             isolated=self.isolated,
-        )  # fmt: skip
+        )
 
     def _is_isolated(self, landing: Landing) -> bool:
         """Whether hardly any other call was turned away; asked only of one that was."""

@@ -9,7 +9,7 @@ from perdure.engine.stages import Stage, check_name
 from perdure.model.errors import ConfigError
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.limit_allowance import UpstreamLimits
-from perdure.rules.presets.gates import gate_for
+from perdure.rules.presets import gate_for
 
 _PERIODS_S = {"s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0,
               "h": 3_600.0, "hour": 3_600.0, "day": 86_400.0, "d": 86_400.0}  # fmt: skip

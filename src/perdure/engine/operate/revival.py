@@ -77,12 +77,18 @@ class Revivals:
         else:
             stage, input_from, forgotten = self._first(job, line)
         return Revival(
-            no=job.no, id=job.id, token=job.token, stage=stage, lane=self._lane(job, line, stage),
-            input_from=input_from, forgotten=forgotten,
+            no=job.no,
+            id=job.id,
+            token=job.token,
+            stage=stage,
+            lane=self._lane(job, line, stage),
+            input_from=input_from,
+            forgotten=forgotten,
             redrive_run=None if self.child is None else self.child.no,
             deadline_s=job.policies_s if line is None else line.deadline_s,
-            request_id=job.request_id, payload_json=payload_json,
-        )  # fmt: skip
+            request_id=job.request_id,
+            payload_json=payload_json,
+        )
 
     def _first(self, job: JobView, line: Line | None) -> tuple[str, None, tuple[str, ...]]:
         """The first stage; whatever the job's stages have made of the old payload is dropped."""

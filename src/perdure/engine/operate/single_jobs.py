@@ -210,25 +210,37 @@ def _job(reader: Reader, job_id: str, owner: str | None) -> JobView:
 def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     if job.state is State.QUEUED:
         return cancelled(job, _words(reason))
-    line = catalogue.line(job.pipeline)
-    stage = None if line is None else line.stage(job.stage)
-    if line is None or stage is None:
+    place = catalogue.place_of(job)
+    if place is None:
         raise UnknownName(
             f"job {job.id} is running stage {job.stage!r} of pipeline {job.pipeline!r}, which "
             "this app does not have; cancel it from the app that does"
         )
-    return _running(job, line, stage, reason)
+    return _running(job, *place, reason)
 
 
 def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:
     assert job.claimed_at is not None
     claim = Claim(
-        no=job.no, id=job.id, token=job.token, lane=job.lane, pipeline=job.pipeline,
-        stage=job.stage, owner=job.owner, payload_json=job.payload_json,
-        input_json=job.input_json, counters=job.counters, past=job.past, life=job.life,
-        isolation=job.isolation, claimed_at=job.claimed_at, due_at=job.due_at,
-        deadline_at=job.deadline_at, key=job.key, request_id=job.request_id,
-    )  # fmt: skip
+        no=job.no,
+        id=job.id,
+        token=job.token,
+        lane=job.lane,
+        pipeline=job.pipeline,
+        stage=job.stage,
+        owner=job.owner,
+        payload_json=job.payload_json,
+        input_json=job.input_json,
+        counters=job.counters,
+        past=job.past,
+        life=job.life,
+        isolation=job.isolation,
+        claimed_at=job.claimed_at,
+        due_at=job.due_at,
+        deadline_at=job.deadline_at,
+        key=job.key,
+        request_id=job.request_id,
+    )
     ending = Ending(claim, Revoked(reason), 0.0, job.worker)
     decision = Cancel(Why(_words(reason), "cancel", stage.policy.label))
     return msgspec.structs.replace(

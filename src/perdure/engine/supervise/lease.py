@@ -11,19 +11,10 @@ store is away, at every round: only an answer says that it is back.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from perdure.ports import Clock, Store
 
 _AGAIN_S = 0.25
-
-
-@dataclass(slots=True)
-class Pulse:
-    """When to beat next, and when a beat was last accepted."""
-
-    next_at: float
-    accepted_at: float
 
 
 class Lease:
@@ -33,13 +24,12 @@ class Lease:
         self._store = store
         self._clock = clock
         self._ttl_s = ttl_s
-        now = clock.monotonic()
-        self._pulse = Pulse(now, now)
+        self._next_at = self._accepted_at = clock.monotonic()
 
     @property
     def silent_s(self) -> float:
         """How long no beat has been accepted."""
-        return self._clock.monotonic() - self._pulse.accepted_at
+        return self._clock.monotonic() - self._accepted_at
 
     def once(
         self, workers: Sequence[int], *, at_once: bool = False, for_nobody: bool = False
@@ -47,11 +37,11 @@ class Lease:
         """Beat when it is time; the workers that were refused."""
         now = self._clock.monotonic()
         if not workers and not for_nobody:
-            self._pulse.accepted_at = now
+            self._accepted_at = now
             return frozenset()
-        if now < self._pulse.next_at and not at_once:
+        if now < self._next_at and not at_once:
             return frozenset()
-        self._pulse.next_at = now + min(_AGAIN_S, self._ttl_s / 3)  # unless the store answers
+        self._next_at = now + min(_AGAIN_S, self._ttl_s / 3)  # unless the store answers
         accepted = self._store.beat(workers)
-        self._pulse = Pulse(now + self._ttl_s / 3, self._clock.monotonic())
+        self._next_at, self._accepted_at = now + self._ttl_s / 3, self._clock.monotonic()
         return frozenset(workers) - accepted

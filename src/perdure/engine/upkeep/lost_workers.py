@@ -77,10 +77,10 @@ class LostJobs:
     def settled(self, lost: LostClaim) -> Record | None:
         """What is to be written about a lost job; None when its stage is not known here."""
         claim = lost.claim
-        line = self._catalogue.line(claim.pipeline)
-        stage = None if line is None else line.stage(claim.stage)
-        if line is None or stage is None:
+        place = self._catalogue.place_of(claim)
+        if place is None:
             return None  # left for a worker that knows it
+        line, stage = place
         ours = lost.death.why == "stopped"  # we ended it ourselves, at shutdown: not its fault
         outcome = Interrupted("shutdown") if ours else Lost(lost.death)
         elapsed_s = max(0.0, (lost.seen_at - claim.claimed_at).total_seconds())

@@ -82,12 +82,9 @@ class Overruns:
 
     def settled(self, overrun: Overrun) -> Record | None:
         """What is to be written about an overrun attempt; None when its stage is not known here."""
-        claim = overrun.claim
-        line = self._catalogue.line(claim.pipeline)
-        stage = None if line is None else line.stage(claim.stage)
-        if line is None or stage is None:
-            return None  # a lane of ours with a stage that is not: another version of the pipeline
-        return self._record(overrun, line, stage)
+        place = self._catalogue.place_of(overrun.claim)
+        # None: a lane of ours with a stage that is not, of another version of the pipeline.
+        return None if place is None else self._record(overrun, *place)
 
     def _record(self, overrun: Overrun, line: Line, stage: Stage) -> Record:
         ending = ending_of(overrun, stage)

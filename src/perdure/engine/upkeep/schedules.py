@@ -130,10 +130,15 @@ class Ticking:
         first = line.stages[0]
         moment = rhythm.latest(now, since=row.next_at)
         job = NewJob(
-            id=self._ids.next(), pipeline=row.pipeline, lane=line.lane_nos[first.name],
-            stage=first.name, payload_json=row.payload_json, owner=self._declared[row.name].owner,
-            key=key_from_moment(row.name, moment), policies_s=line.deadline_s,
-        )  # fmt: skip
+            id=self._ids.next(),
+            pipeline=row.pipeline,
+            lane=line.lane_nos[first.name],
+            stage=first.name,
+            payload_json=row.payload_json,
+            owner=self._declared[row.name].owner,
+            key=key_from_moment(row.name, moment),
+            policies_s=line.deadline_s,
+        )
         return Tick(row.name, row.next_at, rhythm.after(now), job)
 
 

@@ -255,15 +255,19 @@ class Pump:
 
     def _settled(self, one: Finished, *, alone: bool = False) -> Record:
         claim = one.claim
-        line = self._catalogue.line(claim.pipeline)
-        stage = None if line is None else line.stage(claim.stage)
-        if line is None or stage is None:
-            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        line, stage = self._catalogue.place_of_ours(claim)
         ending = Ending(
-            claim, one.outcome, one.elapsed_s, self._seat.worker,
-            carry_on=isinstance(one.outcome, Returned) and not alone and self._carries_on(line, claim),
-            usage=one.usage, told=one.told, captures=one.captures,
-        )  # fmt: skip
+            claim,
+            one.outcome,
+            one.elapsed_s,
+            self._seat.worker,
+            carry_on=isinstance(one.outcome, Returned)
+            and not alone
+            and self._carries_on(line, claim),
+            usage=one.usage,
+            told=one.told,
+            captures=one.captures,
+        )
         return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
 
     def _carries_on(self, line: Line, claim: Claim) -> bool:

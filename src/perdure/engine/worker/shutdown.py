@@ -87,8 +87,8 @@ class Shutdown:
         if self.leaving:
             self._drain(now)
 
-    def done(self, now: float) -> bool:
-        """Whether the last write was made."""
+    def has_ended(self, now: float) -> bool:
+        """Whether the last write was made; one that has been idle for too long claims nothing more."""
         if not self._pump.empty:
             self._busy_at = now
         if self._idle_s_max is not None and now - self._busy_at > self._idle_s_max:

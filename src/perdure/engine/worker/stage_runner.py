@@ -31,7 +31,6 @@ from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
 from perdure.engine.settle import Finished
 from perdure.engine.stages import Catalogue
-from perdure.model.errors import BugError
 from perdure.model.jobs import Claim
 from perdure.model.outcomes import Interrupted, Outcome, Usage
 from perdure.ports import Clock
@@ -177,17 +176,20 @@ class StageRunner:
     async def _run_one(
         self, claim: Claim, stopping: Stopping, desk: Desk, received_s: float
     ) -> None:
-        stage = self._catalogue.stage(claim.pipeline, claim.stage)
-        if stage is None:
-            raise BugError(f"claimed stage {claim.stage!r} of {claim.pipeline!r}, unknown here")
+        _, stage = self._catalogue.place_of_ours(claim)
         stopping.begun = True
         if stopping.ordered:
             outcome: Outcome = Interrupted(begun=False)
         else:
             outcome = await run(
-                claim, stage, self._threads, stopping,
-                desk=desk, hands=self._hands, limits=self._limits,
-            )  # fmt: skip
+                claim,
+                stage,
+                self._threads,
+                stopping,
+                desk=desk,
+                hands=self._hands,
+                limits=self._limits,
+            )
         elapsed_s = self._clock.monotonic() - received_s
         self._board.drop(claim)
         kept = self._shelf.kept(outcome, desk.asides)

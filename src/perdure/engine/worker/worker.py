@@ -167,7 +167,7 @@ class Worker:
         if self._strangers is not None and now - self._compared_at >= _COMPARE_S:
             self._compared_at = now
             self._strangers.once()
-        if self._shutdown.done(now):
+        if self._shutdown.has_ended(now):
             if self._gates is not None:
                 self._gates.leave()
             self._loop.stop()

@@ -245,8 +245,13 @@ def _begun_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: boo
         return replace(pace, allowance=settings.start_calls, rate_per_s=None, limit=limit)
     rest_s = min(settings.rest_s * 2.0**pace.rests, REST_S_MAX)
     return replace(
-        pace, rate_per_s=1.0, refused_per_s=0.0, tokens=1.0 - rest_s, rests=pace.rests + 1, limit=limit
-    )  # fmt: skip
+        pace,
+        rate_per_s=1.0,
+        refused_per_s=0.0,
+        tokens=1.0 - rest_s,
+        rests=pace.rests + 1,
+        limit=limit,
+    )
 
 
 def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime) -> Pace:
@@ -257,9 +262,13 @@ def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime)
         return pace
     limit = pace.limit.answered(now, STILL_S_MIN)
     return replace(
-        pace, rate_per_s=rate, refused_per_s=0.0, tokens=1.0, limit=limit,
+        pace,
+        rate_per_s=rate,
+        refused_per_s=0.0,
+        tokens=1.0,
+        limit=limit,
         find_s=max(settings.find_s, held_s),
-    )  # fmt: skip
+    )
 
 
 def strained(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime) -> Pace:

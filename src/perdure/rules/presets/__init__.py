@@ -1,6 +1,7 @@
 """Named policies: one of our own, and each of the five designs to the letter."""
 
 from perdure.model.errors import UnknownName
+from perdure.rules.gate.gate import GateSettings, basic_gate
 from perdure.rules.policy import NAMED, Policy
 from perdure.rules.presets.converter import CONVERTER
 from perdure.rules.presets.datasets import DATASETS, DATASETS_LLM, DATASETS_ONCE
@@ -28,3 +29,8 @@ def preset(name: str) -> Policy:
     except KeyError:
         known = ", ".join(sorted(PRESETS))
         raise UnknownName(f"no policy preset {name!r}; one of: {known}") from None
+
+
+def gate_for(policy: Policy) -> GateSettings:
+    """The gate that goes with a policy where nobody has declared one: the basic breaker for `converter`."""
+    return basic_gate() if policy.name == "converter" else GateSettings()
