@@ -1,5 +1,6 @@
 """The public API is typed: what people write passes their own strict check."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,3 +31,10 @@ def test_a_wrong_use_is_seen(cache, tmp_path):
     done = checked(wrong, cache)
     assert "attempts_max" in done.stdout
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_misspelt_name_of_a_statement_is_seen(cache, tmp_path, store):
+    use = tmp_path / "use.py"
+    use.write_text(f"from perdure.stores.{store}.statements import SQL\nSQL.claim\nSQL.clam\n")
+    assert re.findall(r'has no attribute "(\w+)"', checked(use, cache).stdout) == ["clam"]

@@ -63,7 +63,9 @@ class Columns(Generic[Noun]):
             place = self.places[field] = len(self._sql)
             own = (sql or {}).get(field, f"@{field.removesuffix('_json')}")
             self._sql += [own.replace(field, one) for one in _PARTS.get(how, (field,))]
-            fields.append(_expression(field, how, place, len(self._sql)))
+            fields.append(_expression(f"read_{field}", how, place, len(self._sql)))
+            if field == "request_id":  # a caller that gave none is known by the job's id
+                fields[-1] += f" or row[{self.places['id']}]"
         self.width = len(self._sql)
         # Written out, as dataclasses do it: a loop over the columns takes twice as long, for every claim.
         written = f"lambda {', '.join(('row', *without))}: noun({', '.join(fields)})"
@@ -84,13 +86,11 @@ class Columns(Generic[Noun]):
         return values
 
 
-def _expression(field: str, read: Read | None, begin: int, end: int) -> str:
-    """How a field is read from a row, in Python."""
-    if field == "request_id":
-        return f"row[{begin}] or row[1]"  # a caller that gave none is known by the job's id
+def _expression(name: str, read: Read | None, begin: int, end: int) -> str:
+    """How a field is read from a row, in Python, by a reading of this name."""
     if read is None:
         return f"row[{begin}]"
-    return f"read_{field}({f'tuple(row[{begin}:{end}])' if read in _PARTS else f'row[{begin}]'})"
+    return f"{name}(tuple(row[{begin}:{end}]))" if read in _PARTS else f"{name}(row[{begin}])"
 
 
 def _reading(kind: Any) -> Read | None:
