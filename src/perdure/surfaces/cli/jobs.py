@@ -5,9 +5,9 @@ from datetime import datetime
 import click
 import msgspec
 
+from perdure.app.job_filters import check_found
 from perdure.app.job_refs import job_at
 from perdure.app.surface.store_session import session_at
-from perdure.app.worker.lane_names import check_found
 from perdure.model.filters import JobFilter
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
