@@ -14,7 +14,7 @@ from perdure.rules.run_budget import (
     run_status,
 )
 
-ERROR, LIMIT, AUTH = Kind.UPSTREAM_ERROR, Kind.RATE_LIMITED, Kind.AUTH
+ERROR, AUTH = Kind.UPSTREAM_ERROR, Kind.AUTH
 STANDARD = Budget()
 
 
@@ -135,29 +135,6 @@ def test_a_run_of_which_every_fifth_item_fails_is_aborted_and_per_chunk_only_by_
 
 
 # Tallies.
-
-
-def test_tallies_of_several_workers_add_up():
-    total = tally(5, 2, auth=1).plus(tally(7, auth=3, rate_limited=4))
-    assert total == Tally(12, {ERROR: 2, AUTH: 4, LIMIT: 4})
-    assert (total.failed, total.processed) == (10, 22)
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 50), st.dictionaries(st.sampled_from(Kind), st.integers(0, 9))),
-        max_size=6,
-    ),
-    st.randoms(use_true_random=False),
-)
-def test_the_order_of_adding_does_not_matter(counts, order):
-    tallies = [Tally(succeeded, kinds) for succeeded, kinds in counts]
-    shuffled = order.sample(tallies, len(tallies))
-    sums = [Tally(), Tally()]
-    for one, other in zip(tallies, shuffled, strict=True):
-        sums = [sums[0].plus(one), sums[1].plus(other)]
-    assert sums[0] == sums[1]
-    assert sums[0].processed == sum(s + sum(kinds.values()) for s, kinds in counts)
 
 
 def test_a_tally_does_not_change_with_the_mapping_it_was_made_from():

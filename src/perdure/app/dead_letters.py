@@ -3,41 +3,28 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from perdure.app.job_filters import dead_meant
 from perdure.app.job_refs import job_at
 from perdure.app.runs import Run
 from perdure.app.session import Session
 from perdure.app.waiting import wait_until
-from perdure.app.worker.lane_names import check_found
-from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.bulk_settings import BulkSettings
-from perdure.engine.operate.eligible import Previewing, RedrivePreview, dead_letters
+from perdure.engine.operate.eligible import Previewing, RedrivePreview
 from perdure.engine.operate.revival import Revivals
 from perdure.engine.payloads import decode
 from perdure.model.errors import CallerError, NotRetriable, RunUnfinished, UnknownName
-from perdure.model.filters import JobFilter
-from perdure.model.kinds import Kind
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkStatus, BulkView, Deed, LoggedRefusal
-from perdure.model.states import FailedReason, State
+from perdure.model.states import State
 from perdure.model.views import AttemptView, DeadGroup, JobView, Preview
-from perdure.ports import Reader
-from perdure.rules.hints.durations import duration_s
-from perdure.rules.policy_form import nearest
 
 _PREVIEW_MAX = 100_000
-_NAMES = ("pipeline", "stage", "queue", "category", "owner", "code", "fingerprint", "text")
-
-
-_FILTERS = (*_NAMES, "kind", "reason_failed", "run", "older_than", "newer_than", "discarded")
-E = TypeVar("E", bound=StrEnum)
 
 
 class Redrive:
@@ -106,7 +93,7 @@ class DeadLetters:
 
     def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
         """Dead letters, newest first; ``before`` continues below a job number."""
-        meant = self._meant(chosen)
+        meant = dead_meant(self._session, chosen)
         _whole("limit", limit)
         if before is not None:
             _whole("before", before)
@@ -115,7 +102,9 @@ class DeadLetters:
     def groups(self, *, limit: int = 50, **chosen: Any) -> Sequence[DeadGroup]:
         """Dead letters by fingerprint, most frequent first."""
         _whole("limit", limit)
-        return self._session.opened.reader.dead_groups(self._meant(chosen), limit=limit)
+        return self._session.opened.reader.dead_groups(
+            dead_meant(self._session, chosen), limit=limit
+        )
 
     def show(self, job_id: str) -> tuple[JobView, Sequence[AttemptView]]:
         """One dead letter, by id or number, with all its attempts."""
@@ -127,7 +116,9 @@ class DeadLetters:
 
     def counted(self, *, count_max: int = _PREVIEW_MAX, **chosen: Any) -> Preview:
         """How many there are, counted up to a bound, and how they have ended."""
-        return self._session.opened.reader.preview(self._meant(chosen), count_max=count_max)
+        return self._session.opened.reader.preview(
+            dead_meant(self._session, chosen), count_max=count_max
+        )
 
     def preview(
         self,
@@ -144,7 +135,7 @@ class DeadLetters:
             opened.reader, self._session.catalogue, settings.restart, lanes_later=True
         )
         asking = Previewing(opened.reader, revivals, self._session.checks)
-        return asking.of(self._meant(chosen), count_max=count_max)
+        return asking.of(dead_meant(self._session, chosen), count_max=count_max)
 
     def redrive(
         self,
@@ -166,7 +157,7 @@ class DeadLetters:
         """
         settings = redrive_settings(from_stage, from_start, canary, canary_share, rate)
         bulk = self._session.bulks.begin_redrive(
-            self._meant(chosen),
+            dead_meant(self._session, chosen),
             settings,
             deed=Deed(by, reason),
             ids=self._session.ids,
@@ -191,7 +182,9 @@ class DeadLetters:
         """Mark dead letters as dealt with; they stay in the books."""
         bulks = self._session.bulks
         bulk = bulks.begin_discard(
-            self._meant(chosen), deed=Deed(by, reason), bulk_id=self._session.ids.next()
+            dead_meant(self._session, chosen),
+            deed=Deed(by, reason),
+            bulk_id=self._session.ids.next(),
         )
         return bulks.through(bulk)
 
@@ -213,46 +206,11 @@ class DeadLetters:
     def letters(self, **chosen: Any) -> Iterator[dict[str, Any]]:
         """Dead letters with their attempts as JSON objects, newest first."""
         reader, before = self._session.opened.reader, None
-        meant = self._meant(chosen)
+        meant = dead_meant(self._session, chosen)
         while page := reader.jobs(meant, limit=PAGE_ROWS_MAX, before=before):
             for job in page:
                 yield letter_of(job, reader.attempts(job.no))
             before = page[-1].no
-
-    def _meant(self, chosen: Mapping[str, Any]) -> JobFilter:
-        reader = self._session.opened.reader
-        meant = dead_letters(filter_of(reader, chosen, what="dead letters", names=_FILTERS))
-        check_found(reader, meant, lambda: self._session.catalogue)
-        return meant
-
-
-def filter_of(
-    reader: Reader, chosen: Mapping[str, Any], *, what: str, names: Sequence[str]
-) -> JobFilter:
-    """A filter by these names as a user gives it; ages are those of the end, or with ``state`` of the enqueueing."""
-    wanted: dict[str, Any] = {}
-    since = "enqueued" if "state" in names else "finished"
-    for name, value in chosen.items():
-        if name not in names:
-            raise CallerError(f"{what} have no filter {name!r}; {nearest(name, tuple(names))}")
-        if value is None:
-            continue
-        if name == "kind":
-            wanted["kind"] = _choice(name, Kind, value).value
-        elif name == "state":
-            wanted["states"] = (_choice(name, State, value),)
-        elif name == "reason_failed":
-            wanted["reason"] = _choice(name, FailedReason, value)
-        elif name in _NAMES:
-            wanted[name] = _text(name, value)
-        elif name == "run":
-            wanted["run"] = _run_no(reader, value)
-        elif name == "discarded":
-            wanted["discarded"] = _flag(name, value)
-        else:
-            moment = _moment(name, value, reader.now())
-            wanted[f"{since}_until" if name == "older_than" else f"{since}_from"] = moment
-    return JobFilter(**wanted)
 
 
 def redrive_settings(
@@ -293,50 +251,6 @@ def _attempt(one: AttemptView) -> dict[str, Any]:
     }
 
 
-def _choice(name: str, known: type[E], value: object) -> E:
-    try:
-        return known(str(value))
-    except ValueError:
-        words = tuple(one.value for one in known)
-        near = nearest(value if isinstance(value, str) else "", words)
-        raise CallerError(f"{name} is {value!r}; {near}") from None
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise CallerError(f"{name} is {value!r}; give a text")
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise CallerError(f"{name} is {value!r}; give true or false")
-    return value
-
-
 def _whole(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise CallerError(f"{name} is {value!r}; give a whole number of 0 or more")
-
-
-def _run_no(reader: Reader, value: object) -> int:
-    if isinstance(value, str):
-        return find_run(reader, value).no
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise CallerError(f"run is {value!r}; give a run's id, number or name")
-    return value
-
-
-def _moment(name: str, value: object, now: datetime) -> datetime:
-    """So long before now."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    try:
-        found_s = float(value) if is_number else duration_s(str(value))  # type: ignore[arg-type]
-        if found_s is None or not found_s >= 0:
-            raise CallerError(f"{name} is {value!r}; write a duration such as 30m, 2h or 3d")
-        return now - timedelta(seconds=found_s)
-    except OverflowError:
-        raise CallerError(
-            f"{name} is {value!r}, which is longer ago than the year 1; write a duration such as 30m, "
-            "2h or 3d"
-        ) from None

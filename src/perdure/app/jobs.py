@@ -5,17 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure.app.dead_letters import Redrive, filter_of
+from perdure.app.dead_letters import Redrive
 from perdure.app.files.items import items_in
+from perdure.app.job_filters import dead_meant, jobs_meant
 from perdure.app.session import Session
-from perdure.app.worker.lane_names import check_found
 from perdure.engine.batch.feeding import Unreadable
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.engine.operate.eligible import (
     Previewing,
     RedrivePreview,
-    dead_letters,
     open_jobs,
     waiting_jobs,
 )
@@ -26,14 +25,6 @@ from perdure.model.limits import COUNT_MAX, ENQUEUE_BATCH_MAX, ENQUEUE_BYTES_MAX
 from perdure.model.operations import BulkVerb, Deed
 from perdure.model.views import JobView, Preview
 
-_OPEN = (
-    "pipeline", "stage", "queue", "category", "owner", "run", "kind", "code", "text", "state",
-    "older_than", "newer_than",
-)  # fmt: skip
-_DEAD = (
-    "pipeline", "stage", "queue", "category", "owner", "run", "kind", "code", "text", "fingerprint",
-    "reason_failed", "older_than", "newer_than", "discarded",
-)  # fmt: skip
 _LOOKED_MAX = 100_000
 
 Payloads = Mapping[str, Any] | str | os.PathLike[str]
@@ -53,7 +44,9 @@ class Jobs:
 
     def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
         """Jobs, newest first; ``before`` continues below a job number."""
-        return self._session.opened.reader.jobs(self._open(chosen), limit=limit, before=before)
+        return self._session.opened.reader.jobs(
+            jobs_meant(self._session, chosen), limit=limit, before=before
+        )
 
     def counted(
         self, verb: str | None = None, *, count_max: int = COUNT_MAX, **chosen: Any
@@ -63,14 +56,18 @@ class Jobs:
 
     def cancel(self, *, reason: str = "", by: str = "app", **chosen: Any) -> Redrive:
         """Cancel queued and processing jobs; what is enqueued later is not meant."""
-        return self._begun(BulkVerb.CANCEL, self._open(chosen), BulkSettings(), Deed(by, reason))
+        return self._begun(
+            BulkVerb.CANCEL, jobs_meant(self._session, chosen), BulkSettings(), Deed(by, reason)
+        )
 
     def run_now(
         self, *, rate: str | float | None = None, reason: str = "", by: str = "app", **chosen: Any
     ) -> Redrive:
         """Let jobs that wait, for their time or after a failure, be due now; with a ``rate``, so many at a time."""
         settings = BulkSettings(rate_per_s=rate_per_s("rate", rate))
-        return self._begun(BulkVerb.RUN_NOW, self._open(chosen), settings, Deed(by, reason))
+        return self._begun(
+            BulkVerb.RUN_NOW, jobs_meant(self._session, chosen), settings, Deed(by, reason)
+        )
 
     def retry(
         self,
@@ -136,26 +133,18 @@ class Jobs:
         return Redrive(self._session, bulk)
 
     def _of(self, verb: str | None, chosen: Mapping[str, Any]) -> JobFilter:
-        meant = self._open(chosen)
+        meant = jobs_meant(self._session, chosen)
         if verb is None:
             return meant
         return waiting_jobs(meant) if BulkVerb(verb) is BulkVerb.RUN_NOW else open_jobs(meant)
-
-    def _open(self, chosen: Mapping[str, Any]) -> JobFilter:
-        reader = self._session.opened.reader
-        meant = filter_of(reader, chosen, what="jobs", names=_OPEN)
-        check_found(reader, meant, lambda: self._session.catalogue)
-        return meant
 
     def _dead(
         self, chosen: Mapping[str, Any], payloads: Payloads | None
     ) -> tuple[JobFilter, dict[str, str] | None]:
         """The dead letters that are meant, and the payloads that they are given, checked at the door."""
-        reader = self._session.opened.reader
         if payloads is not None:
             chosen = {**chosen, "owner": chosen.get("owner") or ""}
-        meant = dead_letters(filter_of(reader, chosen, what="dead letters", names=_DEAD))
-        check_found(reader, meant, lambda: self._session.catalogue)
+        meant = dead_meant(self._session, chosen)
         if payloads is None:
             return meant, None
         if meant.pipeline is None:

@@ -40,12 +40,6 @@ class Tally:
         """Items that reached an end."""
         return self.succeeded + self.failed
 
-    def plus(self, other: "Tally") -> "Tally":
-        """The counts of two workers as one."""
-        kinds = {**self.failures, **other.failures}
-        summed = {kind: self.failures.get(kind, 0) + other.failures.get(kind, 0) for kind in kinds}
-        return Tally(self.succeeded + other.succeeded, summed)
-
     def without_rate_limits(self) -> "Tally":
         """The same without the items that rate limits ended: they say nothing about the run."""
         kept = {

@@ -1,14 +1,12 @@
-"""What surfaces need to work on a store for which they have no app: its dead letters, its runs, its books."""
+"""A session for surfaces, with an app or without one, and what they ask of it."""
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from perdure.app.dead_letters import DeadLetters, Redrive, letter_line, redrive_settings
 from perdure.app.job_refs import JobRef, job_at
-from perdure.app.jobs import Jobs
 from perdure.app.opening import configured, open_store
-from perdure.app.runs import Result, Run, Sink, given
+from perdure.app.runs import Run
 from perdure.app.session import Session
 from perdure.app.surface.loading import load_session
 from perdure.engine.batch.report import Report
@@ -23,21 +21,11 @@ from perdure.stores.auditing import CHECKS
 from perdure.stores.sqlite.reader import AUDIT
 
 __all__ = [
-    "DeadLetters",
-    "JobRef",
-    "Jobs",
-    "Redrive",
     "RedrivePreview",
     "Report",
-    "Result",
-    "Run",
-    "Sink",
     "checks_of",
-    "given",
     "has_stopped",
     "job_of",
-    "letter_line",
-    "redrive_settings",
     "run_at",
     "session_at",
     "tables_of",

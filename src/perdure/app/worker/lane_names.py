@@ -1,12 +1,9 @@
-"""Which lanes are meant by names: those that a worker serves, and those of a filter; whether they are there at all."""
+"""Which lanes a worker serves, by the names of queues and categories; whether they are there at all."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from perdure.model.errors import ConfigError, UnknownName
-from perdure.model.filters import JobFilter
 from perdure.model.jobs import Lane
-from perdure.ports import Reader
-from perdure.rules.policy_form import nearest
 
 
 def served(
@@ -44,32 +41,3 @@ def names(what: str, given: Collection[str]) -> Sequence[str]:
     if isinstance(given, str):
         raise ConfigError(f"{what} is {given!r}, which is one name; write [{given!r}]")
     return tuple(given)
-
-
-def check_found(
-    reader: Reader, meant: JobFilter, learn: Callable[[], object] = lambda: None
-) -> None:
-    """Refuse a filter that finds nothing because it names what the store has never had.
-
-    ``learn`` makes the store know what an app has declared. A store that is empty has had nothing, and says nothing.
-    """
-    asked = {
-        name: value
-        for name in ("pipeline", "stage", "queue", "category")
-        if (value := getattr(meant, name)) is not None
-    }
-    if not asked or reader.jobs(meant, limit=1):
-        return
-    learn()
-    every = lanes = [one.lane for one in reader.lanes()]
-    within = ""
-    for name, value in asked.items():
-        known = tuple({getattr(lane, name) for lane in lanes})
-        if known and value not in known:
-            others = sorted({lane.pipeline for lane in every if getattr(lane, name) == value})
-            there = f" (but pipeline {', '.join(others)} has it)" if others else ""
-            raise UnknownName(
-                f"this store has no {name} {value!r}{within if others else ''}{there}; {nearest(value, known)}"
-            )
-        lanes = [lane for lane in lanes if getattr(lane, name) == value] or lanes
-        within = f"{within} in {name} {value!r}"

@@ -1,13 +1,12 @@
 """perdure captures: raw output that stages have put aside."""
 
 import sys
-from contextlib import closing
 from typing import BinaryIO
 
 import click
 
-from perdure.app import configured, open_store
 from perdure.app.job_refs import job_at
+from perdure.app.surface.store_session import session_at
 from perdure.model.errors import CallerError, UnknownName
 from perdure.surfaces.cli.jobs import shown_at
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
@@ -24,8 +23,8 @@ def captures() -> None:
 @json_option
 def list_captures(job_id: str, store: str | None, as_json: bool) -> None:
     """List what the attempts of a job, by id or number, have put aside, oldest first."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        found = opened.reader.captures(job_at(opened.reader, job_id).no)
+    with session_at(store) as session:
+        found = session.opened.reader.captures(job_at(session.opened.reader, job_id).no)
     if as_json:
         echo_json(found)
         return
@@ -49,8 +48,8 @@ def list_captures(job_id: str, store: str | None, as_json: bool) -> None:
 @store_option
 def show(capture_id: str, output: BinaryIO | None, store: str | None) -> None:
     """Write one capture as it is, byte for byte."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        found = opened.reader.capture(capture_id, owner=None)
+    with session_at(store) as session:
+        found = session.opened.reader.capture(capture_id, owner=None)
     if found is None:
         raise UnknownName(
             f"no capture {capture_id!r} in this store; see: perdure captures list JOB"

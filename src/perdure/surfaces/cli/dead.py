@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from perdure.app.surface.store_session import DeadLetters, job_of, letter_line, session_at
+from perdure.app.dead_letters import DeadLetters, letter_line
+from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filtered, in_words

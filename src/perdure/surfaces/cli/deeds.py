@@ -8,7 +8,9 @@ from typing import Any, BinaryIO
 import click
 
 from perdure.app import Session
-from perdure.app.surface.store_session import Jobs, Redrive, job_of, session_at
+from perdure.app.dead_letters import Redrive
+from perdure.app.jobs import Jobs
+from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
 from perdure.model.states import State

@@ -1,16 +1,15 @@
 """perdure gates: what each upstream's gate is doing, and what a person can say to it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
-from perdure.app import configured, open_store
 from perdure.app.surface import gate_control
 from perdure.app.surface.gate_control import GateShown
 from perdure.app.surface.gate_figures import SliceShown, WorkerPace
+from perdure.app.surface.store_session import session_at
 from perdure.model.gates import GateState
 from perdure.surfaces.cli.options import echo_json, json_option, store_option, user
 
@@ -38,8 +37,8 @@ def _said(command: Command) -> Command:
 @json_option
 def list_gates(store: str | None, as_json: bool) -> None:
     """List all gates: state, why, until when, and how many jobs wait behind."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        found = gate_control.gates(opened)
+    with session_at(store) as session:
+        found = gate_control.gates(session.opened)
     if as_json:
         echo_json([_plain(one) for one in found])
         return
@@ -55,9 +54,9 @@ def list_gates(store: str | None, as_json: bool) -> None:
 @json_option
 def show(name: str, store: str | None, as_json: bool) -> None:
     """Show one gate: its latest calls, its pace, the slices of its limits and its last changes."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        found = gate_control.gate(opened, name)
-        deeds = gate_control.changes(opened, name)
+    with session_at(store) as session:
+        found = gate_control.gate(session.opened, name)
+        deeds = gate_control.changes(session.opened, name)
     if as_json:
         echo_json({**_plain(found), "changes": msgspec.to_builtins(deeds)})
         return
@@ -84,8 +83,10 @@ def show(name: str, store: str | None, as_json: bool) -> None:
 @store_option
 def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str | None) -> None:
     """Hold a gate: its jobs stay queued, and no attempt is spent."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        step = gate_control.hold(opened, name, by_whom=by_whom, reason=reason, for_text=for_text)
+    with session_at(store) as session:
+        step = gate_control.hold(
+            session.opened, name, by_whom=by_whom, reason=reason, for_text=for_text
+        )
     click.echo(f"{name}: {step.text or 'nothing to change'}")
 
 
@@ -95,9 +96,9 @@ def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str 
 @store_option
 def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a worker try one job now, to see whether the upstream is back."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        step = gate_control.probe(opened, name, by_whom=by_whom, reason=reason)
-        waiting = gate_control.behind(opened, name, flows=False) if step.move else ""
+    with session_at(store) as session:
+        step = gate_control.probe(session.opened, name, by_whom=by_whom, reason=reason)
+        waiting = gate_control.behind(session.opened, name, flows=False) if step.move else ""
     _answer(name, step.text, waiting)
 
 
@@ -107,9 +108,9 @@ def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
 @store_option
 def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a gate flow, whatever held it; calls start slowly."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        step = gate_control.release(opened, name, by_whom=by_whom, reason=reason)
-        waiting = gate_control.behind(opened, name, flows=True) if step.move else ""
+    with session_at(store) as session:
+        step = gate_control.release(session.opened, name, by_whom=by_whom, reason=reason)
+        waiting = gate_control.behind(session.opened, name, flows=True) if step.move else ""
     _answer(name, step.text, waiting)
 
 

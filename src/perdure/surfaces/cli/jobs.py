@@ -1,14 +1,13 @@
 """perdure jobs: look at jobs, and read why each attempt ended as it did."""
 
-from contextlib import closing
 from datetime import datetime
 
 import click
 import msgspec
 
-from perdure.app import configured, open_store
+from perdure.app.job_filters import check_found
 from perdure.app.job_refs import job_at
-from perdure.app.worker.lane_names import check_found
+from perdure.app.surface.store_session import session_at
 from perdure.model.filters import JobFilter
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
@@ -47,9 +46,9 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     chosen = JobFilter(states=tuple(map(State, states)), pipeline=pipeline)
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        check_found(opened.reader, chosen)
-        found = opened.reader.jobs(chosen, limit=limit, before=before)
+    with session_at(store) as session:
+        check_found(session.opened.reader, chosen)
+        found = session.opened.reader.jobs(chosen, limit=limit, before=before)
     if as_json:
         echo_json([plain_job(job) for job in found])
         return
@@ -71,10 +70,10 @@ def list_jobs(
 @json_option
 def show(job_id: str, store: str | None, as_json: bool) -> None:
     """Show one job, by id or number, and the explained history of its attempts."""
-    with closing(open_store(configured(store=store).store, create=False)) as opened:
-        job = job_at(opened.reader, job_id)
-        attempts = opened.reader.attempts(job.no)
-        payloads = opened.reader.payloads(job.no)
+    with session_at(store) as session:
+        job = job_at(session.opened.reader, job_id)
+        attempts = session.opened.reader.attempts(job.no)
+        payloads = session.opened.reader.payloads(job.no)
     if as_json:
         echo_json(
             {

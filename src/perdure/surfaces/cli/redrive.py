@@ -8,15 +8,8 @@ import click
 import msgspec
 
 from perdure.app import Session
-from perdure.app.surface.store_session import (
-    DeadLetters,
-    Redrive,
-    RedrivePreview,
-    redrive_settings,
-    run_at,
-    session_at,
-    workers_alive,
-)
+from perdure.app.dead_letters import DeadLetters, Redrive, redrive_settings
+from perdure.app.surface.store_session import RedrivePreview, run_at, session_at, workers_alive
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView

@@ -125,10 +125,10 @@ def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str,
     again = resume(outcome.run, files, anonymous=order.name is None)
     if as_json:
         echo_json(plain(outcome, files, code, again))
-    said = told(outcome, files, again)
-    for line in said.lines if not as_json else ():
+    summary, complaints = told(outcome, files, again)
+    for line in summary if not as_json else ():
         click.echo(line)
-    for line in said.complaints:
+    for line in complaints:
         click.echo(line, err=True)
     sys.exit(code)
 

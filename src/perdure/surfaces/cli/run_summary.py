@@ -36,14 +36,6 @@ class Files:
         return "standard input" if self.items == "-" else self.items
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The summary, and what belongs on standard error."""
-
-    lines: tuple[str, ...]
-    complaints: tuple[str, ...]
-
-
 def exit_code(outcome: Outcome) -> int:
     """The exit status that says how it went."""
     if outcome.error is not None:
@@ -67,8 +59,8 @@ def ways_on(run: RunView, again: str) -> str:
     return f"{first}Go on with: {again}"
 
 
-def told(outcome: Outcome, files: Files, again: str) -> Told:
-    """The summary in words, a line each."""
+def told(outcome: Outcome, files: Files, again: str) -> tuple[list[str], list[str]]:
+    """The summary in words, a line each, and what belongs on standard error."""
     complaints = []
     remedy = "; mend it, or pass --skip-bad" if isinstance(outcome.error, PayloadRefused) else ""
     if outcome.refused:
@@ -80,7 +72,7 @@ def told(outcome: Outcome, files: Files, again: str) -> Told:
         )
     elif outcome.interrupted:
         complaints.append(f"interrupted; nothing is lost. {ways_on(outcome.run, again)}")
-    return Told(tuple(_summary(outcome, files, again)), tuple(complaints))
+    return list(_summary(outcome, files, again)), complaints
 
 
 def _summary(outcome: Outcome, files: Files, again: str) -> Iterator[str]:

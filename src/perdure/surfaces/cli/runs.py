@@ -10,17 +10,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from perdure.app.surface.store_session import (
-    Result,
-    Run,
-    Sink,
-    given,
-    has_stopped,
-    run_at,
-    session_at,
-    unfed_at,
-    unfed_words,
-)
+from perdure.app.runs import Result, Run, Sink
+from perdure.app.surface.store_session import has_stopped, run_at, session_at, unfed_at, unfed_words
 from perdure.model.errors import CallerError
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
@@ -215,7 +206,7 @@ def resume(
     """Go on with a paused or aborted run, with other budgets if they are given."""
     kinds = dict(_share_of(text) for text in kind_budgets) or None
     with _opened(named, store) as run:
-        run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **given(**budgets))
+        run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **budgets)
         seen = run.show()
         click.echo(f"{run.name}: {seen.status.value}; {seen.counts.open:,} items are open")
 

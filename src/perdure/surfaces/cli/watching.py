@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from perdure.app.surface.store_session import Redrive, RedrivePreview
+from perdure.app.dead_letters import Redrive
+from perdure.app.surface.store_session import RedrivePreview
 from perdure.app.waiting import wait_until
 from perdure.model.operations import BulkStatus, BulkView
 from perdure.model.runs import RunStatus, RunView

@@ -1,0 +1,141 @@
+"""Which jobs are meant, by filters as users give them; names that the store has never had are refused."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from perdure.app.session import Session
+from perdure.engine.batch.runs import find_run
+from perdure.engine.operate.eligible import dead_letters
+from perdure.model.errors import CallerError, UnknownName
+from perdure.model.filters import JobFilter
+from perdure.model.kinds import Kind
+from perdure.model.states import FailedReason, State
+from perdure.ports import Reader
+from perdure.rules.hints.durations import duration_s
+from perdure.rules.policy_form import nearest
+
+_TEXTS = ("pipeline", "stage", "queue", "category", "owner", "code", "text", "fingerprint")
+_BOTH = (*_TEXTS[:-1], "run", "kind", "older_than", "newer_than")
+_DEAD = (*_BOTH, "fingerprint", "reason_failed", "discarded")
+_OPEN = (*_BOTH, "state")
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def jobs_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
+    """The jobs that are meant; ages are since they were enqueued."""
+    meant = _filter_of(session.opened.reader, chosen, what="jobs", names=_OPEN)
+    check_found(session.opened.reader, meant, lambda: session.catalogue)
+    return meant
+
+
+def dead_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
+    """The dead letters that are meant; ages are since they failed."""
+    reader = session.opened.reader
+    meant = dead_letters(_filter_of(reader, chosen, what="dead letters", names=_DEAD))
+    check_found(reader, meant, lambda: session.catalogue)
+    return meant
+
+
+def check_found(
+    reader: Reader, meant: JobFilter, learn: Callable[[], object] = lambda: None
+) -> None:
+    """Refuse a filter that finds nothing because it names what the store has never had.
+
+    ``learn`` makes the store know what an app has declared. A store that is empty has had nothing, and says nothing.
+    """
+    asked = {
+        name: value
+        for name in ("pipeline", "stage", "queue", "category")
+        if (value := getattr(meant, name)) is not None
+    }
+    if not asked or reader.jobs(meant, limit=1):
+        return
+    learn()
+    every = lanes = [one.lane for one in reader.lanes()]
+    within = ""
+    for name, value in asked.items():
+        known = tuple({getattr(lane, name) for lane in lanes})
+        if known and value not in known:
+            others = sorted({lane.pipeline for lane in every if getattr(lane, name) == value})
+            there = f" (but pipeline {', '.join(others)} has it)" if others else ""
+            raise UnknownName(
+                f"this store has no {name} {value!r}{within if others else ''}{there}; {nearest(value, known)}"
+            )
+        lanes = [lane for lane in lanes if getattr(lane, name) == value] or lanes
+        within = f"{within} in {name} {value!r}"
+
+
+def _filter_of(
+    reader: Reader, chosen: Mapping[str, Any], *, what: str, names: Sequence[str]
+) -> JobFilter:
+    """A filter by these names as a user gives it; ages are those of the end, or with ``state`` of the enqueueing."""
+    wanted: dict[str, Any] = {}
+    since = "enqueued" if "state" in names else "finished"
+    for name, value in chosen.items():
+        if name not in names:
+            raise CallerError(f"{what} have no filter {name!r}; {nearest(name, tuple(names))}")
+        if value is None:
+            continue
+        if name == "kind":
+            wanted["kind"] = _choice(name, Kind, value).value
+        elif name == "state":
+            wanted["states"] = (_choice(name, State, value),)
+        elif name == "reason_failed":
+            wanted["reason"] = _choice(name, FailedReason, value)
+        elif name in _TEXTS:
+            wanted[name] = _text(name, value)
+        elif name == "run":
+            wanted["run"] = _run_no(reader, value)
+        elif name == "discarded":
+            wanted["discarded"] = _flag(name, value)
+        else:
+            moment = _moment(name, value, reader.now())
+            wanted[f"{since}_until" if name == "older_than" else f"{since}_from"] = moment
+    return JobFilter(**wanted)
+
+
+def _choice(name: str, known: type[E], value: object) -> E:
+    try:
+        return known(str(value))
+    except ValueError:
+        words = tuple(one.value for one in known)
+        near = nearest(value if isinstance(value, str) else "", words)
+        raise CallerError(f"{name} is {value!r}; {near}") from None
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise CallerError(f"{name} is {value!r}; give a text")
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise CallerError(f"{name} is {value!r}; give true or false")
+    return value
+
+
+def _run_no(reader: Reader, value: object) -> int:
+    if isinstance(value, str):
+        return find_run(reader, value).no
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise CallerError(f"run is {value!r}; give a run's id, number or name")
+    return value
+
+
+def _moment(name: str, value: object, now: datetime) -> datetime:
+    """So long before now."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        found_s = float(value) if is_number else duration_s(str(value))  # type: ignore[arg-type]
+        if found_s is None or not found_s >= 0:
+            raise CallerError(f"{name} is {value!r}; write a duration such as 30m, 2h or 3d")
+        return now - timedelta(seconds=found_s)
+    except OverflowError:
+        raise CallerError(
+            f"{name} is {value!r}, which is longer ago than the year 1; write a duration such as 30m, "
+            "2h or 3d"
+        ) from None
