@@ -203,23 +203,24 @@ def test_where_every_job_is_kept_no_job_is_looked_at_and_workers_seldom(place):
     assert calls == ["captures", "changes", "workers"] * 2
 
 
-def test_the_change_feed_is_kept_for_its_time_and_a_little_longer(either):
-    chore = Pruning(either.control, Retention(), changes_s=600.0, clock=either.clock)
+def test_the_change_feed_is_kept_for_its_time_and_a_little_longer(place):
+    # On a server that others use, their transactions may hold a mark up: the contract has a server of its own for that.
+    chore = Pruning(place.control, Retention(), changes_s=600.0, clock=place.clock)
     chore.once()
-    old = either.reader.changes().cursor
-    either.put()
+    old = place.reader.changes().cursor
+    place.put()
     for _ in range(10):
-        either.clock.push(prune.REST_S)
+        place.clock.push(prune.REST_S)
         chore.once()
-    assert len(either.reader.changes(old).entries) == 1
-    young = either.reader.changes().cursor
-    id = either.put().id
+    assert len(place.reader.changes(old).entries) == 1
+    young = place.reader.changes().cursor
+    id = place.put().id
     for _ in range(3):
-        either.clock.push(prune.REST_S)
+        place.clock.push(prune.REST_S)
         chore.once()
     with pytest.raises(CursorTooOld):
-        either.reader.changes(old)
-    assert [one.id for one in either.reader.changes(young).entries] == [id]
+        place.reader.changes(old)
+    assert [one.id for one in place.reader.changes(young).entries] == [id]
 
 
 def test_a_long_feed_goes_in_rounds_without_a_rest_between_them(place, monkeypatch):
