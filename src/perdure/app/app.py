@@ -197,7 +197,7 @@ class App:
         return Jobs(self._session)
 
     def job(self, id: str, *, owner: str | None = None) -> JobRef:
-        """A job by its id or number; with ``owner``, only the owner's own: another's is unknown, as one that never was."""
+        """A job by its id or number. With ``owner``, a job of any other owner is unknown, as if it did not exist."""
         return JobRef(job_at(self.opened.reader, id, owner).id, False, self._session, owner)
 
     def run(self, named: str) -> Run:
@@ -273,7 +273,7 @@ class App:
     def read_capture(self, id: str, *, owner: str | None = None) -> bytes:
         """Raw output that a stage has put aside; see `JobRef.captures` for the ids.
 
-        With ``owner``, only that of the owner's own jobs: what belongs to another is unknown, as what never was.
+        With ``owner``, output of another owner's job is unknown, as if it did not exist.
         """
         found = self.opened.reader.capture(id, owner=owner)
         if found is None:

@@ -396,7 +396,7 @@ class Call:
 
 
 class _Seen:
-    """Gates that remember how the one that was looked at was."""
+    """The gates of a call, and the last view of a gate that they gave."""
 
     def __init__(self, gates: Gates | None) -> None:
         self._gates = gates

@@ -55,9 +55,9 @@ def new_job(
 ) -> NewJob:
     """A job for the first stage of a pipeline, checked at the door.
 
-    Without a ``deadline_s`` of its own it has the one of its pipeline's policies, or ``policies_s`` where other ones
-    judge it first. Either counts from when the job may begin: the later of the moment of enqueue and ``run_at``, by the
-    store's clock.
+    Without a ``deadline_s`` its total time is that of its pipeline's policies, or ``policies_s`` if another policy
+    judges it first, as in a call. Either counts from when the job may begin: the later of the moment of enqueue and
+    ``run_at``, by the store's clock.
     """
     _check_types(owner, key, priority, run_at, deadline_s, tokens, request_id, ordered_at)
     if owner:
@@ -121,7 +121,7 @@ def is_request_id(text: object) -> bool:
 
 
 def bad_request_id(text: object) -> str:
-    """What is wrong with a request id that is none."""
+    """Why a text cannot be a request id."""
     return (
         f"request_id {text!r} must have 1 to {REQUEST_ID_CHARS_MAX} visible ASCII characters and no space; "
         "leave it out, and the job's id serves"

@@ -55,7 +55,7 @@ def _origin(error: BaseException, home: str) -> Origin:
 
 
 def _signs(error: BaseException, home: str) -> Iterator[Origin]:
-    """What each part of the chain says. Of an exception that was only being dealt with, its class counts alone."""
+    """What each exception of the chain says; of one that was only being handled, only the class counts."""
     for link, is_stated in ((error, True), *links_of(error)):
         yield from _classes(type(link), home)
         if is_stated:
@@ -72,7 +72,7 @@ def _classes(kind: type, home: str) -> Iterator[Origin]:
 
 
 def _raiser(traceback: object, home: str) -> Origin:
-    """Whose code raised it, or called the standard library or us, who did."""
+    """Whose code raised it; if the standard library or Perdure did, whose code called them."""
     for frame in reversed(_innermost(traceback)):
         module = frame.f_globals.get("__name__")
         file = frame.f_code.co_filename

@@ -112,7 +112,7 @@ def in_place(retry: Record) -> Record:
 
 
 def refused(record: Record, reason: str) -> Unstorable | Raised:
-    """What it is that the store cannot write a record: a result would be the same the next time."""
+    """The outcome when the store cannot write a record. A bad result is final: it would be the same next time."""
     if record.result_json is not None or record.checkpoint_json is not None:
         text = f"the store cannot write the result: {safe_line(reason)}; return another value"
         return Unstorable(text)
@@ -139,8 +139,8 @@ def expired(job: Expired | JobView) -> Record:
 def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
     """What the store has to write when a dead letter that was driven again is not wanted any more: it is dead again.
 
-    Its error is that of its last failure, in this life or in an earlier one. One that no attempt has ever failed had
-    died of its deadline, as nothing else ends a job that waits.
+    Its error is that of its last failure, in this life or in an earlier one. If no attempt of it ever failed, it
+    died of its deadline: nothing else fails a job that waits.
     """
     failed = [one for one in attempts if one.status is AttemptStatus.FAILED]
     if not failed:

@@ -91,8 +91,8 @@ class NewJob(Struct, frozen=True, gc=False):
     moment of enqueue and ``run_at``.
 
     ``ordered_at`` is the moment by which the job stands in line; without it, the later of the moment of enqueue and
-    ``run_at``. One that is later than the store's now counts as now. ``request_id`` is whose request this is to
-    those who asked; without it, the job's id serves.
+    ``run_at``. One that is later than the store's now counts as now. ``request_id`` is the id by which the
+    caller knows its request; without it, the job's id serves.
 
     ``tokens`` is how many its calls are thought to take. In a ``fair`` queue owners take turns: the store ranks
     the job by a virtual time of its owner, and neither age nor priority counts.
@@ -216,7 +216,7 @@ class ClaimOrder:
     """What one worker asks of the store in one turn: at most ``slots`` jobs.
 
     ``parts`` are served first, in their order and each to its own limit, together no more than ``slots``: so
-    a store can ask for all of them at once. What they leave goes to ``lanes``, which are none of theirs.
+    a store can ask for all of them at once. What they leave goes to ``lanes``, which belong to no part.
     """
 
     worker: int
@@ -378,8 +378,8 @@ class Turn:
     """The store's answer to one turn of a pump.
 
     ``next_due_s`` is the time until the soonest job of the asked lanes falls due, when fewer were claimed
-    than asked for. A part that got all of its slots is left out of it: when it has slots again is for who
-    asks to say.
+    than asked for. A part that got all of its slots is left out of it: only the worker that asks knows when
+    it has slots again.
     """
 
     settled: tuple[Settled, ...]

@@ -122,7 +122,7 @@ class BulkStatus(StrEnum):
 
 
 class BulkPhase(StrEnum):
-    """Whom a bulk operation takes on now: a few first, nobody until those have ended, then all."""
+    """Which jobs a bulk operation takes on now: a few first, none until those have ended, then all."""
 
     CANARY = "canary"
     PROVING = "proving"
@@ -160,10 +160,10 @@ class Refusal:
 class BulkStep:
     """One step of a bulk operation, if it still stands at ``seen_cursor`` and runs.
 
-    ``cursor`` is the job number below which it goes on. ``done`` is of this step; where the step goes with
-    the deeds themselves, as in `revive` or `cancel`, the store counts what it did, and writes down as refused what
-    has moved on or conflicts, beside ``refusals``. With ``again`` it does not write down what has moved on: the
-    operation looks at that once more.
+    ``cursor`` is the job number below which it goes on. ``done`` counts the jobs of this step. Where the step
+    is written with the deeds themselves, as in `revive` or `cancel`, the store adds the jobs that it changed, and
+    writes down those that have moved on or conflict, beside ``refusals``. With ``again`` it does not write down what
+    has moved on: the operation looks at that once more.
     """
 
     no: int

@@ -81,7 +81,7 @@ class RunView:
 
     It is *sealed* when all of its items are in. ``kinds`` are its failed jobs by failure kind, ``checked`` the
     count of processed ones at which its budget was last looked at, ``why`` the reason of its status. It is
-    over when ``ended_at`` is set; a cancelled one is, when none of its jobs is open any more.
+    over when ``ended_at`` is set; for a cancelled run that is when none of its jobs is open any more.
 
     ``fed_by`` feeds it or did so last, ``feeding_at`` is since when it is fed (None: whoever fed it has ended), and ``fed_at``
     the last sign of that. One that died leaves an old sign.

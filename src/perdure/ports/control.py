@@ -124,8 +124,8 @@ class Control(Protocol):
     def note_feeding(self, no: int, by: str, *, ended: bool = False) -> None:
         """Write down that somebody feeds a run now, or has just ended doing so; a sign of life, no lock.
 
-        Several may feed one run: the last sign says by whom, and ``feeding_at`` since when any has, without a break
-        of `FEEDER_SILENT_S`. The end of one that did not give the last sign changes nothing. A sealed run is fed by nobody.
+        Several may feed one run: the last sign names its feeder, and ``feeding_at`` is since when signs have come
+        without a break of `FEEDER_SILENT_S`. The end of any other feeder changes nothing. A sealed run has no feeder.
         """
         ...
 

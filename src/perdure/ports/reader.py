@@ -152,8 +152,8 @@ class Reader(Protocol):
     def run_figures(self, run: int) -> RunFigures:
         """What the attempts of a run's jobs say; walks over all of them.
 
-        Of dead letters that the run drove again, only the lives that it began count; they do for good, whoever drives
-        the same ones again later.
+        Of dead letters that the run drove again, only the lives that it began count. These go on counting here when
+        another run drives the same letters again.
         """
         ...
 

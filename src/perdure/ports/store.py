@@ -157,7 +157,7 @@ class Store(Protocol):
     def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
         """Isolation levels above 0 at which jobs wait to be run in open lanes; of these, if given.
 
-        A lane that only a gate closes whose time is over is as good as open: a suspect may have to be its probe.
+        A lane that only a gate closes counts as open when that gate's hold is over: a suspect may have to be its probe.
         """
         ...
 

@@ -16,7 +16,7 @@ Evidence is read in order of how much it can be trusted; the first that knows an
 11. words.
 
 What none of them knows is ``unknown``, and says so. The server's own verdict goes above all that was
-found from 3 on: told to try again, what would be final is an error of the upstream's.
+found from 3 on: if it says to try again, a failure that would be final becomes an error of the upstream.
 """
 
 from collections.abc import Callable

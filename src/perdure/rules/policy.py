@@ -220,8 +220,8 @@ class Policy:
     ) -> "Policy":
         """A preset, or another policy, with some fields changed and ``rules`` laid over its own.
 
-        A group in ``rules`` is laid over every rule of its kinds. The version is 1 unless another is given. Who
-        makes it ``sync`` takes no ``weak_share`` over.
+        A group in ``rules`` is laid over every rule of its kinds. The version is 1 unless another is given. A policy
+        that is made ``sync`` does not inherit ``weak_share``.
         """
         known = {one.name for one in fields(cls)}
         for field_name in changes:

@@ -1,8 +1,8 @@
 """Policies as plain data: what stands in a TOML or JSON file, both ways, without loss.
 
 A field that is left out has its default. ``"none"`` says that there is none where the default is a
-number (a backoff without a cap), and takes a deadline, an ``inline_s_max`` or a ``weak_share`` from the policy
-that this one is ``based_on``. Refusals name the field, the value and what is allowed.
+number (a backoff without a cap). It also removes a deadline, an ``inline_s_max`` or a ``weak_share`` that would
+come from the policy that this one is ``based_on``. Refusals name the field, the value and what is allowed.
 """
 
 from collections.abc import Callable, Mapping

@@ -134,7 +134,7 @@ class Vocabulary:
         return KINDS[kind].sentence
 
     def kind_of(self, code: str) -> Kind | None:
-        """The kind that a public code stands for; of one with a status in it, that of the status."""
+        """The kind that a public code stands for; a code that is made of a status stands for the status's kind."""
         known = self._declared(code)
         return kind_of_status(self.status_of(code)) if known is None else known
 

@@ -17,7 +17,7 @@ CHECKS: Mapping[str, str] = texts("perdure.stores", "audit")
 
 
 def of_run(found: Sequence[Finding], run: int, fetch: Fetch) -> list[Finding]:
-    """What was found about a run, or about a job that is, or is driven again, in it.
+    """The findings about a run, about its jobs, and about jobs that are driven again in it.
 
     ``fetch`` says which of some ids are the run's own or those of its jobs.
     """

@@ -207,7 +207,7 @@ class SharedBulks(SharedWriting):
         answers: Sequence[Settled | Revived | Busy],
         now: int,
     ) -> BulkView:
-        """The step itself, and what was left as it was; of a job it is said once."""
+        """Write the step, and the jobs that it left as they were; each job is listed once."""
         refusals = deeds.refusals(step, answers)
         where = {
             "no": step.no, "cursor": step.cursor, "done": step.done + len(_done(answers)),

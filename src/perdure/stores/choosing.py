@@ -10,7 +10,7 @@ jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows
 * a *run*: the numbers of its jobs, and of those that are driven again in it, come from their own indexes;
 * *all*: down the primary key, by ranges of numbers; gaps are jumped over.
 
-With both an owner and a run, it is the run if that is the owner's own.
+If a filter names both an owner and a run, the run leads if it is the owner's own; otherwise the owner does.
 
 The first step is small, as most pages are full at once; the later ones grow. A listing goes on until its page
 is full or nothing is left: a page that is shorter than was asked for is the last one, and going on below
@@ -226,14 +226,14 @@ class Choice:
         return [no for (no,) in found] if len(found) <= few_max else None
 
     def _of_run(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
-        """The next numbers of a run, and the number down to which they are all of them."""
+        """The next job numbers of a run, and the number down to which none is missing."""
         where = {"run": self.chosen.run, "before": below, "limit": window}
         lists = [[no for (no,) in fetch(sql, where)] for sql in (_OF_RUN, _AGAIN_IN_RUN)]
         floor = max((some[-1] for some in lists if len(some) == window), default=0)
         return [no for some in lists for no in some if no >= floor], floor
 
     def _of_owner(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
-        """The next numbers of an owner's jobs, and the number down to which they are all of them."""
+        """The next numbers of an owner's jobs, and the number down to which none is missing."""
         failed = " AND failed" if _states(self.chosen) == (State.FAILED,) else ""
         where = {"owner": self.chosen.owner, "before": below, "limit": window}
         found = [no for (no,) in fetch(_OF_OWNER.format(failed=failed), where)]

@@ -21,7 +21,7 @@ _ALL: "WeakSet[LeftByFork]" = WeakSet()
 
 
 def tell_of_forks(one: LeftByFork) -> None:
-    """Have this told, for as long as it is there."""
+    """Tell this object of every fork, for as long as it lives."""
     _ALL.add(one)
 
 

@@ -5,7 +5,7 @@ from perdure.model.states import AttemptStatus, State
 
 
 def is_plain(record: Record, by: int | None) -> bool:
-    """Whether nothing is to be written about this success but that, its result and its attempt."""
+    """Whether there is nothing to write but the success itself, its result and its attempt."""
     attempt = record.attempt
     return (
         record.state is State.SUCCEEDED

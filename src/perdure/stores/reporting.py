@@ -1,7 +1,7 @@
 """What the attempts of a run say: statements that walk over its jobs, the same on every store.
 
 They stand in ``stores/report`` and are written so that both dialects read them alike; the one parameter
-is written ``:run``. A run's jobs are its own, with all of their lives, and of others those lives that were driven
+is written ``:run``. A run has its own jobs, with all of their lives, and of other jobs the lives that were driven
 again in it; ``d.job + 0`` keeps planners from walking over the lives of all runs in the order of their jobs.
 """
 

@@ -55,7 +55,7 @@ class SharedRuns(SharedWriting):
     def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
         """Give a run another status, if it still has the one that was seen and may have that one now.
 
-        A pause that a running run takes away goes, whoever made it. One that ends keeps its lanes as they are.
+        A run that runs again loses the pause of its lanes, whoever made it. One that ends keeps its lanes as they are.
         """
 
         def work(cx: OpenTransaction, now: int) -> RunView | None:

@@ -52,7 +52,7 @@ Asked = Callable[[], int]  # how often we were told to stop
 class Order:
     """What to run and how. ``worker`` is the command of a worker to start; without one, others work.
 
-    ``knows`` is what it is told of the app, and of lanes of the run that are elsewhere than the pipeline is now.
+    ``knows`` gives what the worker is told of the app, and of lanes of the run that its pipeline has left since.
     ``options`` are settings of the run, as far as they are given. ``aside`` keeps what the worker says for ``hear``.
     """
 
@@ -75,7 +75,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it went. ``error`` is why we stopped before the end, if that was not the wish of somebody.
+    """How it went. ``error`` is why we stopped before the end, unless somebody asked us to.
 
     ``refused`` says that the run was over its budget already, so that nothing was done.
     """
@@ -227,7 +227,7 @@ class _Batch:
         return has_stopped(run) and (feeding.done() or run.status in CLOSED)
 
     def _check_fed(self, run: RunView, feeding: "Future[Fed]") -> None:
-        """It was aborted while we fed it, and resumed by somebody when we had stopped: nobody brings the rest."""
+        """Raise if nobody feeds the rest: the run was aborted while we fed it, and resumed after we had stopped."""
         now = self.opened.reader.now() if feeding.done() else None
         if now is not None and is_stranded(run, now):
             raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")

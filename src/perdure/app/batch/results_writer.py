@@ -74,7 +74,7 @@ class Writer:
             else:
                 self.failures += 1
                 self._put(self._failures, item)
-        self._flush()  # here, where waiting for who reads a pipe keeps nobody from leaving
+        self._flush()  # on this thread, which may wait for a pipe's reader and holds up nobody
 
     def _flush(self) -> None:
         for sink in self._sinks:

@@ -101,7 +101,7 @@ class Snapshot:
 
     @property
     def projected_usd(self) -> float | None:
-        """What the items that are known will have cost, at what the ended ones did; None where none has."""
+        """What all known items will cost, if each costs as much as an ended one did; None if nothing has cost yet."""
         cost = self.run.counts.cost_usd
         return cost / self.ended * self.run.counts.total if self.ended and cost else None
 

@@ -1,8 +1,8 @@
 """A ``perdure worker`` beside this process: it has a session of its own, and drains when we are gone.
 
-It holds the reading end of a pipe of which we have the other: whatever we die of, it is told. The first line there is
-what it has to know of the app, which spares it to ask a process of its own. A stage that takes its
-process with it hurts nobody here. What it says goes to our standard error, or to a file from which we
+It holds the reading end of a pipe of which we have the other: whatever we die of, it is told. The first line there
+tells it what it must know of the app, so that it need not start another process to find out. A stage
+that crashes its process hurts nobody here. What it says goes to our standard error, or to a file from which we
 repeat it; never through a pipe, because a stage that prints must not fail for lack of somebody who listens.
 """
 

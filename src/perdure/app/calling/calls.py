@@ -356,7 +356,7 @@ class _Waiting:
 
 
 def _unknown(error: StoreError, step: Try) -> StoreError:
-    """That we do not know what is written; never that a result counts which may not."""
+    """The error that says that we do not know what is recorded; it never claims a result that may not count."""
     claim = step.claim
     return type(error)(
         f"stage {claim.stage!r} of job {claim.id} has ended, and whether that is recorded is not known "

@@ -21,8 +21,8 @@ T = TypeVar("T")
 class OwnLoop:
     """An event loop on a thread, for those who have none: one, so that clients can be kept on it.
 
-    What is sent there is sent under the same lock under which it is closed: it comes before the end and is
-    seen to, or it comes to another loop. Whoever waits for it is never left without an answer.
+    One lock guards both sending work there and closing the loop: work comes before the end and is finished or
+    cancelled, or it comes to another loop. Whoever waits for it is never left without an answer.
     """
 
     def __init__(self, name: str) -> None:

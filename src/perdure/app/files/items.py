@@ -79,7 +79,7 @@ def _json_lines(file: BinaryIO, name: str) -> Iterator[Any]:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; of one that is too long only the beginning, which is one byte too long."""
+    """The lines of a file; a line that is too long is cut to one byte more than is allowed, so that it is noticed."""
     while line := file.readline(_LINE_BYTES_MAX + 1):
         rest = line
         while len(rest) > _LINE_BYTES_MAX and not rest.endswith(b"\n"):

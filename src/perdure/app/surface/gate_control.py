@@ -159,7 +159,7 @@ def probe(opened: Opened, name: str, *, by_whom: str, reason: str) -> Step:
 def behind(opened: Opened, name: str, *, flows: bool) -> str:
     """What waits behind a gate after a person has spoken, in a sentence; empty for nothing.
 
-    A job that met the hint itself keeps the time it was given; that of a gate is only a hold.
+    A job that met the hint itself keeps its due time; for all others the wait was only the gate's hold.
     """
     shown = gate(opened, name)
     lanes = [one for one in opened.reader.lanes() if one.lane.upstream in {name, *shown.upstreams}]

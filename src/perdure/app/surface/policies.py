@@ -75,9 +75,9 @@ def falling_otherwise(policy: Policy) -> tuple[str, list[str]]:
 
 
 def falling_unlisted(policy: Policy) -> tuple[list[int | str], list[str]]:
-    """The kinds that fail because ``retriable`` does not name them, and the entries that except some of their failures.
+    """The statuses and exceptions that ``retriable`` lists, and the kinds that fail because it does not list them.
 
-    Those are the HTTP statuses and the names of exceptions.
+    A failure of such a kind is retried all the same if its status or exception is listed.
     """
     kinds = [kind.value for kind in kinds_unlisted(policy)]
     names = policy.retriable if isinstance(policy.retriable, tuple) else ()

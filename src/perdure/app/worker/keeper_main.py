@@ -65,7 +65,7 @@ def main() -> NoReturn:
 
 
 def _speak(aloud: int) -> None:
-    """Be heard from now on, with what was said before: no longer does the host have to quote it."""
+    """Write to the host's standard error from now on, beginning with what we have written so far."""
     said = os.pread(2, _SAID_BYTES_MAX, 0)
     os.dup2(aloud, 2)
     os.close(aloud)

@@ -36,14 +36,14 @@ class Aside(Struct, frozen=True, gc=False):
 
 
 class Shelf:
-    """Gives what attempts of one process have put aside its ids, and the time for which it is kept."""
+    """Gives each raw output that attempts of a process have put aside an id, and says how long it is kept."""
 
     def __init__(self, clock: Clock, chance: Random, *, kept_s: float | None) -> None:
         self._ids = Ids(clock, chance)
         self._kept_s = kept_s
 
     def kept(self, outcome: Outcome, asides: Sequence[Aside]) -> tuple[Capture, ...]:
-        """What the store has to keep; nothing of an attempt that is given back, which is as good as none."""
+        """What the store has to keep; nothing for an attempt that is given back, because it counts as nothing."""
         if not asides or isinstance(outcome, Interrupted):
             return ()
         return tuple(

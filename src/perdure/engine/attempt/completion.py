@@ -9,7 +9,7 @@ Always true:
 * The token guards the record. The worker must be alive when it is written, but its row is not locked: the
   transaction is open for as long as the stage likes, and a worker that is stopped in the middle of it can be
   declared dead. If it commits after that, the attempt was its own to the end; if it does not, the job is lost with it.
-* Nobody waits for the row of a job in an open transaction. Who finds one leaves it and comes back.
+* Nobody waits for a job's row that an open transaction holds: whoever meets such a row leaves it and comes back.
 * The gate is told once, when it is known what the attempt was: a good call if it is complete, else as it ended. So
   what to write is decided without a look at the gate; a stage that has asked has had the upstream's answer.
 
@@ -64,8 +64,8 @@ _NOT_COMMITTED = (
 class Completions:
     """What the stages of one worker, or of one call, write themselves.
 
-    ``make`` says what there is to write about an attempt, and tells nobody; ``of_ends`` that it does so
-    for those that have failed, too.
+    ``make`` says what to write about an attempt, and tells no gate. With ``of_ends`` it also does so for attempts
+    that are not complete; without it, the ``judge`` of `once` does.
     """
 
     def __init__(

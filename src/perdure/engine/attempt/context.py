@@ -125,7 +125,7 @@ class Desk:
         completer.write(self, value, within)
 
     def too_late(self) -> NotCompletable:
-        """What is said to who wants to complete what is over."""
+        """The error for a stage that calls `complete` after its attempt is over."""
         return NotCompletable(
             "complete: the attempt is over (its time is up, or its job is not wanted any more), and nothing more is "
             "stored of it; roll back"

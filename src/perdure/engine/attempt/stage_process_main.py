@@ -1,4 +1,4 @@
-"""The child's side of `hands`: a process that runs one stage after another for its worker.
+"""The child's side of `stage_processes.py`: a process that runs one stage after another for its worker.
 
 The main thread runs stages, so what they do about signals works as in any program; a second thread
 reads the line. When the line closes the worker is gone, or does not want us any more, and the process

@@ -4,8 +4,8 @@ Always true:
 
 * A hand runs one stage at a time. What is asked and answered is data; the function is found by its
   module and name, which come from the code that declared it and never from the store.
-* A hand is started when none is idle, so there are never more than stages running at once, and
-  is kept for the next order. All of them end when they are closed.
+* A hand is started when none is idle, and is kept for the next order. So a worker has no more hands
+  than it has had stages running at once. All of them end when they are closed.
 * A hand whose order is given up, because its time is over, its job was taken away or the worker is
   shutting down, is killed at once. Whatever it was about to say is not heard.
 * A hand that ends by itself while it has an order has lost the attempt: the outcome is `Lost`, with
@@ -167,7 +167,7 @@ class Hands:
         self._starts = asyncio.Semaphore(_STARTS_MAX)
         self._late: dict[tuple[str, str], int] = {}
         self._oom = OomCounter()
-        self._delayed = False  # whether no process could be had the last time, as was said
+        self._delayed = False  # whether the last start found no process, which is logged once
 
     def __len__(self) -> int:
         return len(self._all) + len(self._starting)

@@ -55,7 +55,7 @@ class Pool(Executor):
     def take(
         self, call: Callable[[], T], late: Callable[[], None] | None = None
     ) -> "tuple[Future[T], bool]":
-        """As `submit`, and whether the call has to wait for a thread: then that calls ``late`` first."""
+        """As `submit`, and whether the call has to wait for a free thread. That thread then calls ``late`` first."""
         future: Future[T] = Future()
         bench = self._bench
         with bench.one_at_a_time:

@@ -37,7 +37,7 @@ class Limit:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, time_s: float, line: "_Line | None" = None) -> None:
-        """From now on there is so much time; ``line`` is that of its length."""
+        """End in ``time_s`` from now. ``line`` holds the limits of that length; without it, use a timer of our own."""
         if self._ended or self.passed:
             return
         if self._line is not None or self._timer is not None:

@@ -6,9 +6,10 @@ A key names an item within its run, so feeding the same items again finds them i
 without a key of its own, an item is known by its position and a hash of its content.
 
 Always true: a feeder that has reached the end of its items seals the run, whatever its status is by then: an aborted
-run goes on when it is resumed, and could not end unsealed. That the items are through is only known by asking for one
-more, so an aborted run's source is asked once more. An item that was taken is fed: whoever goes on with the same
-iterator would not get it again. A cancelled run needs no seal. While we feed, we leave signs of life on the run; if we die, the last one gets old.
+run goes on when it is resumed, and could not end unsealed. Only asking for another item shows that there is none
+left, so the source of an aborted run is asked once more. If it gives an item, that one is fed: the next feeder of the
+same iterator would not get it again. A cancelled run needs no seal. While we feed, we leave signs of life on the run;
+if we die, the last one gets old.
 """
 
 import math
@@ -161,7 +162,7 @@ class Feeder:
                 self._signed_at = self._monotonic()
 
     def leave(self) -> None:
-        """Say that we feed no more. A run that had all of its items before, and got none now, has them all still."""
+        """Say that we feed no more. A run that was sealed before, and got no item from us, is sealed again."""
         with self._signing:
             was_over, self.over = self.over, True
             if (
@@ -207,7 +208,7 @@ class Feeder:
         self.fed, self.over = replace(self.fed, whole=False), True
 
     def _stop_if_more(self) -> bool:
-        """Stop after one more item, unless the last was fed just before; False while its source has nothing to say."""
+        """Feed one more item, then stop; if there is none, go on to the end. False while the source has nothing yet."""
         before = self.fed.items
         self._take_and_send(1)
         if self.fed.items > before and not self._exhausted:

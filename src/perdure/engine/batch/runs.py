@@ -87,10 +87,10 @@ def over_budget(run: RunView, settings: RunSettings, *, due: bool = True) -> str
 
 
 def unfed_at(run: RunView, now: datetime) -> datetime | None:
-    """Since when nobody feeds a run that cannot end so: it is not sealed; None for all others.
+    """Since when nobody has fed an unsealed run, which cannot end before it is sealed; None for all others.
 
-    One that says that it has ended is believed at once, one that died is known by the age of its last sign. A re-drive is
-    fed by its operation.
+    A feeder that says that it has ended is believed at once; one that died is known by the age of its last sign. A
+    re-drive is fed by its operation.
     """
     over = run.ended_at is not None or run.status is RunStatus.CANCELLED
     if run.sealed_at is not None or over or settings_of(run).redrive:
@@ -216,9 +216,9 @@ class Runs:
         return self._changed(change, Deed("perdure", "none of its jobs is open any more"))
 
     def _again(self, run: RunView, options: Mapping[str, Any], deed: Deed) -> tuple[RunView, bool]:
-        """Go on with a run that is there, with the options that are given now and open for items; and whether it was sealed.
+        """Open an existing run for more items, with the options that are given now; also says whether it was sealed.
 
-        That is compared as well: if another has sealed it since we looked, nobody would do so again for us.
+        The seal is compared as well: if we took away one that another has just made, nobody would restore it.
         """
         for _ in range(_TRIES_MAX):
             if run.status is RunStatus.CANCELLED:

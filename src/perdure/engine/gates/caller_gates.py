@@ -44,7 +44,7 @@ class CallerGates:
         return FLOWING
 
     def heard(self, claim: Claim, decision: Decision) -> None:
-        """Hold the gate if that was decided; one that cannot be reached is told by the next who is."""
+        """Hold the gate if that was decided; if the store cannot be reached, whoever is told to wait next holds it."""
         if not isinstance(decision, Retry | Fail | HandOver) or decision.hold is None:
             return
         name, kind = self._upstream.name, decision.kind

@@ -203,7 +203,7 @@ class Gatekeeper:
     # -- what settling tells -----------------------------------------------------------------
 
     def ended(self, ending: Ending, verdict: Verdict) -> GateView:
-        """A call has ended: judge the gate by it, and say how that looks to who decides about the job."""
+        """A call has ended: judge the gate by it, and return the gate as the decision about the job must see it."""
         claim, usage = ending.claim, ending.usage
         passage = self._flying.pop((claim.no, claim.token), None)
         self._landed = None

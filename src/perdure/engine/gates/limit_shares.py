@@ -111,13 +111,13 @@ def _without(slices: Mapping[int, Slice], worker: int) -> dict[int, Slice]:
 
 
 def slices_of(parted: Slices, alive: frozenset[int]) -> dict[int, Slice]:
-    """The slices of those who are alive, and what nobody's remembers."""
+    """The slices of living workers, and the slice of `NOBODY`, which remembers when the latest call began."""
     found = slices_in(parted.slices_json)
     return {no: one for no, one in found.items() if no == NOBODY or no in alive}
 
 
 def slices_in(slices_json: str) -> dict[int, Slice]:
-    """The slices as they were written; none where they are of another version: who renews writes them anew."""
+    """The slices as they were written; none if another version wrote them: the next renewal writes them anew."""
     try:
         return _decoder.decode(slices_json)
     except msgspec.DecodeError:

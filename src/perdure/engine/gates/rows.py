@@ -182,7 +182,7 @@ class GateRows:
         return any(state is not GateState.FLOWING for state in self._states_behind(name))
 
     def some_may_give_way(self) -> bool:
-        """Whether a credential's probe is due that no job can be."""
+        """Whether a credential's probe is due, and no job can be that probe."""
         now = self.now()
         return any(
             probe_due(gate, now) and self.all_behind_shut(gate.name) for gate in self.all_stored()

@@ -110,7 +110,7 @@ class Passage:
         self._others = others
 
     def view(self, word: Word | None = None, now: datetime | None = None) -> GateView:
-        """How the gate looks to who decides about a job; the credential's where that is what holds.
+        """The gate as the decision about a job must see it; the credential's gate if that is the one that holds.
 
         For a call that failed it also says how many others did.
         """
@@ -251,7 +251,7 @@ class Passage:
         return Wish(max(share / 2, 0.05), self.out + min(free, self.out // 4 + 1))
 
     def credit(self, now: datetime, began_at: datetime | None) -> None:
-        """Our share was nothing until now: what it would have saved up since anybody began a call, at most one."""
+        """Credit our new share with what it would have saved since the latest call of anybody, one call at most."""
         idle_s = inf if began_at is None else max(0.0, (now - began_at).total_seconds())
         self._saved = limit_allowance.credited(self._saved, self._shares(now), idle_s, now)
 

@@ -67,7 +67,7 @@ class Upstreams:
         )
 
     def all(self, stages: Iterable[Stage]) -> Mapping[str, Upstream]:
-        """Those that stages are behind, by name; where nobody has declared one, as its first stage has it.
+        """The upstreams that these stages call, by name; an undeclared one has the gate of its first stage's policy.
 
         A probe's lease is at least as long as the longest of the stages may take.
         """

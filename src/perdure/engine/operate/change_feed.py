@@ -3,11 +3,10 @@
 Always true: a listener is handed every entry that came after its cursor and that it may see, once, and those of one job
 in their order; or it is told that it cannot be (`CursorTooOld`). What is waiting for a listener is bounded.
 
-Who is authoritative: the store. One step reads what is new, and hands it to all who have heard everything before it. Who
-has not, because it began further back or did not take what was waiting for it, is *behind*: each step
-reads a page for it alone, from its own cursor on, as soon as it has room; once it is where the others are, it goes along
-with them. So a slow
-listener holds up nobody, and misses nothing for as long as the store keeps it.
+Who is authoritative: the store. One step reads what is new, and hands it to each listener that has heard all before it.
+A listener that began further back, or did not take what was waiting for it, is *behind*: each step reads a page for it
+alone, from its own cursor on, as soon as it has room, until it has caught up with the others. So a slow listener holds
+up nobody, and misses nothing for as long as the store keeps it.
 
 What may happen at once: any thread listens, takes and leaves; one at a time takes the step. If the store is away, the step
 fails and nothing is lost: the cursors stay where they are.

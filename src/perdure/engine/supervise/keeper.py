@@ -34,7 +34,7 @@ from perdure.model.outcomes import GONE, OUT_OF_MEMORY, Death
 from perdure.ports import Clock, Store
 
 _TELL_S = (
-    10.0  # for as long, and for a lease, we try to report a death; then the lease has run out, too
+    10.0  # we try to report a death for so long, or for a lease if that is longer; then it ran out
 )
 _LAST_S = 0.5  # from the moment at which a dying process lets go of its lines to its end
 

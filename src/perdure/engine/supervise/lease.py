@@ -6,8 +6,9 @@ all while it is stopped or gone. Who is dead is the store's word: a refused beat
 process has been declared dead and has to be killed. A beat that cannot be sent means nothing.
 
 A stopped process may stand in the line of the store's writers and keep everybody from writing.
-While there is one, we beat even for nobody: that is how its supervisor notices. So we do while the
-store is away, at every round: only an answer says that it is back.
+So while a child of ours is stopped, we beat even if there is nobody to beat for: a beat that gets no
+answer shows that the store is blocked. While the store is away we beat at every round: only an answer
+shows that it is back.
 """
 
 from collections.abc import Sequence

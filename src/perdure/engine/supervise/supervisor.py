@@ -1,10 +1,10 @@
 """The supervisor: a small process that starts working processes, beats for them, and buries them.
 
-It runs no stage, imports no app and has no threads, so it beats whatever its children do. There are
-so many children for ordinary jobs as it was told to keep, each with a row and a lease of its own; one
-more for suspects (jobs that were in hand when a child died) and
-one for jobs that died beside other suspects come and go as the store asks for them, in lanes
-that are open and that we serve. There is one of either, however many the others are. A job that
+It runs no stage, imports no app and has no threads, so it beats whatever its children do. It keeps
+as many children for ordinary jobs as it was told to, each with a row and a lease of its own. Two more
+come and go as jobs for them wait in open lanes that we serve: one for suspects (jobs that were in hand
+when a child died), and one for jobs that were in hand when the child of suspects died, too. There is
+never more than one of each, however many other children there are. A job that
 kills a process while it is alone in it is poison, and no innocent job is ever failed for it.
 
 What it does when: a child that ends is reported at once with its exit status, and a main one is
@@ -114,7 +114,7 @@ class Supervisor:
     _kill_at: float = 0.0
     _looked_at: float = -_LOOK_S
     _restarts: defaultdict[Post, Restarts] = field(default_factory=lambda: defaultdict(Restarts))
-    _delayed: set[Post] = field(default_factory=set)  # where none could be started, as was told
+    _delayed: set[Post] = field(default_factory=set)  # where no child could be started; told once
     _unreported: list[Ended] = field(default_factory=list)
     _lease: Lease = field(init=False)
 

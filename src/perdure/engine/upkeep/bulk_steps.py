@@ -1,4 +1,4 @@
-"""Going through bulk operations: one living worker at a time that knows their stages takes their steps.
+"""Going through bulk operations: of the living workers that know their stages, one at a time takes their steps.
 
 This has a thread and a connection of its own: a pipeline's check of whether a source exists may take as long as
 it likes, and must not hold up the pump.
@@ -53,7 +53,7 @@ class BulkSteps:
 
 
 class BulkCall:
-    """Looks whether there are bulk operations under way, and rings for who goes through them."""
+    """Looks whether bulk operations are under way, and wakes the thread that takes their steps."""
 
     name = "bulks"
 

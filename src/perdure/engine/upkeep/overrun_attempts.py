@@ -75,7 +75,7 @@ class Overruns:
         settled = [(one, record) for one in found if (record := self.settled(one)) is not None]
         ours = [record for one, record in settled if one.worker == self._worker]
         others = [record for one, record in settled if one.worker != self._worker]
-        # By nobody: our own pump may yet send its word, and must not be taken for who wrote this.
+        # Written by nobody: if our own pump still sends its record, this must not pass for an earlier sending of it.
         moved = write(self._store, ours, by=None, observers=self._observers)
         moved += write(self._store, others, by=self._worker, observers=self._observers)
         return Swept(moved)

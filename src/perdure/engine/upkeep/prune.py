@@ -3,8 +3,8 @@
 A step looks at a few jobs in the order of their numbers, in a transaction of its own, and goes on where the
 one before stopped; at the end of the table it lets go of workers that ended before the oldest of what is
 kept, and rests. Where it stands is kept in memory only: whoever takes the duty begins at the lowest number,
-where the old ones are. Captures have steps of their own, before the jobs': they say themselves when they may go. So does
-the change feed, where the store marks how far it was at which moment; it is marked once a round at most. A
+where the old ones are. Captures have steps of their own, before those of the jobs: each says when it may go. So has the
+change feed: the store marks how far the feed was at which moment, once a round at most. A
 call takes several steps, but not for long: the thread that prunes is the one that trades with the store.
 """
 

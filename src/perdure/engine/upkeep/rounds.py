@@ -3,8 +3,9 @@
 Who does what: each chore belongs to a duty, a row that one living worker at a time has, for three seconds by the store's
 clock unless it renews it. Chores over all tables have one duty; those that need to know stages or schedules have one
 for each set of these, so that two apps on one store, or workers of different queues, each find somebody who knows
-their jobs. Three chores have none: any worker may find another dead, because who has a duty may not yet be in a
-position to say so; each puts the schedules of its app; and each looks after the runs whose jobs end here.
+their jobs. Three chores have no duty. Any worker may find another dead, because the holder of a duty may not have been
+steady for long enough to say so. Each worker stores the schedules of its app, and looks after the runs
+whose jobs end in it.
 
 A duty only saves work. Who has lost one without knowing (a pause, a slow store) does no harm: every write of a
 chore is guarded by a token, a moment or a lease, and of two sweepers one finds that things have moved on. When its

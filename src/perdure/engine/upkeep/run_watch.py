@@ -1,4 +1,4 @@
-"""Looking after runs: who is over its budget is aborted, who is over is ended, who is cancelled has its jobs cancelled.
+"""Looking after runs: abort those over their budget, end those that are done, cancel the jobs of cancelled ones.
 
 Any worker may look, and several do at once: each change compares the run's status, so of two that find the
 same thing one acts. A look reads the counts of all runs that are not over, never their jobs.

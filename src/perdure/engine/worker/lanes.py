@@ -28,7 +28,7 @@ class RunLanes:
         self._ended_seen = 0
 
     def learn(self, now: float, *, told: bool) -> bool:
-        """Know the lanes of all runs that are not over, if it was a while ago that we did; whether there are others."""
+        """Learn the lanes of all runs that are not over, unless we did so a moment ago; whether some are new to us."""
         if now - self._learned_at < (_TOLD_S if told else _LEARN_S):
             return False
         found = self._store.run_lanes()

@@ -151,8 +151,8 @@ class Pump:
     def once(self, *, told: bool = False) -> float | None:
         """One turn. Returns how long nothing will be due: 0 to go on at once, None if unknown.
 
-        ``told`` when somebody has just said that there is work; else it is looked for first, which is cheaper
-        than a turn for nothing. So it is where others were always quicker: many may hear of one job.
+        ``told``: somebody has just said that there is work. Without that we look for work first, which is cheaper than
+        a turn for nothing. We also look first after others were quicker several times: many may hear of one job.
         """
         self._gather()
         self._settle_apart()
@@ -276,7 +276,7 @@ class Pump:
         following = line.after(claim.stage)
         if self._gates is None or following is None or following.upstream is None:
             return True
-        # who is unsure may have calls out that it does not know of
+        # while we are unsure, calls that we do not know of may be in flight
         return not self._unsure and self._gates.may_carry_on(following.upstream)
 
     def _keep(self, gates: Gatekeeper) -> None:
@@ -374,10 +374,10 @@ class Pump:
         return True
 
     def _drop_call(self, claim: Claim) -> None:
-        """The job is back under another token: what still runs under the old one is no call of ours any more.
+        """We have claimed the job again: what still runs under its old token is no call of ours any more.
 
-        What is still to be said about it would be refused, and must not pass for the end of the new one: a probe is
-        claimed before the turn.
+        The store would refuse a record of the old claim, and it must not pass for the end of the new one. Both can be
+        here at once, because a probe is claimed before the turn sends its records.
         """
         old = self._in_hand.get(claim.no)
         if old is None or old.token == claim.token:

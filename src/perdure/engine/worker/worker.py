@@ -184,7 +184,7 @@ class Worker:
 
     def _news(self) -> bool:
         changed = self._store.changed()
-        heard = self._store.ear() is not None  # a word, not only a trace of somebody
+        heard = self._store.ear() is not None  # a message, not only the trace of a write
         self._told = changed and heard
         return changed or self._shutdown.has_news
 

@@ -174,8 +174,8 @@ class Gate:
 
     ``gap`` counts the gaps between probes, ``passes`` the probes that succeeded in a row,
     ``undecided`` those in a row that said nothing. ``for_credential`` stays set under a person's hold.
-    ``lease_by`` is the worker that has the probe. ``until_person`` stays set while a person's hurried probe is out, so that its failure leads back;
-    ``kept_until`` is the end of a person's timed hold, meanwhile, for the same reason.
+    ``lease_by`` is the worker that has the probe. ``until_person`` and ``kept_until``, the end of a person's timed
+    hold, stay set while a probe that a person asked for is out: if it fails, the gate is held as before.
     """
 
     name: str

@@ -63,7 +63,7 @@ def forward(saved: Allowance, shares: Shares, now: datetime) -> Allowance:
 
 
 def credited(saved: Allowance, shares: Shares, idle_s: float, now: datetime) -> Allowance:
-    """A share is ours from now on, after nobody has called for so long: what that would have saved, for one call."""
+    """Credit a new share with what it would have saved while nobody called (``idle_s``); at most for one call."""
     calls = min(1.0, shares.calls_per_s * idle_s) if shares.calls_per_s else 0.0
     enough = max(saved.mean_tokens, 1.0)
     tokens = min(enough, shares.tokens_per_s * idle_s) if shares.tokens_per_s else 0.0

@@ -6,9 +6,9 @@ comes gets little at first; those who have more than their fair part give the re
 the next look gives it to the newcomer. Calls that are in flight are not given back before they have ended; but
 who has more of them than its part starts none until they are fewer, or it would never have anything to give.
 
-What a worker has is free when its lease is over, and at once when the store has declared it dead, by whichever
-death: it can start and record nothing more, its jobs are given to others, who need its part for them, and what
-it may still have out it has without any lease. A slice that a dead worker writes for itself counts for nothing.
+What a worker has is free when its lease is over, and at once when the store has declared it dead, however
+it died: it can start and record nothing more, and the workers that get its jobs need its part for them. Calls that it
+may still have in flight are covered by no lease. A slice that a dead worker writes for itself counts for nothing.
 
 The fair part is max-min: nobody gets more than it wants, and what one does not want the others share evenly.
 """

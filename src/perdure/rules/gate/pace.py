@@ -5,10 +5,11 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
 
 * **Slow start**: so many calls in flight, one more for each answer. What is in flight doubles with
   every round trip, however long that is; no rate is needed, and no clock.
-* **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate,
-  never stays below it, and climbs to find out whether more is admitted: soon to just below the rate at
-  which calls were refused, past it by 0.4 % a second, and as much more for every 20 s without a refusal,
-  and well beyond it soon again. It never climbs above twice the measured rate; without that bound 0.3 calls are wasted per success.
+* **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
+  and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
+  the rate that was refused last, and quickly again once it is well above that rate and hardly any call is refused. Near
+  that rate it climbs by 0.4 % a second, and by as much more for every 20 s without a refusal. It never climbs above
+  twice the measured rate; without that bound 0.3 calls are wasted per success.
 * **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
   and one more with every round trip.
 * **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
@@ -54,8 +55,8 @@ class Pace:
 
     ``admitted`` and ``watched_s`` are weighted by how recent they are; their ratio is the measured
     rate. ``tokens`` are the calls that the rate has saved up; too many calls, and a rest, make them a debt.
-    ``refused_per_s`` is the rate at which calls were refused last. From ``knee`` calls in flight on it is
-    one more with every round trip.
+    ``refused_per_s`` is the rate at which calls were refused last. From ``knee`` on, ``allowance`` grows
+    by one with every round trip, and no longer by one with every answer.
     """
 
     at: datetime
@@ -255,7 +256,7 @@ def _begun_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: boo
 
 
 def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime) -> Pace:
-    """A hold that a refusal brought about is over: who still started slowly is paced now, if it was dear."""
+    """A hold after a refusal is over: a pace that was still in slow start gets a rate now, if the hold was long."""
     pace = _forward(pace, settings, now)
     rate = pace.measured_per_s
     if held_s < DEAR_S or pace.rate_per_s is not None or rate < settings.rate_min_per_s:

@@ -60,7 +60,7 @@ def accept(
 
 
 def _in_order(jobs: Sequence[NewJob], done: dict[str, Enqueued]) -> Iterator[Enqueued]:
-    """One answer for each; of one that was brought twice, only the first has revived a dead job."""
+    """One answer for each job; if one is given twice, only its first answer says that a failed job was revived."""
     for job in jobs:
         answer = done[job.id]
         yield answer
@@ -71,7 +71,7 @@ def _in_order(jobs: Sequence[NewJob], done: dict[str, Enqueued]) -> Iterator[Enq
 def begin(
     cx: Cx, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost, now: int | None
 ) -> int | Enqueued:
-    """Insert a job that is already in work, queued where its lane is closed; or find who was before it."""
+    """Insert a job that its caller runs at once, or queue it if its lane is closed; or find the job with its key."""
     deadline_us, policies_us = lengths_in(job)
     where = {
         "id": job.id, "owner": job.owner, "pipeline": job.pipeline, "run": job.run, "key": job.key,

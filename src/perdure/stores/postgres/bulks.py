@@ -83,7 +83,7 @@ def _seen(chosen: Iterable[Target | Record]) -> str:
 def _answers(
     chosen: Iterable[Target], done: set[tuple[int, int]], state: State, due_at: datetime | None
 ) -> list[Settled | Busy]:
-    """To each its own; of one that is named twice the first is done."""
+    """The answer for each job; if a job is named twice, only the first gets a receipt."""
     answers: list[Settled | Busy] = []
     for one in chosen:
         if (one.no, one.token) in done:

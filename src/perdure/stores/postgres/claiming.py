@@ -101,7 +101,7 @@ def parts_asked(order: ClaimOrder) -> list[Part]:
 
 
 def asked_again(order: ClaimOrder, asked: Sequence[Asked]) -> ClaimOrder | None:
-    """What is still to be asked for: of lanes below their floors, and with slots that parts have left."""
+    """What to ask for again: jobs that may be below a floor, and jobs of other lanes for slots that parts have left."""
     count = len(parts_of(order))
     parts = tuple(
         Part(one.part.lanes, one.missing) for one in asked[:count] if one.short and not one.is_dry

@@ -65,7 +65,7 @@ def revive(cx: Cx, chosen: Sequence[Revival], now: int, *, borrowed: bool = Fals
 def revive_apart(
     cx: Cx, chosen: Sequence[Revival], now: int, owner: str | None = None
 ) -> tuple[set[Seen], dict[Seen, Rival]]:
-    """Begin new lives where no job of the same key is in the way; who is, for the others.
+    """Begin new lives where no job of the same key is in the way; for the others, the job that is.
 
     Of several that have one key, the lowest number lives.
     """
@@ -121,7 +121,7 @@ def _check_runs(cx: Cx, chosen: Sequence[Revival]) -> None:
 def _held(
     cx: Cx, chosen: Sequence[Revival], owner: str | None = None
 ) -> tuple[dict[int, _Dead], dict[int, str]]:
-    """Those that are still the failed ones that were seen and may live, by number; what their runs are. All are locked.
+    """The jobs that are still failed, as they were seen, and may live, by number; their runs' statuses. All are locked.
 
     In the closed lanes of a cancelled run a job would never end: there is no new life in one.
     """

@@ -194,7 +194,7 @@ def receipts(
     done: Sequence[Row] | None,
     by: int | None,
 ) -> tuple[Settled, ...]:
-    """The answer to each record; those that were not written may have been by an earlier sending."""
+    """The answer to each record; one that was not written now may have been written when it was sent before."""
     accepted = {(row[0], row[1]): row for row in done or ()}
     fresh = {id(one) for one in firsts(records) if (one.no, one.token) in accepted}
     missing = [one for one in records if id(one) not in fresh]

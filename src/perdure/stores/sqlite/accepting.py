@@ -48,7 +48,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
 def begin(
     cx: sqlite3.Connection, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost, now: int
 ) -> Claim | Enqueued:
-    """Insert a job that is already in work, queued where its lane is closed; or find who was before it."""
+    """Insert a job that its caller runs at once, or queue it if its lane is closed; or find the job with its key."""
     again = cx.execute(SQL.ids_taken, (encoded([job.id]),)).fetchone()
     if again is not None:  # this very call, sent again after its answer was lost
         held = {no for no, _ in cx.execute(SQL.held, {"worker": worker}).fetchall()}
@@ -132,7 +132,7 @@ def _insert(
 
 
 def _is_plain(job: NewJob) -> bool:
-    """Whether a job brings nothing that few bring."""
+    """Whether a job has none of the values that most jobs leave out."""
     return (
         job.tokens is None
         and not job.fair
@@ -144,7 +144,7 @@ def _is_plain(job: NewJob) -> bool:
 
 
 def _more(job: NewJob, due_at: int, order_at: int) -> tuple[object, ...]:
-    """What the row of such a job has besides."""
+    """The further columns of a job that is not plain."""
     lengths = lengths_in(job)
     deadline_at = _deadline_at(due_at, *lengths)
     return (order_at, deadline_at, job.tokens, job.fair, job.request_id, *lengths)
@@ -167,7 +167,7 @@ def _key_taken(cx: sqlite3.Connection, job: NewJob) -> bool:
 
 
 def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enqueued]:
-    """Who had the keys before; a dead one has a new life, for the first that asks for it."""
+    """The jobs that had the keys before; a failed one gets a new life, by the first of these that asks for it."""
     rows = [
         cx.execute(SQL.enqueued_before, (job.owner, job.pipeline, job.run, job.key)).fetchone()
         for job in jobs

@@ -86,7 +86,7 @@ def take(cx: sqlite3.Connection, nos: list[int], worker: int, now: int) -> list[
 def heads(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: int) -> list[int]:
     """The first jobs of all lanes together, by rank.
 
-    A job behind the first ones of as many lanes as there are slots cannot be among them.
+    The first jobs of lanes are compared first: a job behind as many of those as there are slots gets no slot.
     """
     where: dict[str, Any] = {"lanes": encoded(lanes), "isolation": order.isolation, "limit": slots}
     firsts = sorted(cx.execute(SQL.firsts, where).fetchall())[:slots]

@@ -106,7 +106,7 @@ class SqliteStore(SqliteGates):
             return self._turn(records, order, by, record_each)
 
     def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:
-        """As a turn that claims nothing: who writes holds the whole file, and never a job alone."""
+        """As a turn that claims nothing. No job is ever `Busy`: a writer holds the whole file, not a single job."""
         return self.turn(records, None, by=by).settled
 
     def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:
