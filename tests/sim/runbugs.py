@@ -18,7 +18,7 @@ from perdure.model.runs import RunChange, RunStatus, RunView
 from perdure.rules.run_budget import Tally as BudgetTally, overspent
 from perdure.stores import deeds as deeds_module
 from perdure.stores.counting import Before, Tally
-from perdure.stores.sqlite import bulks as store_module, settling as settling_module
+from perdure.stores.sqlite import control as store_module, settling as settling_module
 from tests.sim import harvests
 from tests.sim.mutants import Mutant, reworded
 

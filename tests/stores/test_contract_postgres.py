@@ -1,39 +1,17 @@
-"""The contract, on PostgreSQL: one database for the class, emptied before each test."""
+"""The contract, on PostgreSQL: one database for the class, emptied before each test.
+
+It has a server of its own: what other tests have open on theirs would keep lines of the change feed, and cursors, for longer.
+"""
 
 import pytest
 
 from perdure.stores.opening import Opened
 from perdure.testing import SharedStoreContract, VirtualClock
-from perdure.testing.contract.following import Following
 from tests.servers.postgres import Server
-from tests.stores.rigs import ROUNDS_ON_A_SHARED_SERVER, PostgresRig, lent_postgres
+from tests.stores.rigs import PostgresRig, lent_postgres
 
 
 class TestPostgres(SharedStoreContract):
-    rig: PostgresRig
-    feed_rounds = ROUNDS_ON_A_SHARED_SERVER
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _database(cls, postgres):
-        cls.rig = PostgresRig(postgres.create_database())
-        yield
-        cls.rig.close()
-        postgres.drop_database(cls.rig.url)
-
-    def open(self, clock: VirtualClock) -> Opened:
-        return self.rig.open(clock)
-
-    def open_again(self, clock: VirtualClock) -> Opened:
-        return self.rig.open_again(clock)
-
-    def lend(self):
-        return lent_postgres(self.rig.url)
-
-
-class TestPostgresAlone(Following):
-    """The feed on a server that nobody else uses: what is let go goes to the moment."""
-
     rig: PostgresRig
 
     @pytest.fixture(autouse=True, scope="class")
@@ -46,3 +24,9 @@ class TestPostgresAlone(Following):
 
     def open(self, clock: VirtualClock) -> Opened:
         return self.rig.open(clock)
+
+    def open_again(self, clock: VirtualClock) -> Opened:
+        return self.rig.open_again(clock)
+
+    def lend(self):
+        return lent_postgres(self.rig.url)

@@ -16,7 +16,6 @@ operation has moved on, and its row says how far.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from perdure.model.jobs import Busy, Receipt, Record, Revived, Settled, Stale
 from perdure.model.operations import (
@@ -40,34 +39,36 @@ class SharedBulks(SharedWriting):
 
     @abstractmethod
     def _revive(
-        self, cx: Any, chosen: Sequence[Revival], owner: str | None, now: int
+        self, cx: OpenTransaction, chosen: Sequence[Revival], owner: str | None, now: int
     ) -> list[Revived]:
         """Begin new lives, in a transaction."""
 
     @abstractmethod
     def _discard(
-        self, cx: Any, chosen: Sequence[Target], owner: str | None, now: int
+        self, cx: OpenTransaction, chosen: Sequence[Target], owner: str | None, now: int
     ) -> list[Settled | Busy]:
         """Discard dead letters, in a transaction."""
 
     @abstractmethod
     def _cancel(
-        self, cx: Any, records: Sequence[Record], owner: str | None, now: int
+        self, cx: OpenTransaction, records: Sequence[Record], owner: str | None, now: int
     ) -> list[Settled | Busy]:
         """Write the ends of open jobs, in a transaction."""
 
     @abstractmethod
     def _run_now(
-        self, cx: Any, chosen: Sequence[Target], owner: str | None, now: int
+        self, cx: OpenTransaction, chosen: Sequence[Target], owner: str | None, now: int
     ) -> list[Settled | Busy]:
         """Let waiting jobs be due, in a transaction."""
 
     @abstractmethod
-    def _refuse(self, cx: Any, bulk: int, refusals: Sequence[Refusal]) -> int:
+    def _refuse(self, cx: OpenTransaction, bulk: int, refusals: Sequence[Refusal]) -> int:
         """Write down what was left as it was; how many of these were not written down before."""
 
     @abstractmethod
-    def _keep_payloads(self, cx: Any, bulk: int, payloads: Sequence[tuple[str, str]]) -> None:
+    def _keep_payloads(
+        self, cx: OpenTransaction, bulk: int, payloads: Sequence[tuple[str, str]]
+    ) -> None:
         """Keep what a bulk operation brings, by key."""
 
     def revive(

@@ -16,7 +16,6 @@ After what opens a lane, makes a job ready or changes a gate, idle workers are w
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from perdure.model.jobs import Enqueued, NewJob
 from perdure.model.limits import PRUNE_BATCH_MAX
@@ -33,7 +32,7 @@ class SharedControl(SharedBulks, SharedRuns):
     """The `Control` port but for what each store does in its own way."""
 
     @abstractmethod
-    def _accept(self, cx: Any, job: NewJob, now: int) -> Enqueued:
+    def _accept(self, cx: OpenTransaction, job: NewJob, now: int) -> Enqueued:
         """Enqueue a job, in a transaction."""
 
     @abstractmethod
@@ -41,7 +40,7 @@ class SharedControl(SharedBulks, SharedRuns):
         """Who has a duty, for how long yet, and whether that worker is alive."""
 
     @abstractmethod
-    def _let_go(self, cx: Any, rows: Sequence[Row]) -> tuple[int, int]:
+    def _let_go(self, cx: OpenTransaction, rows: Sequence[Row]) -> tuple[int, int]:
         """Delete these jobs with all that is theirs; how many went, and how many attempts with them."""
 
     def put_schedule(self, schedule: NewSchedule) -> None:

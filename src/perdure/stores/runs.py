@@ -14,7 +14,6 @@ has moved on, which it has.
 """
 
 from abc import abstractmethod
-from typing import Any
 
 from perdure.model.changes import ChangeKind
 from perdure.model.limits import FEEDER_SILENT_S
@@ -31,7 +30,7 @@ class SharedRuns(SharedWriting):
     """The part of the `Control` port that is about runs, and about pauses of lanes."""
 
     @abstractmethod
-    def _hold_run(self, cx: Any, no: int) -> None:
+    def _hold_run(self, cx: OpenTransaction, no: int) -> None:
         """See to it that nobody else changes a run until we have committed."""
 
     def add_run(self, run: NewRun) -> RunView:

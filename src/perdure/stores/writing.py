@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from perdure.model.changes import ChangeKind
 from perdure.model.operations import Deed
@@ -10,14 +10,7 @@ from perdure.stores.changes import Entry
 from perdure.stores.statements import Statements
 
 T = TypeVar("T")
-
-
-class OpenTransaction(Protocol):
-    """A connection inside a transaction."""
-
-    def execute(self, sql: str, values: Mapping[str, object], /) -> Any:
-        """A cursor of the driver, after this statement."""
-        ...
+OpenTransaction = Any  # a connection of the store's driver, inside a transaction
 
 
 class SharedWriting(ABC):
@@ -26,7 +19,7 @@ class SharedWriting(ABC):
     _sql: ClassVar[Statements]
 
     @abstractmethod
-    def _written(self, work: Callable[[Any, int], T]) -> T:
+    def _written(self, work: Callable[[OpenTransaction, int], T]) -> T:
         """Do some work in one transaction, at the store's time."""
 
     @abstractmethod
@@ -34,13 +27,17 @@ class SharedWriting(ABC):
         """Carry out one statement, which needs no transaction around it; how many rows it changed."""
 
     @abstractmethod
-    def _note(self, cx: Any, verb: str, subjects: Sequence[str], deed: Deed, now: int) -> None:
+    def _note(
+        self, cx: OpenTransaction, verb: str, subjects: Sequence[str], deed: Deed, now: int
+    ) -> None:
         """Write a line in the audit log for each subject."""
 
     @abstractmethod
-    def _tell(self, cx: Any, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
+    def _tell(
+        self, cx: OpenTransaction, kind: ChangeKind, entries: Sequence[Entry], now: int
+    ) -> None:
         """Write a line of the change feed."""
 
     @abstractmethod
-    def _wake(self, cx: Any) -> None:
+    def _wake(self, cx: OpenTransaction) -> None:
         """Tell idle workers to look, where a store can; it is only a hint."""

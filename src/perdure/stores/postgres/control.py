@@ -7,27 +7,31 @@ snapshot is newer, reads what was made. Jobs are locked in the order of their nu
 for nobody: what another hand holds stays for the next time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from perdure.model.changes import ChangeKind
 from perdure.model.gates import GateChange, GateRow
-from perdure.model.jobs import Enqueued, NewJob
+from perdure.model.jobs import Busy, Conflict, Enqueued, NewJob, Receipt, Record, Revived, Settled
 from perdure.model.limits import FINGERPRINT_KEPT_S, PRUNE_BATCH_MAX
-from perdure.model.operations import Deed
+from perdure.model.operations import Deed, Refusal, Revival, Target
+from perdure.model.states import State
+from perdure.stores.bulks import stale
 from perdure.stores.changes import Entry
 from perdure.stores.control import SharedControl
 from perdure.stores.lanes import KnownLanes
-from perdure.stores.moments import seconds_us
+from perdure.stores.moments import from_us, seconds_us
 from perdure.stores.postgres import changing
 from perdure.stores.postgres.accepting import accept, lanes_among
-from perdure.stores.postgres.bulks import PostgresBulks
 from perdure.stores.postgres.claiming import array
 from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.gating import change_gate
 from perdure.stores.postgres.lending import Cx
 from perdure.stores.postgres.noting import note
+from perdure.stores.postgres.reviving import revive_apart
+from perdure.stores.postgres.settling import busy_among, record_whole
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import Row, encoded
 
@@ -36,7 +40,7 @@ FOLDS_MAX = 100  # a million rows in a round
 T = TypeVar("T")
 
 
-class PostgresControl(PostgresBulks, SharedControl):
+class PostgresControl(SharedControl):
     """The `Control` port on one PostgreSQL database."""
 
     _sql = SQL
@@ -126,3 +130,78 @@ class PostgresControl(PostgresBulks, SharedControl):
         cx.execute(SQL.prune_artifacts, where)
         cx.execute(SQL.prune_payloads, where)
         return len(gone), attempts
+
+    def _revive(
+        self, cx: Cx, chosen: Sequence[Revival], owner: str | None, now: int
+    ) -> list[Revived]:
+        done, conflicts = revive_apart(cx, chosen, now, owner)
+        if done:
+            self._wake(cx)
+        answers: list[Revived] = []
+        for one in chosen:
+            place = (one.no, one.token)
+            if place in done:
+                done.remove(place)  # one that is named twice lives once
+                answers.append(Receipt(one.no, one.id, one.token, State.QUEUED, from_us(now)))
+            elif place in conflicts:
+                answers.append(Conflict(one.no, one.id, one.token, *conflicts[place]))
+            else:
+                answers.append(stale(one))
+        return answers
+
+    def _discard(
+        self, cx: Cx, chosen: Sequence[Target], owner: str | None, now: int
+    ) -> list[Settled | Busy]:
+        where = {"targets": _seen(chosen), "owner": owner, "now": now}
+        done = set(cx.execute(SQL.discard, where).fetchall())
+        return _answers(chosen, done, State.FAILED, None)
+
+    def _cancel(
+        self, cx: Cx, records: Sequence[Record], owner: str | None, now: int
+    ) -> list[Settled | Busy]:
+        busy = {one.no: one for one in busy_among(cx, records, owner=owner)}
+        free = [one for one in records if one.no not in busy]
+        where = {"targets": _seen(free), "owner": owner}
+        open_now = set(cx.execute(SQL.cancellable, where).fetchall())
+        wanted = [one for one in free if (one.no, one.token) in open_now]
+        told = iter(record_whole(cx, wanted, None, now))
+        return [
+            next(told) if (one.no, one.token) in open_now else busy.get(one.no) or stale(one)
+            for one in records
+        ]
+
+    def _run_now(
+        self, cx: Cx, chosen: Sequence[Target], owner: str | None, now: int
+    ) -> list[Settled | Busy]:
+        where = {"targets": _seen(chosen), "owner": owner, "now": now}
+        done = set(cx.execute(SQL.run_now, where).fetchall())
+        if done:
+            self._wake(cx)
+        return _answers(chosen, done, State.QUEUED, from_us(now))
+
+    def _refuse(self, cx: Cx, bulk: int, refusals: Sequence[Refusal]) -> int:
+        rows = [{"no": one.no, "why": one.why} for one in refusals]
+        return cx.execute(SQL.bulk_refuse, {"no": bulk, "refusals": encoded(rows)}).rowcount
+
+    def _keep_payloads(self, cx: Cx, bulk: int, payloads: Sequence[tuple[str, str]]) -> None:
+        if payloads:
+            rows = [{"key": key, "payload": payload} for key, payload in payloads]
+            cx.execute(SQL.bulk_payloads_add, {"bulk": bulk, "payloads": encoded(rows)})
+
+
+def _seen(chosen: Iterable[Target | Record]) -> str:
+    return encoded([{"no": one.no, "token": one.token} for one in chosen])
+
+
+def _answers(
+    chosen: Iterable[Target], done: set[tuple[int, int]], state: State, due_at: datetime | None
+) -> list[Settled | Busy]:
+    """To each its own; of one that is named twice the first is done."""
+    answers: list[Settled | Busy] = []
+    for one in chosen:
+        if (one.no, one.token) in done:
+            done.remove((one.no, one.token))
+            answers.append(Receipt(one.no, one.id, one.token, state, due_at))
+        else:
+            answers.append(stale(one))
+    return answers
