@@ -31,7 +31,7 @@ hypothesis.settings.register_profile("perdure", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("perdure")
 
 pytest.register_assert_rewrite(
-    "perdure.testing.contract"
+    "perdure.testing.store_contract"
 )  # so that a broken promise shows its values
 
 

@@ -18,7 +18,7 @@ from benchmarks.stores.ours import on
 from benchmarks.stores.places import Places
 from benchmarks.stores.work import SUCCESS, items
 
-from perdure.app.opening import open_store
+from perdure.app.session.opening import open_store
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import ClaimOrder, Lane, NewJob
 from perdure.model.operations import Deed

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from benchmarks.stores.work import FAILURE, SUCCESS, Item, cpu_ns
 
-from perdure.app.opening import open_store
+from perdure.app.session.opening import open_store
 from perdure.model.decisions import Counted
 from perdure.model.jobs import Attempt, Claim, ClaimOrder, Lane, NewJob, Receipt, Record
 from perdure.model.workers import NewWorker, Role

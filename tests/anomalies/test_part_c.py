@@ -72,8 +72,8 @@ from perdure.rules.policy import FAIL, RETRY
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import CONVERTER, GATEWAY
 from perdure.testing import Answer as Said, Upstream
-from perdure.testing.contract.kit import TTL_S
-from perdure.testing.contract.records import retry, success
+from perdure.testing.store_contract.kit import TTL_S
+from perdure.testing.store_contract.records import retry, success
 from tests.app.worker.working_off import pumped_off, worked_off
 from tests.engine.kit import DONE, Notes, Shop, line_on, stage
 from tests.engine.upkeep.upkeeping import upkeep

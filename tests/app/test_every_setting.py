@@ -27,8 +27,8 @@ from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log, write_logs
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import DEED, target
-from perdure.testing.contract.records import failure, success
+from perdure.testing.store_contract.kit import DEED, target
+from perdure.testing.store_contract.records import failure, success
 from tests.engine.kit import Notes
 
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from perdure import App
-from perdure.app.opening import open_store
+from perdure.app.session.opening import open_store
 from perdure.model.errors import StoreUnavailable
 from perdure.stores.sqlite import connection as sqlite_connection
 from tests.app import forking_app

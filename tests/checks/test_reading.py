@@ -15,7 +15,7 @@ from perdure.checks import (
     json_of,
     read_json,
 )
-from perdure.checks.finish import ENDS, End
+from perdure.checks.finish_reason import ENDS, End
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
 from perdure.model.limits import OUTPUT_CHARS_MAX, REPAIR_CHARS_MAX

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
-from perdure.testing.contract import kit
+from perdure.testing.store_contract import kit
 from tests.engine.kit import Shop
 from tests.stores.kit import MEMORY, Place, file_in, furnished
 

@@ -38,7 +38,7 @@ from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.policy import RETRY, Policy, Profile
 from perdure.rules.presets import preset
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import DEED, Place
+from perdure.testing.store_contract.kit import DEED, Place
 from tests.engine.kit import Notes, Unreliable, stage
 from tests.stores.kit import success
 from tests.stores.rigs import PostgresRig, Rig, SqliteRig

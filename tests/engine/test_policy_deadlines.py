@@ -25,8 +25,8 @@ from perdure.model.outcomes import Evidence, Raised
 from perdure.model.states import FailedReason, State
 from perdure.rules.backoff import Backoff
 from perdure.testing.clock import VirtualClock
-from perdure.testing.contract.kit import DEED
-from perdure.testing.contract.records import failure
+from perdure.testing.store_contract.kit import DEED
+from perdure.testing.store_contract.records import failure
 from tests.engine.kit import PLAIN, line_on, stage
 from tests.engine.upkeep.upkeeping import upkeep
 

@@ -27,7 +27,7 @@ from perdure.model.operations import ScheduleView, Tick
 from perdure.rules import decide as decide_module
 from perdure.stores import control as control_module
 from perdure.stores.pruning import Ends
-from perdure.stores.sqlite import settling as settling_module
+from perdure.stores.sqlite import record as settling_module
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store import SqliteStore

@@ -17,7 +17,7 @@ from perdure.engine.upkeep import (
     run_watch as runs_module,
 )
 from perdure.engine.worker import loop as loop_module
-from perdure.stores.sqlite import claiming as store_module
+from perdure.stores.sqlite import claim as store_module
 from tests.sim.process import Kernel
 from tests.sim.swarm import Setup
 from tests.sim.world import World

@@ -17,8 +17,8 @@ from perdure.model.operations import Deed
 from perdure.model.runs import RunChange, RunStatus, RunView
 from perdure.rules.run_budget import Tally as BudgetTally, overspent
 from perdure.stores import deeds as deeds_module
-from perdure.stores.counting import Before, Tally
-from perdure.stores.sqlite import control as store_module, settling as settling_module
+from perdure.stores.sqlite import control as store_module, record as settling_module
+from perdure.stores.tally_changes import Before, Tally
 from tests.sim import harvests
 from tests.sim.mutants import Mutant, reworded
 

@@ -20,8 +20,8 @@ from perdure.model.operations import (
 from perdure.model.runs import NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
-from perdure.testing.contract.kit import uuid_of
 from perdure.testing.nouns import replace
+from perdure.testing.store_contract.kit import uuid_of
 from tests.stores.acting import LANES, Acting
 from tests.stores.operating import DEED, STALE
 from tests.stores.sides import Side

@@ -12,9 +12,9 @@ from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import VirtualClock
-from perdure.testing.contract import kit
-from perdure.testing.contract.kit import DEED, TTL_S, target
-from perdure.testing.contract.records import (
+from perdure.testing.store_contract import kit
+from perdure.testing.store_contract.kit import DEED, TTL_S, target
+from perdure.testing.store_contract.records import (
     ENDINGS,
     advance,
     attempt_of,

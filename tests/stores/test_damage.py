@@ -8,7 +8,7 @@ from perdure.model.jobs import ZERO, Receipt
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import Place
+from perdure.testing.store_contract.kit import Place
 from tests.stores.kit import advance, failure, success
 
 UNREADABLE = ["oops", "{", "[1,2]", '{"starts":"many"}', "", "null", '{"starts":1e400}', "\\u0000"]

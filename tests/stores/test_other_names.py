@@ -8,8 +8,9 @@ import pytest
 from perdure.model.jobs import OnLost, Record
 from perdure.model.states import FailedReason, Move, State
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import TTL_S, Place
-from perdure.testing.contract.records import (
+from perdure.testing.nouns import replace
+from perdure.testing.store_contract.kit import TTL_S, Place
+from perdure.testing.store_contract.records import (
     advance,
     cancelled,
     crash,
@@ -18,7 +19,6 @@ from perdure.testing.contract.records import (
     snooze,
     success,
 )
-from perdure.testing.nouns import replace
 
 EVENTS = {"queued", "processing", "retry", "complete", "failed", "expired"}
 

@@ -10,8 +10,8 @@ from perdure.model.filters import JobFilter
 from perdure.model.jobs import Lane
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.stores.choosing import dead_groups
-from perdure.stores.reporting import REPORT
+from perdure.stores.job_lists import dead_groups
+from perdure.stores.run_figures import REPORT
 from perdure.stores.sqlite.reader import DIALECT
 from perdure.stores.sqlite.statements import SQL
 from tests.stores.kit import MEMORY, Place, crash, failure, retry, success

@@ -6,9 +6,9 @@ from perdure.model.errors import CallerError, StoreError
 from perdure.model.jobs import Refused
 from perdure.ports import Control, Reader, Store
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import Place
-from perdure.testing.contract.records import advance, retry
 from perdure.testing.nouns import replace
+from perdure.testing.store_contract.kit import Place
+from perdure.testing.store_contract.records import advance, retry
 from tests.stores.reference import open_model
 
 

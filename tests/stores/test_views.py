@@ -8,8 +8,9 @@ import pytest
 from perdure.model.jobs import Capture
 from perdure.model.runs import NANO
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import Place, uuid_of
-from perdure.testing.contract.records import (
+from perdure.testing.nouns import replace
+from perdure.testing.store_contract.kit import Place, uuid_of
+from perdure.testing.store_contract.records import (
     advance,
     cancelled,
     failing,
@@ -17,7 +18,6 @@ from perdure.testing.contract.records import (
     spending,
     success,
 )
-from perdure.testing.nouns import replace
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
 from tests.stores.rigs import SqliteRig

@@ -9,8 +9,8 @@ from perdure.model.operations import Deed
 from perdure.model.outcomes import Death
 from perdure.model.states import Move, State
 from perdure.model.workers import NewWorker, Role
-from perdure.testing.contract import records
 from perdure.testing.nouns import replace
+from perdure.testing.store_contract import records
 from tests.stores.acting import Acting, Held
 from tests.stores.sides import Side
 

@@ -22,8 +22,8 @@ from perdure.model.workers import NewWorker, Role
 from perdure.stores.opening import Opened, open_store
 from perdure.stores.sqlite import connection
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import uuid_of
-from perdure.testing.contract.records import (
+from perdure.testing.store_contract.kit import uuid_of
+from perdure.testing.store_contract.records import (
     advance,
     cancelled,
     failure,

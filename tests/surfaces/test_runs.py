@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from perdure.model.runs import RunStatus
-from perdure.surfaces.cli.reports import bars
+from perdure.surfaces.cli.run_report import bars
 from tests.engine.kit import until
 
 # -- looking ---------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import pytest
 
 from perdure.ports import Control, Reader, Store
 from perdure.testing import SharedStoreContract, StoreContract, VirtualClock
-from perdure.testing.contract import kit
-from perdure.testing.contract.kit import raises
+from perdure.testing.store_contract import kit
+from perdure.testing.store_contract.kit import raises
 from tests.stores.reference import open_model
 
 
@@ -59,7 +59,7 @@ def test_every_operation_of_the_ports_is_called_by_the_contract(port):
     words = "\n".join(
         inspect.getsource(inspect.getmodule(part))
         for part in (*SharedStoreContract.__mro__, kit.Place)
-        if part.__module__.startswith("perdure.testing.contract")
+        if part.__module__.startswith("perdure.testing.store_contract")
     )
     side = {Store: "store", Control: "control", Reader: "reader"}[port]
     operations = [name for name in vars(port) if not name.startswith("_")]

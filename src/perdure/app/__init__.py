@@ -2,9 +2,9 @@
 
 from perdure.app.app import App
 from perdure.app.job_refs import Called, JobRef
-from perdure.app.opening import configured, open_store, schema_of, shown_url
 from perdure.app.pipelines import Pipeline
-from perdure.app.session import Session
+from perdure.app.session.opening import configured, open_store, schema_of, shown_url
+from perdure.app.session.session import Session
 from perdure.app.surface.loading import load_pipeline, load_session
 from perdure.app.surface.policies import (
     explained,

@@ -9,9 +9,9 @@ from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.app.worker.embedded import Working
-from perdure.checks.extras import check_extras
+from perdure.checks.missing_extras import check_extras
 from perdure.config import load
 from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import Upstream, upstream_limits

@@ -11,8 +11,8 @@ import msgspec
 from perdure.app.job_filters import dead_meant
 from perdure.app.job_refs import job_at
 from perdure.app.runs import Run
-from perdure.app.session import Session
-from perdure.app.waiting import wait_until
+from perdure.app.session.session import Session
+from perdure.app.session.waiting import wait_until
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.engine.operate.eligible import Previewing, RedrivePreview

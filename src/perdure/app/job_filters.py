@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.engine.batch.runs import find_run
 from perdure.engine.operate.eligible import dead_letters
 from perdure.model.errors import CallerError, UnknownName

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.app.session import Session
-from perdure.app.waiting import wait_until
+from perdure.app.session.session import Session
+from perdure.app.session.waiting import wait_until
 from perdure.engine.call import Over
 from perdure.engine.operate import single_jobs
 from perdure.engine.operate.revival import Restart, corrected

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.app.dead_letters import Redrive
 from perdure.app.files.items import items_in
 from perdure.app.job_filters import dead_meant, jobs_meant
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.engine.batch.feeding import Unreadable
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.bulk_settings import BulkSettings

@@ -11,7 +11,7 @@ from perdure.app.calling.calls import terms_of
 from perdure.app.files.items import items_of
 from perdure.app.job_refs import Called, JobRef, called
 from perdure.app.runs import Run, given
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
 from perdure.engine.stages import Line, shortest_s

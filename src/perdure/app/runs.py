@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from perdure.app.files.rewriting import written
-from perdure.app.session import Session
-from perdure.app.waiting import Pauses, wait_until, wait_until_async
+from perdure.app.session.session import Session
+from perdure.app.session.waiting import Pauses, wait_until, wait_until_async
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
 from perdure.engine.batch.results import as_ended, ended_so_far, in_order

@@ -7,12 +7,12 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
-from perdure.checks import models, schemas, types
-from perdure.checks.content import inspect
-from perdure.checks.finish import End, end_of
-from perdure.checks.mend import mender
-from perdure.checks.places import ROOT, Misfit
-from perdure.checks.reading import REPAIR, Cut, Found, find
+from perdure.checks import json_schemas, msgspec_types, pydantic_models
+from perdure.checks.find_json import REPAIR, Cut, Found, find
+from perdure.checks.finish_reason import End, end_of
+from perdure.checks.json_values import inspect
+from perdure.checks.mend_json import mender
+from perdure.checks.output_paths import ROOT, Misfit
 from perdure.model.errors import (
     ConfigError,
     OutputError,
@@ -158,7 +158,7 @@ def fits(value: Any, against: Any) -> Any:
 def contract_of(against: Any) -> Contract:
     """The contract behind what the caller has given, compiled once."""
     if isinstance(against, Mapping):
-        return schemas.schema_of(against)
+        return json_schemas.schema_of(against)
     try:
         hash(against)
     except TypeError:  # an annotation may hold a list
@@ -172,7 +172,9 @@ def _compiled(against: Any) -> Contract:
             f"an output cannot be checked against a {type(against).__name__}; pass a JSON Schema as a "
             "dict, a type, a pydantic model or a TypeAdapter"
         )
-    kind: Callable[[Any], Contract] = models.Model if models.is_foreign(against) else types.Typed
+    kind: Callable[[Any], Contract] = (
+        pydantic_models.Model if pydantic_models.is_foreign(against) else msgspec_types.Typed
+    )
     return kind(against)
 
 

@@ -8,14 +8,20 @@ from types import CodeType
 from typing import Any
 
 from perdure.engine.item_types import Shape, function_behind
-from perdure.engine.origins import package_of
 from perdure.model.errors import BugError, ConfigError
 from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
 from perdure.model.views import JobView
 from perdure.rules.field_checks import made, number
-from perdure.rules.foreign_code import held
+from perdure.rules.foreign_code import held, text_of
 from perdure.rules.policy import Policy, Profile
+
+_MODULE_CHARS_MAX = 4_096  # of a module's name
+
+
+def package_of(module: object) -> str:
+    """The outermost package of a module, by its name."""
+    return (text_of(module, _MODULE_CHARS_MAX) or "").partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)

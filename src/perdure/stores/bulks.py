@@ -31,7 +31,7 @@ from perdure.model.operations import (
 )
 from perdure.stores import deeds
 from perdure.stores.columns import BULK
-from perdure.stores.writing import OpenTransaction, SharedWriting
+from perdure.stores.deed_writer import OpenTransaction, SharedWriting
 
 
 class SharedBulks(SharedWriting):

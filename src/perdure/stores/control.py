@@ -21,11 +21,11 @@ from perdure.model.jobs import Enqueued, NewJob
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import NewSchedule, Pruned, Retention, Tick
 from perdure.stores.bulks import SharedBulks
+from perdure.stores.deed_writer import OpenTransaction
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.pruning import Ends
 from perdure.stores.rows import Row
 from perdure.stores.runs import SharedRuns
-from perdure.stores.writing import OpenTransaction
 
 
 class SharedControl(SharedBulks, SharedRuns):

@@ -39,9 +39,8 @@ from perdure.model.views import (
     RunFigures,
 )
 from perdure.model.workers import WorkerView
-from perdure.stores import choosing, tallies
-from perdure.stores.auditing import findings, of_run
-from perdure.stores.choosing import NO_MAX, Choice, Dialect, Fetch, FetchWhole
+from perdure.stores import job_lists, tally_reads
+from perdure.stores.audit_checks import findings, of_run
 from perdure.stores.columns import (
     ATTEMPT,
     BULK,
@@ -54,9 +53,10 @@ from perdure.stores.columns import (
     SCHEDULE,
     WORKER,
 )
+from perdure.stores.job_lists import NO_MAX, Choice, Dialect, Fetch, FetchWhole
 from perdure.stores.moments import from_us, to_us
-from perdure.stores.reporting import run_figures
 from perdure.stores.rows import Row, job_out, lanes_out
+from perdure.stores.run_figures import run_figures
 from perdure.stores.statements import Statements
 
 _WORKERS_MAX = 200  # dead ones that have left nothing behind
@@ -99,11 +99,11 @@ class SharedReader(ABC):
     ) -> list[JobView]:
         """Jobs, newest first; a page that is shorter than ``limit`` is the last one.
 
-        No statement looks at more than `choosing.LOOK_ROWS_MAX` rows.
+        No statement looks at more than `job_lists.LOOK_ROWS_MAX` rows.
         """
         with self._snapshot() as fetch:
             choice, whole = Choice(chosen, self._dialect), self._whole(fetch)
-            return choosing.page(choice, fetch, whole, limit=limit, before=before)
+            return job_lists.page(choice, fetch, whole, limit=limit, before=before)
 
     def jobs_changed(
         self, chosen: JobFilter, *, since: datetime, after: int = 0, limit: int = 50
@@ -111,34 +111,34 @@ class SharedReader(ABC):
         """An owner's jobs by their last change, from a moment on, above a number within it."""
         with self._snapshot() as fetch:
             choice, whole = Choice(chosen, self._dialect), self._whole(fetch)
-            return choosing.changes(choice, fetch, whole, since=since, after=after, limit=limit)
+            return job_lists.changes(choice, fetch, whole, since=since, after=after, limit=limit)
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
         with self._snapshot() as fetch:
-            return choosing.preview(Choice(chosen, self._dialect), fetch, count_max=count_max)
+            return job_lists.preview(Choice(chosen, self._dialect), fetch, count_max=count_max)
 
     def depths(self) -> list[Depth]:
         """How many jobs stand where, by queue, pipeline and stage."""
-        return tallies.depths(self._rows)
+        return tally_reads.depths(self._rows)
 
     def flows(self, *, minutes: bool = False) -> list[Flow]:
         """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
-        return tallies.flows(self._rows, self._now_us(), minutes=minutes)
+        return tally_reads.flows(self._rows, self._now_us(), minutes=minutes)
 
     def deaths(self) -> list[Deaths]:
         """What jobs have died of, by kind and code, most frequent first."""
-        return tallies.deaths(self._rows)
+        return tally_reads.deaths(self._rows)
 
     def open_jobs(self, owner: str) -> int:
         """How many jobs of an owner are queued or in work."""
-        return tallies.open_jobs(self._rows, owner)
+        return tally_reads.open_jobs(self._rows, owner)
 
     def lanes(self) -> list[LaneView]:
         """All lanes by number, all that closes each, and how many jobs wait in it."""
         with self._snapshot() as fetch:
             lanes, closed = fetch(self._sql.lanes_list, {}), fetch(self._sql.lanes_closed, {})
-            return lanes_out(lanes, closed, tallies.waiting_by_lane(fetch))
+            return lanes_out(lanes, closed, tally_reads.waiting_by_lane(fetch))
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
@@ -147,7 +147,7 @@ class SharedReader(ABC):
     def books(self, *, pipeline: str | None = None) -> Books:
         """How many items came in, and where they are."""
         with self._snapshot() as fetch:
-            return tallies.books(fetch, pipeline)
+            return tally_reads.books(fetch, pipeline)
 
     def failures(self, *, pipeline: str | None = None) -> list[FailureGroup]:
         """Failed jobs grouped by how they ended, most frequent first."""
@@ -231,9 +231,9 @@ class SharedReader(ABC):
 
     def dead_groups(self, chosen: JobFilter = DEAD_LETTERS, *, limit: int = 50) -> list[DeadGroup]:
         """The dead letters of a filter by fingerprint, most frequent first."""
-        kept = tallies.is_kept(chosen)
+        kept = tally_reads.is_kept(chosen)
         with self._snapshot() if kept else self._walking(by_index=True) as fetch:
-            return tallies.dead_groups(chosen, self._dialect, fetch, limit=limit)
+            return tally_reads.dead_groups(chosen, self._dialect, fetch, limit=limit)
 
     def rivals(self, job_nos: Sequence[int]) -> dict[int, str]:
         """For these jobs, the ids of others of their owner, pipeline and key that are queued or processing."""

@@ -20,10 +20,10 @@ from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.stores import deeds
-from perdure.stores.changes import run_entry
+from perdure.stores.change_lines import run_entry
 from perdure.stores.columns import RUN
+from perdure.stores.deed_writer import OpenTransaction, SharedWriting
 from perdure.stores.moments import seconds_us, to_us
-from perdure.stores.writing import OpenTransaction, SharedWriting
 
 
 class SharedRuns(SharedWriting):

@@ -1,13 +1,13 @@
 """The public test kit: what your own tests of code that runs on Perdure, or of a store, may want."""
 
 from perdure.testing.clock import VirtualClock
-from perdure.testing.contract import (
+from perdure.testing.payloads import PAYLOADS, REFUSED
+from perdure.testing.store_contract import (
     LentTransaction,
     OpenedStore,
     SharedStoreContract,
     StoreContract,
 )
-from perdure.testing.payloads import PAYLOADS, REFUSED
 from perdure.testing.upstream import CLOSED, HANGING, RESET, After, Answer, Request, Upstream
 
 __all__ = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure import ConfigError
-from perdure.app.opening import open_store
+from perdure.app.session.opening import open_store
 from perdure.app.worker import keeper_process, processes
 from perdure.app.worker.keeper_process import Kept
 from perdure.config import load

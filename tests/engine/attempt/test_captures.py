@@ -32,7 +32,7 @@ from perdure.model.limits import CAPTURE_BYTES_MAX, CAPTURES_MAX, NAME_CHARS_MAX
 from perdure.model.operations import Retention
 from perdure.model.outcomes import Evidence, Interrupted, Lost, Raised, Returned, TimedOut
 from perdure.testing import VirtualClock
-from perdure.testing.contract.records import success
+from perdure.testing.store_contract.records import success
 from tests.engine import plays
 from tests.engine.kit import DONE, PLAIN, Shop, claim_of, stage
 

@@ -21,7 +21,7 @@ from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, TimedOut, Usage
 from perdure.model.states import State
 from perdure.testing import VirtualClock
-from perdure.testing.contract.kit import Place
+from perdure.testing.store_contract.kit import Place
 from tests.engine.gating import VENDOR, failed, gate, line_of, stage, upstream
 from tests.engine.kit import DONE, Notes, Played, Unreliable
 from tests.stores.kit import cancelled

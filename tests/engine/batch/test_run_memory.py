@@ -15,7 +15,7 @@ from perdure.engine.upkeep.run_watch import RunWatch
 from perdure.engine.worker.lanes import RunLanes
 from perdure.model.jobs import ClaimOrder
 from perdure.model.runs import FINISHED
-from perdure.stores.lanes import KnownLanes
+from perdure.stores.known_lanes import KnownLanes
 from tests.engine.kit import line_on
 from tests.stores.kit import DEED, success
 

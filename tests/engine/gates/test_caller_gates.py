@@ -12,7 +12,7 @@ from perdure.model.operations import Deed
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Success
 from perdure.rules.decide import FLOWING, GateView
-from perdure.testing.contract.kit import Place
+from perdure.testing.store_contract.kit import Place
 from tests.engine.gating import FINE, gate, upstream
 from tests.engine.kit import Unreliable, claim_of
 

@@ -9,8 +9,8 @@ from perdure.model.jobs import Counters, Stale
 from perdure.model.limits import EXPIRED_BATCH_MAX
 from perdure.model.operations import LaneScope
 from perdure.model.states import FailedReason, State
-from perdure.testing.contract.kit import DEED
-from perdure.testing.contract.records import advance, retry
+from perdure.testing.store_contract.kit import DEED
+from perdure.testing.store_contract.records import advance, retry
 from tests.engine.kit import Notes
 from tests.engine.upkeep.upkeeping import upkeep
 

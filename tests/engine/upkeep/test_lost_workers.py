@@ -16,8 +16,8 @@ from perdure.model.outcomes import Death
 from perdure.model.states import FailedReason, State
 from perdure.model.workers import Role
 from perdure.rules.policy import Policy
-from perdure.testing.contract.kit import TTL_S
-from perdure.testing.contract.records import success
+from perdure.testing.store_contract.kit import TTL_S
+from perdure.testing.store_contract.records import success
 from tests.engine.kit import Notes, line_on, stage
 from tests.engine.upkeep.upkeeping import KILLED, live, upkeep
 

@@ -9,7 +9,7 @@ from perdure.model.events import EventName
 from perdure.model.jobs import Claim, Counters, OnLost, Stale
 from perdure.model.states import State
 from perdure.model.workers import Role
-from perdure.testing.contract.records import success
+from perdure.testing.store_contract.records import success
 from tests.engine.kit import DONE, Notes, Shop, line_on, stage
 from tests.engine.upkeep.test_rounds import Watched
 from tests.engine.upkeep.upkeeping import KILLED, MARGIN_S, upkeep

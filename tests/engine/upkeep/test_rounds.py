@@ -13,7 +13,7 @@ from perdure.model.errors import StoreBusy, StoreDamaged, StoreError, StoreUnava
 from perdure.model.events import EventName
 from perdure.model.states import State
 from perdure.stores.opening import open_store
-from perdure.testing.contract.kit import TTL_S, Place
+from perdure.testing.store_contract.kit import TTL_S, Place
 from tests.engine.kit import Notes, line_on, until
 from tests.engine.upkeep.upkeeping import KILLED, live, upkeep
 

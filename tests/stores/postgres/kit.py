@@ -17,7 +17,7 @@ from perdure.stores.postgres.reader import PostgresReader
 from perdure.stores.postgres.schema import PostgresSchema
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing import VirtualClock
-from perdure.testing.contract import kit
+from perdure.testing.store_contract import kit
 from tests.servers.postgres import Server, name_of
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ import pytest
 from perdure.model.errors import StoreBusy
 from perdure.model.jobs import Part
 from perdure.model.outcomes import Death
-from perdure.stores.postgres import accepting, store as store_module
-from perdure.stores.postgres.claiming import BOTTOM, Asked, claim_parameters
+from perdure.stores.postgres import enqueue, store as store_module
+from perdure.stores.postgres.claim import BOTTOM, Asked, claim_parameters
 from perdure.stores.postgres.statements import SQL
 from tests.stores.kit import crash, release, success
 from tests.stores.postgres.kit import SIGNAL_S_MAX, blocked
@@ -95,7 +95,7 @@ def test_a_mixed_batch_that_fails_half_way_leaves_nothing(hands, monkeypatch):
         cx.execute("SET LOCAL statement_timeout = 1")
         cx.execute("SELECT pg_sleep(1)")
 
-    monkeypatch.setattr(accepting, "_found", too_slow)
+    monkeypatch.setattr(enqueue, "_found", too_slow)
     with pytest.raises(StoreBusy):
         ours.store.enqueue([ours.new(), ours.new(key="k")])
     assert ours.reader.books().accepted == 1

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from perdure.model.jobs import ClaimOrder, Lane, Part
-from perdure.stores.postgres import claiming
-from perdure.stores.postgres.lending import Line
+from perdure.stores.postgres import claim
+from perdure.stores.postgres.connection_pool import Line
 from tests.stores.postgres.kit import Place
 
 
@@ -58,9 +58,9 @@ def test_slots_that_a_part_leaves_cost_another_round_trip(place, worker, trips):
 
 def test_a_part_below_its_floor_is_asked_again_from_the_bottom(place, worker, monkeypatch):
     """A job made ready below a floor by somebody else is found when its part falls short."""
-    monkeypatch.setattr(claiming, "_SLOW_S", -1.0)
-    monkeypatch.setattr(claiming, "_SLOW_JOB_S", -1.0)
-    monkeypatch.setattr(claiming, "_KEEP_S", 3600.0)
+    monkeypatch.setattr(claim, "_SLOW_S", -1.0)
+    monkeypatch.setattr(claim, "_SLOW_JOB_S", -1.0)
+    monkeypatch.setattr(claim, "_KEEP_S", 3600.0)
     a, b = lanes_with(place, 3, 9)
     order = ClaimOrder(worker, 4, (), parts=(Part((a,), 2), Part((b,), 2)))
     assert len(place.store.turn([], order, by=worker).claims) == 4

@@ -9,7 +9,7 @@ import pytest
 from perdure.model.errors import StoreBusy, WorkerDead
 from perdure.model.jobs import ClaimOrder, IfFailed, Lane, Receipt, Stale
 from perdure.model.outcomes import Death
-from perdure.stores.postgres import settling
+from perdure.stores.postgres import record
 from perdure.testing import VirtualClock
 from tests.stores.kit import TTL_S, crash, release, retry, success
 from tests.stores.postgres.kit import (
@@ -193,7 +193,7 @@ def test_records_in_another_order_than_numbers_would_stop_each_other(
     place, open_place, monkeypatch
 ):
     """The twin: with the rows locked as they come, the server has to end one of two turns."""
-    monkeypatch.setattr(settling, "sorted", lambda rows, **_: list(rows), raising=False)
+    monkeypatch.setattr(record, "sorted", lambda rows, **_: list(rows), raising=False)
     near, worker = open_place(place.url, series=1), place.hire()
     place.put_many(200)
     stopped = 0

@@ -5,7 +5,7 @@ import time
 from typing import Literal
 
 from perdure.app.runs import Sink, result_of
-from perdure.app.waiting import Pauses
+from perdure.app.session.waiting import Pauses
 from perdure.engine.batch.results import Seen, as_ended, in_order
 from perdure.model.errors import CallerError, StoreUnavailable
 from perdure.model.runs import ItemView, RunView

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from perdure.app.app import App
 from perdure.app.pipelines import Pipeline
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.model.errors import AppNotFound, UnknownName
 
 

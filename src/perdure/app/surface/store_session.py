@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from perdure.app.job_refs import JobRef, job_at
-from perdure.app.opening import configured, open_store
 from perdure.app.runs import Run
-from perdure.app.session import Session
+from perdure.app.session.opening import configured, open_store
+from perdure.app.session.session import Session
 from perdure.app.surface.loading import load_session
 from perdure.engine.batch.report import Report
 from perdure.engine.batch.results import has_stopped
@@ -17,7 +17,7 @@ from perdure.engine.operate.eligible import RedrivePreview
 from perdure.model.errors import CallerError
 from perdure.ports import Reader
 from perdure.stores import urls
-from perdure.stores.auditing import CHECKS
+from perdure.stores.audit_checks import CHECKS
 from perdure.stores.sqlite.reader import AUDIT
 
 __all__ = [

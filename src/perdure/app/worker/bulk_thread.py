@@ -6,7 +6,7 @@ it end with an error, or with its process, the operations stand where they were,
 
 import threading
 
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.config import load
 from perdure.engine.clock import SystemClock
 from perdure.engine.operate.bulks import Bulks

@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.keeper_process import Kept
 from perdure.app.worker.lane_names import check_served, names

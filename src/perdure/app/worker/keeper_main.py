@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import msgspec
 
-from perdure.app.opening import open_store
+from perdure.app.session.opening import open_store
 from perdure.app.worker.keeper_process import CLOSED, DONE, Charge
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from perdure.app.session import Session
+from perdure.app.session.session import Session
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.gates.gatekeeper import Gatekeeper

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 
-from perdure.app.opening import open_store
-from perdure.app.session import Session
+from perdure.app.session.opening import open_store
+from perdure.app.session.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import Config

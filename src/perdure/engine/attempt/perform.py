@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.engine.attempt.context import Context, Desk
+from perdure.engine.attempt.origins import origin_of
 from perdure.engine.idempotency import key_for_outside
 from perdure.engine.item_types import Misfit
-from perdure.engine.origins import origin_of
 from perdure.engine.payloads import admit, decode
 from perdure.engine.stages import Callee
 from perdure.model.errors import PayloadRefused

@@ -4,9 +4,10 @@ import asyncio
 import inspect
 from dataclasses import replace
 
+from perdure.engine.attempt.origins import origin_of
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.gates.upstreams import Upstream
-from perdure.engine.origins import origin_of, package_of
+from perdure.engine.stages import package_of
 from perdure.model.kinds import Kind, Sign
 from perdure.ports import Clock
 from perdure.rules.classify import judge

@@ -28,8 +28,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from perdure.model.errors import ConfigError, StoreBusy, StoreError
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
+from perdure.stores.postgres.connection_pool import Cx, Lender, Line, patient
 from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, named, translated
-from perdure.stores.postgres.lending import Cx, Lender, Line, patient
 from perdure.stores.urls import shown_url
 
 log = logging.getLogger("perdure")

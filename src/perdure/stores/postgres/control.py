@@ -19,19 +19,19 @@ from perdure.model.limits import FINGERPRINT_KEPT_S, PRUNE_BATCH_MAX
 from perdure.model.operations import Deed, Refusal, Revival, Target
 from perdure.model.states import State
 from perdure.stores.bulks import stale
-from perdure.stores.changes import Entry
+from perdure.stores.change_lines import Entry
 from perdure.stores.control import SharedControl
-from perdure.stores.lanes import KnownLanes
+from perdure.stores.known_lanes import KnownLanes
 from perdure.stores.moments import from_us, seconds_us
-from perdure.stores.postgres import changing
-from perdure.stores.postgres.accepting import accept, lanes_among
-from perdure.stores.postgres.claiming import array
+from perdure.stores.postgres import change_feed
+from perdure.stores.postgres.audit_log import note
+from perdure.stores.postgres.claim import array
 from perdure.stores.postgres.connection import Connection
-from perdure.stores.postgres.gating import change_gate
-from perdure.stores.postgres.lending import Cx
-from perdure.stores.postgres.noting import note
-from perdure.stores.postgres.reviving import revive_apart
-from perdure.stores.postgres.settling import busy_among, record_whole
+from perdure.stores.postgres.connection_pool import Cx
+from perdure.stores.postgres.enqueue import accept, lanes_among
+from perdure.stores.postgres.gates import change_gate
+from perdure.stores.postgres.record import busy_among, record_whole
+from perdure.stores.postgres.revive import revive_apart
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import Row, encoded
 
@@ -66,7 +66,7 @@ class PostgresControl(SharedControl):
     def prune_changes(self, kept_s: float, *, limit: int) -> int:
         """Forget lines of the change feed that everybody could read for long enough."""
         most = max(0, min(limit, PRUNE_BATCH_MAX))
-        return self._connection.written(lambda cx, now: changing.prune(cx, kept_s, most, now))
+        return self._connection.written(lambda cx, now: change_feed.prune(cx, kept_s, most, now))
 
     def _fold(self) -> None:
         """Add up what writers have counted, each in rows of its own; a little at a time, for turns wait for that."""
@@ -95,7 +95,7 @@ class PostgresControl(SharedControl):
         note(cx, verb, subjects, deed, now)
 
     def _tell(self, cx: Cx, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
-        changing.tell(cx, kind, entries, now)
+        change_feed.tell(cx, kind, entries, now)
 
     def _wake(self, cx: Cx) -> None:
         cx.execute(SQL.notify)

@@ -7,13 +7,13 @@ from uuid import UUID
 from perdure.model.changes import ChangePage
 from perdure.model.gates import GateLook
 from perdure.model.limits import CHANGE_PAGE_ROWS
-from perdure.stores.auditing import CHECKS
-from perdure.stores.choosing import Dialect, Fetch
-from perdure.stores.postgres import changing
-from perdure.stores.postgres.claiming import array
+from perdure.stores.audit_checks import CHECKS
+from perdure.stores.job_lists import Dialect, Fetch
+from perdure.stores.postgres import change_feed
+from perdure.stores.postgres.claim import array
 from perdure.stores.postgres.connection import Connection
-from perdure.stores.postgres.gating import look
-from perdure.stores.postgres.lending import Cx
+from perdure.stores.postgres.connection_pool import Cx
+from perdure.stores.postgres.gates import look
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.reader import SharedReader
 from perdure.stores.rows import Row
@@ -51,7 +51,7 @@ class PostgresReader(SharedReader):
     ) -> ChangePage:
         """The change feed after a cursor; None begins now."""
         with self._connection.lent() as cx:
-            return changing.changes(cx, after, until, limit)
+            return change_feed.changes(cx, after, until, limit)
 
     def close(self) -> None:
         """Disconnect."""

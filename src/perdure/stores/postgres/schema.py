@@ -11,7 +11,7 @@ from perdure.model.errors import PerdureError, StoreDenied
 from perdure.model.views import SchemaStatus
 from perdure.stores.migrations import check_current, check_fits, migrations, status_of
 from perdure.stores.postgres.connection import LOCK_MS_MAX, Connection
-from perdure.stores.postgres.lending import Cx, patient
+from perdure.stores.postgres.connection_pool import Cx, patient
 
 PACKAGE = "perdure.stores.postgres"
 

@@ -33,13 +33,12 @@ from perdure.model.jobs import (
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.model.workers import NewWorker
-from perdure.stores.changes import worker_entry
-from perdure.stores.lanes import KnownLanes
+from perdure.stores.change_lines import worker_entry
+from perdure.stores.known_lanes import KnownLanes
+from perdure.stores.lane_slots import lanes_of
 from perdure.stores.moments import seconds_us
-from perdure.stores.parting import lanes_of
-from perdure.stores.postgres.accepting import accept, accept_whole, begin, lanes_among
-from perdure.stores.postgres.changing import tell
-from perdure.stores.postgres.claiming import (
+from perdure.stores.postgres.change_feed import tell
+from perdure.stores.postgres.claim import (
     Asked,
     Floors,
     array,
@@ -49,12 +48,14 @@ from perdure.stores.postgres.claiming import (
     parts_asked,
     promote_parameters,
 )
-from perdure.stores.postgres.completing import PostgresCompleting
+from perdure.stores.postgres.complete import PostgresCompleting
 from perdure.stores.postgres.connection import Connection
-from perdure.stores.postgres.gating import PostgresGates
-from perdure.stores.postgres.lending import Cursor, Cx
-from perdure.stores.postgres.listening import Ear, Herald
-from perdure.stores.postgres.settling import (
+from perdure.stores.postgres.connection_pool import Cursor, Cx
+from perdure.stores.postgres.enqueue import accept, accept_whole, begin, lanes_among
+from perdure.stores.postgres.enqueue_within import joined
+from perdure.stores.postgres.gates import PostgresGates
+from perdure.stores.postgres.notify import Ear, Herald
+from perdure.stores.postgres.record import (
     UNWRITABLE,
     answered,
     check_alive,
@@ -68,7 +69,6 @@ from perdure.stores.postgres.settling import (
     record_each,
 )
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.postgres.within import joined
 from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
 
 SILENT = encoded(Death("silent"))

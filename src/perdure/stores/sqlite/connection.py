@@ -35,7 +35,7 @@ from perdure.model.errors import (
 )
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
-from perdure.stores.sqlite.place import warn_of_network
+from perdure.stores.sqlite.file_system import warn_of_network
 from perdure.stores.sqlite.turnstile import Turnstile
 
 VERSION_MIN = (3, 38, 0)  # the ->> operator

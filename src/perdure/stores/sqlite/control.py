@@ -15,22 +15,22 @@ from perdure.model.limits import FINGERPRINT_KEPT_S, PRUNE_BATCH_MAX
 from perdure.model.operations import Deed, Refusal, Revival, Target
 from perdure.model.states import State
 from perdure.stores.bulks import stale
-from perdure.stores.changes import Entry
+from perdure.stores.change_lines import Entry
 from perdure.stores.control import SharedControl
-from perdure.stores.counting import Letter, Tally, place_of
-from perdure.stores.lanes import KnownLanes
+from perdure.stores.known_lanes import KnownLanes
 from perdure.stores.moments import MINUTE_US, from_us, seconds_us
 from perdure.stores.rows import Row, encoded
-from perdure.stores.sqlite import changing
-from perdure.stores.sqlite.accepting import accept, lanes_among
-from perdure.stores.sqlite.changing import tell
+from perdure.stores.sqlite import change_feed
+from perdure.stores.sqlite.audit_log import note
+from perdure.stores.sqlite.change_feed import tell
 from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.gating import change_gate
-from perdure.stores.sqlite.noting import note
-from perdure.stores.sqlite.ranking import ranks_anew
-from perdure.stores.sqlite.reviving import Revivals, check_runs, conflict
-from perdure.stores.sqlite.settling import add_tally, record_each
+from perdure.stores.sqlite.enqueue import accept, lanes_among
+from perdure.stores.sqlite.fair_ranks import ranks_anew
+from perdure.stores.sqlite.gates import change_gate
+from perdure.stores.sqlite.record import add_tally, record_each
+from perdure.stores.sqlite.revive import Revivals, check_runs, conflict
 from perdure.stores.sqlite.statements import SQL
+from perdure.stores.tally_changes import Letter, Tally, place_of
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class SqliteControl(SharedControl):
     def prune_changes(self, kept_s: float, *, limit: int) -> int:
         """Forget lines of the change feed that everybody could read for long enough."""
         with self._connection.written() as (cx, now):
-            return changing.prune(cx, kept_s, max(0, min(limit, PRUNE_BATCH_MAX)), now)
+            return change_feed.prune(cx, kept_s, max(0, min(limit, PRUNE_BATCH_MAX)), now)
 
     def _written(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
         with self._connection.written() as (cx, now):
@@ -77,7 +77,7 @@ class SqliteControl(SharedControl):
     def _tell(
         self, cx: sqlite3.Connection, kind: ChangeKind, entries: Sequence[Entry], now: int
     ) -> None:
-        changing.tell(cx, kind, entries, now)
+        change_feed.tell(cx, kind, entries, now)
 
     def _wake(self, cx: sqlite3.Connection) -> None:
         """A file tells nobody that it has changed."""

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from perdure.model.changes import ChangePage
 from perdure.model.gates import GateLook
 from perdure.model.limits import CHANGE_PAGE_ROWS
-from perdure.stores.auditing import CHECKS
-from perdure.stores.choosing import Dialect, Fetch
+from perdure.stores.audit_checks import CHECKS
+from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.reader import SharedReader
 from perdure.stores.rows import Row, encoded
-from perdure.stores.sqlite import changing
+from perdure.stores.sqlite import change_feed
 from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.gating import look
+from perdure.stores.sqlite.gates import look
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.statements import texts
 
@@ -48,7 +48,7 @@ class SqliteReader(SharedReader):
     ) -> ChangePage:
         """The change feed after a cursor; None begins now."""
         with self._connection.read() as (cx, _):
-            return changing.changes(cx, after, until, limit)
+            return change_feed.changes(cx, after, until, limit)
 
     def close(self) -> None:
         """Disconnect."""

@@ -36,19 +36,19 @@ from perdure.model.jobs import (
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus
 from perdure.model.workers import NewWorker
-from perdure.stores.borrowed import check_lendable
-from perdure.stores.changes import worker_entry
-from perdure.stores.lanes import KnownLanes
+from perdure.stores.borrowed_connection import check_lendable
+from perdure.stores.change_lines import worker_entry
+from perdure.stores.known_lanes import KnownLanes
 from perdure.stores.moments import seconds_us
 from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
-from perdure.stores.sqlite.accepting import accept, begin, lanes_among
-from perdure.stores.sqlite.changing import tell
-from perdure.stores.sqlite.claiming import claim, claim_parts, has_work, open_lanes, wait_s
+from perdure.stores.sqlite.change_feed import tell
+from perdure.stores.sqlite.claim import claim, claim_parts, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import Connection
-from perdure.stores.sqlite.gating import SqliteGates
-from perdure.stores.sqlite.settling import RowRefused, claims_of, record_all, record_each
+from perdure.stores.sqlite.enqueue import accept, begin, lanes_among
+from perdure.stores.sqlite.enqueue_within import joined
+from perdure.stores.sqlite.gates import SqliteGates
+from perdure.stores.sqlite.record import RowRefused, claims_of, record_all, record_each
 from perdure.stores.sqlite.statements import SQL
-from perdure.stores.sqlite.within import joined
 
 SILENT = encoded(Death("silent"))
 

@@ -14,6 +14,7 @@ from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
 from perdure.model.states import State
+from perdure.surfaces.cli.bulk_panel import outcome, preview_lines, told, watch
 from perdure.surfaces.cli.filters import filtered, in_words, open_filtered
 from perdure.surfaces.cli.jobs import plain_job
 from perdure.surfaces.cli.options import (
@@ -27,7 +28,6 @@ from perdure.surfaces.cli.options import (
 )
 from perdure.surfaces.cli.redrive import plain_bulk, warn_if_nobody_works
 from perdure.surfaces.cli.tables import many
-from perdure.surfaces.cli.watching import outcome, preview_lines, told, watch
 
 _APP_HELP = "module:variable of the app, which knows the stages."
 

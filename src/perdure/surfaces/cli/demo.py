@@ -19,7 +19,7 @@ from perdure.model.errors import CallerError
 from perdure.model.kinds import KINDS, Kind
 from perdure.surfaces.cli.demo_panel import lines, panel
 from perdure.surfaces.cli.jobs import story
-from perdure.surfaces.cli.live import screen
+from perdure.surfaces.cli.live_panel import screen
 from perdure.surfaces.cli.options import echo_json, json_option
 
 _WORKER = (sys.executable, "-m", "perdure.surfaces.cli", "worker")

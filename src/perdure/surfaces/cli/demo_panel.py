@@ -9,7 +9,7 @@ from perdure.demo.crew import Hand
 from perdure.demo.script import Fault
 from perdure.demo.tour import Happening, Show, Snapshot
 from perdure.demo.watch import belongs
-from perdure.surfaces.cli.live import Echo, counted, framed, now_and_then
+from perdure.surfaces.cli.live_panel import Echo, counted, framed, now_and_then
 
 _HAPPENINGS_SHOWN = 6
 _HANDS_SHOWN = 3

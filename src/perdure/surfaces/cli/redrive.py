@@ -13,6 +13,7 @@ from perdure.app.surface.store_session import RedrivePreview, run_at, session_at
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
+from perdure.surfaces.cli.bulk_panel import REFUSALS_SHOWN, outcome, preview_lines, told, watch
 from perdure.surfaces.cli.filters import chosen_words, filtered, in_words
 from perdure.surfaces.cli.options import (
     echo_json,
@@ -23,7 +24,6 @@ from perdure.surfaces.cli.options import (
     yes_option,
 )
 from perdure.surfaces.cli.tables import day_at, many, short, table
-from perdure.surfaces.cli.watching import REFUSALS_SHOWN, outcome, preview_lines, told, watch
 
 _WORDS_CHARS_MAX = 80
 _ASKED_LATER = "whether their sources still exist is asked by the worker that drives them; to ask now: --app APP"

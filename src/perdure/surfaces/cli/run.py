@@ -16,7 +16,7 @@ from perdure.app import App, Pipeline, Session, configured, load_pipeline, shown
 from perdure.app.batch.carry_out import LeftAtOnce, Order, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
-from perdure.surfaces.cli.live import screen
+from perdure.surfaces.cli.live_panel import screen
 from perdure.surfaces.cli.options import echo_json, json_option, with_options
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from perdure.app.batch.snapshot import Held, Snapshot
 from perdure.model.runs import RunStatus, RunView
-from perdure.surfaces.cli.live import Echo, counted, framed, now_and_then
+from perdure.surfaces.cli.live_panel import Echo, counted, framed, now_and_then
 
 _LINE_S = 10.0
 _KINDS_SHOWN = 6

@@ -24,7 +24,7 @@ from perdure.surfaces.cli.options import (
     with_options,
     yes_option,
 )
-from perdure.surfaces.cli.reports import report_lines
+from perdure.surfaces.cli.run_report import report_lines
 from perdure.surfaces.cli.tables import day_at, dollars, percent, short, table
 
 _NUMBER_MAX = 2**63 - 1

@@ -1,0 +1,142 @@
+"""What the handles of an App and the parts of its worker share: the store, and what the App declares.
+
+Always true: the store is opened once in a process, on first use. A process that was forked off has a lock, ids, calls
+and a feed of its own.
+"""
+
+import random
+import threading
+
+from perdure.app.calling.calls import Calls
+from perdure.app.session.opening import open_store
+from perdure.config import load
+from perdure.engine.batch.runs import Runs
+from perdure.engine.clock import SystemClock
+from perdure.engine.gates.upstreams import Upstreams
+from perdure.engine.ids import Ids
+from perdure.engine.observe import Observers
+from perdure.engine.operate.bulks import Bulks
+from perdure.engine.operate.change_feed import FeedThread
+from perdure.engine.operate.eligible import Check
+from perdure.engine.stages import Catalogue, Line
+from perdure.engine.upkeep.schedules import Schedule
+from perdure.model.jobs import Lane
+from perdure.stores.forking import tell_of_forks
+from perdure.stores.opening import Opened
+
+
+class Session:
+    """A store with the pipelines, checks, schedules and upstreams that somebody works on it with.
+
+    Without any of them it is a store alone; what needs a stage is left to a worker that has it.
+    """
+
+    def __init__(self, url: str, observers: Observers, opened: Opened | None = None) -> None:
+        self.url = url
+        self.observers = observers
+        self.ids = Ids(SystemClock(), random.SystemRandom())
+        self.upstreams = Upstreams()
+        self.lines: dict[str, Line] = {}
+        self.checks: dict[str, Check] = {}  # whether the source of an item exists, by pipeline
+        self.schedules: dict[str, Schedule] = {}
+        self.fair_queues: set[str] = set()
+        self._opened = opened
+        self._calls: Calls | None = None
+        self._feed: FeedThread | None = None
+        self._laid: set[str] = set()
+        self._opening = threading.Lock()
+        tell_of_forks(self)
+
+    def begin_anew(self) -> None:
+        """In a process that was forked off: a thread of the parent's may have had the lock.
+
+        The ids begin anew as well: two children that counted on from the same one would make the same.
+        """
+        self._opening = threading.Lock()
+        self.ids = Ids(SystemClock(), random.SystemRandom())
+
+    @property
+    def opened(self) -> Opened:
+        """The store, opened on first use."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = open_store(self.url)
+            return self._opened
+
+    @property
+    def calls(self) -> Calls:
+        """What the calls of this process share."""
+        with self._opening:
+            if self._calls is None or not self._calls.is_of_this_process:
+                self._calls = Calls(
+                    clock=SystemClock(),
+                    chance=random.SystemRandom(),
+                    observers=self.observers,
+                    upstreams=self.upstreams,
+                    capture_kept_s=load().capture_kept_s,
+                )
+            return self._calls
+
+    @property
+    def feed(self) -> FeedThread:
+        """The one reader of changes that all listeners of this process share."""
+        reader = self.opened.reader
+        with self._opening:
+            if self._feed is None or not self._feed.is_of_this_process:
+                self._feed = FeedThread(reader, poll_s=load().poll_s)
+            return self._feed
+
+    @property
+    def runs(self) -> Runs:
+        """The verbs of runs on this store."""
+        opened = self.opened
+        return Runs(opened.store, opened.control, opened.reader, self.observers)
+
+    @property
+    def bulks(self) -> Bulks:
+        """Bulk operations on this store, for the pipelines that are known."""
+        opened = self.opened
+        return Bulks(
+            opened.store,
+            opened.control,
+            opened.reader,
+            self.catalogue,
+            self.observers,
+            self.checks,
+        )
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The lanes of all pipelines."""
+        return tuple(lane for line in self.lines.values() for lane in line.lanes())
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """All pipelines on their lanes."""
+        self.ready()
+        return Catalogue(self.lines.values())
+
+    def ready(self) -> None:
+        """Make sure that every declared pipeline has its lanes."""
+        missing = [line for line in self.lines.values() if line.name not in self._laid]
+        if not missing:
+            return
+        wanted = [lane for line in missing for lane in line.lanes()]
+        numbers = self.opened.store.lanes(wanted)
+        for line in missing:
+            line.lane_nos.update({lane.stage: numbers[lane] for lane in line.lanes()})
+            self._laid.add(line.name)
+
+    def close(self) -> None:
+        """Disconnect from the store."""
+        with self._opening:
+            calls, self._calls = self._calls, None
+            feed, self._feed = self._feed, None
+        if calls is not None:
+            calls.close()
+        if feed is not None and feed.is_of_this_process:
+            feed.close()
+        with self._opening:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None

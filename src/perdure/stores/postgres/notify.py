@@ -1,0 +1,226 @@
+"""Hints that there is work, by LISTEN and NOTIFY. Polling is the truth; a lost hint costs a poll.
+
+NOTIFY takes a lock that all committing notifiers of a server share, and in a transaction that writes it is held
+while the disk syncs. So it is never part of an enqueue: it is said after that is durable, on a line of its own,
+where it is sent and not waited for. Each hint makes everybody who listens look at the store. Up to a few hundred
+enqueues in a second each has its own; where more come, a thread says one for many, and ever more seldom: whoever
+listens then has enough to do.
+"""
+
+import select
+import threading
+import time
+from contextlib import suppress
+
+import psycopg
+from psycopg.pq import ConnStatus
+
+from perdure.model.errors import PerdureError
+from perdure.stores.forking import tell_of_forks
+from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection_pool import Cx, let_go_of_socket
+from perdure.stores.postgres.statements import SQL
+
+_APART_S = 0.002  # after a notification, for each enqueue that it stood for
+_APART_S_MAX = 0.05
+_IDLE_S = 5.0  # the thread ends when nothing was told for so long
+_AGAIN_S = 5.0  # between two tries to have a line, to listen or to tell
+_ANSWER_S_MAX = 40.0  # more than the server takes to give up a lock or a statement
+
+
+class Herald:
+    """Tells listeners that something was enqueued: at once, and seldom where much is."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._guard = threading.Lock()  # never held while anybody is waited for
+        self._untold = 0
+        self._next_at_s = 0.0
+        self._line: Cx | None = None  # made by the thread
+        self._line_at_s: float | None = None  # when it may be made
+        self._left: list[Cx] = []  # our parent's
+        self._news = threading.Event()  # for the thread
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        tell_of_forks(self)
+
+    def begin_anew(self) -> None:
+        """The thread and the line are our parent's, and perhaps it held the lock."""
+        ended, self._ended = self._ended, threading.Event()
+        if ended.is_set():
+            self._ended.set()
+        self._news, self._guard, self._thread = threading.Event(), threading.Lock(), None
+        if self._line is not None:
+            let_go_of_socket(self._line)
+            self._left.append(self._line)
+            self._line = None
+
+    def tell(self) -> None:
+        """There is news."""
+        with self._guard:
+            self._untold += 1
+            if time.monotonic() >= self._next_at_s and self._is_free() and self._say():
+                return
+            self._news.set()
+            if self._thread is None and not self._ended.is_set():
+                self._thread = threading.Thread(
+                    target=self._run, name="perdure-herald", daemon=True
+                )
+                self._thread.start()
+
+    def close(self) -> None:
+        """Send what is left and stop."""
+        with self._guard:
+            self._ended.set()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            self._news.set()
+            thread.join(timeout=2.0)
+        with self._guard:
+            self._hang_up()
+
+    # -- on the line, under the guard ----------------------------------------------------
+
+    def _is_free(self) -> bool:
+        """Whether there is a line on which the last word was answered; takes in what has come."""
+        line = self._line
+        if line is None:
+            return False
+        try:
+            line.pgconn.consume_input()
+            while not line.pgconn.is_busy():
+                if line.pgconn.get_result() is None:  # whatever it was: a hint is worth no error
+                    return line.pgconn.status == ConnStatus.OK
+        except psycopg.Error:
+            self._hang_up()
+        return False
+
+    def _say(self) -> bool:
+        assert self._line is not None
+        try:
+            self._line.pgconn.send_query(SQL.notify.encode())
+            self._line.pgconn.flush()
+        except psycopg.Error:
+            self._hang_up()
+            return False
+        self._has_said()
+        return True
+
+    def _has_said(self) -> None:
+        apart_s = min(_APART_S * self._untold, _APART_S_MAX)
+        self._untold, self._next_at_s = 0, time.monotonic() + apart_s
+
+    def _hang_up(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            with suppress(psycopg.Error):
+                line.close()
+
+    # -- the thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._waited():
+            self._news.clear()
+            self._ended.wait(max(0.0, self._next_at_s - time.monotonic()))
+            self._await_answer()
+            with self._guard:
+                if not self._untold or (self._is_free() and self._say()):
+                    continue
+                self._has_said()
+            with suppress(PerdureError), self._connection.lent() as cx:
+                cx.execute(SQL.notify)
+            self._have_line()
+
+    def _waited(self) -> bool:
+        """Wait for news; False when there is nothing to be done any more, and somebody else may start."""
+        self._news.wait(0 if self._ended.is_set() else _IDLE_S)
+        with self._guard:
+            if not self._news.is_set():
+                self._thread = None
+            return self._thread is not None
+
+    def _have_line(self) -> None:
+        """Make a line for the next word, unless this was the first: whoever enqueues once needs none."""
+        now, line_at_s = time.monotonic(), self._line_at_s
+        if line_at_s is None:
+            self._line_at_s = now
+        elif now >= line_at_s and not self._ended.is_set():
+            self._line_at_s = now + _AGAIN_S
+            with suppress(PerdureError, psycopg.Error):
+                made = self._connection.apart()
+                with self._guard:
+                    self._hang_up()  # an older one may still wait for its answer
+                    if self._ended.is_set():
+                        made.close()
+                    else:
+                        self._line = made
+
+    def _await_answer(self) -> None:
+        """Wait until the last word was answered; a line on which that takes far too long is given up."""
+        give_up_at_s = time.monotonic() + _ANSWER_S_MAX
+        while not self._ended.is_set():
+            with self._guard:
+                if self._is_free() or self._line is None:
+                    return
+                if time.monotonic() >= give_up_at_s:
+                    self._hang_up()
+                    return
+                answer = select.poll()
+                answer.register(self._line.fileno(), select.POLLIN)
+            answer.poll(100)
+
+
+class Ear:
+    """Listens on a connection of its own, and goes on without when that is not to be had."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._listening: Cx | None = None
+        self._again_at_s = 0.0
+        self._left: list[Cx] = []  # our parent's
+        tell_of_forks(self)
+
+    def begin_anew(self) -> None:
+        """Our parent goes on listening; we would take its hints away."""
+        if self._listening is not None:
+            let_go_of_socket(self._listening)
+            self._left.append(self._listening)
+            self._listening = None
+
+    def heard(self) -> bool:
+        """Whether a hint has come since the last call; waits for nothing but a connection, now and then."""
+        if self._connection.pooled:
+            self.close()  # LISTEN was accepted by the pooler, or would be, and nothing would ever come
+            return False
+        if self._listening is None:
+            return self._listen()  # what was told before, nobody has heard
+        try:
+            return any(True for _ in self._listening.notifies(timeout=0))
+        except psycopg.Error:
+            self.close()
+            return True  # we may have missed one
+
+    def fileno(self) -> int | None:
+        """What becomes readable when a hint comes, while we listen."""
+        if self._connection.pooled:
+            return None
+        listening = self._listening
+        return None if listening is None or listening.closed else listening.fileno()
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listening is not None:
+            with suppress(psycopg.Error):
+                self._listening.close()
+            self._listening = None
+
+    def _listen(self) -> bool:
+        if time.monotonic() < self._again_at_s:
+            return False
+        self._again_at_s = time.monotonic() + _AGAIN_S
+        try:
+            self._listening = self._connection.apart()
+            self._listening.execute("LISTEN perdure")
+        except (PerdureError, psycopg.Error):
+            self.close()
+        return self._listening is not None

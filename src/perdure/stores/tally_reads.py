@@ -1,0 +1,172 @@
+"""What the tallies say: statements that add up a few rows and count no job, the same on every store.
+
+They stand in ``stores/tally`` and are written so that both dialects read them alike; parameters are written ``:name``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from perdure.model.filters import DEAD_LETTERS, JobFilter
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.states import FailedReason, State
+from perdure.model.views import Books, DeadGroup, Deaths, Depth, Flow
+from perdure.stores.job_lists import Dialect, dead_groups as groups_counted
+from perdure.stores.moments import MINUTE_US, from_us
+from perdure.stores.rows import Row, dead_group_out
+from perdure.stores.statements import texts
+
+MINUTES = 60
+TALLY: Mapping[str, str] = texts("perdure.stores", "tally")
+
+Fetch = Callable[[str, Mapping[str, object]], Sequence[Row]]
+
+Alike = tuple[str, str, str, str, str]
+
+_GROUPED_BY = ("fingerprint", "pipeline", "stage", "kind", "code")
+_KEPT_BY = ("pipeline", "stage", "reason", "kind", "code", "fingerprint", "owner")
+_LOOK_ROWS = 200  # the newest of a fingerprint, among which the example of a group usually is
+# The inner statement leads by the index of fingerprints, whatever the planner thinks of the rest.
+_NEWEST = """
+SELECT CAST(id AS text), coalesce(error_detail, error_message)
+FROM (SELECT * FROM perdure_jobs WHERE {alike} ORDER BY no DESC LIMIT :look) AS newest
+WHERE failed_reason IS NOT NULL AND discarded_at IS NULL
+AND (CAST(:owner AS text) IS NULL OR owner = :owner) AND pipeline = :pipeline AND stage = :stage
+AND coalesce(error_kind, '') = :kind AND coalesce(error_code, '') = :code
+ORDER BY no DESC LIMIT 1
+"""
+
+
+def depths(fetch: Fetch) -> list[Depth]:
+    """How many jobs stand where, by queue, pipeline and stage."""
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for _, queue, pipeline, stage, *jobs in fetch(TALLY["depths"], {}):
+        found = sums.setdefault((queue, pipeline, stage), [0] * len(jobs))
+        sums[queue, pipeline, stage] = [a + int(b) for a, b in zip(found, jobs, strict=True)]
+    return [Depth(*place, *jobs) for place, jobs in sorted(sums.items()) if any(jobs)]
+
+
+def waiting_by_lane(fetch: Fetch) -> dict[int, tuple[int, int]]:
+    """For each lane how many of its jobs can run now, and how many wait for their time."""
+    rows = fetch(TALLY["depths"], {})
+    return {row[0]: (int(row[4]), int(row[5]) + int(row[6])) for row in rows}
+
+
+def flows(fetch: Fetch, now_us: int, *, minutes: bool) -> list[Flow]:
+    """What has happened so far; with ``minutes``, in each of the last sixty of them."""
+    since = now_us // MINUTE_US - MINUTES + 1
+    where = {"since": since, "least": since} if minutes else {"since": 2**62, "least": 0}
+    found = []
+    for pipeline, stage, minute, *counts in fetch(TALLY["flows"], where):
+        at = from_us(minute * MINUTE_US) if minutes else None
+        found.append(Flow(pipeline, stage, at, *(int(one) for one in counts)))
+    return sorted(found, key=lambda one: (one.at or from_us(0), one.pipeline, one.stage))
+
+
+def deaths(fetch: Fetch) -> list[Deaths]:
+    """What jobs have died of, by pipeline, stage, kind and code; most frequent first."""
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for _, pipeline, stage, reason, kind, code, letters, ever, _, _ in _deaths(fetch):
+        found = sums.setdefault((pipeline, stage, reason, kind, code), [0, 0])
+        found[0] += int(letters)
+        found[1] += int(ever)
+    ordered = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
+    return [
+        Deaths(pipeline, stage, FailedReason(reason), kind, code, *counts)
+        for (pipeline, stage, reason, kind, code), counts in ordered
+    ]
+
+
+def open_jobs(fetch: Fetch, owner: str) -> int:
+    """How many jobs of an owner are queued or in work."""
+    ((found,),) = fetch(TALLY["open_jobs"], {"owner": owner})
+    return int(found)
+
+
+def books(fetch: Fetch, pipeline: str | None) -> Books:
+    """How many jobs were accepted, where they stand, and how many were pruned."""
+    ((accepted, pruned),) = fetch(TALLY["pruned"], {"pipeline": pipeline})
+    found = [one for one in depths(fetch) if pipeline in (None, one.pipeline)]
+    return Books(
+        accepted=int(accepted),
+        queued=sum(one.ready + one.waiting + one.retrying for one in found),
+        processing=sum(one.processing for one in found),
+        succeeded=sum(one.succeeded for one in found),
+        failed=sum(one.failed for one in found),
+        cancelled=sum(one.cancelled for one in found),
+        pruned=int(pruned),
+    )
+
+
+def dead_groups(
+    chosen: JobFilter, dialect: Dialect, fetch: Fetch, *, limit: int
+) -> list[DeadGroup]:
+    """The dead letters of a filter by what they have in common, most frequent first; the newest is the example.
+
+    A filter that the tallies cannot answer (a run, a text, a moment) is answered by looking at the letters.
+    """
+    struck = _struck(fetch, chosen)
+    if not is_kept(chosen):
+        found = groups_counted(chosen, dialect, fetch, limit=limit)
+        return [_timed(one, struck) for one in found]
+    alive = sorted((-row[0], alike, row) for alike, row in struck.items() if row[0])
+    return list(_with_examples(alive[: max(0, min(limit, PAGE_ROWS_MAX))], fetch, chosen.owner))
+
+
+def _struck(fetch: Fetch, chosen: JobFilter) -> dict[Alike, tuple[int, int, int]]:
+    """How many letters of each group there are, and when it struck first and last."""
+    sums: dict[Alike, tuple[int, int, int]] = {}
+    for fingerprint, pipeline, stage, reason, kind, code, letters, _, first, last in _deaths(
+        fetch, owner=chosen.owner, pipeline=chosen.pipeline
+    ):
+        alike = (fingerprint, pipeline, stage, kind, code)
+        count, first_at, last_at = sums.get(alike, (0, first, last))
+        fits = _fits(chosen, fingerprint, stage, reason, kind, code)
+        count += int(letters) if fits else 0
+        sums[alike] = (count, min(first_at, first), max(last_at, last))
+    return sums
+
+
+def _timed(one: DeadGroup, struck: Mapping[Alike, tuple[int, int, int]]) -> DeadGroup:
+    alike = (one.fingerprint, one.pipeline, one.stage, one.kind, one.code)
+    if alike not in struck:  # damage, which the audit names
+        return one
+    _, first, last = struck[alike]
+    return replace(one, first_at=from_us(first), last_at=from_us(last))
+
+
+def _with_examples(
+    groups: Iterable[tuple[int, Alike, tuple[int, int, int]]], fetch: Fetch, owner: str | None
+) -> Iterator[DeadGroup]:
+    for _, alike, row in groups:
+        known = (
+            "fingerprint = :fingerprint"
+            if alike[0]
+            else "fingerprint IS NULL AND failed_reason IS NOT NULL"
+        )
+        where = dict(zip(_GROUPED_BY, alike, strict=True)) | {"owner": owner}
+        sql = _NEWEST.format(alike=known)
+        found = fetch(sql, where | {"look": _LOOK_ROWS}) or fetch(sql, where | {"look": 2**62})
+        for id, example in found:
+            yield dead_group_out((*alike, *row, id, example))
+
+
+def _deaths(
+    fetch: Fetch, *, owner: str | None = None, pipeline: str | None = None
+) -> Sequence[Row]:
+    return fetch(TALLY["deaths"], {"owner": owner or "", "pipeline": pipeline})
+
+
+def is_kept(chosen: JobFilter) -> bool:
+    """Whether it asks for nothing but what the tallies are kept by."""
+    blank = replace(chosen, **dict.fromkeys(_KEPT_BY), states=(State.FAILED,))
+    return blank == DEAD_LETTERS and set(chosen.states) <= {State.FAILED} and chosen.owner != ""
+
+
+def _fits(
+    chosen: JobFilter, fingerprint: str, stage: str, reason: str, kind: str, code: str
+) -> bool:
+    pairs = (
+        (chosen.fingerprint, fingerprint), (chosen.stage, stage), (chosen.reason, reason),
+        (chosen.kind, kind), (chosen.code, code),
+    )  # fmt: skip
+    return all(wanted is None or wanted == found for wanted, found in pairs)
