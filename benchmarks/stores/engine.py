@@ -18,7 +18,7 @@ from benchmarks.stores.work import Rate
 
 from perdure.app.app import App
 from perdure.engine.clock import SystemClock
-from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.policy import RETRY, Policy
@@ -72,7 +72,7 @@ def main(url: str, jobs: int, *, failing: bool) -> None:
     boot = NewWorker(uuid.uuid4().hex, "bench", Role.MAIN, LEASE_S)
     worker = Worker(
         app.opened.store, app._session.catalogue,
-        Seat(app.opened.store.add_worker(boot), 0, CONCURRENCY),
+        WorkerIdentity(app.opened.store.add_worker(boot), 0, CONCURRENCY),
         WorkerSettings(concurrency=CONCURRENCY, grace_s=30.0, poll_s=1.0, tick_s=0.01),
         clock=SystemClock(), chance=random.SystemRandom(), observers=app._session.observers,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from perdure.engine.clock import SystemClock
 from perdure.engine.ids import Ids
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.jobs import ZERO, Claim, Counters, Record
 from perdure.model.outcomes import Raised, Returned
 from perdure.rules.evidence import evidence_of
@@ -49,7 +49,7 @@ async def _nothing(item: object) -> None:
 def _ended(failed: bool) -> Record:
     """What the engine makes of a first attempt; every word in it is the engine's own."""
     stage = Stage("one", _nothing, preset("standard"), 60.0)
-    line = Line("p", "q", "c", (stage,), {"one": 1})
+    line = LaidPipeline("p", "q", "c", (stage,), {"one": 1})
     now = datetime.now(UTC)
     claim = Claim(
         1,

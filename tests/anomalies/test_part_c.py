@@ -67,7 +67,7 @@ from perdure.model.workers import NewWorker, Role
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.classify import classify
 from perdure.rules.evidence import evidence_of
-from perdure.rules.explain import Answer, Question, explain
+from perdure.rules.explain import Explanation, Question, explain
 from perdure.rules.policy import FAIL, RETRY
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import CONVERTER, GATEWAY
@@ -181,7 +181,7 @@ def meaning(error: BaseException, policy: str = "standard") -> Failure:
     return verdict
 
 
-def advice(policy: str, failed: Failure, **where: int) -> Answer:
+def advice(policy: str, failed: Failure, **where: int) -> Explanation:
     return explain(preset(policy), Question(failed, **where))
 
 

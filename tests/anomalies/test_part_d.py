@@ -19,7 +19,7 @@ from perdure.engine.attempt.threads import Threads
 from perdure.engine.record import Ending
 from perdure.engine.run import Stopping, run
 from perdure.engine.settle import settle
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.jobs import ClaimOrder
 from perdure.model.kinds import Kind
 from perdure.model.runs import RunStatus
@@ -44,7 +44,7 @@ def worked_off(call, policy_name: str, count: int) -> Place:
     """So many jobs of one stage, run by the real engine under a virtual clock until nothing is left to do."""
     place = Place(MEMORY, stages=("one",))
     stage = Stage("one", call, preset(policy_name), 60.0)
-    line = Line("p", "q", "c", (stage,), dict(place.lanes))
+    line = LaidPipeline("p", "q", "c", (stage,), dict(place.lanes))
     place.put_many(count)
     worker = place.hire()
     chance = Random(120)

@@ -16,7 +16,7 @@ from perdure import App
 from perdure.app import open_store as open_configured
 from perdure.app.worker import parts as upkeep_module, processes
 from perdure.app.worker.bulk_thread import BulkWork
-from perdure.app.worker.embedded import Working
+from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
@@ -122,7 +122,7 @@ def worker_of(ground: Ground) -> Iterator[Worker]:
     """A worker inside this process, as `app.working` makes it, before its first turn."""
     with ground.opened() as app:
         bulks = BulkWork(app._session, app._session.catalogue, ground.worker)
-        working = Working(app._session, ground.config)
+        working = EmbeddedWorker(app._session, ground.config)
         yield working._worker(app.opened, app._session.catalogue, ground.worker, bulks)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.demo import crew as crew_module
-from perdure.demo.crew import Crew, Grip, Hand, descendants, parents_of_all, strike
+from perdure.demo.crew import Crew, DemoWorker, Grip, descendants, parents_of_all, strike
 from tests.demo.kit import marked, state_of, swept, until
 
 # A parent with a child in a session of its own, as a supervisor has; both deaf to SIGTERM if told.
@@ -43,7 +43,7 @@ def mark(tmp_path):
 def hire(tmp_path, mark, monkeypatch):
     """Start a family as a crew does; the crew is left, and so ends them, in the test."""
 
-    def start(manner: str) -> tuple[Crew, Hand]:
+    def start(manner: str) -> tuple[Crew, DemoWorker]:
         environment = {**os.environ, "DEMO_MARK": mark}
         command = [sys.executable, "-c", FAMILY, manner]
         crew = Crew(command, folder=tmp_path, environment=environment)
@@ -81,7 +81,7 @@ def test_a_grip_holds_all_still_and_lets_all_go(hire):
         assert not hand.killed
 
 
-def both(hand: Hand, child: int) -> set[str | None]:
+def both(hand: DemoWorker, child: int) -> set[str | None]:
     return {state_of(hand.pid), state_of(child)}
 
 

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from perdure.demo.tour import Interrupts, Order, Snapshot, give_tour
+from perdure.demo.tour import Interrupts, TourOrder, TourSnapshot, give_tour
 from perdure.surfaces.cli.demo_panel import panel, progress_line
 from tests.demo.kit import marked, swept, until
 
@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 def test_a_worker_that_ends_by_itself_ends_the_tour_with_its_last_words(folder):
     lame = (sys.executable, "-c", "print('no such luck'); raise SystemExit(5)")
-    summary = give_tour(Order(items=20, seed=1, folder=folder, command=lame), lambda shot: None)
+    summary = give_tour(TourOrder(items=20, seed=1, folder=folder, command=lame), lambda shot: None)
     assert any(
         "ended by itself with status 5; its last words: no such luck" in one
         for one in summary.complaints
@@ -34,16 +34,16 @@ def test_a_worker_that_ends_by_itself_ends_the_tour_with_its_last_words(folder):
 @pytest.fixture
 def broken_off(folder):
     """What was shown of a tour whose screen broke when three items were done."""
-    shots: list[Snapshot] = []
+    shots: list[TourSnapshot] = []
 
-    def show(shot: Snapshot) -> None:
+    def show(shot: TourSnapshot) -> None:
         shots.append(shot)
         if shot.look.settled >= 3:
             assert len(marked(str(folder))) >= 4
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        give_tour(Order(items=20, seed=1, folder=folder, command=WORKER), show)
+        give_tour(TourOrder(items=20, seed=1, folder=folder, command=WORKER), show)
     return shots
 
 

@@ -13,7 +13,7 @@ import pytest
 from perdure.demo import stages
 from perdure.demo.client import BadStatus, post, post_async
 from perdure.demo.script import Fault, Script, write_script
-from perdure.demo.upstream import POISON, Upstream
+from perdure.demo.upstream import POISON, DemoUpstream
 from perdure.model.kinds import Kind
 from perdure.rules.classify import judge
 from perdure.rules.evidence import evidence_of
@@ -37,8 +37,8 @@ def serve(monkeypatch):
     """Start an upstream that follows a script, where the stages look for it."""
     started = []
 
-    def start(script: Script) -> Upstream:
-        upstream = Upstream(script)
+    def start(script: Script) -> DemoUpstream:
+        upstream = DemoUpstream(script)
         upstream.__enter__()
         started.append(upstream)
         monkeypatch.setenv(stages.UPSTREAM, upstream.url)
@@ -95,7 +95,7 @@ def test_both_clients_pass_on_the_wait_that_a_429_asks_for(serve):
 def test_both_shapes_of_malformed_json_are_no_json():
     for item in (4, 5):
         with (
-            Upstream(scripted(Fault.MALFORMED, item=item)) as upstream,
+            DemoUpstream(scripted(Fault.MALFORMED, item=item)) as upstream,
             pytest.raises(json.JSONDecodeError),
         ):
             asyncio.run(post_async(f"{upstream.url}/extract/{item}", {}))
@@ -114,7 +114,7 @@ def test_what_happens_follows_from_item_stage_and_times_seen_and_not_from_the_or
     met = sorted(item for item, stage in script.plans if stage == "fetch")
 
     def answers(items: list[int]) -> tuple[dict[int, list[int]], dict[Fault, int]]:
-        with Upstream(script) as upstream:
+        with DemoUpstream(script) as upstream:
             urls = {item: f"{upstream.url}/fetch/{item}" for item in items}
             return {item: [status(urls[item]) for _ in "123"] for item in items}, upstream.faults()
 
@@ -179,7 +179,7 @@ def test_a_caller_that_talks_nonsense_or_leaves_hurts_nobody(serve):
 
 
 def test_it_ends_at_once_though_somebody_still_waits(serve):
-    upstream = Upstream(scripted(Fault.HANG))
+    upstream = DemoUpstream(scripted(Fault.HANG))
     with upstream:
         host, port = upstream.url.removeprefix("http://").split(":")
         line = socket.create_connection((host, int(port)), timeout=5)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from perdure.engine.attempt.threads import Threads
-from perdure.engine.call import Call, Terms, Try
+from perdure.engine.call import Call, CallTerms, Try
 from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
@@ -126,7 +126,7 @@ def called(
     place = gateway.place("caller", "one")
     one = stage("one", call) if own is None else stage("one", call, policy=own)
     caller = place.hire(role=Role.CALLER, ttl_s=LEASE_S)
-    terms = Terms(policy, 60.0, named=named)
+    terms = CallTerms(policy, 60.0, named=named)
     steps = Call(
         place.store, place.reader, line_on(place, one), place.new(), terms,
         worker=caller, clock=place.clock, chance=Random(7), observers=Observers([]),

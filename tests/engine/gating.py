@@ -6,10 +6,10 @@ from typing import Any
 
 from perdure.engine.gates.changes import gate_of
 from perdure.engine.gates.gatekeeper import Gatekeeper
-from perdure.engine.gates.upstreams import Upstream, Upstreams
+from perdure.engine.gates.upstreams import DeclaredUpstream, Upstreams
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.worker.pump import Finished, Pump, Seat
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
+from perdure.engine.worker.pump import Finished, Pump, WorkerIdentity
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim, Counters
 from perdure.model.kinds import Kind
@@ -59,17 +59,17 @@ def stage(name: str = "one", upstream: str | None = VENDOR, policy: Policy = AGA
     return Stage(name, echo, policy, 20.0, upstream=upstream)
 
 
-def upstream(name: str = VENDOR, gate: GateSettings = QUICK, **more: Any) -> Upstream:
-    return Upstream(name, gate=gate, **more)
+def upstream(name: str = VENDOR, gate: GateSettings = QUICK, **more: Any) -> DeclaredUpstream:
+    return DeclaredUpstream(name, gate=gate, **more)
 
 
-def line_of(place: Place, *stages: Stage, pipeline: str = "g") -> Line:
+def line_of(place: Place, *stages: Stage, pipeline: str = "g") -> LaidPipeline:
     """The pipeline on its lanes; the place's own jobs begin in it from now on."""
-    line = Line(pipeline, "q", "c", stages)
+    line = LaidPipeline(pipeline, "q", "c", stages)
     numbers = place.store.lanes(line.lanes())
     place.pipeline = pipeline
     place.lanes = {lane.stage: no for lane, no in numbers.items()}
-    return Line(pipeline, "q", "c", stages, dict(place.lanes))
+    return LaidPipeline(pipeline, "q", "c", stages, dict(place.lanes))
 
 
 class Post(Played):
@@ -79,9 +79,9 @@ class Post(Played):
         self,
         place: Place,
         *stages: Stage,
-        upstreams: Iterable[Upstream] = (upstream(),),
+        upstreams: Iterable[DeclaredUpstream] = (upstream(),),
         concurrency: int = 8,
-        lines: Iterable[Line] = (),
+        lines: Iterable[LaidPipeline] = (),
     ) -> None:
         super().__init__()
         self.place = place
@@ -99,7 +99,7 @@ class Post(Played):
             catalogue=self.catalogue, clock=self.clock, chance=Random(7), observers=observers,
         )  # fmt: skip
         self.pump = Pump(
-            self.store, self.catalogue, Seat(self.worker, 0, concurrency), self,
+            self.store, self.catalogue, WorkerIdentity(self.worker, 0, concurrency), self,
             chance=Random(7), observers=observers, gates=self.gates,
         )  # fmt: skip
         self.running: dict[int, Claim] = {}

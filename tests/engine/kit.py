@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 from perdure.engine.gates.gatekeeper import Checked
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.worker.pump import Finished, Pump, Seat
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
+from perdure.engine.worker.pump import Finished, Pump, WorkerIdentity
 from perdure.model.errors import StoreUnavailable
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import ZERO, Claim, ClaimOrder, Counters, Record, Turn
@@ -50,10 +50,10 @@ def stage(
     return Stage(name, call, policy, timeout_s)
 
 
-def line_on(place: Place, *stages: Stage) -> Line:
+def line_on(place: Place, *stages: Stage) -> LaidPipeline:
     """The pipeline of a place, laid on its lanes."""
     chosen = stages or tuple(stage(name) for name in place.stages)
-    return Line(place.pipeline, "q", "c", chosen, dict(place.lanes))
+    return LaidPipeline(place.pipeline, "q", "c", chosen, dict(place.lanes))
 
 
 def claim_of(
@@ -132,7 +132,7 @@ class Played:
     def stop(self, nos: Sequence[int]) -> None:
         self.stopped.extend(nos)
 
-    def check(self, upstream: Upstream, generation: int) -> None:
+    def check(self, upstream: DeclaredUpstream, generation: int) -> None:
         self.checks.append(generation)
 
     def has_begun(self, no: int) -> bool:
@@ -165,7 +165,7 @@ class Shop(Played):
         self.started: list[Claim] = []
         self.most = 0
         self.pump = Pump(
-            self.store, self.catalogue, Seat(self.worker, isolation, concurrency), self,
+            self.store, self.catalogue, WorkerIdentity(self.worker, isolation, concurrency), self,
             chance=Random(7), observers=self.observers,
         )  # fmt: skip
 

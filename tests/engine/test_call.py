@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.engine.call import HARD_MORE_S, Call, Over, Terms, Try
+from perdure.engine.call import HARD_MORE_S, Call, CallTerms, Over, Try
 from perdure.engine.observe import Observers
 from perdure.engine.operate.single_jobs import cancel
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
-from perdure.engine.stages import Catalogue, Line
+from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.left_callers import left_behind
 from perdure.model.errors import StoreError, StoreUnavailable, UnknownName, WorkerDead
 from perdure.model.events import EventName
@@ -75,13 +75,13 @@ class Counter:
     store: Any = None
     notes: Notes = field(default_factory=Notes)
     caller: int = 0
-    line: Line = field(init=False)
+    line: LaidPipeline = field(init=False)
 
     def __post_init__(self) -> None:
         self.store = Unreliable(self.place.store)
         self.caller = self.place.hire(role=Role.CALLER, ttl_s=LEASE_S)
         stages = tuple(stage(name) for name in self.place.stages)
-        self.line = Line(self.place.pipeline, "q", "c", stages, dict(self.place.lanes))
+        self.line = LaidPipeline(self.place.pipeline, "q", "c", stages, dict(self.place.lanes))
 
     def call(
         self, *, policy: Policy = SYNC, wait_s: float = 10.0, on_lost: OnLost = OnLost.HAND_OVER,
@@ -89,7 +89,7 @@ class Counter:
     ) -> Call:  # fmt: skip
         return Call(
             self.store, self.place.reader, self.line, self.place.new(**job),
-            Terms(policy, wait_s, on_lost), worker=self.caller, clock=self.place.clock,
+            CallTerms(policy, wait_s, on_lost), worker=self.caller, clock=self.place.clock,
             chance=Random(7), observers=Observers([self.notes]), gates=lambda _: Standing(gate),
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from perdure.engine import enqueue as enqueue_module
 from perdure.engine.claim import order_for
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.model.jobs import ClaimOrder, Lane
 from perdure.model.limits import CLAIM_BATCH_MAX, PAYLOAD_BYTES_MAX, PIPELINE_STAGES_MAX
@@ -22,7 +22,7 @@ def ids():
     return Ids(VirtualClock(), Random(1))
 
 
-LINE = Line("p", "q", "c", (stage("one"), stage("two")), {"one": 11, "two": 22})
+LINE = LaidPipeline("p", "q", "c", (stage("one"), stage("two")), {"one": 11, "two": 22})
 
 
 def test_a_new_job_begins_at_the_first_stage(ids):
@@ -146,15 +146,15 @@ def test_a_stage_knows_how_it_is_to_be_called():
         (lambda: stage(timeout_s=90_000), "timeout_s"),
         (lambda: stage(""), "stage name ''"),
         (lambda: stage("a\nb"), "stage name"),
-        (lambda: Line("p", "q", "c", ()), "pipeline 'p' has 0 stages; it must have 1 to 50"),
+        (lambda: LaidPipeline("p", "q", "c", ()), "pipeline 'p' has 0 stages; it must have 1 to 50"),
         (
-            lambda: Line("p", "q", "c", tuple(stage(f"s{n}") for n in range(PIPELINE_STAGES_MAX + 1))),
+            lambda: LaidPipeline("p", "q", "c", tuple(stage(f"s{n}") for n in range(PIPELINE_STAGES_MAX + 1))),
             "has 51 stages",
         ),
-        (lambda: Line("p", "q", "c", (stage(), stage())), "has the stage 'one' twice"),
-        (lambda: Line(" p", "q", "c", (stage(),)), "pipeline name ' p'"),
-        (lambda: Line("p", "", "c", (stage(),)), "queue name ''"),
-        (lambda: Line("p", "q", "x" * 101, (stage(),)), "category name"),
+        (lambda: LaidPipeline("p", "q", "c", (stage(), stage())), "has the stage 'one' twice"),
+        (lambda: LaidPipeline(" p", "q", "c", (stage(),)), "pipeline name ' p'"),
+        (lambda: LaidPipeline("p", "", "c", (stage(),)), "queue name ''"),
+        (lambda: LaidPipeline("p", "q", "x" * 101, (stage(),)), "category name"),
     ],
 )  # fmt: skip
 def test_a_wrong_declaration_is_refused_with_its_name(make, words):

@@ -15,7 +15,7 @@ from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids
 from perdure.engine.record import Ending
 from perdure.engine.settle import Gates, settle
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.decisions import Decision
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import ZERO, Claim, Counters
@@ -84,7 +84,7 @@ def written(
     """What the store is told about an attempt that ended so under the policy."""
     claim = claim_of(counters=Counters(starts=1, **counters), past=past, deadline_s=deadline_s)
     stage = Stage("one", echo, PLAIN, 60.0)
-    line = Line("p", "q", "c", (stage,), {"one": 1})
+    line = LaidPipeline("p", "q", "c", (stage,), {"one": 1})
     ending = Ending(claim, outcome, 0.5, 1, policy=policy)
     record = settle(ending, line, stage, chance=chance, gates=gates)
     assert record.attempt is not None
@@ -107,7 +107,7 @@ def may_be_a_stages(policy: Policy) -> bool:
 def enqueued_and_failed(policy: Policy) -> object:
     """A job that brings no deadline fails once, under a policy that would wait for an hour."""
     hourly = replace(policy, backoff=Backoff("fixed", base_s=3600.0, cap_s=None))
-    line = Line("p", "q", "c", (Stage("one", echo, hourly, 60.0),), {"one": 1})
+    line = LaidPipeline("p", "q", "c", (Stage("one", echo, hourly, 60.0),), {"one": 1})
     job = new_job(Ids(VirtualClock(), Random(1)), line, 1)
     return written(hourly, NETWORK, deadline_s=job.policies_s)
 

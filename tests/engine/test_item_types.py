@@ -15,9 +15,9 @@ import pytest
 
 from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids
-from perdure.engine.item_types import Misfit, Shape
+from perdure.engine.item_types import ItemMisfit, ItemType
 from perdure.engine.payloads import admit, decode
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.errors import PayloadRefused
 from perdure.testing import VirtualClock
 from tests.engine.kit import PLAIN
@@ -126,7 +126,7 @@ FITTING = [
 
 @pytest.mark.parametrize(("kind", "text", "value"), FITTING, ids=str)
 def test_a_value_that_fits_becomes_an_object_of_its_type(kind, text, value):
-    found = Shape(taking(kind)).read(text)
+    found = ItemType(taking(kind)).read(text)
     assert found == value
     assert type(found) is type(value)
 
@@ -158,17 +158,17 @@ MISFITS = [
 
 @pytest.mark.parametrize(("kind", "text", "path", "rule"), MISFITS, ids=str)
 def test_a_value_that_does_not_fit_is_named_by_path_and_rule(kind, text, path, rule):
-    shape = Shape(taking(kind))
+    shape = ItemType(taking(kind))
     for once in (shape.read, shape.check):
-        with pytest.raises(Misfit) as caught:
+        with pytest.raises(ItemMisfit) as caught:
             once(text)
         assert caught.value.path == path
         assert caught.value.rule.startswith(rule)
 
 
 def test_what_a_model_was_given_is_not_repeated_in_its_complaint():
-    with pytest.raises(Misfit) as caught:
-        Shape(taking(Inner)).read('{"n":"sk-very-secret"}')
+    with pytest.raises(ItemMisfit) as caught:
+        ItemType(taking(Inner)).read('{"n":"sk-very-secret"}')
     assert "secret" not in caught.value.rule
 
 
@@ -179,7 +179,7 @@ def forward(item: "Later"):
     return item
 
 
-AHEAD = Shape(forward)  # made before the class is
+AHEAD = ItemType(forward)  # made before the class is
 
 
 class Later(msgspec.Struct):
@@ -188,7 +188,7 @@ class Later(msgspec.Struct):
 
 def test_a_class_that_is_defined_further_down_is_found_when_the_first_item_comes():
     assert AHEAD.read('{"n":1}') == Later(1)
-    with pytest.raises(Misfit):
+    with pytest.raises(ItemMisfit):
         AHEAD.read("{}")
 
 
@@ -197,7 +197,7 @@ def other_is_unresolvable(item: Point, context: "Decimal") -> "Nowhere":  # noqa
 
 
 def test_only_the_first_annotation_counts():
-    assert Shape(other_is_unresolvable).read('{"x":1}') == Point(1)
+    assert ItemType(other_is_unresolvable).read('{"x":1}') == Point(1)
 
 
 def unresolvable(item: "Decimal"):
@@ -212,7 +212,7 @@ def iterable(item: Iterable[int]):
     return item
 
 
-def own_class(item: Shape):
+def own_class(item: ItemType):
     return item
 
 
@@ -223,7 +223,7 @@ def nonsense(item: "1 +"):  # noqa: F722
 @pytest.mark.parametrize("call", [unresolvable, untagged, iterable, own_class, nonsense])
 def test_what_cannot_be_honoured_is_said_once_and_the_item_stays_plain(call, caplog):
     with caplog.at_level(logging.WARNING, "perdure"):
-        shape = Shape(call)
+        shape = ItemType(call)
         for _ in range(2):
             shape.check("[1]")
             assert shape.read("[1]") == [1]
@@ -241,7 +241,7 @@ def nothing():
 
 @pytest.mark.parametrize("call", [bare, nothing, lambda item: item, taking(Any)])
 def test_what_says_nothing_is_left_plain_in_silence(call, caplog):
-    assert Shape(call).read('{"a":1}') == {"a": 1}
+    assert ItemType(call).read('{"a":1}') == {"a": 1}
     assert caplog.records == []
 
 
@@ -281,17 +281,19 @@ def plain_int(item: int) -> int:
     ],
 )  # fmt: skip
 def test_the_annotation_is_found_behind_anything_that_can_be_called(call):
-    assert Shape(call).read("5") == 5
-    with pytest.raises(Misfit):
-        Shape(call).read('"5"')
+    assert ItemType(call).read("5") == 5
+    with pytest.raises(ItemMisfit):
+        ItemType(call).read('"5"')
 
 
 # -- the door ----------------------------------------------------------------------------
 
 
-def line_of(*kinds: Any) -> Line:
+def line_of(*kinds: Any) -> LaidPipeline:
     stages = [Stage(f"s{at}", taking(kind), PLAIN, 60.0) for at, kind in enumerate(kinds)]
-    return Line("p", "q", "c", tuple(stages), {one.name: at for at, one in enumerate(stages)})
+    return LaidPipeline(
+        "p", "q", "c", tuple(stages), {one.name: at for at, one in enumerate(stages)}
+    )
 
 
 def enqueued(item: Any, *kinds: Any) -> str:

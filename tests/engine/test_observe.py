@@ -9,7 +9,7 @@ from perdure.engine.record import Ending
 from perdure.engine.settle import settle
 from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
-from perdure.model.jobs import Counters, Enqueued, Receipt, Refused, Stale
+from perdure.model.jobs import Counters, Enqueued, Receipt, RecordRefused, Stale
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.outcomes import (
@@ -160,7 +160,7 @@ def test_a_cancelled_wait_has_no_attempt_to_tell_of(place):
     assert (fields["stage"], fields["attempt"], fields["duration_ms"]) == ("one", None, None)
 
 
-@pytest.mark.parametrize("answer", [Stale(1, "a", 1), Refused(1, "a", 1, "bad row")])
+@pytest.mark.parametrize("answer", [Stale(1, "a", 1), RecordRefused(1, "a", 1, "bad row")])
 def test_a_word_that_did_not_count_is_told_as_refused(place, answer):
     notes = Notes()
     Observers([notes]).settled(record_for(place, Returned("1")), answer)

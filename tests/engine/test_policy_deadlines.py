@@ -14,7 +14,7 @@ from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.single_jobs import retry
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
-from perdure.engine.stages import Catalogue, Line
+from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.schedules import Declaring, Ticking, declared
 from perdure.model.errors import CallerError
 from perdure.model.filters import EVERY_JOB
@@ -35,7 +35,7 @@ CHANCE = Random(1)
 RESET = Raised(Evidence(("ConnectionResetError",), "reset", kind=Kind.AMBIGUOUS))
 
 
-def line(place, *deadlines_s: float | None) -> Line:
+def line(place, *deadlines_s: float | None) -> LaidPipeline:
     stages = [
         stage(name, policy=replace(HOURLY, deadline_s=deadline_s))
         for name, deadline_s in zip(("one", "two"), deadlines_s, strict=True)
@@ -43,11 +43,11 @@ def line(place, *deadlines_s: float | None) -> Line:
     return line_on(place, *stages)
 
 
-def made(place, on: Line, **options) -> NewJob:
+def made(place, on: LaidPipeline, **options) -> NewJob:
     return new_job(Ids(place.clock, CHANCE), on, {"n": 1}, **options)
 
 
-def put(place, on: Line, **options):
+def put(place, on: LaidPipeline, **options):
     (done,) = enqueue(place.store, [made(place, on, **options)])
     return place.see(done.id)
 

@@ -8,8 +8,8 @@ import pytest
 
 from perdure.engine.record import Ending, record_of
 from perdure.engine.settle import settle
-from perdure.engine.stages import Line
-from perdure.model.decisions import Cancel, Counted, Fail, Release, Retry, Succeed, Why
+from perdure.engine.stages import LaidPipeline
+from perdure.model.decisions import CancelJob, Counted, Fail, Release, Retry, Succeed, Why
 from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.outcomes import (
@@ -31,7 +31,7 @@ from tests.engine.kit import PLAIN, claim_of, stage
 
 WHY = Why("because", "a rule", "plain/1")
 SUCCEED = Succeed('{"total":3}', "passed", WHY)
-LINE = Line("p", "q", "c", (stage("one"), stage("two")), {"one": 11, "two": 22})
+LINE = LaidPipeline("p", "q", "c", (stage("one"), stage("two")), {"one": 11, "two": 22})
 
 
 def recorded(decision, *, outcome=None, claim=None, carry_on=False, line=LINE, policy=PLAIN):
@@ -83,7 +83,7 @@ TABLE = {
         (Move.FAIL, State.FAILED, AttemptStatus.FAILED, "failures"),
     ),
     "cancellation": (
-        Cancel(WHY), {}, (Move.CANCEL, State.CANCELLED, AttemptStatus.CANCELLED, None),
+        CancelJob(WHY), {}, (Move.CANCEL, State.CANCELLED, AttemptStatus.CANCELLED, None),
     ),
 }  # fmt: skip
 
@@ -179,7 +179,9 @@ def test_a_suspect_that_succeeds_is_none_in_the_next_stage_and_does_not_carry_on
 
 def test_under_a_policy_for_the_whole_job_a_suspect_stays_one():
     by_job = Policy("j", scope="job")
-    line = Line("p", "q", "c", (stage("one"), stage("two", policy=by_job)), {"one": 11, "two": 22})
+    line = LaidPipeline(
+        "p", "q", "c", (stage("one"), stage("two", policy=by_job)), {"one": 11, "two": 22}
+    )
     claim = claim_of(counters=Counters(starts=2, crashes=1), isolation=1)
     record = recorded(SUCCEED, claim=claim, carry_on=True, line=line, policy=by_job)
     assert (record.isolation, record.reclaim) == (1, False)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.engine import run as module
-from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.context import AttemptNotes
 from perdure.engine.attempt.perform import context_for
-from perdure.engine.attempt.stage_processes import Hands
+from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
@@ -93,13 +93,15 @@ def test_a_stage_gets_its_input_and_a_context_when_it_wants_one():
 
 def test_the_context_says_what_the_attempt_is():
     claim = claim_of(counters=Counters(starts=5, failures=1, waits=3), deadline_s=60, token=9)
-    context = context_for(claim, PLAIN.attempts_max, Desk())
+    context = context_for(claim, PLAIN.attempts_max, AttemptNotes())
     assert (context.request_id, context.attempt_id) == ("req-1", "job-00001:9")
     assert (context.attempt, context.attempts_left) == (2, PLAIN.attempts_max - 2)
     assert (context.token, context.owner, context.item) == (9, "ann", {"n": 1})
     assert context.deadline_at == claim.deadline_at
     again = context_for(
-        claim_of(token=11, counters=Counters(starts=6, failures=2)), PLAIN.attempts_max, Desk()
+        claim_of(token=11, counters=Counters(starts=6, failures=2)),
+        PLAIN.attempts_max,
+        AttemptNotes(),
     )
     assert again.idempotency_key == context.idempotency_key == "job-00001:one:1"
     assert again.attempts_left == 0
@@ -136,7 +138,7 @@ RAISED = [
 @pytest.fixture(scope="module")
 def children():
     """Runs stages in child processes, one of which all tests of this file share."""
-    events, hands = asyncio.Runner(), Hands()
+    events, hands = asyncio.Runner(), StageProcessPool()
 
     def ran_in_a_child(call, item):
         claim = claim_of(input_json=json.dumps(item))
@@ -490,13 +492,13 @@ def test_what_a_stage_has_used_up_is_known_whatever_becomes_of_it():
         context.usage(tokens_in=4, tokens_out=1)
         raise ValueError
 
-    desk = Desk()
+    desk = AttemptNotes()
     ran(call, desk=desk)
     assert desk.usage == Usage(7, 1, 0.25)
 
 
 def test_a_thread_that_was_given_up_has_nothing_more_to_say():
-    late, desk, threads = threading.Event(), Desk(), Threads(1)
+    late, desk, threads = threading.Event(), AttemptNotes(), Threads(1)
 
     def call(_, context):
         context.usage(tokens_in=1)

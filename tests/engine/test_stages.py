@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from perdure.engine.claim import order_for
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.model.limits import TIMEOUT_S_MAX
@@ -90,9 +90,9 @@ def test_a_timeout_goes_to_its_limit_and_not_past_it():
 # -- what is served ----------------------------------------------------------------------
 
 
-def line(name: str, queue: str, category: str, first: int) -> Line:
+def line(name: str, queue: str, category: str, first: int) -> LaidPipeline:
     stages = (stage("one"), stage("two"))
-    return Line(name, queue, category, stages, {"one": first, "two": first + 1})
+    return LaidPipeline(name, queue, category, stages, {"one": first, "two": first + 1})
 
 
 LINES = [line("a", "fast", "x", 1), line("b", "fast", "y", 3), line("c", "slow", "x", 5)]
@@ -156,7 +156,7 @@ def test_what_one_worker_knows_of_runs_is_not_left_to_the_next_one():
 
 
 def test_a_lane_without_a_number_is_not_served_yet():
-    unlaid = Line("d", "fast", "x", (stage("one"),))
+    unlaid = LaidPipeline("d", "fast", "x", (stage("one"),))
     assert Catalogue([unlaid]).only(queues=["fast"]).lane_nos() == ()
 
 

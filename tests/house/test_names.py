@@ -84,3 +84,22 @@ def test_attributes_and_longer_words_pass():
         "def metadata(info): ...\ndef database(): ...\ndef processing(): ...\n"
     )
     assert bad_names(plant({"model/baseline.py": source})) == []
+
+
+def namesakes(modules: tuple[Module, ...]) -> list[str]:
+    """Class names that are used more than once, with where."""
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        for node in classes(module):
+            found.setdefault(node.name, []).append(module.file)
+    return [f"{name}: {', '.join(files)}" for name, files in found.items() if len(files) > 1]
+
+
+def test_a_class_name_is_used_once():
+    offences = namesakes(house())
+    assert not offences, told(offences)
+
+
+def test_two_classes_of_one_name_are_caught():
+    planted = plant({"engine/a.py": "class Line: ...", "rules/b.py": "class Line: ..."})
+    assert namesakes(planted) == ["Line: engine/a.py, rules/b.py"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from perdure.model.decisions import (
-    Cancel,
+    CancelJob,
     Counted,
     Fail,
     HandOver,
@@ -216,8 +216,8 @@ def test_success_keeps_value_and_label():
 @pytest.mark.parametrize(
     ("verdict", "kind", "text"),
     [
-        (Stop("obsolete"), Cancel, "cancelled (obsolete)"),
-        (Stop(), Cancel, "cancelled"),
+        (Stop("obsolete"), CancelJob, "cancelled (obsolete)"),
+        (Stop(), CancelJob, "cancelled"),
         (
             Handback("shutdown"),
             Release,
@@ -476,7 +476,7 @@ def test_every_verdict_of_every_job_under_every_policy_has_a_decision(
     standing, verdict, policy, gate, chance
 ):
     decision = decide(standing, verdict, policy, GateView(gate), NOW, chance)
-    assert isinstance(decision, Succeed | Retry | Fail | Cancel | Release)
+    assert isinstance(decision, Succeed | Retry | Fail | CancelJob | Release)
     assert decision.why.text
     assert decision.why.policy == "any/1"
     if isinstance(decision, Retry):

@@ -10,7 +10,7 @@ from perdure.model.kinds import KINDS, Kind
 from perdure.model.verdicts import Failure
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.explain import Question, explain, schedule
-from perdure.rules.failure_spec import Asked, failure_of
+from perdure.rules.failure_spec import DescribedFailure, failure_of
 from perdure.rules.matchers import Match
 from perdure.rules.policy import Policy, Rule
 from perdure.rules.presets import preset
@@ -21,7 +21,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def asked(spec, policy="standard", **answer):
     chosen = preset(policy) if isinstance(policy, str) else policy
-    return failure_of(Asked(spec, **answer), chosen, NOW)
+    return failure_of(DescribedFailure(spec, **answer), chosen, NOW)
 
 
 KINDS_BY_SPEC = [

@@ -7,7 +7,7 @@ import pytest
 from perdure.model.kinds import Kind
 from perdure.model.verdicts import Failure
 from perdure.rules.explain import Question, explain
-from perdure.rules.failure_spec import Asked, failure_of
+from perdure.rules.failure_spec import DescribedFailure, failure_of
 from perdure.rules.policy_form import policy_form, policy_from
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import CLASSES, CONVERTER, GATEWAY
@@ -218,7 +218,9 @@ PASSING = [
 @pytest.mark.parametrize("policy", ["datasets", "standard"])
 @pytest.mark.parametrize("spec", PASSING)
 def test_what_sample_pipelines_call_transient_has_a_kind_and_is_tried_again(policy, spec):
-    failure, _ = failure_of(Asked(spec), preset(policy), datetime(2026, 3, 1, tzinfo=UTC))
+    failure, _ = failure_of(
+        DescribedFailure(spec), preset(policy), datetime(2026, 3, 1, tzinfo=UTC)
+    )
     assert failure.kind is not Kind.UNKNOWN
     assert explain(preset(policy), Question(failure)).action == "retry"
 

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from perdure.engine.gates.traffic import window_in
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.model.errors import StageError
 from perdure.model.gates import GateLook
 from perdure.model.kinds import Sign
@@ -107,7 +107,7 @@ class Calls:
                     out.add(key)
         self._looks[worker, upstream].append(_Looked(now_us, calls, out))
 
-    def few_refused(self, upstream: Upstream, worker: int, out: Out) -> bool:
+    def few_refused(self, upstream: DeclaredUpstream, worker: int, out: Out) -> bool:
         """Whether the worker could take this refusal for one of few.
 
         It judges between the end of the call and the turn that records it, so whatever it had heard at any time in
@@ -118,7 +118,7 @@ class Calls:
         last = max((no for no, one in enumerate(looks) if one.at_us <= ended_us), default=0)
         return any(self._few(upstream, worker, out, look) for look in looks[last:])
 
-    def _few(self, upstream: Upstream, worker: int, out: Out, look: _Looked) -> bool:
+    def _few(self, upstream: DeclaredUpstream, worker: int, out: Out, look: _Looked) -> bool:
         settings, ended_us = upstream.gate.window, self.ended[out].at_us
         own = self._sent[worker, upstream.name]
         unsure = look.out | {one for one in own if self._settled_us.get(one, ended_us) >= ended_us}

@@ -13,7 +13,7 @@ import pytest
 from perdure.engine import record as record_module
 from perdure.engine.operate import single_jobs as deeds_module
 from perdure.engine.record import Ending
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.engine.supervise.supervisor import Supervisor
 from perdure.engine.upkeep import lost_workers as lost_module, overrun_attempts as overrun_module
 from perdure.engine.upkeep.schedules import Ticking
@@ -188,7 +188,7 @@ def wishes_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What a caller leaves is always gone on with."""
     right = lost_module.left_behind
 
-    def left_behind(ending: Ending, wish: OnLost, line: Line, stage: Stage) -> Record:
+    def left_behind(ending: Ending, wish: OnLost, line: LaidPipeline, stage: Stage) -> Record:
         return right(ending, OnLost.HAND_OVER, line, stage)
 
     patch.setattr(lost_module, "left_behind", left_behind)

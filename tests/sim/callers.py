@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from perdure.engine.call import Call, Over, Step, Terms, Try
+from perdure.engine.call import Call, CallTerms, Over, Step, Try
 from perdure.engine.enqueue import new_job
 from perdure.engine.gates.caller_gates import CallerGates
 from perdure.engine.ids import Ids
@@ -77,7 +77,7 @@ class Callers:
             line = self._catalogue.line(self._world.rng.choice((LONG, SHORT)))
             assert line is not None
             key = f"call{self._world.rng.randint(1, 4)}" if self._world.rng.random() < 0.3 else None
-            terms = Terms(
+            terms = CallTerms(
                 CALL_POLICY, self._world.rng.uniform(1.0, CALL_WAIT_S_MAX),
                 self._world.rng.choice(tuple(OnLost)),
             )  # fmt: skip

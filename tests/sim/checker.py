@@ -22,7 +22,7 @@ from perdure.model.jobs import (
     OnLost,
     Receipt,
     Record,
-    Refused,
+    RecordRefused,
     Settled,
     Stale,
     Turn,
@@ -242,12 +242,17 @@ class Checker:
         self._turn(whole, records, None, by=by)
 
     def settle(
-        self, record: Record, answer: Receipt | Stale | Refused, by: int | None, *, asked: bool
+        self,
+        record: Record,
+        answer: Receipt | Stale | RecordRefused,
+        by: int | None,
+        *,
+        asked: bool,
     ) -> None:
         """One record, as the store has just answered it."""
         job = self.ledger.jobs[record.no]
         match answer:
-            case Refused():
+            case RecordRefused():
                 self.broken("E1", f"#{record.no}/{record.token} was refused: {answer.reason}")
             case Stale():
                 if job.token == record.token and not job.pruned:

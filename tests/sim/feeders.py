@@ -8,12 +8,12 @@ import json
 from random import Random
 from typing import Any
 
-from perdure.engine.batch.feeding import Feeder, Terms
+from perdure.engine.batch.feeding import Feeder, FeedTerms
 from perdure.engine.batch.runs import Runs
 from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Catalogue, Line
+from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.model.errors import NotChangeable, RunAborted, StoreFull, StoreUnavailable
 from perdure.model.operations import Deed
 from perdure.model.runs import RunView
@@ -47,7 +47,7 @@ class Feeding:
         self._observers = Observers([checker.told])
         line = catalogue.line(feed.pipeline)
         assert line is not None
-        self._line: Line = line
+        self._line: LaidPipeline = line
         self._items = [self._item(number) for number in range(feed.items)]
         clock = MachineClock(world, setup.skew_s)
         self._clock = clock
@@ -111,7 +111,7 @@ class Feeding:
         )
         feeder = Feeder(
             runs, self._line, opened, self._items, ids=self._ids, by=process.name,
-            terms=Terms(
+            terms=FeedTerms(
                 owner=feed.owner, key="key" if feed.keyed else None, backlog_max=feed.backlog_max
             ),
             monotonic=self._clock.monotonic,

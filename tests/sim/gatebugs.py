@@ -7,8 +7,8 @@ import pytest
 
 from perdure.engine.gates import gatekeeper as gatekeeper_module
 from perdure.engine.gates.gatekeeper import Gatekeeper
-from perdure.engine.gates.limit_shares import Slicing
-from perdure.engine.gates.traffic import Passage
+from perdure.engine.gates.limit_shares import LimitShares
+from perdure.engine.gates.traffic import UpstreamTraffic
 from perdure.model.gates import GateState
 from perdure.rules.decide import FLOWING
 from perdure.rules.gate import hold as hold_module, probe as probe_module
@@ -23,11 +23,11 @@ def probing_counts_as_flowing(patch: pytest.MonkeyPatch) -> None:
     """Whoever finds a probe out takes the gate for open."""
     held = GateState.HELD
 
-    def flowing(passage: Passage) -> bool:
+    def flowing(passage: UpstreamTraffic) -> bool:
         above = passage.credential
         return passage.gate.state is not held and (above is None or above.state is not held)
 
-    patch.setattr(Passage, "flowing", property(flowing))
+    patch.setattr(UpstreamTraffic, "flowing", property(flowing))
 
 
 def late_results_count(patch: pytest.MonkeyPatch) -> None:
@@ -94,12 +94,12 @@ def only_the_innocent_probe(patch: pytest.MonkeyPatch) -> None:
 
 def suspects_have_no_slices(patch: pytest.MonkeyPatch) -> None:
     """What waits for suspects' workers is not seen when limits are parted."""
-    right = Slicing.once
+    right = LimitShares.once
 
-    def once(slicing: Slicing, *args: Any, isolation: int = 0, free: int = 0) -> bool:
+    def once(slicing: LimitShares, *args: Any, isolation: int = 0, free: int = 0) -> bool:
         return right(slicing, *args, free=free)
 
-    patch.setattr(Slicing, "once", once)
+    patch.setattr(LimitShares, "once", once)
 
 
 def nobody_gives_up(patch: pytest.MonkeyPatch) -> None:

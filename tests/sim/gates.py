@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.engine.gates.limit_shares import NOBODY, slices_in
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateRow, GateState, Probe, Slices
 from perdure.model.jobs import Claim, ClaimOrder, Record
@@ -254,7 +254,7 @@ class Gates:
             self._check_told(upstream, kind, job, record)
 
     def _check_unspent(
-        self, upstream: Upstream, job: JobAccount, record: Record, ended: Ended
+        self, upstream: DeclaredUpstream, job: JobAccount, record: Record, ended: Ended
     ) -> None:
         """Who knew that the gate is held when the call ended, does not count its failure."""
         assert record.attempt is not None
@@ -275,7 +275,9 @@ class Gates:
                     f"#{job.no}/{record.token} counts a failure, and {name} is {gate.row.state}",
                 )
 
-    def _check_told(self, upstream: Upstream, kind: Kind, job: JobAccount, record: Record) -> None:
+    def _check_told(
+        self, upstream: DeclaredUpstream, kind: Kind, job: JobAccount, record: Record
+    ) -> None:
         """What an upstream asks for is at its gate before the attempt is recorded.
 
         Unless it has turned only a few calls away: then the job that met it stays away, and it alone.
@@ -329,7 +331,7 @@ class Gates:
         ):
             self._checker.broken("S10", f"{slices.gate} is parted into more than there is: {parts}")
 
-    def _check_concurrency(self, upstream: Upstream, what: str) -> None:
+    def _check_concurrency(self, upstream: DeclaredUpstream, what: str) -> None:
         """Calls on slices that run never come to more than the upstream admits; a probe comes on top.
 
         The slice of a worker that lives runs until it ends, whoever has left it out. What a worker has claimed

@@ -14,7 +14,7 @@ from perdure.model.jobs import (
     LostClaim,
     Receipt,
     Record,
-    Refused,
+    RecordRefused,
     Revived,
     Settled,
     Stale,
@@ -114,6 +114,6 @@ def _settled(answer: Settled | Revived) -> str:
         case Receipt():
             word = "again" if answer.repeated else "ok"
             return f"#{answer.no}/{answer.token}:{word}"
-        case Stale() | Refused() | Conflict():
+        case Stale() | RecordRefused() | Conflict():
             return f"#{answer.no}/{answer.token}:{type(answer).__name__.lower()}"
     return ""

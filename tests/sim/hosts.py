@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from random import Random
 
 from perdure.engine.gates.gatekeeper import Gatekeeper
-from perdure.engine.gates.upstreams import Upstream, Upstreams
+from perdure.engine.gates.upstreams import DeclaredUpstream, Upstreams
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervise.supervisor import Supervisor
 from perdure.engine.upkeep.rounds import Upkeep, UpkeepSettings
 from perdure.engine.upkeep.schedules import Schedule, declared
-from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.shutdown import EXIT_DEAD
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.errors import WorkerDead
@@ -73,7 +73,7 @@ class Machine:
     catalogue_in: Callable[[Process, bool], Catalogue]
     observers: Observers
     concurrency: dict[Role, int]
-    upstreams: tuple[Upstream, ...] = ()
+    upstreams: tuple[DeclaredUpstream, ...] = ()
     ticking: bool = True  # whether the app still declares its schedules
 
     def connect(self, strand: Strand, process: Process) -> Connected:
@@ -195,7 +195,7 @@ class Host:
         worker = SimWorker(
             store,
             catalogue,
-            Seat(number, role.isolation, concurrency),
+            WorkerIdentity(number, role.isolation, concurrency),
             WorkerSettings(
                 concurrency=concurrency, grace_s=setup.grace_s, poll_s=setup.poll_s,
                 tick_s=setup.poll_s / 2,

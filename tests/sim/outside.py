@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.limit_allowance import UpstreamLimits
@@ -31,7 +31,7 @@ GATE_DEEDS = {"gate_hold": 5, "gate_probe": 6, "gate_release": 6}
 class Outside:
     """The upstreams of one seed. ``behind`` says which stages call which of them."""
 
-    upstreams: tuple[Upstream, ...] = ()
+    upstreams: tuple[DeclaredUpstream, ...] = ()
     behind: dict[str, str] = field(default_factory=dict)
     health: frozenset[str] = frozenset()  # those that are asked instead of a job
     troubles: dict[str, float] = field(default_factory=dict)  # per second
@@ -44,7 +44,7 @@ class Outside:
         ups = [one for one in self.upstreams if one.name in self.behind.values()]
         return {name for one in ups for name in (one.name, one.credential) if name is not None}
 
-    def upstream(self, stage: str) -> Upstream | None:
+    def upstream(self, stage: str) -> DeclaredUpstream | None:
         """What a stage calls."""
         name = self.behind.get(stage)
         return next((one for one in self.upstreams if one.name == name), None)
@@ -60,7 +60,7 @@ def sick(chaos_s: float, *, lease_s: float = 30.0) -> Outside:
         lease_s=lease_s, pace=PaceSettings(start_calls=5, rate_min_per_s=1.0, measure_s=5.0),
     )  # fmt: skip
     troubles = {"upstream_outage": 16 / chaos_s, "upstream_limit": 8 / chaos_s}
-    upstream = Upstream("alpha", CREDENTIAL, gate, UpstreamLimits(None, 4, None))
+    upstream = DeclaredUpstream("alpha", CREDENTIAL, gate, UpstreamLimits(None, 4, None))
     return Outside((upstream,), dict.fromkeys(STAGES, "alpha"), frozenset(), troubles)
 
 
@@ -71,7 +71,7 @@ def outside_of(rng: Random, chaos_s: float) -> Outside:
         return NOTHING
     keyed = {name for name in names if rng.random() < 0.6}
     upstreams = tuple(
-        Upstream(
+        DeclaredUpstream(
             name, CREDENTIAL if name in keyed else None, _gate(rng), _limits(rng),
             health_timeout_s=5.0,
         )

@@ -10,7 +10,7 @@ from perdure.engine.batch.feeding import Feeder
 from perdure.engine.batch.runs import Runs, RunSettings, final_status, tally_of
 from perdure.engine.operate import bulks as bulks_module
 from perdure.engine.operate.bulks import Bulks
-from perdure.engine.stages import Line
+from perdure.engine.stages import LaidPipeline
 from perdure.engine.upkeep import run_watch as watch_module
 from perdure.model.jobs import Conflict, Record, Stale
 from perdure.model.operations import Deed
@@ -18,7 +18,7 @@ from perdure.model.runs import RunChange, RunStatus, RunView
 from perdure.rules.run_budget import Tally as BudgetTally, overspent
 from perdure.stores import deeds as deeds_module
 from perdure.stores.sqlite import control as store_module, record as settling_module
-from perdure.stores.tally_changes import Before, Tally
+from perdure.stores.tally_changes import JobBefore, TallyChanges
 from tests.sim import harvests
 from tests.sim.mutants import Mutant, reworded
 
@@ -61,8 +61,8 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
             (record.no,),
         ).fetchone()
         if isinstance(answer, Stale) and row is not None:
-            tally = Tally()
-            tally.settled(record, Before(*row, "processing"))
+            tally = TallyChanges()
+            tally.settled(record, JobBefore(*row, "processing"))
             rows = tally.rows(by or 0)
             cx.executemany(settling_module.SQL.run_counts_add, rows)
         return answer
@@ -72,15 +72,15 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
 
 def usage_counts_twice(patch: pytest.MonkeyPatch) -> None:
     """The tokens of an attempt are added once more."""
-    right = Tally.settled
+    right = TallyChanges.settled
 
-    def settled(tally: Tally, record: Record, runs: Any) -> None:
+    def settled(tally: TallyChanges, record: Record, runs: Any) -> None:
         right(tally, record, runs)
         for run in runs:
             if run is not None and record.attempt is not None:
                 tally._of(run)[6] += record.attempt.tokens_in
 
-    patch.setattr(Tally, "settled", settled)
+    patch.setattr(TallyChanges, "settled", settled)
 
 
 def conflicts_are_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def bulks_settings(bulk: Any) -> Any:
 
 def failed_stays_failed(patch: pytest.MonkeyPatch) -> None:
     """A job that lives again is still counted among the failed ones of its run."""
-    patch.setattr(Tally, "came_back", lambda *_: None)
+    patch.setattr(TallyChanges, "came_back", lambda *_: None)
 
 
 def short_chunks_are_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def stopped_at_the_end_is_stopped_before_it(patch: pytest.MonkeyPatch) -> None:
 
 def advances_leave_the_run(patch: pytest.MonkeyPatch) -> None:
     """The next stage is always that outside of runs."""
-    patch.setattr(Line, "lane_beside", lambda line, lane, stage: line.lane_nos[stage])
+    patch.setattr(LaidPipeline, "lane_beside", lambda line, lane, stage: line.lane_nos[stage])
 
 
 def ends_without_a_look(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.engine.upkeep.left_callers import left_behind
 from perdure.model.errors import StageError, WorkerDead
 from perdure.model.events import Event, EventName
@@ -55,7 +55,7 @@ async def call(item: object) -> object:
 
 
 STAGES = (Stage("one", call, POLICY, 10.0), Stage("two", call, POLICY, 10.0))
-LINE = Line("p", "q", "c", STAGES, {"one": 1, "two": 2})
+LINE = LaidPipeline("p", "q", "c", STAGES, {"one": 1, "two": 2})
 
 
 class Scene:

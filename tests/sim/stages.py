@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from perdure.engine.attempt.context import Context
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.model.errors import StageError
 from perdure.model.runs import NANO
 from perdure.model.signals import Cancel, Snooze, Succeeded
@@ -187,7 +187,7 @@ def catalogue_of(
             Stage(one, call, next(policies), setup.timeout_s, setup.outside.behind.get(one))
             for one in stages
         )
-        lines.append(Line(name, "q", "c", made, lane_nos.get(name, {})))
+        lines.append(LaidPipeline(name, "q", "c", made, lane_nos.get(name, {})))
     return Catalogue(lines[:1] if narrow else lines)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from perdure.ports import Reader
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from tests.sim.checker import Checker
 from tests.sim.ledger import JobAccount
 
@@ -20,7 +20,7 @@ FROM perdure_jobs AS j WHERE j.state = 'failed'
 _COUNTERS = ("starts", "failures", "waits", "crashes", "snoozes", "releases", "probes")
 
 
-def check_tables(checker: Checker, connection: Connection, reader: Reader) -> None:
+def check_tables(checker: Checker, connection: SqliteConnection, reader: Reader) -> None:
     """Every accepted job is there once, and its row says what the history says."""
     ledger = checker.ledger
     rows = connection.raw.execute(_JOBS).fetchall()
@@ -68,7 +68,7 @@ def _check_row(checker: Checker, job: JobAccount, row: tuple[Any, ...]) -> None:
         checker.broken("S15", f"#{job.no} counts {row[11:]} of {_COUNTERS}, the history {counts}")
 
 
-def _check_checkpoints(checker: Checker, connection: Connection) -> None:
+def _check_checkpoints(checker: Checker, connection: SqliteConnection) -> None:
     rows = connection.raw.execute("SELECT job, stage, value FROM perdure_checkpoints").fetchall()
     saved = {(no, stage): value for no, stage, value in rows}
     known = {
@@ -82,7 +82,7 @@ def _check_checkpoints(checker: Checker, connection: Connection) -> None:
             checker.broken("S14", f"the result of {place} is {saved.get(place)}")
 
 
-def _check_attempts(checker: Checker, connection: Connection) -> None:
+def _check_attempts(checker: Checker, connection: SqliteConnection) -> None:
     """An attempt is a row, as long as its job is there, and says what it cost."""
     rows = connection.raw.execute(_ATTEMPTS).fetchall()
     said = {(job, token): tuple(money) for job, token, *money in rows}
@@ -101,7 +101,7 @@ def _check_attempts(checker: Checker, connection: Connection) -> None:
         checker.broken("S16", f"attempts of (job, token) {odd} have cost something else")
 
 
-def _check_dead_letters(checker: Checker, connection: Connection) -> None:
+def _check_dead_letters(checker: Checker, connection: SqliteConnection) -> None:
     """A dead letter has its payload, its kind, and the attempts of all of its lives."""
     rows = connection.raw.execute(_DEAD).fetchall()
     for no, payload, kind, attempts in rows:
@@ -111,7 +111,7 @@ def _check_dead_letters(checker: Checker, connection: Connection) -> None:
             checker.broken("S19", f"dead letter #{no} has {attempts} attempts, {kind}: {payload}")
 
 
-def _check_payloads(checker: Checker, connection: Connection) -> None:
+def _check_payloads(checker: Checker, connection: SqliteConnection) -> None:
     """What was replaced is kept with the life that it was for."""
     rows = connection.raw.execute("SELECT job, life, payload FROM perdure_payloads").fetchall()
     known = {
@@ -166,7 +166,7 @@ def _check_gates(checker: Checker, reader: Reader) -> None:
         checker.broken("E9", f"the gates are {rows}, the history says {known}")
 
 
-def _check_workers(checker: Checker, connection: Connection) -> None:
+def _check_workers(checker: Checker, connection: SqliteConnection) -> None:
     rows = connection.raw.execute("SELECT no, dead_at IS NOT NULL FROM perdure_workers").fetchall()
     for no, dead in rows:
         if bool(dead) != (checker.ledger.workers[no].death is not None):

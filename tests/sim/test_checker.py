@@ -7,14 +7,14 @@ import pytest
 
 from perdure.engine.record import Ending, record_of
 from perdure.engine.settle import settle
-from perdure.model.decisions import Cancel, Why
+from perdure.model.decisions import CancelJob, Why
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import (
     ZERO,
     Enqueued,
     NewJob,
     Receipt,
-    Refused,
+    RecordRefused,
     Stale,
     Turn,
 )
@@ -103,7 +103,7 @@ def refused_under_its_own_token(scene: Scene) -> None:
 def receipt_of_another_record(scene: Scene) -> None:
     scene.enqueue()
     claim = scene.claim()
-    why = Cancel(Why("cancelled", "cancel", "p"))
+    why = CancelJob(Why("cancelled", "cancel", "p"))
     scene.send(record_of(Ending(claim, DONE, 0.0, 1), why, LINE, STAGES[0]), by=None)
     again = Receipt(1, "a", 1, scene.checker.ledger.jobs[1].state, None, repeated=True)
     scene.settled(claim, DONE, answer=again)
@@ -227,7 +227,7 @@ def left_with_a_job(scene: Scene) -> None:
 
 def could_not_be_written(scene: Scene) -> None:
     scene.enqueue()
-    scene.settled(scene.claim(), DONE, answer=Refused(1, "a", 1, "UNIQUE"))
+    scene.settled(scene.claim(), DONE, answer=RecordRefused(1, "a", 1, "UNIQUE"))
 
 
 def told_and_not_so(scene: Scene) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from perdure.engine.gates.caller_gates import CallerGates
 from perdure.engine.gates.rows import GateRows
-from perdure.engine.gates.traffic import Landing, Passage
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.traffic import CallEnd, UpstreamTraffic
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.engine.upkeep.lost_workers import LostJobs
 from perdure.model.errors import StoreUnavailable
 from perdure.model.gates import GateState
@@ -26,7 +26,7 @@ from perdure.rules.gate.hold import hint, hold
 from perdure.rules.gate.probe import lease, probed
 from perdure.rules.gate.signs import WELL, Word
 from perdure.rules.presets import preset
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
@@ -40,7 +40,7 @@ def clock():
 
 @pytest.fixture
 def store(clock):
-    connection = Connection(":memory:", clock)
+    connection = SqliteConnection(":memory:", clock)
     SqliteSchema(connection, "sqlite:///:memory:").upgrade()
     yield SqliteStore(connection)
     connection.close()
@@ -65,10 +65,10 @@ async def call(item: object) -> object:
     return item
 
 
-def line(store: SqliteStore, name: str) -> Line:
+def line(store: SqliteStore, name: str) -> LaidPipeline:
     lane = Lane("q", "c", name, "only")
     numbers = {"only": store.lanes([lane])[lane]}
-    return Line(name, "q", "c", (Stage("only", call, preset("standard"), 60.0),), numbers)
+    return LaidPipeline(name, "q", "c", (Stage("only", call, preset("standard"), 60.0),), numbers)
 
 
 def test_lost_jobs_of_an_unknown_pipeline_do_not_keep_others_from_being_rescued(store):
@@ -119,7 +119,7 @@ class SlowAnswers:
 def test_what_a_worker_takes_for_the_stores_clock_is_neither_ahead_of_it_nor_behind(clock, store):
     """A pause of 9 s ended after 6.5 s, where the answer with the time had been 2.5 s on its way."""
     rows = GateRows(
-        SlowAnswers(store, clock), SqliteControl(store._connection), {"u": Upstream("u")}, 1,
+        SlowAnswers(store, clock), SqliteControl(store._connection), {"u": DeclaredUpstream("u")}, 1,
         clock=clock, observers=Observers([]), looked=lambda _: None, shown=lambda _: None,
         told=dict,
     )  # fmt: skip
@@ -137,18 +137,18 @@ class Away:
 
 def test_a_caller_that_cannot_see_its_gate_records_the_end_of_its_call_all_the_same():
     """The error left `Call.ended` before there was a record to send again."""
-    gates = CallerGates(Away(), Away(), Upstream("u", "key"), "caller")
+    gates = CallerGates(Away(), Away(), DeclaredUpstream("u", "key"), "caller")
     assert gates.ended(None, None).state == "flowing"
 
 
 def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_among_them(clock):
     """It was counted when the pace began anew, and never given back: the worker started nothing more."""
-    passage = Passage(Upstream("u"), clock.now(), 1)
+    passage = UpstreamTraffic(DeclaredUpstream("u"), clock.now(), 1)
     passage.gate = Gate("u", GateState.PROBING, 1)
     passage.start((1, 1), clock.now(), tokens=None, probes="u")
     passage.gate = Gate("u", generation=2, counts_from=2)  # a later probe has let it flow
     passage.see(clock.now())
-    passage.land((1, 1), Landing(WELL, clock.now()))
+    passage.land((1, 1), CallEnd(WELL, clock.now()))
     assert passage.room(clock.now(), 1) == 1
 
 
@@ -191,7 +191,7 @@ def test_a_third_probe_that_is_told_of_its_credential_does_not_end_the_proving(c
 
 def test_a_call_that_is_set_aside_for_what_goes_on_is_not_given_to_another(clock):
     """The job went on to its next stage, and as many as before were claimed beside it."""
-    passage = Passage(Upstream("u"), clock.now(), 1)
+    passage = UpstreamTraffic(DeclaredUpstream("u"), clock.now(), 1)
     assert passage.set_aside(clock.now())
     assert passage.room(clock.now(), 5) == 0
     assert not passage.set_aside(clock.now())

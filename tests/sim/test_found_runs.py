@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from perdure.engine.batch.feeding import Feeder, Terms
+from perdure.engine.batch.feeding import Feeder, FeedTerms
 from perdure.engine.batch.runs import OpenRun, Runs
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -13,7 +13,7 @@ from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.engine.upkeep.run_watch import LEFT_S, RunWatch
 from perdure.model.errors import StageError, StoreUnavailable
 from perdure.model.filters import JobFilter
@@ -24,7 +24,7 @@ from perdure.model.runs import RunStatus, RunView
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.evidence import evidence_of
 from perdure.rules.policy import Policy
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -46,13 +46,15 @@ class Place:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        connection = Connection(":memory:", self.clock)
+        connection = SqliteConnection(":memory:", self.clock)
         SqliteSchema(connection, "sqlite:///:memory:").upgrade()
         self.connection = connection
         self.store, self.control = SqliteStore(connection), SqliteControl(connection)
         self.reader = SqliteReader(connection)
         self.worker = self.store.add_worker(NewWorker("b", "w", Role.MAIN, 15.0))
-        self.line = Line("p", "q", "c", (Stage("only", call, Policy("p", attempts_max=1), 60.0),))
+        self.line = LaidPipeline(
+            "p", "q", "c", (Stage("only", call, Policy("p", attempts_max=1), 60.0),)
+        )
         numbers = self.store.lanes(self.line.lanes())
         self.line = replace(self.line, lane_nos={lane.stage: no for lane, no in numbers.items()})
         self.catalogue = Catalogue([self.line])
@@ -78,7 +80,7 @@ class Place:
 
     def feeder(self, opened: OpenRun, items: int) -> Feeder:
         return Feeder(
-            self.runs, self.line, opened, range(items), ids=self.ids, terms=Terms(), by="feeder",
+            self.runs, self.line, opened, range(items), ids=self.ids, terms=FeedTerms(), by="feeder",
             monotonic=self.clock.monotonic,
         )  # fmt: skip
 

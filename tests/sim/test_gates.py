@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from perdure.engine.gates.changes import change_of
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
 from perdure.model.errors import StageError
@@ -29,8 +29,8 @@ from tests.sim.scenes import DONE, FAILED, LINE, STAGES, Scene
 from tests.sim.weather import Refused
 
 SETTINGS = GateSettings(flow_after=2)
-UPSTREAM = Upstream("u", "key", SETTINGS, UpstreamLimits(None, 1, None))
-OUTSIDE = Outside((UPSTREAM, Upstream("v")), {"one": "u"})
+UPSTREAM = DeclaredUpstream("u", "key", SETTINGS, UpstreamLimits(None, 1, None))
+OUTSIDE = Outside((UPSTREAM, DeclaredUpstream("v")), {"one": "u"})
 FINE = {"of": "one"}
 INVALID = StageError("invalid_output", "no total")
 LIMITED = Raised(evidence_of(StageError("rate_limited", "slow down", wait_s=9.0)))

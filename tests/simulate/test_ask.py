@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.model.errors import CallerError
-from perdure.simulate import Question, row, scenario_of
+from perdure.simulate import SimulationQuestion, row, scenario_of
 from perdure.simulate.ask import rate, seconds
 from tests.simulate.kit import STANDARD
 
@@ -23,18 +23,18 @@ def test_a_rate_is_read(text, per_s):
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
-        (Question(rate="20"), "--rate is '20'"),
-        (Question(rate="0/s"), "--rate is '0/s'"),
-        (Question(rate="-1/s"), "--rate"),
-        (Question(rate="1/day"), "--rate"),
-        (Question(outage="45"), "--outage is '45'"),
-        (Question(outage="soon"), "--outage"),
-        (Question(outage="9999h"), "--outage"),
-        (Question(latency="0s"), "--latency"),
-        (Question(jobs=0), "--jobs is 0"),
-        (Question(jobs=10**7), "--jobs"),
-        (Question(workers=0), "--workers is 0"),
-        (Question(concurrency=10**6), "--concurrency"),
+        (SimulationQuestion(rate="20"), "--rate is '20'"),
+        (SimulationQuestion(rate="0/s"), "--rate is '0/s'"),
+        (SimulationQuestion(rate="-1/s"), "--rate"),
+        (SimulationQuestion(rate="1/day"), "--rate"),
+        (SimulationQuestion(outage="45"), "--outage is '45'"),
+        (SimulationQuestion(outage="soon"), "--outage"),
+        (SimulationQuestion(outage="9999h"), "--outage"),
+        (SimulationQuestion(latency="0s"), "--latency"),
+        (SimulationQuestion(jobs=0), "--jobs is 0"),
+        (SimulationQuestion(jobs=10**7), "--jobs"),
+        (SimulationQuestion(workers=0), "--workers is 0"),
+        (SimulationQuestion(concurrency=10**6), "--concurrency"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(asked, named):
@@ -43,7 +43,9 @@ def test_what_makes_no_sense_is_refused_by_name(asked, named):
 
 
 def test_a_case_becomes_a_scene():
-    scene = scenario_of(Question(jobs=100, outage="10s", rate="5/s", latency="2s")).scene(1)
+    scene = scenario_of(SimulationQuestion(jobs=100, outage="10s", rate="5/s", latency="2s")).scene(
+        1
+    )
     assert scene.upstream.outages_s == ((0.0, 10.0),)
     assert (scene.upstream.rate_per_s, scene.upstream.latency_s) == (5.0, 2.0)
     assert (scene.jobs, scene.fleet.calls_max) == (100, 100)
@@ -52,11 +54,11 @@ def test_a_case_becomes_a_scene():
 @pytest.mark.parametrize(
     ("asked", "drain_max"),
     [
-        (Question(jobs=2_000, outage="60s"), 1.15),
-        (Question(jobs=1_900, outage="60s"), None),
-        (Question(jobs=12_000, outage="45m"), 1.3),
-        (Question(jobs=11_000, outage="45m"), None),
-        (Question(rate=None), None),
+        (SimulationQuestion(jobs=2_000, outage="60s"), 1.15),
+        (SimulationQuestion(jobs=1_900, outage="60s"), None),
+        (SimulationQuestion(jobs=12_000, outage="45m"), 1.3),
+        (SimulationQuestion(jobs=11_000, outage="45m"), None),
+        (SimulationQuestion(rate=None), None),
     ],
 )
 def test_the_drain_has_an_aim_where_there_is_enough_to_drain(asked, drain_max):
@@ -64,5 +66,5 @@ def test_the_drain_has_an_aim_where_there_is_enough_to_drain(asked, drain_max):
 
 
 def test_a_case_can_be_played():
-    found = row(scenario_of(Question(jobs=100, outage="10s")), STANDARD, seeds=1)
+    found = row(scenario_of(SimulationQuestion(jobs=100, outage="10s")), STANDARD, seeds=1)
     assert found.of("gate").done == 100

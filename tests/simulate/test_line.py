@@ -3,11 +3,11 @@
 import pytest
 
 from perdure.model.decisions import Counted
-from perdure.simulate.line import Line
+from perdure.simulate.line import WaitingLine
 
 
 def line_of(*owners, fair):
-    line = Line(fair=fair)
+    line = WaitingLine(fair=fair)
     for owner in owners:
         line.arrive(owner, 0.0)
     return line

@@ -9,7 +9,7 @@ from perdure.simulate.keeping import Keeping
 from perdure.simulate.play import Play
 from perdure.simulate.replies import Form, Reply
 from perdure.simulate.scene import Batch, Fleet, Scene
-from perdure.simulate.upstream import Account, Upstream, UpstreamModel
+from perdure.simulate.upstream import Account, SimulatedUpstream, UpstreamModel
 from tests.simulate.kit import STANDARD, down, played, scene
 
 
@@ -123,7 +123,7 @@ def test_a_run_may_end_with_one_owner_s_last_job():
     assert books.done < 200
 
 
-class Refusing(Upstream):
+class Refusing(SimulatedUpstream):
     """Answers every call of its outages with a 429 that does not say until when."""
 
     def call(self, now_s):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.simulate import OutageCase, Range, fairness, outage_ranges, row, scene_ranges
+from perdure.simulate import FigureRange, OutageCase, fairness, outage_ranges, row, scene_ranges
 from perdure.simulate.scenarios import SCENARIOS
 from perdure.simulate.scene import Batch, Fleet
 from tests.simulate.kit import STANDARD
@@ -28,10 +28,10 @@ CASE = OutageCase(jobs=500, fleet=Fleet(2, 16))
 def test_an_outage_costs_a_gate_a_few_calls_and_without_one_everything():
     gated, ungated = outage_ranges(CASE, seeds=10), outage_ranges(CASE, seeds=2, gates=False)
     assert gated.wasted.high <= 40
-    assert gated.lost == Range(0, 0)
+    assert gated.lost == FigureRange(0, 0)
     assert gated.drain_s is not None
     assert gated.drain_s.high < 25.0
-    assert ungated.lost == Range(500, 500)
+    assert ungated.lost == FigureRange(500, 500)
     assert ungated.drain_s is None
     assert ungated.wasted.low not in gated.wasted.widened(0.25)
 
@@ -40,25 +40,25 @@ def test_workers_killed_inside_the_outage_change_nothing():
     quiet = outage_ranges(CASE, seeds=5)
     killed = outage_ranges(OutageCase(jobs=500, fleet=CASE.fleet, killed_s=(30.0, 30.5)), seeds=5)
     assert killed.wasted.high <= quiet.wasted.high + 2
-    assert killed.lost == Range(0, 0)
+    assert killed.lost == FigureRange(0, 0)
 
 
 def test_a_scene_has_ranges_of_what_it_costs_with_or_without_an_outage():
     outage = scene_ranges(CASE.scene, seeds=3)
     assert outage == outage_ranges(CASE, seeds=3)
-    assert outage.holds == Range(1, 1)
+    assert outage.holds == FigureRange(1, 1)
     bugs = replace(SCENARIOS["W13b"].scene(1), batches=(Batch("all", 200),))
     found = scene_ranges(bugs, seeds=3)
-    assert found.calls_in_outage == found.lost == found.probes == Range(0, 0)
+    assert found.calls_in_outage == found.lost == found.probes == FigureRange(0, 0)
     assert found.calls.low == 220 + found.wasted.low  # of 20 jobs two calls, of the others one
     assert found.drain_s is not None
     assert found.drain_s.low > 0.0
 
 
 def test_a_range_widens_on_both_sides():
-    assert Range(10, 20).widened(0.25) == Range(7.5, 25.0)
-    assert 25 in Range(10, 20).widened(0.25)
-    assert 26 not in Range(10, 20).widened(0.25)
+    assert FigureRange(10, 20).widened(0.25) == FigureRange(7.5, 25.0)
+    assert 25 in FigureRange(10, 20).widened(0.25)
+    assert 26 not in FigureRange(10, 20).widened(0.25)
 
 
 @pytest.mark.parametrize("name", ["W2a", "W3", "W3c", "W4", "W5", "W5b", "W6b", "W9", "W12"])

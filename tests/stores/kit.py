@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from perdure.stores.opening import Opened
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -60,7 +60,7 @@ TABLES = (
 @cache
 def _pattern() -> sqlite3.Connection:
     """A store with its schema and no rows: to copy it takes a twentieth of the time that it takes to make one."""
-    connection = Connection(MEMORY, VirtualClock())
+    connection = SqliteConnection(MEMORY, VirtualClock())
     SqliteSchema(connection, "sqlite:///:memory:").upgrade()
     return connection.raw
 
@@ -69,7 +69,7 @@ def _pattern() -> sqlite3.Connection:
 def _image() -> bytes:
     """The same as a file."""
     with tempfile.TemporaryDirectory(prefix="perdure-") as folder:
-        connection = Connection(file_in(Path(folder)), VirtualClock())
+        connection = SqliteConnection(file_in(Path(folder)), VirtualClock())
         _pattern().backup(connection.raw)
         connection.close()
         return Path(file_in(Path(folder))).read_bytes()
@@ -82,11 +82,11 @@ def furnished(path: str) -> str:
     return path
 
 
-def connected(path: str, clock: VirtualClock, *, wait_s_max: float = 10.0) -> Connection:
+def connected(path: str, clock: VirtualClock, *, wait_s_max: float = 10.0) -> SqliteConnection:
     """A connection to a store that has its schema."""
     if path != MEMORY:
         furnished(path)
-    connection = Connection(path, clock, wait_s_max=wait_s_max)
+    connection = SqliteConnection(path, clock, wait_s_max=wait_s_max)
     if path == MEMORY:
         _pattern().backup(connection.raw)
     return connection
@@ -129,14 +129,14 @@ class Place(kit.Place):
         self.connection.close()
 
 
-def opened_on(connection: Connection) -> Opened:
+def opened_on(connection: SqliteConnection) -> Opened:
     """The three sides of a store on one connection."""
     return Opened(SqliteStore(connection), SqliteControl(connection), SqliteReader(connection))
 
 
 def open_file(path: str, clock: VirtualClock) -> Opened:
     """A store as the app opens it: a connection for the writes, another for the reads."""
-    writing, reading = connected(path, clock), Connection(path, clock)
+    writing, reading = connected(path, clock), SqliteConnection(path, clock)
     return Opened(SqliteStore(writing), SqliteControl(writing), SqliteReader(reading))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import psycopg
 
 from perdure.stores.opening import Opened, open_store
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.testing import SharedStoreContract, StoreContract, VirtualClock
 from tests.stores.kit import MEMORY, connected, file_in, furnished, opened_on
 
@@ -45,7 +45,7 @@ class SqliteRig:
     name = "sqlite"
 
     def __init__(self) -> None:
-        self._connection: Connection | None = None
+        self._connection: SqliteConnection | None = None
 
     def open(self, clock: VirtualClock) -> Opened:
         self._connection = connected(MEMORY, clock)

@@ -16,7 +16,7 @@ import msgspec
 from perdure.model.errors import PerdureError
 from perdure.model.filters import EVERY_JOB
 from perdure.model.gates import GateLook
-from perdure.model.jobs import Claim, Conflict, Counters, Enqueued, Receipt, Refused, Stale
+from perdure.model.jobs import Claim, Conflict, Counters, Enqueued, Receipt, RecordRefused, Stale
 from perdure.model.operations import (
     BulkView,
     LanePause,
@@ -33,7 +33,7 @@ from perdure.testing.nouns import replace
 
 # What the number of a noun counts, and what its other fields number.
 COUNTS: dict[type, str] = {
-    Claim: "job", Receipt: "job", Stale: "job", Refused: "job", Enqueued: "job", JobView: "job",
+    Claim: "job", Receipt: "job", Stale: "job", RecordRefused: "job", Enqueued: "job", JobView: "job",
     WorkerView: "worker", LaneView: "lane", RunView: "run", BulkView: "bulk", LoggedDeed: "deed",
     Conflict: "job", ItemView: "job", CaptureView: "capture",
 }  # fmt: skip
@@ -149,7 +149,7 @@ class Side:
         alive = sorted(repr(self.name_of("worker", no)) for no in value.alive)
         return (value.now, alive, *map(self.told, (value.rows, value.samples, value.slices)))
 
-    def told_refusal(self, value: Refused) -> Any:
+    def told_refusal(self, value: RecordRefused) -> Any:
         return ("refused", value.id, value.token)
 
     def _words(self, text: str | None) -> str | None:
@@ -168,7 +168,7 @@ SPECIAL: dict[type, Callable[[Side, Any], Any]] = {
     LaneView: Side.told_lane,
     LanePause: Side.told_pause,
     LoggedDeed: Side.told_deed,
-    Refused: Side.told_refusal,
+    RecordRefused: Side.told_refusal,
     RunFigures: Side.told_figures,
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.model.errors import ConfigError, StoreError, StoreFull, StoreReadOnly
 from perdure.stores.sqlite import connection as sqlite_connection
-from perdure.stores.sqlite.connection import WAL_BYTES_MAX, Connection
+from perdure.stores.sqlite.connection import WAL_BYTES_MAX, SqliteConnection
 from perdure.testing import VirtualClock
 from tests.stores.kit import Place, file_in, success
 
@@ -36,7 +36,7 @@ def wal_bytes(place: Place) -> int:
     ],
 )
 def test_every_connection_has_the_settings_that_the_promises_need(file_place, pragma, value):
-    later = Connection(file_place.path, VirtualClock())
+    later = SqliteConnection(file_place.path, VirtualClock())
     for one in (file_place.connection, later):
         assert one.raw.execute(f"PRAGMA {pragma}").fetchone() == (value,)
     later.close()
@@ -121,7 +121,7 @@ def test_the_log_is_cut_back_whenever_it_passes_its_bound(file_place):
 
 def test_a_long_reader_lets_the_log_grow_and_writers_go_on(file_place, monkeypatch):
     monkeypatch.setattr(sqlite_connection, "WAL_BYTES_MAX", 2_000_000)
-    reading = Connection(file_place.path, file_place.clock)
+    reading = SqliteConnection(file_place.path, file_place.clock)
     said: list[str] = []
     file_place.connection.raw.set_trace_callback(said.append)
     with reading.read() as (cx, _):
@@ -227,7 +227,7 @@ def test_a_read_only_disk_says_so(small_disk):
     place.close()
     remount(small_disk, "ro")
     with pytest.raises(StoreReadOnly, match=r"Read-only file system; .* may write there"):
-        Connection(place.path, VirtualClock())
+        SqliteConnection(place.path, VirtualClock())
     remount(small_disk, "rw")
     again = Place(place.path)
     assert again.reader.books().queued == 1
@@ -240,7 +240,7 @@ def test_a_connection_that_cannot_be_made_leaves_no_open_file(tmp_path):
     before = open_files(path)
     for _ in range(3):
         with pytest.raises(StoreError):
-            Connection(path, VirtualClock())
+            SqliteConnection(path, VirtualClock())
     assert open_files(path) == before == 0
 
 
@@ -255,7 +255,7 @@ def test_an_sqlite_that_is_too_old_is_refused(monkeypatch):
     assert sqlite3.sqlite_version_info >= sqlite_connection.VERSION_MIN
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
     with pytest.raises(ConfigError, match=r"needs 3\.38 or newer"):
-        Connection(":memory:", VirtualClock())
+        SqliteConnection(":memory:", VirtualClock())
 
 
 def test_a_connection_stays_at_its_file_when_the_process_goes_elsewhere(tmp_path, monkeypatch):
@@ -263,7 +263,7 @@ def test_a_connection_stays_at_its_file_when_the_process_goes_elsewhere(tmp_path
     other = tmp_path / "other"
     other.mkdir()
     monkeypatch.chdir(tmp_path)
-    connection = Connection("work.db", VirtualClock())
+    connection = SqliteConnection("work.db", VirtualClock())
     monkeypatch.chdir(other)
     with connection.written() as (cx, _):
         cx.execute("CREATE TABLE t (text)")

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.model.errors import CallerError, StoreError
-from perdure.model.jobs import Refused
+from perdure.model.jobs import RecordRefused
 from perdure.ports import Control, Reader, Store
 from perdure.testing import VirtualClock
 from perdure.testing.nouns import replace
@@ -45,7 +45,7 @@ def test_a_record_that_is_refused_half_way_leaves_nothing(place):
     record = retry(claim, worker)
     bad = replace(record, attempt=replace(record.attempt, message="half \ud800"))
     (answer,) = place.settle(bad, by=worker)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RecordRefused)
     assert place.everything() == before
 
 

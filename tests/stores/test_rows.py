@@ -5,7 +5,7 @@ import pytest
 from perdure.model.errors import StoreError
 from perdure.model.jobs import Stale
 from perdure.model.outcomes import Death
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.testing.nouns import replace
 from tests.stores.kit import ENDINGS, Place, advance, crash, file_in, retry, success
 
@@ -78,7 +78,7 @@ def test_without_the_guard_a_late_writer_would_be_caught_by_the_audit(place, wor
 
 def test_a_sweep_with_nothing_to_do_writes_nothing(file_place):
     judge = file_place.hire()
-    watching = Connection(file_place.path, file_place.clock)
+    watching = SqliteConnection(file_place.path, file_place.clock)
     before = watching.write_mark()
     file_place.store.mark_dead(by=judge)
     assert file_place.store.lost(limit=10) == []

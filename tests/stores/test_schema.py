@@ -14,7 +14,7 @@ from perdure.model.errors import (
 )
 from perdure.stores import opening
 from perdure.stores.migrations import CODE_VERSION, migrations
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.schema import PACKAGE, SqliteSchema
 from perdure.stores.urls import settled_url
 from perdure.testing import VirtualClock
@@ -31,7 +31,7 @@ def path(tmp_path) -> str:
 @pytest.fixture
 def fresh(path):
     """A connection to a file that nobody has used."""
-    connection = Connection(path, VirtualClock())
+    connection = SqliteConnection(path, VirtualClock())
     yield SqliteSchema(connection, "sqlite:///work.db")
     connection.close()
 
@@ -88,11 +88,11 @@ def test_a_fresh_store_is_made_on_opening(path):
 
 
 def test_two_that_upgrade_at_once_apply_it_once(path):
-    connections = [Connection(path, VirtualClock()) for _ in range(4)]
+    connections = [SqliteConnection(path, VirtualClock()) for _ in range(4)]
     done: list[tuple[str, ...]] = []
     start = threading.Barrier(len(connections))
 
-    def upgrade(connection: Connection) -> None:
+    def upgrade(connection: SqliteConnection) -> None:
         start.wait(20)
         done.append(SqliteSchema(connection, "sqlite:///work.db").upgrade())
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perdure.demo.loopback import Loopback
 from perdure.simulate.replies import Form, Reply
-from perdure.simulate.upstream import Upstream, UpstreamModel
+from perdure.simulate.upstream import SimulatedUpstream, UpstreamModel
 
 _SEED = 1
 _STATUS = {
@@ -36,7 +36,7 @@ class Ailing(Loopback):
     def __init__(self, model: UpstreamModel) -> None:
         super().__init__("ailing")
         self._model = model
-        self._upstream = Upstream(model, _SEED)
+        self._upstream = SimulatedUpstream(model, _SEED)
         self._at_once = 0
         self.calls: list[Call] = []
 

@@ -11,8 +11,8 @@ import pytest
 from perdure import App
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
-from perdure.engine.worker.loop import Bell
-from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.loop import Wakeup
+from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from tests.stories.kit import Story, on_both, on_both_long, until
 
@@ -124,10 +124,10 @@ def test_a_second_signal_ends_the_worker_fast_and_counts_nothing(story, second):
 def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path):
     app = App(f"sqlite:///{tmp_path / 'story.db'}")
     worker = Worker(
-        app.opened.store, app._session.catalogue, Seat(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
+        app.opened.store, app._session.catalogue, WorkerIdentity(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
         clock=SystemClock(), chance=None, observers=Observers(),
     )  # fmt: skip
-    bell = worker._loop._bell = Bell()
+    bell = worker._loop._bell = Wakeup()
     for _ in range(10_000):  # rung more often than anybody listens
         bell.ring()
     order = threading.Thread(target=worker.drain, daemon=True)

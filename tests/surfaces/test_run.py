@@ -22,8 +22,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from perdure import App
-from perdure.app.batch.carry_out import LeftAtOnce, Order, Outcome, carry_out
-from perdure.app.batch.snapshot import Allowance, Held, Pace, Snapshot, Watch
+from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
+from perdure.app.batch.snapshot import BudgetLeft, Held, RunPace, RunSnapshot, Watch
 from perdure.app.runs import Run
 from perdure.app.surface.gate_control import hold
 from perdure.engine.batch import runs as runs_module
@@ -764,8 +764,8 @@ def app(tmp_path) -> Iterator[App]:
     app.close()
 
 
-def carried(app: App, asked: Any = lambda: 0, **order: Any) -> Outcome:
-    return carry_out(app.find("p"), Order(**order), lambda shot: None, asked)
+def carried(app: App, asked: Any = lambda: 0, **order: Any) -> RunOutcome:
+    return carry_out(app.find("p"), RunRequest(**order), lambda shot: None, asked)
 
 
 def test_a_worker_that_cannot_live_is_an_error_that_keeps_the_items(app):
@@ -811,9 +811,9 @@ def stopped_and_resumed(app: App, shown: threading.Event) -> Iterator[Any]:
 
 def test_a_run_that_goes_on_after_its_feeder_has_stopped_is_shown_as_unfed(app, monkeypatch):
     shown, fed = threading.Event(), threading.Event()
-    shots: list[Snapshot] = []
+    shots: list[RunSnapshot] = []
 
-    def show(shot: Snapshot) -> None:
+    def show(shot: RunSnapshot) -> None:
         shots.append(shot)
         shown.set()
         assert fed.wait(30)  # the run is not looked at meanwhile
@@ -828,14 +828,14 @@ def test_a_run_that_goes_on_after_its_feeder_has_stopped_is_shown_as_unfed(app, 
         return int(bool(shots) and shots[-1].note.startswith("the run is not sealed and fed by"))
 
     with app.working(concurrency=2):
-        outcome = carry_out(app.find("p"), Order(source(), "a"), show, asked)
+        outcome = carry_out(app.find("p"), RunRequest(source(), "a"), show, asked)
         assert (outcome.interrupted, outcome.fed.whole) == (True, False)
         assert "perdure runs seal a" in progress_line(shots[-1])
         shots.clear()
         shown.clear()
         fed.clear()
         monkeypatch.setattr(runs_module, "FEEDER_SILENT_S", 0.0)
-        outcome = carry_out(app.find("p"), Order(source(), "a"), show, lambda: 0)
+        outcome = carry_out(app.find("p"), RunRequest(source(), "a"), show, lambda: 0)
     assert "is not sealed and fed by nobody" in str(outcome.error)
     assert outcome.run.counts.succeeded == 4  # what was taken from the source is fed
 
@@ -846,7 +846,9 @@ def test_feeding_waits_while_the_backlog_is_full(app):
     def asked() -> int:
         return int(len(shots) > 3)
 
-    outcome = carry_out(app.find("p"), Order(range(100), "a", backlog_max=7), shots.append, asked)
+    outcome = carry_out(
+        app.find("p"), RunRequest(range(100), "a", backlog_max=7), shots.append, asked
+    )
     assert outcome.run.counts.total == 7
     assert not outcome.fed.whole
     assert shots[-1].feeding
@@ -949,7 +951,7 @@ def test_nobody_says_when_a_run_will_be_over_that_does_not_move(app):
     assert eta_s(98) is not None
 
 
-def watched(app: App, deed: Callable[[Run], object]) -> Snapshot:
+def watched(app: App, deed: Callable[[Run], object]) -> RunSnapshot:
     """A run with three items and no worker, looked at after something was done to it."""
     run = app.find("p").run([1, 2, 3], name="a")
     deed(run)
@@ -972,10 +974,10 @@ def test_pace_cost_and_time_left_follow_from_the_counters(app):
         kinds={"timeout": 4, "invalid_request": 1},
     )  # fmt: skip
     shot = watch.look(late, Fed(100), feeding=True)
-    assert shot.pace == Pace(1.0, 120.0, 2_000.0)
+    assert shot.pace == RunPace(1.0, 120.0, 2_000.0)
     assert shot.eta_s == 60.0
     assert shot.projected_usd == pytest.approx(5.0)
-    assert shot.allowance == Allowance(5, 40, 0.1)
+    assert shot.allowance == BudgetLeft(5, 40, 0.1)
     assert shot.allowance.used == 1.0
     line = progress_line(shot)
     for words in (
@@ -989,7 +991,7 @@ def test_pace_cost_and_time_left_follow_from_the_counters(app):
         assert words in text
 
 
-def drawn(shot: Snapshot) -> str:
+def drawn(shot: RunSnapshot) -> str:
     console = Console(width=110, file=io.StringIO())
     console.print(panel(shot))
     return console.file.getvalue()

@@ -10,16 +10,16 @@ from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
 from perdure.app.session.session import Session
-from perdure.app.worker.embedded import Working
+from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.checks.missing_extras import check_extras
 from perdure.config import load
 from perdure.engine.batch.runs import find_run
-from perdure.engine.gates.upstreams import Upstream, upstream_limits
+from perdure.engine.gates.upstreams import DeclaredUpstream, upstream_limits
 from perdure.engine.item_types import function_behind
 from perdure.engine.observe import Observers
 from perdure.engine.operate.change_feed import Listener
 from perdure.engine.operate.eligible import source_check
-from perdure.engine.stages import Line, Stage, check_name
+from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.engine.upkeep.schedules import declared
 from perdure.model.errors import (
     ConfigError,
@@ -115,7 +115,7 @@ class App:
         """
         limits = upstream_limits(name, rate=rate, concurrency=concurrency, tokens=tokens)
         self._session.upstreams.declare(
-            Upstream(
+            DeclaredUpstream(
                 name,
                 credential,
                 gate or GateSettings(),
@@ -153,7 +153,9 @@ class App:
         """
         if name in self._pipelines:
             raise ConfigError(f"pipeline {name!r} is declared twice; names must differ")
-        line = Line(name, queue, category, tuple(self._stage_of(name, call) for call in stages))
+        line = LaidPipeline(
+            name, queue, category, tuple(self._stage_of(name, call) for call in stages)
+        )
         self._session.lines[name] = line
         if source_exists is not None:
             self._session.checks[name] = source_check(source_exists)
@@ -244,7 +246,7 @@ class App:
         queues: Collection[str] = (),
         categories: Collection[str] = (),
         **tuning: Any,
-    ) -> Working:
+    ) -> EmbeddedWorker:
         """A worker inside this process: ``with app.working(concurrency=8): ...``, or ``async with``.
 
         It works from the beginning of the block to its end, which lets running stages finish within the
@@ -258,7 +260,7 @@ class App:
                 "perdure worker APP --processes N"
             )
         config = load(store=self.url, concurrency=concurrency, **tuning)
-        return Working(self._session, config, queues=queues, categories=categories)
+        return EmbeddedWorker(self._session, config, queues=queues, categories=categories)
 
     @contextmanager
     def follow(self, *, owner: str | None = None, after: str | None = None) -> Iterator[Listener]:

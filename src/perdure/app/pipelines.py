@@ -12,9 +12,9 @@ from perdure.app.files.items import items_of
 from perdure.app.job_refs import Called, JobRef, called
 from perdure.app.runs import Run, given
 from perdure.app.session.session import Session
-from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, Terms, feed_whole
+from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, FeedTerms, feed_whole
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
-from perdure.engine.stages import Line, shortest_s
+from perdure.engine.stages import LaidPipeline, shortest_s
 from perdure.model.errors import PayloadRefused, StoreBusy
 from perdure.model.jobs import Enqueued, NewJob
 from perdure.model.operations import Deed
@@ -24,7 +24,7 @@ from perdure.rules.policy import Policy
 class Pipeline:
     """An ordered list of stages that items walk through."""
 
-    def __init__(self, session: Session, line: Line) -> None:
+    def __init__(self, session: Session, line: LaidPipeline) -> None:
         self._session = session
         self._line = line
 
@@ -169,7 +169,9 @@ class Pipeline:
             cost_max_usd=cost_max_usd,
         )
         fair = self._is_fair
-        terms = Terms(owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id)
+        terms = FeedTerms(
+            owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id
+        )
         return self._fed(items_of(items), terms, options, name=name, seal=seal)
 
     async def run_async(self, items: Iterable[Any] | str | os.PathLike[str], **options: Any) -> Run:
@@ -223,7 +225,7 @@ class Pipeline:
     def _fed(
         self,
         items: Iterable[Any],
-        terms: Terms,
+        terms: FeedTerms,
         options: Mapping[str, Any],
         *,
         name: str | None,

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.checks.json_values import DECODER, NESTED
 from perdure.checks.mend_json import mended
-from perdure.checks.output_paths import Misfit
+from perdure.checks.output_paths import OutputMisfit
 
 SYNTAX = "it is not JSON"
 SEVERAL = "it holds several JSON values"
@@ -37,7 +37,7 @@ _MARK = re.compile(rf'{_STRING}("?)|([\[{{])|[\]}}]', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundValue:
     """A value, and what had to be done to get at it."""
 
     value: Any
@@ -55,16 +55,16 @@ class _Search:
         self.text = text.strip()
         self.steps.append(step)
 
-    def found(self, value: Any, *steps: str) -> Found:
-        return Found(value, (*self.steps, *steps))
+    def found(self, value: Any, *steps: str) -> FoundValue:
+        return FoundValue(value, (*self.steps, *steps))
 
 
-class Cut(Misfit):
+class Cut(OutputMisfit):
     """The JSON begins and does not end."""
 
 
-def find(text: str, *, is_whole: bool, repair: bool) -> Found:
-    """The one JSON value in a text; `Cut` where it does not end, `Misfit` where there is none.
+def find(text: str, *, is_whole: bool, repair: bool) -> FoundValue:
+    """The one JSON value in a text; `Cut` where it does not end, `OutputMisfit` where there is none.
 
     ``is_whole`` says that the model had come to its end.
     """
@@ -72,7 +72,7 @@ def find(text: str, *, is_whole: bool, repair: bool) -> Found:
     if search.text.startswith("\ufeff"):
         search.narrow(BOM, search.text.lstrip("\ufeff"))
     if not search.text:
-        raise Misfit(EMPTY)
+        raise OutputMisfit(EMPTY)
     found = _alone(search)
     if found is None and search.text[0] not in "[{":
         block = _block(search.text)
@@ -82,7 +82,7 @@ def find(text: str, *, is_whole: bool, repair: bool) -> Found:
     return found or _inside(search, is_whole=is_whole, repair=repair)
 
 
-def _alone(search: _Search) -> Found | None:
+def _alone(search: _Search) -> FoundValue | None:
     """The value, if the whole text is one."""
     value = _decoded(search.text, 0)
     if value is None or value[1] != len(search.text):
@@ -105,7 +105,7 @@ def _block(text: str) -> str | None:
     named = [body for name, body in blocks if name in _JSON_NAMES]
     bodies = named or [body for name, body in blocks if not name]
     if len(bodies) > 1:
-        raise Misfit(SEVERAL)
+        raise OutputMisfit(SEVERAL)
     return bodies[0] if bodies else None
 
 
@@ -126,11 +126,11 @@ def _unfenced(body: str) -> str:
     return body.rstrip("`~") if body.endswith(("```", "~~~")) else body
 
 
-def _inside(search: _Search, *, is_whole: bool, repair: bool) -> Found:
+def _inside(search: _Search, *, is_whole: bool, repair: bool) -> FoundValue:
     """The value that begins at the first bracket."""
     bracket = _BRACKET.search(search.text)
     if bracket is None:
-        raise Misfit(NOTHING if search.text else EMPTY)
+        raise OutputMisfit(NOTHING if search.text else EMPTY)
     if bracket.start() > 0:
         search.narrow(WORDS, search.text[bracket.start() :])
     text = search.text
@@ -144,20 +144,20 @@ def _inside(search: _Search, *, is_whole: bool, repair: bool) -> Found:
         return _broken(search, is_whole=is_whole, repair=repair)
     rest = text[value[1] :]
     if _BRACKET.search(rest):
-        raise Misfit(SEVERAL)
+        raise OutputMisfit(SEVERAL)
     if rest.strip() and WORDS not in search.steps:
         search.steps.append(WORDS)
     return search.found(value[0])
 
 
-def _broken(search: _Search, *, is_whole: bool, repair: bool) -> Found:
+def _broken(search: _Search, *, is_whole: bool, repair: bool) -> FoundValue:
     if is_whole and repair:
         value = mended(search.text)
         if value is not None:
             return search.found(value, REPAIR)
     if not is_whole and _is_open(search.text):
         raise Cut(UNCLOSED)
-    raise Misfit(SYNTAX)
+    raise OutputMisfit(SYNTAX)
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int] | None:
@@ -165,7 +165,7 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
     try:
         return DECODER.raw_decode(text, at)
     except RecursionError:
-        raise Misfit(NESTED) from None
+        raise OutputMisfit(NESTED) from None
     except ValueError:
         return None
 

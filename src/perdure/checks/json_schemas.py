@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure.checks.mend_json import REMEDY
-from perdure.checks.output_paths import Misfit, path_of
+from perdure.checks.output_paths import OutputMisfit, path_of
 from perdure.model.errors import ConfigError
 
 _RULE_CHARS_MAX = 200  # a schema may list a hundred types
@@ -21,7 +21,7 @@ _STATED = (
 )  # of an error: the schema's own words
 
 
-class Schema:
+class OutputSchema:
     """A compiled schema."""
 
     def __init__(self, schema: Any) -> None:
@@ -33,10 +33,10 @@ class Schema:
         error = next(iter(self._validator.iter_errors(value)), None)
         if error is None:
             return value
-        raise Misfit(_rule(error.kind), path_of(error.instance_path, self.known))
+        raise OutputMisfit(_rule(error.kind), path_of(error.instance_path, self.known))
 
 
-def schema_of(schema: Mapping[str, Any]) -> Schema:
+def schema_of(schema: Mapping[str, Any]) -> OutputSchema:
     """The compiled schema; a second call with an equal one finds it."""
     try:
         text = msgspec.json.encode(schema)
@@ -46,8 +46,8 @@ def schema_of(schema: Mapping[str, Any]) -> Schema:
 
 
 @lru_cache(maxsize=256)
-def _cached(text: bytes) -> Schema:
-    return Schema(json.loads(text))
+def _cached(text: bytes) -> OutputSchema:
+    return OutputSchema(json.loads(text))
 
 
 def strings_in(schema: Any) -> Iterator[str]:

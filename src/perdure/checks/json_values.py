@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.checks.output_paths import Misfit, path_of
+from perdure.checks.output_paths import OutputMisfit, path_of
 from perdure.model.limits import DEPTH_MAX, INTEGER_BITS_MAX
 
 NESTED = f"it is nested deeper than {DEPTH_MAX} levels"
@@ -37,13 +37,13 @@ DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
 
 
 def inspect(value: Any, known: frozenset[str]) -> None:
-    """`Misfit` where a value holds what cannot be kept. Not recursive: the value may be deep."""
+    """`OutputMisfit` where a value holds what cannot be kept. Not recursive: the value may be deep."""
     left: list[tuple[Any, _Way, int]] = [(value, None, 0)]
     while left:
         one, way, depth = left.pop()
         rule = NESTED if depth > DEPTH_MAX else _fault(one)
         if rule:
-            raise Misfit(rule, path_of(_steps(way), known))
+            raise OutputMisfit(rule, path_of(_steps(way), known))
         if isinstance(one, dict):
             left += [(item, (way, key), depth + 1) for key, item in reversed(one.items())]
         elif isinstance(one, list):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.checks.output_paths import ROOT, Misfit, path_of
+from perdure.checks.output_paths import ROOT, OutputMisfit, path_of
 from perdure.checks.pydantic_models import Model, is_model
 from perdure.model.errors import ConfigError
 
@@ -26,7 +26,7 @@ _QUOTING = {
 class _Inner(ValueError):
     """What a pydantic model inside another type finds wrong."""
 
-    def __init__(self, misfit: Misfit) -> None:
+    def __init__(self, misfit: OutputMisfit) -> None:
         self.misfit = misfit
         super().__init__()
 
@@ -71,10 +71,10 @@ class Typed:
             return value
         try:
             return self._models[kind].read(value)
-        except Misfit as misfit:
+        except OutputMisfit as misfit:
             raise _Inner(misfit) from None
 
-    def _misfit(self, error: msgspec.ValidationError) -> Misfit:
+    def _misfit(self, error: msgspec.ValidationError) -> OutputMisfit:
         """From msgspec's words to rule and path, without what they quote of the output."""
         text, cause = str(error), error.__cause__
         if cause is not None:  # its own words come first, and may look like a place
@@ -82,14 +82,14 @@ class Typed:
         at = _AT.search(text)
         path = ROOT if at is None else path_of(_steps(at[2]), self.known)
         if isinstance(cause, _Inner):
-            return Misfit(cause.misfit.rule, path + cause.misfit.path.removeprefix(ROOT))
+            return OutputMisfit(cause.misfit.rule, path + cause.misfit.path.removeprefix(ROOT))
         if cause is not None:
-            return Misfit(OWN_RULE, path)
+            return OutputMisfit(OWN_RULE, path)
         rule = text if at is None else text[: at.start()]
         rule = next((word for head, word in _QUOTING.items() if rule.startswith(head)), rule)
         if at is not None and at[1]:
             rule += ", of a name in an object"
-        return Misfit(rule[:_RULE_CHARS_MAX], path)
+        return OutputMisfit(rule[:_RULE_CHARS_MAX], path)
 
 
 def _parts(kind: Any) -> Iterator[Any]:

@@ -8,11 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 import msgspec
 
 from perdure.checks import json_schemas, msgspec_types, pydantic_models
-from perdure.checks.find_json import REPAIR, Cut, Found, find
+from perdure.checks.find_json import REPAIR, Cut, FoundValue, find
 from perdure.checks.finish_reason import End, end_of
 from perdure.checks.json_values import inspect
 from perdure.checks.mend_json import mender
-from perdure.checks.output_paths import ROOT, Misfit
+from perdure.checks.output_paths import ROOT, OutputMisfit
 from perdure.model.errors import (
     ConfigError,
     OutputError,
@@ -36,7 +36,7 @@ class Contract(Protocol):
         ...
 
     def read(self, value: Any) -> Any:
-        """The value as what was asked for; `Misfit` where it does not fit."""
+        """The value as what was asked for; `OutputMisfit` where it does not fit."""
         ...
 
 
@@ -101,7 +101,7 @@ def read_json(
     try:
         found = _found(raw, is_whole=is_whole, repair=repair)
         return Parsed(_fitted(found.value, contract), found.steps)
-    except Misfit as error:
+    except OutputMisfit as error:
         misfit = error
     raise _error(misfit, raw)
 
@@ -150,7 +150,7 @@ def fits(value: Any, against: Any) -> Any:
     contract = contract_of(against)
     try:
         return _fitted(value, contract)
-    except Misfit as error:
+    except OutputMisfit as error:
         misfit = error
     raise _error(misfit, _as_text(value))
 
@@ -190,15 +190,15 @@ def _is_whole(finish_reason: Any, raw: str | bytes) -> bool:
     return end is End.WHOLE
 
 
-def _found(raw: str | bytes, *, is_whole: bool, repair: bool) -> Found:
+def _found(raw: str | bytes, *, is_whole: bool, repair: bool) -> FoundValue:
     if len(raw) > OUTPUT_CHARS_MAX:
-        raise Misfit(f"it is longer than {OUTPUT_CHARS_MAX} characters")
+        raise OutputMisfit(f"it is longer than {OUTPUT_CHARS_MAX} characters")
     if isinstance(raw, str):
         return find(raw, is_whole=is_whole, repair=repair)
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise Misfit("it is not UTF-8") from None
+        raise OutputMisfit("it is not UTF-8") from None
     return find(text, is_whole=is_whole, repair=repair)
 
 
@@ -207,7 +207,7 @@ def _fitted(value: Any, contract: Contract | None) -> Any:
     return value if contract is None else contract.read(value)
 
 
-def _error(misfit: Misfit, raw: str | bytes) -> OutputError:
+def _error(misfit: OutputMisfit, raw: str | bytes) -> OutputError:
     kind = OutputTruncated if isinstance(misfit, Cut) else OutputInvalid
     return kind(misfit.path, misfit.rule, raw=raw)
 

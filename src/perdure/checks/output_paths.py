@@ -12,7 +12,7 @@ _PATH_CHARS_MAX = 300
 _OTHER = "[...]"
 
 
-class Misfit(Exception):
+class OutputMisfit(Exception):
     """A value is not what it should be: where in it, and which rule it breaks."""
 
     def __init__(self, rule: str, path: str = ROOT) -> None:

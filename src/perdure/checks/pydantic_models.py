@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.checks.json_schemas import strings_in
-from perdure.checks.output_paths import Misfit, path_of
+from perdure.checks.output_paths import OutputMisfit, path_of
 from perdure.model.errors import ConfigError
 
 _CODE_CHARS_MAX = 60
@@ -63,12 +63,12 @@ class Model:
             misfit = self._misfit(error)
         raise misfit
 
-    def _misfit(self, error: ValueError) -> Misfit:
+    def _misfit(self, error: ValueError) -> OutputMisfit:
         errors = getattr(error, "errors", None)
         if not callable(errors):  # a validator's own, which pydantic has let through
             raise error
         fault = errors(include_url=False, include_input=False)[0]
-        return Misfit(_rule(fault), path_of(fault["loc"], self.known))
+        return OutputMisfit(_rule(fault), path_of(fault["loc"], self.known))
 
 
 def is_model(kind: Any) -> bool:

@@ -18,7 +18,7 @@ _END_S_MAX = 8.0  # more than a supervisor takes to give up on its children
 
 
 @dataclass(slots=True)
-class Hand:
+class DemoWorker:
     """One ``perdure worker``: a supervisor of working processes."""
 
     name: str
@@ -46,9 +46,9 @@ class Crew:
         self._command = command
         self._folder = folder
         self._environment = environment
-        self.hands: list[Hand] = []
+        self.hands: list[DemoWorker] = []
 
-    def hire(self) -> Hand:
+    def hire(self) -> DemoWorker:
         """Start one more worker. It has a session of its own: Ctrl-C is for the tour to handle."""
         name = f"worker {ascii_uppercase[len(self.hands)]}"  # the store numbers processes
         log = self._folder / f"{name.replace(' ', '-')}.log"
@@ -63,7 +63,7 @@ class Crew:
                 stderr=output,
                 start_new_session=True,
             )
-        hand = Hand(name, process, log)
+        hand = DemoWorker(name, process, log)
         self.hands.append(hand)
         return hand
 
@@ -90,7 +90,7 @@ class Crew:
 class Grip:
     """A worker held still, all of its processes, so that its hands can be looked at."""
 
-    def __init__(self, hand: Hand) -> None:
+    def __init__(self, hand: DemoWorker) -> None:
         self._hand = hand
         self._children: list[int] = []
 
@@ -120,7 +120,7 @@ class Grip:
                 _signal(pid, signal.SIGCONT)
 
 
-def strike(hand: Hand) -> None:
+def strike(hand: DemoWorker) -> None:
     """Kill a worker and everything it started, at once."""
     with Grip(hand) as grip:
         grip.strike()

@@ -16,11 +16,11 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from perdure import App
-from perdure.demo.crew import Crew, Grip, Hand
+from perdure.demo.crew import Crew, DemoWorker, Grip
 from perdure.demo.script import Fault, Script, write_script
 from perdure.demo.stages import HURRIED, UPSTREAM, declare
 from perdure.demo.summary import Summary
-from perdure.demo.upstream import Upstream
+from perdure.demo.upstream import DemoUpstream
 from perdure.demo.watch import (
     UNFINISHED,
     Look,
@@ -43,7 +43,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TourOrder:
     """The tour that is wanted. ``command`` starts a worker, its app and options left out."""
 
     items: int
@@ -73,19 +73,19 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TourSnapshot:
     """All that a screen shows."""
 
-    order: Order
+    order: TourOrder
     elapsed_s: float
     rate_per_s: float
     look: Look
-    crew: tuple[Hand, ...]
+    crew: tuple[DemoWorker, ...]
     faults: dict[Fault, int]
     happenings: tuple[Happening, ...]
 
 
-Show = Callable[[Snapshot], None]
+Show = Callable[[TourSnapshot], None]
 
 
 class Interrupts:
@@ -122,11 +122,11 @@ class Interrupts:
         raise SystemExit(128 + number)
 
 
-def give_tour(order: Order, show: Show) -> Summary:
+def give_tour(order: TourOrder, show: Show) -> Summary:
     """Give the tour; returns when everything has ended."""
     script = write_script(seed=order.seed, items=order.items, without=order.without)
     app, pipeline = declare(order.store)
-    with closing(app), Interrupts() as interrupts, Upstream(script) as upstream:
+    with closing(app), Interrupts() as interrupts, DemoUpstream(script) as upstream:
         begun_s = time.monotonic()
         pipeline.enqueue_many({"invoice": number} for number in range(1, order.items + 1))
         with Crew(
@@ -140,7 +140,7 @@ def give_tour(order: Order, show: Show) -> Summary:
         return tour.summary(time.monotonic() - begun_s)
 
 
-def _command(order: Order) -> list[str]:
+def _command(order: TourOrder) -> list[str]:
     return [
         *order.command, "perdure.demo.work:app",
         "--concurrency", str(order.concurrency), "--lease-ttl", str(LEASE_S),
@@ -148,7 +148,7 @@ def _command(order: Order) -> list[str]:
     ]  # fmt: skip
 
 
-def _environment(order: Order, upstream: str) -> dict[str, str]:
+def _environment(order: TourOrder, upstream: str) -> dict[str, str]:
     """Ours, without the settings that somebody may have made for work of their own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     return {**kept, "PERDURE_STORE": order.store, UPSTREAM: upstream}
@@ -156,10 +156,10 @@ def _environment(order: Order, upstream: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Tour:
-    order: Order
+    order: TourOrder
     script: Script
     app: App
-    upstream: Upstream
+    upstream: DemoUpstream
     crew: Crew
     show: Show
     begun_s: float
@@ -167,10 +167,10 @@ class _Tour:
     trouble: list[str] = field(default_factory=list)
     _pace: deque[tuple[float, int]] = field(default_factory=deque)
     _buried: set[int] = field(default_factory=set)
-    _victim: Hand | None = None
+    _victim: DemoWorker | None = None
     _victim_held: int = 0
     _struck_s: float = 0.0
-    _succeeded_by: Hand | None = None
+    _succeeded_by: DemoWorker | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -217,8 +217,8 @@ class _Tour:
 
     # -- what is seen --------------------------------------------------------------------
 
-    def _snapshot(self, seen: Look) -> Snapshot:
-        return Snapshot(
+    def _snapshot(self, seen: Look) -> TourSnapshot:
+        return TourSnapshot(
             order=self.order,
             elapsed_s=self.elapsed_s,
             rate_per_s=self._rate_per_s(seen.settled),
@@ -275,7 +275,7 @@ class _Tour:
 
     # -- what is done --------------------------------------------------------------------
 
-    def _hire(self, where: str) -> Hand:
+    def _hire(self, where: str) -> DemoWorker:
         hand = self.crew.hire()
         self._say(f"started {hand.name} (process {hand.pid}){where}")
         return hand
@@ -289,7 +289,7 @@ class _Tour:
             if hand.running and _may_be_struck(seen, hand) and self._strike(hand):
                 return
 
-    def _strike(self, hand: Hand) -> bool:
+    def _strike(self, hand: DemoWorker) -> bool:
         """Kill a worker that has items in its hands; False when it has let them go meanwhile."""
         with Grip(hand) as grip:
             seen = look(self.app)
@@ -317,7 +317,7 @@ class _Tour:
         self.happenings.append(Happening(self.elapsed_s, text))
 
 
-def _may_be_struck(seen: Look, hand: Hand) -> bool:
+def _may_be_struck(seen: Look, hand: DemoWorker) -> bool:
     """Its items must survive one crash more: the tour shows that no innocent one is failed."""
     held = seen.held_by(hand)
     return bool(held) and all(job.counters.crashes + 1 < HURRIED.crashes_max for job in held)

@@ -28,7 +28,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DemoAnswer:
     """What goes back over the wire."""
 
     status: int
@@ -43,7 +43,7 @@ class Answer:
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 
 
-class Upstream(Loopback):
+class DemoUpstream(Loopback):
     """The server; use it as a context manager."""
 
     def __init__(self, script: Script) -> None:
@@ -60,9 +60,9 @@ class Upstream(Loopback):
         """What the script has for this item at this stage."""
         path = await _asked(reader)
         if path == "/faults":
-            await _send(writer, Answer(200, json.dumps(self._struck).encode()))
+            await _send(writer, DemoAnswer(200, json.dumps(self._struck).encode()))
         elif (place := _place(path)) is None:
-            await _send(writer, Answer(404, b'{"error": "no such path"}'))
+            await _send(writer, DemoAnswer(404, b'{"error": "no such path"}'))
         else:
             await self._meet(*place, reader, writer)
 
@@ -81,7 +81,7 @@ class Upstream(Loopback):
             await asyncio.sleep(self._script.latency_s(item, stage))
             await _send(writer, self._good_answer(stage, item))
 
-    def _good_answer(self, stage: str, item: int) -> Answer:
+    def _good_answer(self, stage: str, item: int) -> DemoAnswer:
         match stage:
             case "fetch":
                 text = POISON if item == self._script.poison else invoice_text(item)
@@ -90,22 +90,22 @@ class Upstream(Loopback):
                 body = {"supplier": supplier(item), "total": total(item)}
             case _:
                 body = {"row": item}
-        return Answer(200, json.dumps(body).encode())
+        return DemoAnswer(200, json.dumps(body).encode())
 
 
-def bad_answer(fault: Fault, item: int) -> Answer:
+def bad_answer(fault: Fault, item: int) -> DemoAnswer:
     """The answer that carries a fault."""
     match fault:
         case Fault.RATE_LIMIT:
-            return Answer(429, b'{"error": "slow down"}', {"Retry-After": "1"})
+            return DemoAnswer(429, b'{"error": "slow down"}', {"Retry-After": "1"})
         case Fault.UNAVAILABLE:
-            return Answer(503, b'{"error": "no capacity"}')
+            return DemoAnswer(503, b'{"error": "no capacity"}')
         case Fault.MALFORMED if item % 2:
-            return Answer(200, b'{"supplier": "' + supplier(item).encode())  # cut short
+            return DemoAnswer(200, b'{"supplier": "' + supplier(item).encode())  # cut short
         case Fault.MALFORMED:
-            return Answer(200, b'Sure! Here is the JSON you asked for: {"total": ...}')
+            return DemoAnswer(200, b'Sure! Here is the JSON you asked for: {"total": ...}')
         case _:
-            return Answer(400, b'{"error": "this document cannot be read"}')
+            return DemoAnswer(400, b'{"error": "this document cannot be read"}')
 
 
 def invoice_text(item: int) -> str:
@@ -142,7 +142,7 @@ def _place(path: str) -> tuple[str, int] | None:
     return (stage, int(item)) if stage in STAGES and item.isdecimal() else None
 
 
-async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
+async def _send(writer: asyncio.StreamWriter, answer: DemoAnswer) -> None:
     writer.write(answer.wire())
     await writer.drain()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from perdure import App
-from perdure.demo.crew import Hand
+from perdure.demo.crew import DemoWorker
 from perdure.demo.script import STAGES
 from perdure.demo.stages import CRASH_STATUS
 from perdure.model.filters import JobFilter
@@ -50,7 +50,7 @@ class Look:
         """Items that wait after a failure; read a moment later than the books, hence the bound."""
         return min(self.books.queued, sum(stage.retrying for stage in self.stages))
 
-    def held_by(self, hand: Hand) -> list[JobView]:
+    def held_by(self, hand: DemoWorker) -> list[JobView]:
         """The items in the hands of a worker's processes."""
         rows = {worker.no for worker in self.workers if belongs(worker, hand)}
         return [job for job in self.unfinished if job.worker in rows]
@@ -91,7 +91,7 @@ def _stages(
     return tuple(reversed(counts))
 
 
-def belongs(worker: WorkerView, hand: Hand) -> bool:
+def belongs(worker: WorkerView, hand: DemoWorker) -> bool:
     """Whether a working process is a child of that supervisor; its row's name ends in the pid."""
     return worker.name.endswith(f":{hand.pid}")
 

@@ -30,13 +30,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 
-from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import Completion, Completions, as_it_ended
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, in_place, record_of, refused
 from perdure.engine.settle import Finished, Gates, judged, settle
-from perdure.engine.stages import Line, Stage
-from perdure.model.decisions import Cancel, Counted, Decision, HandOver, Retry, Why
+from perdure.engine.stages import LaidPipeline, Stage
+from perdure.model.decisions import CancelJob, Counted, Decision, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreBusy, StoreError, UnknownName
 from perdure.model.jobs import (
     Busy,
@@ -47,7 +47,7 @@ from perdure.model.jobs import (
     OnLost,
     Receipt,
     Record,
-    Refused,
+    RecordRefused,
     Settled,
 )
 from perdure.model.kinds import Kind
@@ -64,7 +64,7 @@ _LIMITED = (Kind.RATE_LIMITED, Kind.QUOTA_WINDOW)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CallTerms:
     """What a caller asks for; ``named`` is whether it chose the policy, or left it at the default."""
 
     policy: Policy
@@ -110,9 +110,9 @@ class Call:
         self,
         store: Store,
         reader: Reader,
-        line: Line,
+        line: LaidPipeline,
         job: NewJob,
-        terms: Terms,
+        terms: CallTerms,
         *,
         worker: int,
         clock: Clock,
@@ -202,12 +202,12 @@ class Call:
         reason = "the caller has gone"
         if self._terms.on_lost is OnLost.DROP:
             why = self._because(f"cancelled ({reason})", "on_lost")
-            return self._settled(self._ending(Revoked(reason), elapsed_s, usage), Cancel(why))
+            return self._settled(self._ending(Revoked(reason), elapsed_s, usage), CancelJob(why))
         why = self._because(f"hand over to a durable job: {reason}", "on_lost")
         ending = self._ending(Interrupted(reason), elapsed_s, usage)
         return self._settled(ending, HandOver(0.0, None, why))
 
-    def completion(self, claim: Claim, began_s: float, shelf: Shelf) -> Completion:
+    def completion(self, claim: Claim, began_s: float, shelf: CaptureFactory) -> Completion:
         """What the desk of a try needs, so that its stage may write its record itself."""
         if self._completions is None:
             self._completions = Completions(
@@ -316,7 +316,7 @@ class Call:
         if self._completions is not None and self._completes_itself:
             return self._sent_apart(self._completions)
         (answer,) = self._store.turn([self._record], None, by=self._worker).settled
-        if isinstance(answer, Refused) and not self._is_refusal():
+        if isinstance(answer, RecordRefused) and not self._is_refusal():
             outcome = refused(self._record, answer.reason)
             return self.ended(outcome, 0.0, self._usage, self._record.captures)
         self._observers.settled(self._record, answer)
@@ -326,7 +326,7 @@ class Call:
         return self._record.attempt is not None and self._record.attempt.kind == Kind.INTERNAL
 
     def _next(self, answer: Settled) -> Step:
-        if isinstance(answer, Refused):
+        if isinstance(answer, RecordRefused):
             raise StoreError(f"the store cannot write the end of job {answer.id}: {answer.reason}")
         if not isinstance(answer, Receipt):
             return self._looked(answer.id, "another hand has taken the job", created=True)

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from perdure.engine.idempotency import check_key
 from perdure.engine.ids import Ids
-from perdure.engine.item_types import Misfit
+from perdure.engine.item_types import ItemMisfit
 from perdure.engine.payloads import admit
-from perdure.engine.stages import Line, Stage, check_name
+from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.model.errors import CallerError, PayloadRefused
 from perdure.model.jobs import Enqueued, IfFailed, NewJob
 from perdure.model.limits import (
@@ -38,7 +38,7 @@ _ORDERED_YEARS = (1970, 9998)
 
 def new_job(
     ids: Ids,
-    line: Line,
+    line: LaidPipeline,
     item: Any,
     *,
     owner: str = "",
@@ -96,7 +96,9 @@ def new_job(
     )
 
 
-def new_jobs(ids: Ids, line: Line, items: Iterable[Any], **options: Any) -> Iterator[NewJob]:
+def new_jobs(
+    ids: Ids, line: LaidPipeline, items: Iterable[Any], **options: Any
+) -> Iterator[NewJob]:
     """A job for each item, all with the same options, which are checked with the first."""
     like: NewJob | None = None
     for item in items:
@@ -161,7 +163,7 @@ def admitted(item: Any, first: Stage) -> str:
     text = admit(item, what="the item", bytes_max=PAYLOAD_BYTES_MAX)
     try:
         first.callee.shape.check(text)
-    except Misfit as misfit:
+    except ItemMisfit as misfit:
         raise PayloadRefused(
             f"the item does not fit stage {first.name!r}: {misfit.path}: {misfit.rule}; pass what "
             "its first parameter is annotated with"

@@ -24,7 +24,7 @@ _UNRESOLVED = (NameError, AttributeError, SyntaxError)
 _AT = " - at `"  # how msgspec 0.22 names the place
 
 
-class Misfit(Exception):
+class ItemMisfit(Exception):
     """A value does not fit its type: where in it, and which rule it breaks."""
 
     def __init__(self, path: str, rule: str) -> None:
@@ -33,7 +33,7 @@ class Misfit(Exception):
         super().__init__(f"{path}: {rule}")
 
 
-class Shape:
+class ItemType:
     """The type of a function's first parameter, and how to read a value of it from JSON."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
@@ -47,7 +47,7 @@ class Shape:
             self._give_up(error)
 
     def read(self, text: str) -> Any:
-        """The value behind JSON text; `Misfit` where it does not fit."""
+        """The value behind JSON text; `ItemMisfit` where it does not fit."""
         if self._read is None:
             self._look_again()
         assert self._read is not None
@@ -56,10 +56,10 @@ class Shape:
         except msgspec.ValidationError as error:
             raise _misfit(str(error)) from None
         except RecursionError:
-            raise Misfit("$", "it is nested too deeply") from None
+            raise ItemMisfit("$", "it is nested too deeply") from None
 
     def check(self, text: str) -> None:
-        """`Misfit` where JSON text does not fit; nothing is read where no type is stated."""
+        """`ItemMisfit` where JSON text does not fit; nothing is read where no type is stated."""
         if self._read is not msgspec.json.decode:
             self.read(text)
 
@@ -150,10 +150,10 @@ def _first_fault(error: ValueError) -> str:
     return f"{fault['msg']}{_AT}${path}`" if path else str(fault["msg"])
 
 
-def _misfit(text: str) -> Misfit:
+def _misfit(text: str) -> ItemMisfit:
     """From msgspec's words to path and rule; inner paths come first in them."""
     rule, *places = text.split(_AT)
     path = "".join(
         place.rstrip("`").removeprefix("key` in `").removeprefix("$") for place in reversed(places)
     )
-    return Misfit(f"${path}", rule[:_RULE_CHARS_MAX])
+    return ItemMisfit(f"${path}", rule[:_RULE_CHARS_MAX])

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from perdure.model.errors import StoreError
 from perdure.model.events import Event, EventName
-from perdure.model.jobs import Claim, Enqueued, Receipt, Record, Refused, Settled
+from perdure.model.jobs import Claim, Enqueued, Receipt, Record, RecordRefused, Settled
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.states import Move
 from perdure.ports import Observer
@@ -88,7 +88,7 @@ class Observers:
     def settled(self, record: Record, answer: Settled) -> None:
         """Tell what became of a record."""
         if not isinstance(answer, Receipt):
-            reason = answer.reason if isinstance(answer, Refused) else None
+            reason = answer.reason if isinstance(answer, RecordRefused) else None
             self.tell(
                 EventName.RESULT_REFUSED,
                 job_id=record.id,

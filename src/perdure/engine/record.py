@@ -12,9 +12,9 @@ from typing import Any, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.decisions import (
-    Cancel,
+    CancelJob,
     Counted,
     Decision,
     Fail,
@@ -77,13 +77,13 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     captures: tuple[Capture, ...] = ()
 
 
-def record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> Record:
+def record_of(ending: Ending, decision: Decision, line: LaidPipeline, stage: Stage) -> Record:
     """What the store has to write about this decision."""
     record = _record_of(ending, decision, line, stage)
     return replace(record, captures=ending.captures) if ending.captures else record
 
 
-def _record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> Record:
+def _record_of(ending: Ending, decision: Decision, line: LaidPipeline, stage: Stage) -> Record:
     match decision:
         case Succeed():
             return _succeeded(ending, decision, line, stage)
@@ -99,7 +99,7 @@ def _record_of(ending: Ending, decision: Decision, line: Line, stage: Stage) -> 
             return replace(again, counters=ZERO, past=ZERO, isolation=0)
         case Fail():
             return _failed(ending, decision, stage)
-        case Cancel():
+        case CancelJob():
             attempt = _attempt(ending, decision, stage, AttemptStatus.CANCELLED, None, None)
             return _record(ending.claim, Move.CANCEL, State.CANCELLED, attempt=attempt)
         case _:  # pragma: no cover
@@ -161,7 +161,7 @@ def _dead(
     )  # fmt: skip
 
 
-def _succeeded(ending: Ending, decision: Succeed, line: Line, stage: Stage) -> Record:
+def _succeeded(ending: Ending, decision: Succeed, line: LaidPipeline, stage: Stage) -> Record:
     claim = ending.claim
     attempt = _attempt(ending, decision, stage, AttemptStatus.SUCCESS, None, None)
     following = line.after(claim.stage)

@@ -1,4 +1,4 @@
-"""run: `Claim` → `Outcome`. Whatever a stage does, it ends here as data.
+"""run: `Claim` → `RunOutcome`. Whatever a stage does, it ends here as data.
 
 A stage may return, raise anything at all, run out of time, or be told to stop because its worker
 shuts down; each has one outcome. A cancellation that we did not order is the stage's own failure.
@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.context import AttemptNotes
 from perdure.engine.attempt.perform import arguments_of, outcome_of, raised, unfit
-from perdure.engine.attempt.stage_process_messages import Find, Order
-from perdure.engine.attempt.stage_processes import Hands
-from perdure.engine.attempt.threads import Refused, Threads
+from perdure.engine.attempt.stage_process_messages import FindStage, StageOrder
+from perdure.engine.attempt.stage_processes import StageProcessPool
+from perdure.engine.attempt.threads import NoThread, Threads
 from perdure.engine.attempt.timeout import AttemptTime, Limits
-from perdure.engine.item_types import Misfit
+from perdure.engine.item_types import ItemMisfit
 from perdure.engine.stages import Stage
 from perdure.model.jobs import Claim
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Unbegun
@@ -43,8 +43,8 @@ async def run(
     threads: Threads,
     stopping: Stopping,
     *,
-    desk: Desk | None = None,
-    hands: Hands | None = None,
+    desk: AttemptNotes | None = None,
+    hands: StageProcessPool | None = None,
     limits: Limits | None = None,
 ) -> Outcome:
     """Run one stage of one job to an outcome; never raises.
@@ -53,7 +53,7 @@ async def run(
     want one; without it such a stage has a child of its own, which ends with it. ``limits`` are the
     timers of this event loop, shared; without them the attempt has a timer of its own.
     """
-    desk = desk or Desk()
+    desk = desk or AttemptNotes()
     attempt = _Attempt(claim, stage, desk, AttemptTime(claim, stage.timeout_s, desk, limits))
     time = attempt.time
     if time.left_s() <= 0:
@@ -68,7 +68,7 @@ async def run(
         if stopping.ordered:
             return Interrupted(begun=time.has_begun)
         return time.overdue() if time.is_over else attempt.raised(cancelled)
-    except Refused:
+    except NoThread:
         return Interrupted("there is no thread for it", begun=False)
     except BaseException as error:  # a stage may do anything
         if time.is_over and isinstance(error, TimeoutError):
@@ -95,7 +95,7 @@ class _Attempt(NamedTuple):
 
     claim: Claim
     stage: Stage
-    desk: Desk
+    desk: AttemptNotes
     time: AttemptTime
 
     def raised(self, error: BaseException) -> Outcome:
@@ -109,7 +109,7 @@ async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
     callee, claim = attempt.stage.callee, attempt.claim
     try:
         arguments = arguments_of(callee, claim, attempt.stage.policy.attempts_max, attempt.desk)
-    except Misfit as misfit:
+    except ItemMisfit as misfit:
         return unfit(misfit, claim)
     if callee.is_async:
         return outcome_of(await callee.call(*arguments))
@@ -117,29 +117,29 @@ async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
         return outcome_of(
             await threads.call(callee.call, *arguments, waits=time.wait, late=time.begin_late)
         )
-    except Refused:
+    except NoThread:
         await asyncio.sleep(_REFUSED_S)
         raise
 
 
-async def _in_child(attempt: _Attempt, hands: Hands) -> Outcome:
+async def _in_child(attempt: _Attempt, hands: StageProcessPool) -> Outcome:
     """Run the stage in a child; the time in which that starts is not the stage's."""
     claim, stage, desk, time = attempt
     module, qualname = stage.call.__module__, stage.call.__qualname__
 
-    def order() -> Order | None:
+    def order() -> StageOrder | None:
         time_s = time.left_s(after_s=time.waited_s())
         if time_s <= 0:
             return None
         time.begin(time_s)
-        return Order(module, qualname, claim, stage.policy.attempts_max, time_s)
+        return StageOrder(module, qualname, claim, stage.policy.attempts_max, time_s)
 
-    find = Find(module, qualname, tuple(sys.path))
+    find = FindStage(module, qualname, tuple(sys.path))
     return await hands.perform(find, order, desk) or Unbegun()
 
 
 async def _in_own_child(attempt: _Attempt) -> Outcome:
-    hands = Hands()
+    hands = StageProcessPool()
     try:
         return await _in_child(attempt, hands)
     finally:

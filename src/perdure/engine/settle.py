@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from perdure.engine.record import Ending, record_of, wire_of
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.decisions import Decision
 from perdure.model.jobs import Capture, Claim, Record
 from perdure.model.outcomes import Outcome, Usage
@@ -46,7 +46,7 @@ class Gates(Protocol):
 
 def settle(
     ending: Ending,
-    line: Line,
+    line: LaidPipeline,
     stage: Stage,
     *,
     chance: float,

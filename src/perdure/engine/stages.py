@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
-from perdure.engine.item_types import Shape, function_behind
+from perdure.engine.item_types import ItemType, function_behind
 from perdure.model.errors import BugError, ConfigError
 from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
@@ -31,7 +31,7 @@ class Callee:
     call: Callable[..., Any]
     is_async: bool
     wants_context: bool
-    shape: Shape
+    shape: ItemType
     home: str
 
     @classmethod
@@ -41,7 +41,7 @@ class Callee:
             call,
             is_async=inspect.iscoroutinefunction(call),
             wants_context=_positional(call) == 2,
-            shape=Shape(call),
+            shape=ItemType(call),
             home=package_of(held(function_behind(call), "__module__")),
         )
 
@@ -100,7 +100,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LaidPipeline:
     """A pipeline laid out on its lanes, as a worker runs it.
 
     ``deadline_s`` is the total time of a job that brings none of its own: the smallest of the stages' policies.
@@ -181,11 +181,15 @@ class Catalogue:
     come and go: `learn` says which there are.
     """
 
-    def __init__(self, lines: Iterable[Line], *, serves: Callable[[Lane], bool] = _every) -> None:
+    def __init__(
+        self, lines: Iterable[LaidPipeline], *, serves: Callable[[Lane], bool] = _every
+    ) -> None:
         # Lines of our own: what one worker of a process knows of runs is not what another one does.
         self._lines = {line.name: replace(line, _beside={}) for line in lines}
         self._serves = serves
-        self._runs: dict[int, tuple[Line, Stage, int]] = {}  # lane: whose it is, and of which run
+        self._runs: dict[
+            int, tuple[LaidPipeline, Stage, int]
+        ] = {}  # lane: whose it is, and of which run
 
     def only(
         self, *, queues: Collection[str] = (), categories: Collection[str] = ()
@@ -210,7 +214,7 @@ class Catalogue:
         """
         by_run: dict[tuple[str, int], dict[str, int]] = {}
         old: dict[tuple[str, int], list[int]] = {}  # of a run that began in another queue
-        served: dict[int, tuple[Line, Stage, int]] = {}
+        served: dict[int, tuple[LaidPipeline, Stage, int]] = {}
         for no, lane in found.items():
             line = self._lines.get(lane.pipeline)
             if line is None or lane.run is None:
@@ -242,7 +246,7 @@ class Catalogue:
         known = self._runs.get(lane)
         return None if known is None else known[2]
 
-    def line(self, pipeline: str) -> Line | None:
+    def line(self, pipeline: str) -> LaidPipeline | None:
         """The pipeline of that name."""
         return self._lines.get(pipeline)
 
@@ -251,13 +255,13 @@ class Catalogue:
         line = self._lines.get(pipeline)
         return None if line is None else line.stage(stage)
 
-    def place_of(self, job: Claim | JobView) -> tuple[Line, Stage] | None:
+    def place_of(self, job: Claim | JobView) -> tuple[LaidPipeline, Stage] | None:
         """The pipeline and the stage that a job is in, if this app has them."""
         line = self._lines.get(job.pipeline)
         stage = None if line is None else line.stage(job.stage)
         return None if line is None or stage is None else (line, stage)
 
-    def place_of_ours(self, claim: Claim) -> tuple[Line, Stage]:
+    def place_of_ours(self, claim: Claim) -> tuple[LaidPipeline, Stage]:
         """As `place_of`, for a job that was claimed here: only lanes that are known are claimed from."""
         place = self.place_of(claim)
         if place is None:

@@ -93,7 +93,7 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelJob:
     """End the job as cancelled."""
 
     why: Why
@@ -106,4 +106,4 @@ class Release:
     why: Why
 
 
-Decision = Succeed | Retry | Fail | HandOver | Cancel | Release
+Decision = Succeed | Retry | Fail | HandOver | CancelJob | Release

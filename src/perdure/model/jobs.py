@@ -337,7 +337,7 @@ class Stale:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RecordRefused:
     """The store could not write this record, though its neighbours were written."""
 
     no: int
@@ -369,7 +369,7 @@ class Busy:
     token: int
 
 
-Settled = Receipt | Stale | Refused
+Settled = Receipt | Stale | RecordRefused
 Revived = Receipt | Stale | Conflict
 
 

@@ -211,7 +211,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Deaths:
+class DeathCount:
     """What jobs have died of: how many are dead letters now, and how many ``ever`` were, which never falls."""
 
     pipeline: str

@@ -16,7 +16,7 @@ from perdure.model.views import (
     CaptureView,
     ChangedJob,
     DeadGroup,
-    Deaths,
+    DeathCount,
     Depth,
     FailureGroup,
     Finding,
@@ -67,7 +67,7 @@ class Reader(Protocol):
         """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
         ...
 
-    def deaths(self) -> list[Deaths]:
+    def deaths(self) -> list[DeathCount]:
         """What jobs have died of, by kind and code, most frequent first."""
         ...
 

@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
 from perdure.model.decisions import (
-    Cancel,
+    CancelJob,
     Counted,
     Decision,
     Fail,
@@ -121,7 +121,7 @@ def decide(
             why = Why(text, "deadline", policy.label)
             return Fail(FailedReason.EXPIRED, None, Kind.TIMEOUT, why)
         case Stop(reason):
-            return Cancel(Why(because("cancelled", reason), "cancel", policy.label))
+            return CancelJob(Why(because("cancelled", reason), "cancel", policy.label))
         case Handback(reason):
             text = because("given back unfinished", reason) + "; nothing counted"
             return Release(Why(text, "release", policy.label))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from perdure.model.decisions import (
-    Cancel,
+    CancelJob,
     Counted,
     Decision,
     Fail,
@@ -44,7 +44,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class WaitRange:
     """The least and the most that chance can give."""
 
     min: float
@@ -52,7 +52,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Explanation:
     """The fields of this answer are stable."""
 
     policy: str
@@ -65,7 +65,7 @@ class Answer:
     attempts_max: int
     action: str
     failed_reason: str | None
-    delay_s: Range | None
+    delay_s: WaitRange | None
     counted: bool
     hold: str | None
     hint_s: float | None
@@ -80,14 +80,14 @@ class Answer:
         return form
 
 
-def explain(policy: Policy, question: Question) -> Answer:
+def explain(policy: Policy, question: Question) -> Explanation:
     """What the policy would do."""
     failure = question.failure
     until = _deadline_at(policy, question)
     least, middle, most = (_decided(policy, question, chance, until) for chance in (0.0, 0.5, 1.0))
     rule, _ = rule_for(policy, failure)
     words = policy.vocabulary
-    return Answer(
+    return Explanation(
         policy=policy.name,
         version=policy.version,
         profile=policy.profile.value,
@@ -107,7 +107,7 @@ def explain(policy: Policy, question: Question) -> Answer:
     )
 
 
-def schedule(policy: Policy, question: Question) -> list[tuple[int, Answer]]:
+def schedule(policy: Policy, question: Question) -> list[tuple[int, Explanation]]:
     """What would happen after each attempt, if all of them failed like this one."""
     answers = []
     for attempt in range(1, 51):
@@ -165,7 +165,7 @@ def _decided(
         _ANY_TIME,
         chance,
     )
-    if isinstance(decision, Succeed | Cancel | Release):  # pragma: no cover
+    if isinstance(decision, Succeed | CancelJob | Release):  # pragma: no cover
         raise BugError("a failure was answered as if it were none")
     return decision
 
@@ -186,12 +186,12 @@ def _action(decision: Retry | Fail | HandOver) -> str:
             assert_never(decision)
 
 
-def _range(least: Retry | Fail | HandOver, most: Retry | Fail | HandOver) -> Range | None:
+def _range(least: Retry | Fail | HandOver, most: Retry | Fail | HandOver) -> WaitRange | None:
     if isinstance(least, Fail) or isinstance(most, Fail):
         return None
     if isinstance(least, HandOver) and least.delay_s == 0.0:
         return None
-    return Range(round(least.delay_s, 6), round(most.delay_s, 6))
+    return WaitRange(round(least.delay_s, 6), round(most.delay_s, 6))
 
 
 def _counted(decision: Retry | Fail | HandOver, policy: Policy) -> bool:

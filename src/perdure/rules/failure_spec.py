@@ -21,7 +21,7 @@ SORTS = ("http", "kind", "code", "exception", "sqlstate", "s3", "lost")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DescribedFailure:
     """What was asked about."""
 
     spec: str
@@ -29,7 +29,9 @@ class Asked:
     body: str | None = None
 
 
-def failure_of(asked: Asked, policy: Policy, now: datetime) -> tuple[Failure, str | None]:
+def failure_of(
+    asked: DescribedFailure, policy: Policy, now: datetime
+) -> tuple[Failure, str | None]:
     """The failure that the words describe, and the public code it was asked by."""
     sort, colon, word = asked.spec.partition(":")
     if sort == "lost" and not colon:
@@ -99,7 +101,7 @@ def _close(word: str, known: tuple[str, ...]) -> str:
     return nearest(word, known).partition(" One of:")[0]  # the whole list would fill the screen
 
 
-def _with_answer(evidence: Evidence, asked: Asked) -> Evidence:
+def _with_answer(evidence: Evidence, asked: DescribedFailure) -> Evidence:
     with_headers = replace(evidence, headers=asked.headers)
     if asked.body is None:
         return with_headers

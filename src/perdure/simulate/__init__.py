@@ -1,10 +1,10 @@
 """A virtual-time simulator of policies and gates: scenes, rivals, the bound, the table, pictures."""
 
-from perdure.simulate.ask import Question, scenario_of
+from perdure.simulate.ask import SimulationQuestion, scenario_of
 from perdure.simulate.fairness import Fairness, fairness
 from perdure.simulate.measure import Aim, Measured, Row, row
 from perdure.simulate.plots import draw, require_matplotlib
-from perdure.simulate.ranges import OutageCase, Range, Ranges, outage_ranges, scene_ranges
+from perdure.simulate.ranges import FigureRange, OutageCase, Ranges, outage_ranges, scene_ranges
 from perdure.simulate.scenarios import SCENARIOS, Scenario, chosen
 from perdure.simulate.strategies import Strategy, strategy
 from perdure.simulate.table import form, markdown_lines, summary_lines, text_lines
@@ -15,8 +15,8 @@ __all__ = [
     "Fairness",
     "Measured",
     "OutageCase",
-    "Question",
-    "Range",
+    "SimulationQuestion",
+    "FigureRange",
     "Ranges",
     "Row",
     "Scenario",

@@ -18,7 +18,7 @@ _RIVALS = ("expo-full", "sdk-3")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SimulationQuestion:
     """What was asked, as text where people write text."""
 
     jobs: int = 2_000
@@ -30,7 +30,7 @@ class Question:
     hints: bool = True
 
 
-def scenario_of(asked: Question) -> Scenario:
+def scenario_of(asked: SimulationQuestion) -> Scenario:
     """The question as a scenario; refuses what makes no sense, and says what would."""
     if not 1 <= asked.jobs <= JOBS_MAX:
         raise CallerError(f"--jobs is {asked.jobs}; give 1 to {JOBS_MAX:,}")
@@ -82,7 +82,7 @@ def rate(option: str, text: str) -> float:
     return per_s
 
 
-def _drain_s_max(asked: Question, rate_per_s: float | None, latency_s: float) -> float:
+def _drain_s_max(asked: SimulationQuestion, rate_per_s: float | None, latency_s: float) -> float:
     """Ten times what it takes at best, and an hour: who is not done by then is stuck."""
     at_best_s = asked.jobs * latency_s / (asked.workers * asked.concurrency)
     if rate_per_s is not None:
@@ -97,7 +97,7 @@ def _drain_max(at_best_s: float, outage_s: float) -> float | None:
     return 1.3 if at_best_s >= 600.0 else None
 
 
-def _title(asked: Question) -> str:
+def _title(asked: SimulationQuestion) -> str:
     parts = [f"{asked.jobs:,} jobs"]
     parts += [f"outage of {asked.outage}"] if asked.outage else []
     parts += [f"then at most {asked.rate}"] if asked.rate else []

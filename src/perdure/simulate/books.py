@@ -14,7 +14,7 @@ _ANSWERED = frozenset({Form.OK, Form.MISFIT, Form.OWN_BUG})
 
 
 @dataclass(slots=True)
-class Books:
+class SimulatedBooks:
     """What happened. ``given_up`` jobs ended failed; those neither done nor given up were left over.
 
     Of those given up ``defective`` had to be, because something was wrong with them.

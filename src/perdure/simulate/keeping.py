@@ -30,7 +30,7 @@ from perdure.rules.gate.pace_settings import shared
 from perdure.rules.gate.probe import lease, lost, probe_due, probed
 from perdure.rules.gate.signs import Word
 from perdure.rules.gate.window import Reading, Window, ended, isolated, merged, reading, sent
-from perdure.simulate.books import Books
+from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.scene import Fleet, at, since_s
 
 OWN, CREDENTIAL = "upstream", "credential"
@@ -62,7 +62,7 @@ class Landed:
     chance: float
 
 
-class Hand:
+class SimulatedWorker:
     """What one worker keeps in memory: its window, its pace, the generations it has seen."""
 
     __slots__ = ("out", "pace", "seen", "window")
@@ -75,12 +75,12 @@ class Hand:
 class Keeping:
     """Both gates, and what every worker knows."""
 
-    def __init__(self, settings: GateSettings, books: Books, fleet: Fleet) -> None:
+    def __init__(self, settings: GateSettings, books: SimulatedBooks, fleet: Fleet) -> None:
         pace = shared(settings.pace, fleet.workers)
         self.settings, self._books = replace(settings, pace=pace), books
         self.gates = {OWN: Gate(OWN), CREDENTIAL: Gate(CREDENTIAL)}
         self.flowing = True  # whether calls pass: neither gate is shut
-        self.hands: dict[int, Hand] = {}
+        self.hands: dict[int, SimulatedWorker] = {}
         self._names = 0
         self._in_flight = 0
         self._held_s = 0.0
@@ -95,7 +95,7 @@ class Keeping:
         """A worker begins; whoever had its number has died with all it knew."""
         gone = self.hands.get(worker)
         self._in_flight -= 0 if gone is None else gone.out
-        self.hands[worker] = Hand(self.settings, at(now_s), self._generations())
+        self.hands[worker] = SimulatedWorker(self.settings, at(now_s), self._generations())
 
     def look(self, worker: int, now_s: float) -> None:
         """A turn begins: what is over by now is made so, and the worker sees it."""

@@ -28,7 +28,7 @@ class Job:
         return seen.failures + seen.waits + seen.snoozes + seen.probes
 
 
-class Line:
+class WaitingLine:
     """Jobs that wait."""
 
     def __init__(self, *, fair: bool) -> None:

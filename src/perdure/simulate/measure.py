@@ -6,7 +6,7 @@ from statistics import fmean
 
 from perdure.model.errors import CallerError
 from perdure.rules.policy import Policy, Profile
-from perdure.simulate.books import Books
+from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.replies import Form
 from perdure.simulate.scenarios import Scenario
 from perdure.simulate.scene import Scene
@@ -24,8 +24,8 @@ class Played:
     """One run, beside the oracle's of the same seed."""
 
     scene: Scene
-    books: Books
-    bound: Books
+    books: SimulatedBooks
+    bound: SimulatedBooks
 
     @property
     def finished(self) -> bool:

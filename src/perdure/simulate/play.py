@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from perdure.model.decisions import (
-    Cancel,
+    CancelJob,
     Counted,
     Decision,
     Fail,
@@ -36,12 +36,12 @@ from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.signs import word_of
 from perdure.rules.policy import Policy
-from perdure.simulate.books import Books
+from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.keeping import Keeping, Landed, Pass
-from perdure.simulate.line import Job, Line
+from perdure.simulate.line import Job, WaitingLine
 from perdure.simulate.replies import Form, Reply, evidence_of
 from perdure.simulate.scene import Scene, at
-from perdure.simulate.upstream import Upstream
+from perdure.simulate.upstream import SimulatedUpstream
 
 _DONE = Returned("null")
 _KILLED = Lost(Death("exited", signal="SIGKILL"))
@@ -94,9 +94,9 @@ class Play:
     ) -> None:
         self._scene, self._policy, self._settings = scene, policy, gate
         self._durable, self._chance = durable, Random(f"fleet {seed}").random
-        self.books = Books(jobs=scene.jobs)
-        self._upstream = Upstream(scene.upstream, seed)
-        self._line = Line(fair=scene.fair)
+        self.books = SimulatedBooks(jobs=scene.jobs)
+        self._upstream = SimulatedUpstream(scene.upstream, seed)
+        self._line = WaitingLine(fair=scene.fair)
         self._events: list[tuple[float, int, _What, Any]] = []
         self._made = 0
         self._now_s = 0.0
@@ -108,7 +108,7 @@ class Play:
         self._keeping = self._new_keeping()
         self._workers = [_Worker(no) for no in range(scene.fleet.workers)]
 
-    def run(self) -> Books:
+    def run(self) -> SimulatedBooks:
         """Everything, until all jobs have ended or time is up."""
         scene = self._scene
         for batch in scene.batches:
@@ -315,7 +315,7 @@ class Play:
                 waited_s = delay_s if counted is Counted.WAITS else 0.0
                 job.counters = job.counters.raised(counted, waited_s=waited_s)
                 self._line.put(job, self._now_s + delay_s)
-            case Fail() | HandOver() | Cancel():
+            case Fail() | HandOver() | CancelJob():
                 self._given_up(job)
             case Release():  # pragma: no cover - no outcome here gives an attempt back
                 self._line.put(job, self._now_s)

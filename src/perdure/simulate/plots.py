@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import ConfigError
-from perdure.simulate.books import Books
+from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.scene import Scene
 
 _POINTS_MAX = 300  # of one curve; more is no longer seen, and an SVG holds every one of them
@@ -31,7 +31,7 @@ def require_matplotlib() -> Any:
 
 
 def draw(
-    scene: Scene, plays: Sequence[tuple[str, Books]], folder: Path, *, forms: Iterable[str]
+    scene: Scene, plays: Sequence[tuple[str, SimulatedBooks]], folder: Path, *, forms: Iterable[str]
 ) -> list[Path]:
     """One picture of a scene in each form (png, svg); the first of ``plays`` has the gate."""
     figure_of = require_matplotlib()
@@ -76,21 +76,21 @@ def _line(axes: Any, xs: list[float], ys: list[float], title: str, colour: str) 
     axes.plot(xs, ys, label=title, color=colour, linewidth=1.1)
 
 
-def _calls(books: Books, end_s: float) -> tuple[list[float], list[float]]:
+def _calls(books: SimulatedBooks, end_s: float) -> tuple[list[float], list[float]]:
     step_s = max(1.0, end_s / _POINTS_MAX)
     counts = Counter(int(start_s / step_s) for start_s in books.starts_s if start_s <= end_s)
     bins = range(int(min(end_s, books.ended_s) / step_s) + 1)
     return [n * step_s for n in bins], [counts[n] / step_s for n in bins]
 
 
-def _depth(books: Books, end_s: float) -> tuple[list[float], list[float]]:
+def _depth(books: SimulatedBooks, end_s: float) -> tuple[list[float], list[float]]:
     known = sorted(second for second in books.depth if second <= end_s)
     step = max(1, len(known) // _POINTS_MAX)
     chosen = known[::step]
     return [float(second) for second in chosen], [float(books.depth[second]) for second in chosen]
 
 
-def _states(axes: Any, books: Books, end_s: float) -> None:
+def _states(axes: Any, books: SimulatedBooks, end_s: float) -> None:
     """Spans of the same state; of the many short ones in a long outage only what can be seen."""
     axes.set_ylim(0.0, 1.0)
     changes = [*books.gate, (min(books.ended_s, end_s), "end")]

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
-from perdure.simulate.books import Books
+from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.scene import Batch, Fleet, Scene
 from perdure.simulate.strategies import gated, ungated
 from perdure.simulate.upstream import UpstreamModel
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class FigureRange:
     """From the least to the most that was seen."""
 
     low: float
     high: float
 
-    def widened(self, share: float) -> "Range":
+    def widened(self, share: float) -> "FigureRange":
         """The same, with so much of its bounds added on both sides."""
-        return Range(self.low * (1.0 - share), self.high * (1.0 + share))
+        return FigureRange(self.low * (1.0 - share), self.high * (1.0 + share))
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -34,13 +34,13 @@ class Ranges:
     jobs undone. ``lost`` counts jobs that ended failed though nothing was wrong with them.
     """
 
-    calls: Range
-    calls_in_outage: Range
-    wasted: Range
-    lost: Range
-    holds: Range
-    probes: Range
-    drain_s: Range | None
+    calls: FigureRange
+    calls_in_outage: FigureRange
+    wasted: FigureRange
+    lost: FigureRange
+    holds: FigureRange
+    probes: FigureRange
+    drain_s: FigureRange | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,10 @@ def scene_ranges(
     )
 
 
-def _calls_in_outage(books: Books, scene: Scene) -> int:
+def _calls_in_outage(books: SimulatedBooks, scene: Scene) -> int:
     return sum(books.calls_between(*outage_s) for outage_s in scene.upstream.outages_s)
 
 
-def _range(values: Iterable[float]) -> Range:
+def _range(values: Iterable[float]) -> FigureRange:
     found = list(values)
-    return Range(min(found), max(found))
+    return FigureRange(min(found), max(found))

@@ -12,10 +12,10 @@ from heapq import heappop, heappush
 from random import Random
 
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
-from perdure.simulate.books import Books
+from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.replies import Form
 from perdure.simulate.scene import Scene
-from perdure.simulate.upstream import Upstream
+from perdure.simulate.upstream import SimulatedUpstream
 
 _EARLY_S = 1e-5
 _SDK_HINT_S_MAX = 60.0  # told to wait for longer, the OpenAI client does not listen
@@ -25,7 +25,7 @@ Delay = Callable[[int, float, float | None, float], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class RivalStrategy:
     """A scheme of delays; ``tries`` None never gives up."""
 
     name: str
@@ -73,20 +73,20 @@ def _floor(failures: int, last_s: float, hint_s: float | None, chance: float) ->
     return own_s if hint_s is None else max(own_s, hint_s)
 
 
-RIVALS: dict[str, Rival] = {
+RIVALS: dict[str, RivalStrategy] = {
     one.name: one
     for one in (
-        Rival("fixed", "fixed 5 s", _curved(Backoff(Curve.FIXED, base_s=5.0), _NONE)),
-        Rival("fixed-full", "fixed 5 s, full jitter", _curved(Backoff(Curve.FIXED, base_s=5.0), _FULL)),
-        Rival("expo", "exponential 1→60 s, no jitter", _curved(_DOUBLING, _NONE)),
-        Rival("expo-25", "exponential, ±25 %", _curved(_DOUBLING, Jitter(ratio=0.25))),
-        Rival("expo-equal", "exponential, equal jitter", _equal),
-        Rival("expo-full", "exponential, full jitter", _full),
-        Rival("decorrelated", "decorrelated jitter", _decorrelated),
-        Rival("sdk", "SDK style 0.5→8 s, never giving up", _sdk),
-        Rival("sdk-3", "SDK as shipped: three tries", _sdk, tries=3),
-        Rival("hint-exact", "hint used exactly, per job", _exact),
-        Rival("hint-floor", "hint as a floor, full jitter", _floor),
+        RivalStrategy("fixed", "fixed 5 s", _curved(Backoff(Curve.FIXED, base_s=5.0), _NONE)),
+        RivalStrategy("fixed-full", "fixed 5 s, full jitter", _curved(Backoff(Curve.FIXED, base_s=5.0), _FULL)),
+        RivalStrategy("expo", "exponential 1→60 s, no jitter", _curved(_DOUBLING, _NONE)),
+        RivalStrategy("expo-25", "exponential, ±25 %", _curved(_DOUBLING, Jitter(ratio=0.25))),
+        RivalStrategy("expo-equal", "exponential, equal jitter", _equal),
+        RivalStrategy("expo-full", "exponential, full jitter", _full),
+        RivalStrategy("decorrelated", "decorrelated jitter", _decorrelated),
+        RivalStrategy("sdk", "SDK style 0.5→8 s, never giving up", _sdk),
+        RivalStrategy("sdk-3", "SDK as shipped: three tries", _sdk, tries=3),
+        RivalStrategy("hint-exact", "hint used exactly, per job", _exact),
+        RivalStrategy("hint-floor", "hint as a floor, full jitter", _floor),
     )
 }  # fmt: skip
 
@@ -104,11 +104,11 @@ class _Alone:
 class Melee:
     """One run of a scene in which every job retries by itself."""
 
-    def __init__(self, scene: Scene, rival: Rival, seed: int) -> None:
+    def __init__(self, scene: Scene, rival: RivalStrategy, seed: int) -> None:
         self._scene, self._rival = scene, rival
         self._chance = Random(f"melee {seed}").random
-        self._upstream = Upstream(scene.upstream, seed)
-        self.books = Books(jobs=scene.jobs)
+        self._upstream = SimulatedUpstream(scene.upstream, seed)
+        self.books = SimulatedBooks(jobs=scene.jobs)
         self._ready: deque[_Alone] = deque()
         # (when, number, job, the form of the answer or None for a job that is due)
         self._events: list[tuple[float, int, _Alone, Form | None, float | None]] = []
@@ -117,7 +117,7 @@ class Melee:
         self._left = {one.owner: 0 for one in scene.batches}
         self._jobs_left = scene.jobs
 
-    def run(self) -> Books:
+    def run(self) -> SimulatedBooks:
         """Everything, until all jobs have ended or time is up."""
         scene, books, events = self._scene, self.books, self._events
         number = 0

@@ -9,12 +9,12 @@ from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import gate_for, preset
-from perdure.simulate.books import Books
+from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.play import Play
 from perdure.simulate.replies import Form
-from perdure.simulate.rivals import RIVALS, Melee, Rival
+from perdure.simulate.rivals import RIVALS, Melee, RivalStrategy
 from perdure.simulate.scene import Scene
-from perdure.simulate.upstream import Upstream
+from perdure.simulate.upstream import SimulatedUpstream
 
 _ALL_AT_ONCE = GateSettings(
     gaps=Backoff(Curve.FIXED, base_s=30.0, cap_s=None),
@@ -29,7 +29,7 @@ class Strategy:
 
     name: str
     title: str
-    play: Callable[[Scene, int], Books]
+    play: Callable[[Scene, int], SimulatedBooks]
 
 
 def gated(policy: Policy, gate: GateSettings | None = None) -> Strategy:
@@ -70,19 +70,19 @@ def all_at_once(policy: Policy) -> Strategy:
     )
 
 
-def alone(rival: Rival) -> Strategy:
+def alone(rival: RivalStrategy) -> Strategy:
     """Every job retries for itself by a scheme of delays."""
     return Strategy(rival.name, rival.title, lambda scene, seed: Melee(scene, rival, seed).run())
 
 
-def oracle(scene: Scene, seed: int) -> Books:
+def oracle(scene: Scene, seed: int) -> SimulatedBooks:
     """The bound: the books of a scheduler that knows the upstream's state and limits at every moment.
 
     It starts a call the moment one would be admitted, keeps as many in flight as the fleet can, and never
     meets an outage or a limit. Faults that strike single calls it cannot foresee: such a call is made
     again at once. In a fair scene its drain is the same; order does not change how long all of it takes.
     """
-    upstream, books = Upstream(scene.upstream, seed), Books(jobs=scene.jobs)
+    upstream, books = SimulatedUpstream(scene.upstream, seed), SimulatedBooks(jobs=scene.jobs)
     batches = sorted(scene.batches, key=lambda one: one.at_s)
     # when each call ends, how many more its job wants, and whether something is wrong with that
     flying: list[tuple[float, int, bool]] = []

@@ -90,7 +90,7 @@ class UpstreamModel:
         return self.rate_per_s
 
 
-class Upstream:
+class SimulatedUpstream:
     """An upstream at work."""
 
     def __init__(self, model: UpstreamModel, seed: int) -> None:

@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     run: int | None
 
 
-class Place(NamedTuple):
+class FeedPlace(NamedTuple):
     """How far a reader is: through with all lines below this one, and with so many entries of it."""
 
     line: int
@@ -77,8 +77,8 @@ def _entries(columns: Sequence[Any]) -> list[Row]:
 
 
 def page_of(
-    lines: Iterable[Row], place: Place, limit: int
-) -> tuple[tuple[Change, ...], Place | None]:
+    lines: Iterable[Row], place: FeedPlace, limit: int
+) -> tuple[tuple[Change, ...], FeedPlace | None]:
     """So many entries of these lines, from a place on; the place where it was cut, if it was."""
     found: list[Change] = []
     for no, changed_at, what, columns in lines:
@@ -87,7 +87,7 @@ def page_of(
         room = limit - len(found)
         found += _changes(what, changed_at, entries[begin : begin + room])
         if len(entries) - begin > room:
-            return tuple(found), Place(no, begin + room)
+            return tuple(found), FeedPlace(no, begin + room)
     return tuple(found), None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from perdure.model.errors import CallerError
 from perdure.model.gates import GateChange, GateState
-from perdure.model.jobs import Busy, Conflict, Refused, Revived, Settled, Stale
+from perdure.model.jobs import Busy, Conflict, RecordRefused, Revived, Settled, Stale
 from perdure.model.operations import BulkStatus, BulkStep, BulkVerb, LaneScope, Refusal
 from perdure.model.runs import FINISHED, RunChange, RunStatus, RunView
 
@@ -75,6 +75,6 @@ def refusals(step: BulkStep, answers: Iterable[Settled | Revived | Busy]) -> lis
         elif isinstance(one, Conflict):
             how = "is alive again" if one.alive else "was driven again"
             found.append(Refusal(one.no, f"its key {how} as job {one.with_id}"))
-        elif isinstance(one, Refused):
+        elif isinstance(one, RecordRefused):
             found.append(Refusal(one.no, f"could not be written: {one.reason}"))
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from perdure.model.errors import ConfigError, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
-from perdure.stores.sqlite.connection import Connection, translated
+from perdure.stores.sqlite.connection import SqliteConnection, translated
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -15,7 +15,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.urls import POSTGRES, sqlite_path
 
 if TYPE_CHECKING:
-    from perdure.stores.postgres.connection import Connection as Server
+    from perdure.stores.postgres.connection import PostgresConnection as Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def schema_of(url: str, clock: Clock, *, create: bool) -> Schema:
         return _postgres_schema(url)
     if not create:
         _check_exists(url)
-    return SqliteSchema(Connection(sqlite_path(url), clock, looking=not create), url)
+    return SqliteSchema(SqliteConnection(sqlite_path(url), clock, looking=not create), url)
 
 
 def open_store(
@@ -70,10 +70,10 @@ def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> 
         with closing(schema_of(url, clock, create=False)) as looking:
             _check_present(looking, url)
     with ExitStack() as undo:
-        connection = Connection(path, clock, wait_s_max=wait_s_max)
+        connection = SqliteConnection(path, clock, wait_s_max=wait_s_max)
         undo.callback(connection.close)
         _ready(SqliteSchema(connection, url), url, create=create)
-        reading = Connection(path, clock, wait_s_max=wait_s_max)
+        reading = SqliteConnection(path, clock, wait_s_max=wait_s_max)
         undo.pop_all()
     return Opened(SqliteStore(connection), SqliteControl(connection), SqliteReader(reading))
 
@@ -102,7 +102,7 @@ def _postgres_schema(url: str) -> Schema:
 
 def _connected(url: str, clock: Clock | None, wait_s_max: float, connections: int) -> "Server":
     try:
-        from perdure.stores.postgres.connection import Connection as Server
+        from perdure.stores.postgres.connection import PostgresConnection as Server
     except ImportError as error:
         raise ConfigError(
             f"PostgreSQL needs its driver ({error}); install it: pip install 'perdure[postgres]'"

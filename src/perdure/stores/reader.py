@@ -27,7 +27,7 @@ from perdure.model.views import (
     CaptureView,
     ChangedJob,
     DeadGroup,
-    Deaths,
+    DeathCount,
     Depth,
     FailureGroup,
     Finding,
@@ -126,7 +126,7 @@ class SharedReader(ABC):
         """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
         return tally_reads.flows(self._rows, self._now_us(), minutes=minutes)
 
-    def deaths(self) -> list[Deaths]:
+    def deaths(self) -> list[DeathCount]:
         """What jobs have died of, by kind and code, most frequent first."""
         return tally_reads.deaths(self._rows)
 

@@ -26,7 +26,7 @@ def place_of(state: str, ready: object, error_kind: str | None) -> str:
     return "waiting" if error_kind is None else "retrying"
 
 
-class Before(NamedTuple):
+class JobBefore(NamedTuple):
     """What is to be known of a job as it was before its record was written."""
 
     run: int | None
@@ -49,7 +49,7 @@ class Letter(NamedTuple):
     code: str | None
 
 
-class Tally:
+class TallyChanges:
     """Changes of counts by run and by run and kind, and of the tallies, to be added to rows in one transaction."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Tally:
         if place in _DEPTH:
             self._depth(lane if to is None else to)[_DEPTH[place]] += jobs
 
-    def settled(self, record: Record, before: Before) -> None:
+    def settled(self, record: Record, before: JobBefore) -> None:
         """An attempt ended, or a wait was cancelled."""
         attempt, ended = record.attempt, _ENDED.get(record.state)
         place = place_of(record.state, not record.delay_s, record.error_kind)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import FailedReason, State
-from perdure.model.views import Books, DeadGroup, Deaths, Depth, Flow
+from perdure.model.views import Books, DeadGroup, DeathCount, Depth, Flow
 from perdure.stores.job_lists import Dialect, dead_groups as groups_counted
 from perdure.stores.moments import MINUTE_US, from_us
 from perdure.stores.rows import Row, dead_group_out
@@ -62,7 +62,7 @@ def flows(fetch: Fetch, now_us: int, *, minutes: bool) -> list[Flow]:
     return sorted(found, key=lambda one: (one.at or from_us(0), one.pipeline, one.stage))
 
 
-def deaths(fetch: Fetch) -> list[Deaths]:
+def deaths(fetch: Fetch) -> list[DeathCount]:
     """What jobs have died of, by pipeline, stage, kind and code; most frequent first."""
     sums: dict[tuple[str, ...], list[int]] = {}
     for _, pipeline, stage, reason, kind, code, letters, ever, _, _ in _deaths(fetch):
@@ -71,7 +71,7 @@ def deaths(fetch: Fetch) -> list[Deaths]:
         found[1] += int(ever)
     ordered = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
     return [
-        Deaths(pipeline, stage, FailedReason(reason), kind, code, *counts)
+        DeathCount(pipeline, stage, FailedReason(reason), kind, code, *counts)
         for (pipeline, stage, reason, kind, code), counts in ordered
     ]
 

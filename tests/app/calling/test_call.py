@@ -759,7 +759,7 @@ def test_the_row_is_replaced_long_before_its_lease_runs_out(app):
             return time.monotonic() + self.ahead_s
 
     clock = Later()
-    seat = calls.Seat(clock)
+    seat = calls.CallerRow(clock)
     first = seat.no(app.opened.store)
     clock.ahead_s = calls.LEASE_S / 2 - 5
     assert seat.no(app.opened.store) == first

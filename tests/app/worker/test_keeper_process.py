@@ -12,7 +12,7 @@ import pytest
 from perdure import ConfigError
 from perdure.app.session.opening import open_store
 from perdure.app.worker import keeper_process, processes
-from perdure.app.worker.keeper_process import Kept
+from perdure.app.worker.keeper_process import KeeperProcess
 from perdure.config import load
 from perdure.model.errors import StoreUnavailable
 from perdure.model.outcomes import Death
@@ -40,20 +40,20 @@ def url(tmp_path) -> str:
 
 @pytest.fixture
 def kept(url):
-    kept = Kept(url, load({}, lease_ttl_s=3.0))
+    kept = KeeperProcess(url, load({}, lease_ttl_s=3.0))
     kept._closing = Noted()
     yield kept
     kept.close(orderly=True)
 
 
-def kill(kept: Kept) -> int:
+def kill(kept: KeeperProcess) -> int:
     process = kept._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     return process.pid
 
 
-def is_up(kept: Kept, *, but: int) -> bool:
+def is_up(kept: KeeperProcess, *, but: int) -> bool:
     """Whether another keeper than that one runs, and has said so."""
     process = kept._process
     return process is not None and process.pid != but and bool(beating(process.pid))
@@ -148,11 +148,11 @@ def test_one_that_says_something_else_is_given_up_and_not_quoted(tmp_path, monke
     """It may say what it was told, and the URL has a password."""
     monkeypatch.setattr(sys, "executable", program(tmp_path, "exec cat"))
     with pytest.raises(StoreUnavailable, match="ended with status 0 and said: nothing"):
-        Kept("postgresql://ann:SECRET@127.0.0.1:1/none", load({})).start()
+        KeeperProcess("postgresql://ann:SECRET@127.0.0.1:1/none", load({})).start()
 
 
 def test_what_a_keeper_says_of_the_store_is_quoted():
-    kept = Kept("postgresql://nobody@127.0.0.1:1/none", load({}, lease_ttl_s=0.5))
+    kept = KeeperProcess("postgresql://nobody@127.0.0.1:1/none", load({}, lease_ttl_s=0.5))
     with pytest.raises(StoreUnavailable, match=r"ended with status 1 and said: .*127\.0\.0\.1"):
         kept.start()
 
@@ -166,7 +166,7 @@ def test_a_host_without_an_interpreter_is_told_what_to_do(kept, monkeypatch):
 def test_once_it_is_up_a_keeper_speaks_where_its_host_does(url, capfd, monkeypatch):
     """What it has said before as well; here by an interpreter that has something to say at its start."""
     monkeypatch.setenv("PYTHONVERBOSE", "1")
-    kept = Kept(url, load({}))
+    kept = KeeperProcess(url, load({}))
     kept.start()
     kept.close(orderly=True)
     assert "import 'perdure" in capfd.readouterr().err

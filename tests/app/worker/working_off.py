@@ -4,15 +4,15 @@ import asyncio
 from random import Random
 
 from perdure import App
-from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import completions_of
-from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.context import AttemptNotes
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.clock import SystemClock
 from perdure.engine.record import Ending
 from perdure.engine.run import Stopping, run
 from perdure.engine.settle import Finished, settle
-from perdure.engine.worker.pump import Pump, Seat
+from perdure.engine.worker.pump import Pump, WorkerIdentity
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
 from tests.engine.kit import Played
@@ -39,13 +39,13 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
     app.ready()
     store, catalogue, clock = app.opened.store, app._session.catalogue, SystemClock()
     worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
-    shelf = Shelf(clock, Random(), kept_s=None)
+    shelf = CaptureFactory(clock, Random(), kept_s=None)
     completions = completions_of(store, catalogue, worker, shelf, clock)
     begun: list[Claim] = []
     runner = Played()
     runner.start = begun.extend  # type: ignore[method-assign]
     pump = Pump(
-        store, catalogue, Seat(worker, 0, concurrency), runner, chance=Random(),
+        store, catalogue, WorkerIdentity(worker, 0, concurrency), runner, chance=Random(),
         observers=app._session.observers, completions=completions,
     )  # fmt: skip
     threads = Threads(concurrency)
@@ -53,7 +53,7 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
         while begun:
             claim = begun.pop(0)
             stage = catalogue.stage(claim.pipeline, claim.stage)
-            desk = Desk(completer=completions.of(claim, clock.monotonic()))
+            desk = AttemptNotes(completer=completions.of(claim, clock.monotonic()))
             outcome = asyncio.run(run(claim, stage, threads, Stopping(), desk=desk))
             kept = shelf.kept(outcome, desk.asides)
             runner.finished.append(Finished(claim, outcome, 0.1, desk.usage, desk.told, kept))

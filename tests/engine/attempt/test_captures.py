@@ -9,15 +9,15 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from perdure.engine.attempt.captures import Aside, Shelf, aside, aside_of
-from perdure.engine.attempt.context import Context, Desk
-from perdure.engine.attempt.stage_process_messages import Captured, framed, said
-from perdure.engine.attempt.stage_processes import Hands
+from perdure.engine.attempt.captures import CaptureFactory, RawOutput, aside, aside_of
+from perdure.engine.attempt.context import AttemptNotes, Context
+from perdure.engine.attempt.stage_process_messages import StageCaptured, framed, said
+from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
 from perdure.engine.upkeep import prune
-from perdure.engine.upkeep.prune import Pruning
+from perdure.engine.upkeep.prune import Prune
 from perdure.engine.worker.pump import Finished
 from perdure.model.errors import (
     CallerError,
@@ -39,8 +39,8 @@ from tests.engine.kit import DONE, PLAIN, Shop, claim_of, stage
 SECRET = "sk-ant-a-customers-own-words"
 
 
-def context(desk: Desk | None = None) -> Context:
-    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or Desk())
+def context(desk: AttemptNotes | None = None) -> Context:
+    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or AttemptNotes())
 
 
 def unfit(raw: object, message: str = "no total") -> StageError:
@@ -69,9 +69,9 @@ TAKEN = [
 
 @pytest.mark.parametrize(("raw", "media_type", "kept_type", "content"), TAKEN)
 def test_output_is_kept_as_it_is_with_what_it_is(raw, media_type, kept_type, content):
-    desk = Desk()
+    desk = AttemptNotes()
     context(desk).capture(raw, media_type=media_type)
-    assert desk.asides == (Aside("raw", kept_type, content, len(content)),)
+    assert desk.asides == (RawOutput("raw", kept_type, content, len(content)),)
 
 
 LENGTHS = [CAPTURE_BYTES_MAX - 1, CAPTURE_BYTES_MAX, CAPTURE_BYTES_MAX + 1, 3 * CAPTURE_BYTES_MAX]
@@ -123,7 +123,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("call", "words"), WRONG)
 def test_what_cannot_be_kept_is_refused_without_a_word_of_it(call, words):
-    desk = Desk()
+    desk = AttemptNotes()
     with pytest.raises(CallerError) as refused:
         call(context(desk))
     assert words in str(refused.value)
@@ -132,13 +132,13 @@ def test_what_cannot_be_kept_is_refused_without_a_word_of_it(call, words):
 
 
 def test_the_longest_name_is_not_too_long():
-    desk = Desk()
+    desk = AttemptNotes()
     context(desk).capture("a", kind="k" * NAME_CHARS_MAX, media_type="t" * NAME_CHARS_MAX)
     assert len(desk.asides) == 1
 
 
 def test_an_attempt_keeps_its_first_ones_and_its_last():
-    desk = Desk()
+    desk = AttemptNotes()
     for number in range(1000):
         context(desk).capture(str(number) * CAPTURE_BYTES_MAX)
     kept = [one.content[:3] for one in desk.asides]
@@ -149,7 +149,7 @@ def test_an_attempt_keeps_its_first_ones_and_its_last():
 
 def test_nothing_is_kept_or_told_after_the_end():
     heard: list[object] = []
-    desk = Desk(tell=heard.append)
+    desk = AttemptNotes(tell=heard.append)
     context(desk).capture("before")
     desk.end()
     context(desk).capture("after")
@@ -168,7 +168,7 @@ def test_a_word_that_is_being_told_comes_before_the_end():
         go_on.wait(20)
         order.append("told")
 
-    desk = Desk(tell=tell)
+    desk = AttemptNotes(tell=tell)
     speaker = threading.Thread(target=lambda: context(desk).capture("raw"))
     ender = threading.Thread(target=lambda: (desk.end(), order.append("ended")))
     speaker.start()
@@ -181,7 +181,7 @@ def test_a_word_that_is_being_told_comes_before_the_end():
 
 
 def test_many_threads_may_capture_at_once():
-    desk = Desk()
+    desk = AttemptNotes()
     threads = [
         threading.Thread(target=lambda: [context(desk).capture("a") for _ in range(200)])
         for _ in range(4)
@@ -270,7 +270,7 @@ def ran(call, desk, *, timeout_s=30.0, item=None, process=False):
     claim = claim_of(input_json=json.dumps(item))
 
     async def main():
-        hands = Hands()
+        hands = StageProcessPool()
         try:
             return await run(claim, chosen, Threads(2), Stopping(), desk=desk, hands=hands)
         finally:
@@ -294,7 +294,7 @@ CHILDREN = [(plays.unfit, True), (plays.unfit_async, True)]
 
 @pytest.mark.parametrize(("call", "process"), [(plain, False), (awaited, False), *CHILDREN])
 def test_a_stage_that_fails_leaves_what_it_took_and_what_did_not_pass(call, process):
-    desk = Desk()
+    desk = AttemptNotes()
     outcome = ran(call, desk, process=process, item=SECRET)
     assert [(one.kind, one.content) for one in desk.asides] == [
         ("raw", b"asked"), ("invalid_output", f"{SECRET} is no JSON".encode()),
@@ -308,14 +308,14 @@ def test_a_stage_whose_error_cannot_be_read_fails_all_the_same():
     def call(item):
         raise Ours("billing", "no credit")
 
-    desk = Desk()
+    desk = AttemptNotes()
     outcome = ran(call, desk)
     assert isinstance(outcome, Raised)
     assert (outcome.evidence.kind, desk.asides) == ("billing", ())
 
 
 def test_what_a_child_took_before_its_time_was_over_is_kept():
-    desk = Desk()
+    desk = AttemptNotes()
     outcome = ran(plays.takes_and_waits, desk, process=True, timeout_s=0.5, item="x" * 300_000)
     assert isinstance(outcome, TimedOut)
     (one,) = desk.asides
@@ -323,14 +323,16 @@ def test_what_a_child_took_before_its_time_was_over_is_kept():
 
 
 def test_what_a_child_took_before_it_died_is_kept():
-    desk = Desk()
+    desk = AttemptNotes()
     outcome = ran(plays.takes_and_dies, desk, process=True, item="last words")
     assert isinstance(outcome, Lost)
     assert [one.content for one in desk.asides] == [b"last words"]
 
 
 def test_a_message_of_a_child_carries_the_bytes_and_does_not_show_them():
-    message = Captured(Aside("raw", "application/octet-stream", b"\x00" + SECRET.encode(), 9))
+    message = StageCaptured(
+        RawOutput("raw", "application/octet-stream", b"\x00" + SECRET.encode(), 9)
+    )
     assert said(framed(message)[4:]) == message
     assert SECRET not in repr(message)
 
@@ -339,16 +341,16 @@ def test_a_message_of_a_child_carries_the_bytes_and_does_not_show_them():
 
 
 def test_what_is_kept_has_an_id_and_a_time():
-    shelf = Shelf(VirtualClock(), Random(1), kept_s=60.0)
-    asides = [Aside("raw", "text/plain", b"a", 1), Aside("raw", "text/plain", b"b", 9)]
+    shelf = CaptureFactory(VirtualClock(), Random(1), kept_s=60.0)
+    asides = [RawOutput("raw", "text/plain", b"a", 1), RawOutput("raw", "text/plain", b"b", 9)]
     first, second = shelf.kept(TimedOut(1.0), asides)
     assert first.id < second.id
     assert (second.content, second.bytes_whole, second.kept_s) == (b"b", 9, 60.0)
 
 
 def test_what_is_given_back_leaves_nothing():
-    shelf = Shelf(VirtualClock(), Random(1), kept_s=60.0)
-    asides = [Aside("raw", "text/plain", b"a", 1)]
+    shelf = CaptureFactory(VirtualClock(), Random(1), kept_s=60.0)
+    asides = [RawOutput("raw", "text/plain", b"a", 1)]
     assert shelf.kept(Interrupted(), asides) == ()
     assert len(shelf.kept(DONE, asides)) == 1
 
@@ -421,7 +423,7 @@ def with_captures(place, count: int, kept_s: float | None, *, first: int = 1) ->
 
 def test_captures_whose_time_is_over_go_and_their_job_stays(either):
     short, ever = with_captures(either, 2, 60.0), with_captures(either, 2, None, first=10)
-    chore = Pruning(either.control, Retention(), clock=either.clock)
+    chore = Prune(either.control, Retention(), clock=either.clock)
     either.clock.push(59)
     chore.once()
     assert len(either.reader.captures(short)) == 2
@@ -449,7 +451,7 @@ def test_a_round_of_slow_steps_ends_when_it_has_taken_its_time(place):
             return 0
 
     slow = Slow()
-    chore = Pruning(slow, Retention(), clock=place.clock)
+    chore = Prune(slow, Retention(), clock=place.clock)
     chore.once()
     assert slow.steps == 2
     chore.once()
@@ -464,7 +466,7 @@ def test_a_round_lets_go_of_so_many_and_the_next_one_comes_without_a_rest(
     monkeypatch.setattr(prune, "STEPS_MAX", 2)
     no = with_captures(place, 11, 60.0)
     place.clock.push(61)
-    chore = Pruning(place.control, retention, clock=place.clock)
+    chore = Prune(place.control, retention, clock=place.clock)
     left = []
     for _ in range(4):
         chore.once()

@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import BUSY_S, completions_of
-from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.context import AttemptNotes
 from perdure.engine.gates.gatekeeper import Gatekeeper
 from perdure.engine.gates.upstreams import Upstreams
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
-from perdure.engine.worker.pump import Finished, Pump, Seat
+from perdure.engine.worker.pump import Finished, Pump, WorkerIdentity
 from perdure.model.errors import NotCompletable, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim
@@ -50,10 +50,10 @@ class Shop(Played):
             catalogue=self.catalogue, clock=clock, chance=Random(7), observers=observers,
         )  # fmt: skip
         self.running: list[Claim] = []
-        shelf = Shelf(clock, Random(1), kept_s=None)
+        shelf = CaptureFactory(clock, Random(1), kept_s=None)
         self.completions = completions_of(self.store, self.catalogue, self.worker, shelf, clock)
         self.pump = Pump(
-            self.store, self.catalogue, Seat(self.worker, 0, concurrency), self,
+            self.store, self.catalogue, WorkerIdentity(self.worker, 0, concurrency), self,
             chance=Random(7), observers=observers, gates=self.gates, completions=self.completions,
         )  # fmt: skip
 
@@ -65,9 +65,9 @@ class Shop(Played):
         self.pump.once()
         return self.running[-1]
 
-    def desk(self, claim: Claim) -> Desk:
+    def desk(self, claim: Claim) -> AttemptNotes:
         began_s = self.place.clock.monotonic()
-        return Desk(completer=self.completions.of(claim, began_s))
+        return AttemptNotes(completer=self.completions.of(claim, began_s))
 
     def completed(self, claim: Claim, value: object = "done") -> Lent:
         """The transaction in which its stage has called complete."""

@@ -4,15 +4,15 @@ import threading
 
 import pytest
 
-from perdure.engine.attempt.context import Context, Desk, Progress
+from perdure.engine.attempt.context import AttemptNotes, Context, Progress
 from perdure.model.errors import CallerError
 from perdure.model.limits import NOTE_CHARS_MAX
 from perdure.model.outcomes import Usage
 from perdure.testing import VirtualClock
 
 
-def context(desk: Desk | None = None) -> Context:
-    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or Desk())
+def context(desk: AttemptNotes | None = None) -> Context:
+    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or AttemptNotes())
 
 
 def test_a_context_that_a_test_has_made_by_hand_works_by_itself():
@@ -25,7 +25,7 @@ def test_a_context_that_a_test_has_made_by_hand_works_by_itself():
 
 def test_the_latest_progress_is_kept_and_every_word_is_heard():
     heard = []
-    desk = Desk(tell=heard.append)
+    desk = AttemptNotes(tell=heard.append)
     one = context(desk)
     one.progress(1)
     one.progress(2.5, 10, "a quarter\nof it")
@@ -34,13 +34,13 @@ def test_the_latest_progress_is_kept_and_every_word_is_heard():
 
 
 def test_a_note_is_one_bounded_line():
-    desk = Desk()
+    desk = AttemptNotes()
     context(desk).progress(0, note="word " * 1000)
     assert len(desk.progress.note) <= NOTE_CHARS_MAX
 
 
 def test_usage_adds_up_from_many_threads():
-    desk = Desk()
+    desk = AttemptNotes()
 
     def use():
         for _ in range(500):
@@ -55,7 +55,7 @@ def test_usage_adds_up_from_many_threads():
 
 
 def test_time_runs_out_and_then_stays_at_nothing():
-    clock, desk = VirtualClock(), Desk()
+    clock, desk = VirtualClock(), AttemptNotes()
     desk.begin(5.0, clock.monotonic)
     clock.push(2)
     assert context(desk).time_left_s() == pytest.approx(3.0)
@@ -65,7 +65,7 @@ def test_time_runs_out_and_then_stays_at_nothing():
 
 def test_after_the_end_nothing_counts():
     heard = []
-    desk = Desk(tell=heard.append)
+    desk = AttemptNotes(tell=heard.append)
     one = context(desk)
     one.usage(tokens_in=1)
     desk.end()
@@ -86,7 +86,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("what", "said"), WRONG, ids=str)
 def test_a_word_that_makes_no_sense_is_refused_by_its_name(what, said):
-    desk = Desk()
+    desk = AttemptNotes()
     with pytest.raises(CallerError) as caught:
         getattr(context(desk), what)(**said)
     assert what in str(caught.value)
@@ -95,7 +95,7 @@ def test_a_word_that_makes_no_sense_is_refused_by_its_name(what, said):
 
 
 def test_of_headers_only_what_says_something_of_limits_is_kept():
-    desk = Desk()
+    desk = AttemptNotes()
     context(desk).limits(
         {"X-RateLimit-Remaining": 5, "Authorization": "Bearer secret", "Date": "x"}
     )
@@ -107,7 +107,7 @@ def test_of_headers_only_what_says_something_of_limits_is_kept():
 
 
 def test_headers_are_bounded_and_none_are_heard_after_the_end():
-    desk = Desk()
+    desk = AttemptNotes()
     context(desk).limits({f"x-ratelimit-{n}": "9" * 10_000 for n in range(1_000)})
     assert len(desk.told) == 32
     assert {len(value) for value in desk.told.values()} == {200}

@@ -3,15 +3,15 @@
 import threading
 
 from perdure.engine.attempt.context import Progress
-from perdure.engine.attempt.progress import Board
+from perdure.engine.attempt.progress import ProgressBoard
 from perdure.engine.observe import Observers
 from perdure.model.events import EventName
 from tests.engine.kit import Notes, claim_of
 
 
-def board() -> tuple[Board, Notes]:
+def board() -> tuple[ProgressBoard, Notes]:
     notes = Notes()
-    return Board(Observers([notes])), notes
+    return ProgressBoard(Observers([notes])), notes
 
 
 def test_the_first_word_is_told_at_once_and_then_the_latest_of_each_second():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from perdure.engine.attempt import stage_processes as hands_module
-from perdure.engine.attempt.context import Desk, Progress
-from perdure.engine.attempt.stage_processes import Hand, Hands
+from perdure.engine.attempt.context import AttemptNotes, Progress
+from perdure.engine.attempt.stage_processes import StageProcess, StageProcessPool
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
@@ -42,7 +42,7 @@ class Troupe:
 
     def __init__(self) -> None:
         self.events = asyncio.Runner()
-        self.hands = Hands()
+        self.hands = StageProcessPool()
         self.threads = Threads(1)
 
     def ran(self, call, item=None, *, timeout_s=30.0, desk=None, stopping=None, **changes):
@@ -129,7 +129,7 @@ def test_a_child_knows_its_attempt(troupe):
 
 def test_what_a_child_says_is_heard_here(troupe):
     heard = []
-    desk = Desk(tell=heard.append)
+    desk = AttemptNotes(tell=heard.append)
     assert troupe.ran(plays.says, "fine", desk=desk) == Returned('"said"')
     assert desk.progress == Progress(1, 4, "a quarter")
     assert desk.usage == Usage(15, 2, 0.5)
@@ -137,7 +137,7 @@ def test_what_a_child_says_is_heard_here(troupe):
 
 
 def test_what_a_child_has_used_up_is_known_even_if_it_dies(troupe):
-    desk = Desk()
+    desk = AttemptNotes()
     assert troupe.ran(plays.says, "die", desk=desk) == Lost(StageDeath("exited", exit_status=7))
     assert desk.usage == Usage(15, 2, 0.5)
 
@@ -230,7 +230,7 @@ def test_where_no_process_is_to_be_had_it_is_said_once_and_tried_again(monkeypat
     monkeypatch.setattr(hands_module, "_AGAIN_S_MAX", 0.001)
     troupe = Troupe()
     tries = 0
-    start = Hand.start
+    start = StageProcess.start
 
     async def counted():
         nonlocal tries
@@ -240,7 +240,7 @@ def test_where_no_process_is_to_be_had_it_is_said_once_and_tried_again(monkeypat
         return await start()
 
     python = sys.executable
-    monkeypatch.setattr(Hand, "start", counted)
+    monkeypatch.setattr(StageProcess, "start", counted)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     try:
         assert isinstance(troupe.ran(plays.echo, "x"), Returned)
@@ -271,7 +271,7 @@ def test_where_no_process_is_to_be_had_for_long_the_order_is_given_back(monkeypa
 def test_only_so_many_children_start_at_once_and_each_has_its_own_time(monkeypatch):
     starting: set[object] = set()
     most = 0
-    unable = Hands._unable
+    unable = StageProcessPool._unable
 
     async def watched(hands, hand, find):
         nonlocal most
@@ -282,7 +282,7 @@ def test_only_so_many_children_start_at_once_and_each_has_its_own_time(monkeypat
         finally:
             starting.discard(hand)
 
-    monkeypatch.setattr(Hands, "_unable", watched)
+    monkeypatch.setattr(StageProcessPool, "_unable", watched)
     monkeypatch.setattr(hands_module, "_STARTS_MAX", 2)
     troupe = Troupe()
 
@@ -432,7 +432,7 @@ def test_a_child_that_was_started_for_nobody_is_kept_for_the_next():
 
 PARENT = """
 import asyncio, json, sys
-from perdure.engine.attempt.stage_processes import Hand, Hands
+from perdure.engine.attempt.stage_processes import StageProcess, StageProcessPool
 from perdure.engine.run import Stopping, run
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.stages import Stage
@@ -440,7 +440,7 @@ from tests.engine import plays
 from tests.engine.kit import PLAIN, claim_of
 
 stage = Stage("one", getattr(plays, sys.argv[1]), PLAIN, 60.0, None, True)
-asyncio.run(run(claim_of(input_json=sys.argv[2]), stage, Threads(1), Stopping(), hands=Hands()))
+asyncio.run(run(claim_of(input_json=sys.argv[2]), stage, Threads(1), Stopping(), hands=StageProcessPool()))
 """
 
 

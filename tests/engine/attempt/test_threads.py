@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.engine.attempt.threads import Pool, Refused
+from perdure.engine.attempt.threads import NoThread, Pool
 from tests.engine.kit import until
 
 
@@ -64,7 +64,7 @@ def test_without_a_single_thread_a_call_is_refused_and_with_one_it_waits(monkeyp
     gate, pool = threading.Event(), Pool(2, "pool-refused")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(Refused, match="can't start new thread"):
+        with pytest.raises(NoThread, match="can't start new thread"):
             pool.submit(abs, 1)
     busy = pool.submit(gate.wait, 30)
     with monkeypatch.context() as patch:

@@ -10,8 +10,8 @@ from perdure.engine.batch import feeding
 from perdure.engine.batch.feeding import (
     Fed,
     Feeder,
+    FeedTerms,
     NothingNow,
-    Terms,
     Unreadable,
     feed,
     feed_whole,
@@ -65,7 +65,7 @@ def feeder(
     lane = next(no for no, one in lanes.items() if (one.run, one.stage) == (run.no, "one"))
     return Feeder(
         runs_of(place, store=store, notes=notes), line, OpenRun(run, lane, was_sealed=False), items,
-        ids=Ids(place.clock, _chance), terms=Terms(**terms), seal=seal, by="me",
+        ids=Ids(place.clock, _chance), terms=FeedTerms(**terms), seal=seal, by="me",
         monotonic=monotonic or place.clock.monotonic,
     )  # fmt: skip
 
@@ -327,7 +327,7 @@ def test_a_default_key_has_the_position_and_the_content():
 def fed_whole(place, line, items, *, seal=True):
     one = Feeder(
         runs_of(place), line, opened(place, line), items, ids=Ids(place.clock, _chance), by="me",
-        terms=Terms(), seal=seal, monotonic=place.clock.monotonic,
+        terms=FeedTerms(), seal=seal, monotonic=place.clock.monotonic,
     )  # fmt: skip
     return feed_whole(one)
 

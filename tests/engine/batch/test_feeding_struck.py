@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.engine.batch import feeding
-from perdure.engine.batch.feeding import Feeder, NothingNow, Terms
+from perdure.engine.batch.feeding import Feeder, FeedTerms, NothingNow
 from perdure.engine.batch.runs import Runs, unfed_at
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -79,7 +79,7 @@ class Bench:
     ) -> Feeder:
         opened = self.runs.open(self.line, self.ids, name=name, owner="", options={}, deed=DEED)
         return Feeder(
-            runs or self.runs, self.line, opened, items, ids=self.ids, terms=Terms(backlog_max=backlog_max),
+            runs or self.runs, self.line, opened, items, ids=self.ids, terms=FeedTerms(backlog_max=backlog_max),
             by="me", monotonic=self.place.clock.monotonic,
         )  # fmt: skip
 

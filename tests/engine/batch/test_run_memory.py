@@ -6,7 +6,7 @@ from random import Random
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from perdure.engine.batch.feeding import Feeder, Terms, feed_whole
+from perdure.engine.batch.feeding import Feeder, FeedTerms, feed_whole
 from perdure.engine.batch.runs import Runs
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -76,7 +76,7 @@ class Office:
             self.line, self.ids, name=f"batch-{self.count}", owner="", options={}, deed=DEED
         )
         feeder = Feeder(
-            self.runs, self.line, opened, range(3), ids=self.ids, terms=Terms(), by="me",
+            self.runs, self.line, opened, range(3), ids=self.ids, terms=FeedTerms(), by="me",
             monotonic=self.place.clock.monotonic,
         )  # fmt: skip
         feed_whole(feeder)

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.engine.gates.changes import change_of
 from perdure.engine.observe import Observers
-from perdure.engine.upkeep.overrun_attempts import Overruns
+from perdure.engine.upkeep.overrun_attempts import OverrunAttempts
 from perdure.model.errors import StoreUnavailable
 from perdure.model.gates import GateState
 from perdure.model.jobs import Counters, Overrun
@@ -66,7 +66,7 @@ def test_a_hanging_call_of_another_worker_that_is_ended_while_the_gate_is_held_i
     now = sweeper.clock.now()
 
     def settled(gates) -> Counters:
-        chore = Overruns(
+        chore = OverrunAttempts(
             sweeper.store, sweeper.catalogue, sweeper.worker, margin_s=1.0, patience_s=1.0,
             clock=sweeper.clock, chance=Random(7), observers=Observers(), gates=gates,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-from perdure.engine.gates.traffic import Landing, Passage
+from perdure.engine.gates.traffic import CallEnd, UpstreamTraffic
 from perdure.model.gates import GateState
 from perdure.model.kinds import Kind, Sign
 from perdure.rules.gate.gate import Gate
@@ -23,18 +23,18 @@ def later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def passage(**more) -> Passage:
-    return Passage(upstream(**more), NOW, ME)
+def passage(**more) -> UpstreamTraffic:
+    return UpstreamTraffic(upstream(**more), NOW, ME)
 
 
-def called(way: Passage, count: int, kind: Kind | None, *, first: int = 1) -> None:
+def called(way: UpstreamTraffic, count: int, kind: Kind | None, *, first: int = 1) -> None:
     for no in range(first, first + count):
         way.start((no, 1), later(no / 1_000), tokens=None, probes=None)
     for no in range(first, first + count):
-        way.land((no, 1), Landing(said(kind), later(1.0)))
+        way.land((no, 1), CallEnd(said(kind), later(1.0)))
 
 
-def found(way: Passage):
+def found(way: UpstreamTraffic):
     return reading(way.window(), QUICK.window, counts_from=0, now=later(2.0))
 
 
@@ -42,7 +42,7 @@ def test_a_call_counts_from_the_moment_it_is_sent_and_is_filled_in_by_its_end():
     way = passage()
     way.start((1, 1), NOW, tokens=None, probes=None)
     assert (way.out, found(way).known) == (1, 0)
-    way.land((1, 1), Landing(said(Kind.TIMEOUT), later(1.0)))
+    way.land((1, 1), CallEnd(said(Kind.TIMEOUT), later(1.0)))
     assert (way.out, found(way).known, found(way).failed) == (0, 1, 1)
 
 
@@ -58,7 +58,7 @@ def test_kinds_that_say_nothing_about_the_upstream_do_not_count_and_are_told_of(
 
 def test_a_call_that_is_not_ours_changes_nothing():
     way = passage()
-    assert way.land((1, 1), Landing(WELL, NOW)) is None
+    assert way.land((1, 1), CallEnd(WELL, NOW)) is None
     assert way.ticket((1, 1)) is None
 
 
@@ -66,7 +66,7 @@ def test_a_probe_is_no_sample():
     way = passage()
     way.start((1, 1), NOW, tokens=None, probes="vendor")
     assert way.window() == Window()
-    assert way.land((1, 1), Landing(said(Kind.TIMEOUT), later(1.0))).probes == "vendor"
+    assert way.land((1, 1), CallEnd(said(Kind.TIMEOUT), later(1.0))).probes == "vendor"
     assert way.window() == Window()
 
 

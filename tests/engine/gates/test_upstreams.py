@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from perdure.engine.gates.upstreams import (
     CONCURRENCY_MAX,
     PROBE_MORE_S,
-    Upstream,
+    DeclaredUpstream,
     Upstreams,
     rate_per_s,
     upstream_limits,
@@ -60,37 +60,37 @@ def test_a_concurrency_out_of_bounds_is_refused(concurrency):
 
 def test_an_upstream_is_declared_once():
     upstreams = Upstreams()
-    upstreams.declare(Upstream("vendor"))
+    upstreams.declare(DeclaredUpstream("vendor"))
     with pytest.raises(ConfigError, match="declared twice"):
-        upstreams.declare(Upstream("vendor"))
+        upstreams.declare(DeclaredUpstream("vendor"))
 
 
 def test_a_credential_has_a_name_of_its_own():
     upstreams = Upstreams()
-    upstreams.declare(Upstream("vendor", credential="key-1"))
+    upstreams.declare(DeclaredUpstream("vendor", credential="key-1"))
     with pytest.raises(ConfigError, match="name them apart"):
-        upstreams.declare(Upstream("key-1"))
+        upstreams.declare(DeclaredUpstream("key-1"))
 
 
 @pytest.mark.parametrize("name", ["", " vendor", "x" * 1_000, "a\nb"])
 def test_names_that_nobody_could_type_are_refused(name):
     with pytest.raises(ConfigError, match="name"):
-        Upstream(name)
+        DeclaredUpstream(name)
     with pytest.raises(ConfigError, match="name"):
-        Upstream("vendor", credential=name)
+        DeclaredUpstream("vendor", credential=name)
 
 
 def test_tokens_below_nothing_are_refused():
     with pytest.raises(ConfigError, match="tokens_per_call"):
-        Upstream("vendor", tokens_per_call=-1)
+        DeclaredUpstream("vendor", tokens_per_call=-1)
 
 
 def test_one_that_nobody_declared_has_the_gate_of_its_policy():
     upstreams = Upstreams()
     assert upstreams.of(stage(upstream=None)) is None
     plain, basic = stage(), stage(upstream="pdf", policy=preset("converter"))
-    assert upstreams.of(plain) == Upstream("vendor", gate=GateSettings())
-    assert upstreams.of(basic) == Upstream("pdf", gate=basic_gate())
+    assert upstreams.of(plain) == DeclaredUpstream("vendor", gate=GateSettings())
+    assert upstreams.of(basic) == DeclaredUpstream("pdf", gate=basic_gate())
 
 
 def test_a_probe_has_at_least_the_time_that_its_stage_has():

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.engine.operate.revival import FAILED_STAGE, FROM_START, ChildRun, Restart, Revivals
-from perdure.engine.stages import Catalogue, Line
+from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.model.errors import NotRetriable, UnknownName
 from perdure.model.jobs import Claim, Lane
 from perdure.model.operations import Revival
@@ -120,7 +120,7 @@ def test_only_a_failed_job_is_revived(place, worker, end):
 
 def changed(place: Place, *names: str) -> Catalogue:
     lanes = dict(place.lanes) | {name: 90 + n for n, name in enumerate(names) if name not in STAGES}
-    return Catalogue([Line("p", "q", "c", tuple(stage(name) for name in names), lanes)])
+    return Catalogue([LaidPipeline("p", "q", "c", tuple(stage(name) for name in names), lanes)])
 
 
 def test_a_stage_that_was_taken_out_is_no_place_to_go_on(place, worker):
@@ -168,7 +168,7 @@ def test_a_job_of_another_app_is_revived_at_its_failed_stage_only(place, worker)
 
 def test_a_job_whose_lane_was_moved_to_another_queue_goes_where_workers_look(place, worker):
     job = failed_at(place, worker, "one")
-    moved = Line(
+    moved = LaidPipeline(
         "p", "other", "c", tuple(stage(name) for name in STAGES), dict.fromkeys(STAGES, 77)
     )
     assert revived(place, job, known=Catalogue([moved])).lane == 77

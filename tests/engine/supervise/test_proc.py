@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.engine.supervise.proc import Gone, Host, Running, Stopped, has_proc
+from perdure.engine.supervise.proc import Gone, ProcessTable, Running, Stopped, has_proc
 from tests.engine.kit import until
 
 
@@ -26,14 +26,14 @@ def line(state: str, *, started: int = 77, status: int = 0, name: str = "a name)
     return f"12 ({name}) {' '.join(fields)}\n"
 
 
-def pretended(root: Path, text: str) -> Host:
+def pretended(root: Path, text: str) -> ProcessTable:
     (root / "proc/12").mkdir(parents=True, exist_ok=True)
     (root / "proc/12/stat").write_text(text)
-    return Host(12, root=root)
+    return ProcessTable(12, root=root)
 
 
 def test_a_process_that_runs_stops_and_goes_on_is_seen_to(sleeper):
-    host = Host(sleeper.pid)
+    host = ProcessTable(sleeper.pid)
     assert host.look() == Running()
     os.kill(sleeper.pid, signal.SIGSTOP)
     until(lambda: host.look() == Stopped(), "it is seen to be stopped")
@@ -47,7 +47,7 @@ def test_a_process_that_runs_stops_and_goes_on_is_seen_to(sleeper):
 )
 def test_how_a_process_ended_is_seen_until_its_parent_has_asked(code, status):
     process = subprocess.Popen([sys.executable, "-c", code])
-    host = Host(process.pid)
+    host = ProcessTable(process.pid)
     until(lambda: isinstance(host.look(), Gone), "it has ended")
     assert host.look() == Gone(status)
     process.wait()
@@ -73,7 +73,7 @@ def test_a_number_that_was_given_again_is_another_process(tmp_path):
 
 
 def test_a_process_that_had_ended_before_we_looked_stays_gone(tmp_path):
-    host = Host(12, root=tmp_path)
+    host = ProcessTable(12, root=tmp_path)
     pretended(tmp_path, line("S"))
     assert host.look() == Gone(None)
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from perdure.engine.upkeep import prune
-from perdure.engine.upkeep.prune import Pruning
+from perdure.engine.upkeep.prune import Prune
 from perdure.model.errors import CursorTooOld
 from perdure.model.operations import Retention
 from perdure.model.outcomes import Death
@@ -60,7 +60,7 @@ def test_a_round_takes_bounded_steps_and_the_next_one_goes_on_where_it_stopped(p
     monkeypatch.setattr(prune, "STEPS_MAX", 2)
     ids = finish(place, 20)
     place.clock.push(31 * DAY_S)
-    chore = Pruning(place.control, MONTH, clock=place.clock)
+    chore = Prune(place.control, MONTH, clock=place.clock)
     left = []
     for _ in range(5):
         chore.once()
@@ -75,12 +75,12 @@ def test_a_pass_steps_over_what_is_kept(place, monkeypatch):
     monkeypatch.setattr(prune, "STEP_ROWS", 2)
     dead, done = finish(place, 7, end=failure), finish(place, 3)
     place.clock.push(31 * DAY_S)
-    Pruning(place.control, MONTH, clock=place.clock).once()
+    Prune(place.control, MONTH, clock=place.clock).once()
     assert kept(place, dead + done) == dead
 
 
 def test_after_a_pass_it_rests_and_then_begins_again(place):
-    chore = Pruning(place.control, MONTH, clock=place.clock)
+    chore = Prune(place.control, MONTH, clock=place.clock)
     chore.once()
     ids = finish(place, 3)
     place.clock.push(prune.REST_S - 1)
@@ -115,7 +115,7 @@ def test_a_round_ends_when_it_has_taken_its_time(place, monkeypatch):
             return place.control.prune(retention, **where)
 
     slow = Slow()
-    Pruning(slow, MONTH, clock=place.clock).once()
+    Prune(slow, MONTH, clock=place.clock).once()
     assert slow.steps == 2
 
 
@@ -150,7 +150,7 @@ def test_two_who_prune_at_once_keep_the_books(anywhere, count):
 
     def work(place):
         start.wait(20)
-        Pruning(place.control, MONTH, clock=place.clock).once()
+        Prune(place.control, MONTH, clock=place.clock).once()
 
     threads = [threading.Thread(target=work, args=(place,)) for place in places]
     for thread in threads:
@@ -194,7 +194,7 @@ def test_where_every_job_is_kept_no_job_is_looked_at_and_workers_seldom(place):
         def prune_workers(self, *how, **where):
             calls.append("workers")
 
-    chore = Pruning(Noted(), Retention(), clock=place.clock)
+    chore = Prune(Noted(), Retention(), clock=place.clock)
     for _ in range(3):
         chore.once()
     assert calls == ["captures", "changes", "workers"]
@@ -205,7 +205,7 @@ def test_where_every_job_is_kept_no_job_is_looked_at_and_workers_seldom(place):
 
 def test_the_change_feed_is_kept_for_its_time_and_a_little_longer(place):
     # On a server that others use, their transactions may hold a mark up: the contract has a server of its own for that.
-    chore = Pruning(place.control, Retention(), changes_s=600.0, clock=place.clock)
+    chore = Prune(place.control, Retention(), changes_s=600.0, clock=place.clock)
     chore.once()
     old = place.reader.changes().cursor
     place.put()
@@ -226,7 +226,7 @@ def test_the_change_feed_is_kept_for_its_time_and_a_little_longer(place):
 def test_a_long_feed_goes_in_rounds_without_a_rest_between_them(place, monkeypatch):
     monkeypatch.setattr(prune, "CHANGE_ROWS", 2)
     monkeypatch.setattr(prune, "STEPS_MAX", 2)
-    chore = Pruning(place.control, Retention(), changes_s=600.0, clock=place.clock)
+    chore = Prune(place.control, Retention(), changes_s=600.0, clock=place.clock)
     chore.once()
     for _ in range(9):
         place.put()

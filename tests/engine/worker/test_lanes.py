@@ -3,8 +3,8 @@
 import pytest
 
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Catalogue, Line
-from perdure.engine.worker.lanes import Strangers
+from perdure.engine.stages import Catalogue, LaidPipeline
+from perdure.engine.worker.lanes import UnknownLanes
 from perdure.model.events import EventName
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
@@ -26,9 +26,9 @@ def anywhere(request, tmp_path):
     opened.close()
 
 
-def strangers(place, *lines: Line) -> tuple[Strangers, Notes]:
+def strangers(place, *lines: LaidPipeline) -> tuple[UnknownLanes, Notes]:
     notes = Notes()
-    return Strangers(place.reader, Catalogue(lines), Observers([notes])), notes
+    return UnknownLanes(place.reader, Catalogue(lines), Observers([notes])), notes
 
 
 def test_a_lane_with_work_that_nobody_here_knows_is_said_once(anywhere):
@@ -52,14 +52,14 @@ def test_known_lanes_and_empty_lanes_are_not_worth_a_word(anywhere):
 
 def test_a_stage_that_was_renamed_leaves_its_jobs_behind(anywhere):
     anywhere.put()
-    watch, _ = strangers(anywhere, Line("p", "q", "c", (stage("first"), stage("two"))))
+    watch, _ = strangers(anywhere, LaidPipeline("p", "q", "c", (stage("first"), stage("two"))))
     assert watch.once() == 1
 
 
 @pytest.mark.parametrize(("queue", "category"), [("other", "c"), ("q", "other")])
 def test_a_pipeline_that_has_moved_leaves_its_jobs_behind(anywhere, queue, category):
     anywhere.put()
-    watch, _ = strangers(anywhere, Line("p", queue, category, (stage("one"), stage("two"))))
+    watch, _ = strangers(anywhere, LaidPipeline("p", queue, category, (stage("one"), stage("two"))))
     assert watch.once() == 1
 
 
@@ -67,7 +67,7 @@ def test_a_lane_that_is_known_and_not_served_is_no_stranger(anywhere):
     anywhere.put()
     notes = Notes()
     catalogue = Catalogue([line_on(anywhere)]).only(queues=["elsewhere"])
-    assert Strangers(anywhere.reader, catalogue, Observers([notes])).once() == 0
+    assert UnknownLanes(anywhere.reader, catalogue, Observers([notes])).once() == 0
 
 
 def test_jobs_that_are_due_later_count_as_work(anywhere):

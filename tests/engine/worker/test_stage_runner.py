@@ -1,6 +1,6 @@
 """An event loop that is asked whether it turns."""
 
-from perdure.engine.worker.stage_runner import Pulse
+from perdure.engine.worker.stage_runner import LoopWatch
 
 
 class Asked:
@@ -8,7 +8,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.calls = []
-        self.pulse = Pulse(self.calls.append, every_s=1.0, blocked_s=5.0)
+        self.pulse = LoopWatch(self.calls.append, every_s=1.0, blocked_s=5.0)
 
     def look_until(self, first: int, last: int) -> None:
         for second in range(first, last + 1):

@@ -19,8 +19,8 @@ from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
-from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.engine.worker.pump import Seat
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
+from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.events import EventName
 from perdure.model.outcomes import TimedOut
@@ -45,7 +45,7 @@ class Work:
     def __post_init__(self) -> None:
         url, clock = f"sqlite:///{self.folder / 'work.db'}", SystemClock()
         self.opened = open_store(url, clock, create=True, wait_s_max=10.0)
-        self.line = Line("p", "q", "c", self.stages)
+        self.line = LaidPipeline("p", "q", "c", self.stages)
         numbers = self.opened.store.lanes(self.line.lanes())
         self.line.lane_nos.update({lane.stage: numbers[lane] for lane in self.line.lanes()})
         self.ids = Ids(clock, Random(1))
@@ -56,7 +56,7 @@ class Work:
         self.worker = Worker(
             own.store,
             Catalogue([self.line]),
-            Seat(self.opened.store.add_worker(boot), 0, self.concurrency),
+            WorkerIdentity(self.opened.store.add_worker(boot), 0, self.concurrency),
             WorkerSettings(
                 self.concurrency, self.grace_s, poll_s=0.05, tick_s=0.005,
                 blocked_s_max=self.blocked_s_max,
@@ -428,7 +428,7 @@ def test_one_that_ends_when_its_job_is_taken_away_is_none(work):
 
 def test_jobs_that_nobody_here_knows_are_told_of_at_the_start(work):
     shop = work(Stage("one", plays.echo, PLAIN, 20.0))
-    other = Line("gone", "q", "c", (Stage("old", plays.echo, PLAIN, 20.0),))
+    other = LaidPipeline("gone", "q", "c", (Stage("old", plays.echo, PLAIN, 20.0),))
     numbers = shop.opened.store.lanes(other.lanes())
     other.lane_nos["old"] = numbers[other.lanes()[0]]
     job = enqueue(shop.opened.store, [new_job(shop.ids, other, 1)])[0]
@@ -444,7 +444,7 @@ def test_jobs_that_nobody_here_knows_are_told_of_at_the_start(work):
 def test_they_are_looked_for_again_every_minute():
     place, notes = Place(MEMORY), Notes()
     worker = Worker(
-        place.store, Catalogue([]), Seat(place.hire(), 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
+        place.store, Catalogue([]), WorkerIdentity(place.hire(), 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
         clock=place.clock, chance=Random(1), observers=Observers([notes]), reader=place.reader,
     )  # fmt: skip
     worker._step()

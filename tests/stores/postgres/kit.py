@@ -11,7 +11,7 @@ from urllib.parse import quote
 import psycopg
 
 from perdure.stores.opening import Opened
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.control import PostgresControl
 from perdure.stores.postgres.reader import PostgresReader
 from perdure.stores.postgres.schema import PostgresSchema
@@ -36,7 +36,7 @@ class Place(kit.Place):
         self, url: str, clock: VirtualClock | None = None, *, series: int = 0, **options: Any
     ) -> None:
         self.url = url
-        self.connection = Connection(url, clock=clock, **options)
+        self.connection = PostgresConnection(url, clock=clock, **options)
         opened = Opened(
             PostgresStore(self.connection),
             PostgresControl(self.connection),
@@ -54,12 +54,12 @@ class Place(kit.Place):
             return cx.execute(sql, values).fetchall()
 
 
-def opened(url: str, **options: Any) -> Connection:
+def opened(url: str, **options: Any) -> PostgresConnection:
     """A connection that does not wait long."""
-    return Connection(url, **{"wait_s_max": 2.0, **options})
+    return PostgresConnection(url, **{"wait_s_max": 2.0, **options})
 
 
-def pid_of(connection: Connection) -> int:
+def pid_of(connection: PostgresConnection) -> int:
     """The server's process behind a connection that is lent now."""
     with connection.lent() as cx:
         return cx.execute("SELECT pg_backend_pid()").fetchone()[0]

@@ -18,11 +18,11 @@ import pytest
 from perdure.model.changes import ChangeKind, ChangePage
 from perdure.model.errors import CursorTooOld
 from perdure.model.jobs import Claim, Record
-from perdure.stores.change_lines import Place as FeedPlace, page_of
+from perdure.stores.change_lines import FeedPlace, page_of
 from perdure.stores.postgres.reader import PostgresReader
 from perdure.stores.postgres.record import answered, parameters
 from perdure.stores.postgres.statements import SQL
-from perdure.testing.store_contract.following import Follower
+from perdure.testing.store_contract.following import FeedFollower
 from perdure.testing.store_contract.records import retry, success
 from tests.stores.postgres.kit import Place, alter, at_once, other, until
 from tests.stores.postgres.plans import rows_touched
@@ -212,7 +212,7 @@ def test_a_reader_with_a_bug_is_found_out(place, bug, monkeypatch):
 
 
 def test_what_commits_late_is_told_late_and_delays_nobody_else(place):
-    follower = Follower(place)
+    follower = FeedFollower(place)
     with other(place.url) as cx:
         late = place.new()
         place.store.enqueue([late], within=cx)
@@ -225,7 +225,7 @@ def test_what_commits_late_is_told_late_and_delays_nobody_else(place):
 
 
 def test_what_is_rolled_back_is_never_told(place):
-    follower = Follower(place)
+    follower = FeedFollower(place)
     with other(place.url) as cx:
         place.store.enqueue([place.new()], within=cx)
         assert follower.heard() == []
@@ -275,7 +275,7 @@ def test_pruning_leaves_no_reader_behind_while_a_transaction_stays_open(clocked)
         page = place.reader.changes(cursor)
         cx.commit()
     ids = [one.id for one in page.entries]
-    follower = Follower(place)
+    follower = FeedFollower(place)
     follower.cursor = page.cursor
     assert late.id not in ids
     assert [id for id, *_ in follower.jobs()][-1] == late.id
@@ -290,7 +290,7 @@ def test_pruning_leaves_no_reader_behind_while_a_transaction_stays_open(clocked)
 
 def test_a_reader_that_was_long_away_goes_from_mark_to_mark(clocked):
     place = clocked
-    follower = Follower(place)
+    follower = FeedFollower(place)
     ids = []
     for _ in range(20):
         ids.append(place.put().id)
@@ -312,7 +312,7 @@ def test_a_dump_of_another_server_leaves_nothing_that_is_told_again(clocked):
     place.control.prune_changes(60.0, limit=100)
     alter(place.url, "UPDATE perdure_changes SET xid = '9000000000'")
     alter(place.url, "UPDATE perdure_change_marks SET place = '9000000000:9000000009:'")
-    follower = Follower(place)
+    follower = FeedFollower(place)
     id = place.put().id
     assert [id for id, *_ in follower.jobs()] == [id]
     place.clock.push(5)
@@ -369,7 +369,7 @@ def test_threads_that_write_at_once_are_all_heard_once_and_in_order(place, open_
     """No seed decides here: the server does."""
     worker = place.hire()
     places = [open_place(place.url, series=n) for n in range(1, 4)]
-    follower, over = Follower(place, limit=3), threading.Event()
+    follower, over = FeedFollower(place, limit=3), threading.Event()
     told: Told = defaultdict(list)
 
     def write(one: Place) -> None:

@@ -9,7 +9,7 @@ from perdure.model.errors import StoreBusy
 from perdure.model.jobs import Part
 from perdure.model.outcomes import Death
 from perdure.stores.postgres import enqueue, store as store_module
-from perdure.stores.postgres.claim import BOTTOM, Asked, claim_parameters
+from perdure.stores.postgres.claim import BOTTOM, ClaimQuestion, claim_parameters
 from perdure.stores.postgres.statements import SQL
 from tests.stores.kit import crash, release, success
 from tests.stores.postgres.kit import SIGNAL_S_MAX, blocked
@@ -71,7 +71,7 @@ def test_what_is_held_is_read_after_a_turn_that_is_still_under_way(hands, furnis
     worker = ours.hire()
     ours.put()
     order = ours.order(worker)
-    asked = Asked(Part(order.lanes, 1), [BOTTOM] * len(order.lanes))
+    asked = ClaimQuestion(Part(order.lanes, 1), [BOTTOM] * len(order.lanes))
     found: list = []
     with psycopg.connect(furnished) as old:
         old.execute(SQL.claim, claim_parameters(order, asked, None))

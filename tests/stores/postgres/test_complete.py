@@ -9,8 +9,8 @@ from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.single_jobs import cancel, cancel_records
 from perdure.engine.record import cancelled
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep.lost_workers import Deaths, LostJobs
-from perdure.engine.upkeep.overrun_attempts import Overruns
+from perdure.engine.upkeep.lost_workers import LostJobs, SilentWorkers
+from perdure.engine.upkeep.overrun_attempts import OverrunAttempts
 from perdure.model.errors import StoreBusy
 from perdure.model.filters import EVERY_JOB
 from perdure.model.jobs import Busy, Claim, Receipt, Stale
@@ -95,7 +95,7 @@ def test_a_worker_that_is_stopped_before_its_commit_is_declared_dead_and_a_rollb
     claim, judge = claimed(place, worker), place.hire()
     complete(place, claim, worker, own)
     place.live([judge], 2 * TTL_S + 1)
-    Deaths(place.store, judge, observers=NOBODY).once()
+    SilentWorkers(place.store, judge, observers=NOBODY).once()
     assert place.worker(worker).dead_at is not None
     lost = LostJobs(place.store, catalogue, judge, chance=Random(1), observers=NOBODY)
     assert lost.once().jobs == 0  # it comes back
@@ -122,7 +122,7 @@ def test_a_worker_that_was_declared_dead_before_its_commit_has_completed_its_job
 def test_who_ends_what_hangs_comes_back(place, worker, own, catalogue):
     claim = claimed(place, worker)
     complete(place, claim, worker, own)
-    overruns = Overruns(
+    overruns = OverrunAttempts(
         place.store, catalogue, place.hire(), margin_s=0.0, patience_s=0.0, clock=place.clock,
         chance=Random(1), observers=NOBODY,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.model.errors import ConfigError, StoreBusy, StoreError, WorkerDead
 from perdure.stores.postgres import connection as module
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from tests.stores.postgres.kit import Place, opened, pid_of, sessions, until, with_options
 
 WANTED = {
@@ -26,12 +26,12 @@ WANTED = {
 
 @pytest.fixture
 def connection(database):
-    connection = Connection(database)
+    connection = PostgresConnection(database)
     yield connection
     connection.close()
 
 
-def setting(connection: Connection, name: str) -> str:
+def setting(connection: PostgresConnection, name: str) -> str:
     with connection.lent() as cx:
         return cx.execute(f"SHOW {name}").fetchone()[0]
 
@@ -95,13 +95,13 @@ def test_a_clients_own_encoding_does_not_hurt(database, monkeypatch):
 def test_a_server_that_is_too_old_is_refused(database, monkeypatch):
     monkeypatch.setattr(module, "VERSION_MIN", 990000)
     with pytest.raises(ConfigError, match=r"is PostgreSQL 1\d; Perdure needs 99 or newer"):
-        Connection(database)
+        PostgresConnection(database)
 
 
 def test_a_server_that_is_refused_is_not_left_connected(postgres, database, monkeypatch):
     monkeypatch.setattr(module, "VERSION_MIN", 990000)
     with pytest.raises(ConfigError):
-        Connection(database)
+        PostgresConnection(database)
     until(lambda: sessions(postgres, database) == [], "nobody is connected")
 
 

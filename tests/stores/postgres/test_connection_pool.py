@@ -12,7 +12,7 @@ import pytest
 
 from perdure.model.errors import StoreBusy, StoreUnavailable
 from perdure.stores.postgres import connection as module, connection_pool
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Lender, _sound
 from tests.stores.postgres.kit import (
     at_once,
@@ -26,7 +26,7 @@ from tests.stores.postgres.kit import (
 )
 
 
-def ask(connection: Connection) -> None:
+def ask(connection: PostgresConnection) -> None:
     """A statement inside a transaction."""
     with connection.lent() as cx, cx.transaction():
         cx.execute("SELECT 1")

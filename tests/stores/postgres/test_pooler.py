@@ -9,7 +9,7 @@ import pytest
 from perdure.model.jobs import Receipt
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.testing import VirtualClock
 from tests.servers.pgbouncer import Bouncer
 from tests.servers.postgres import SUPERUSER
@@ -80,7 +80,7 @@ def test_a_server_is_not_taken_for_a_pooler(furnished):
 def test_settings_of_the_url_that_a_pooler_refuses_are_not_dropped_in_silence(narrow, furnished):
     """A search_path that is not in force would lead to other tables."""
     with pytest.raises(Exception, match="unsupported startup parameter"):
-        Connection(with_options(narrow.url(furnished), search_path="mine"))
+        PostgresConnection(with_options(narrow.url(furnished), search_path="mine"))
 
 
 @pytest.mark.parametrize("kind", ["narrow", "deaf"])

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from perdure.model.errors import ConfigError, StoreBusy, StoreDenied, StoreError, StoreUnavailable
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.urls import shown_url
 from tests.servers.folder import run
 from tests.servers.postgres import HOST, Server, free_port, name_of
@@ -28,7 +28,7 @@ def own():
 def refused(url: str, kind: type[StoreError], exit_code: int) -> str:
     """What opening says; it must be this error, in one line, without the password."""
     with pytest.raises(StoreError) as caught:
-        Connection(url, wait_s_max=2)
+        PostgresConnection(url, wait_s_max=2)
     assert type(caught.value) is kind, caught.value
     assert caught.value.exit_code == exit_code
     text = str(caught.value)
@@ -184,7 +184,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused(postgres):
             f"CREATE DATABASE {name} OWNER perdure ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
         )
     with pytest.raises(ConfigError, match=r"has the encoding LATIN1.*createdb --encoding=UTF8"):
-        Connection(postgres.url(name))
+        PostgresConnection(postgres.url(name))
     postgres.drop_database(name)
 
 
@@ -204,7 +204,7 @@ WRONG = [
 @pytest.mark.parametrize("url", WRONG)
 def test_a_url_that_cannot_be_read_is_refused_with_an_example(url):
     with pytest.raises(ConfigError) as caught:
-        Connection(url)
+        PostgresConnection(url)
     text = str(caught.value)
     assert SECRET not in text
     assert "postgresql://user:password@host:5432/database" in text
@@ -214,7 +214,7 @@ def test_a_url_that_cannot_be_read_is_refused_with_an_example(url):
 
 def test_a_parameter_that_does_not_exist_is_named():
     with pytest.raises(ConfigError, match=r'invalid URI query parameter: "sslmod"'):
-        Connection("postgresql://ann@db/work?sslmod=require")
+        PostgresConnection("postgresql://ann@db/work?sslmod=require")
 
 
 SHOWN = {
@@ -236,7 +236,7 @@ def test_a_url_is_shown_without_its_password_however_it_was_written(url, wanted)
 
 
 def test_the_password_of_a_url_that_works_is_nowhere_to_be_seen(postgres, database):
-    connection = Connection(database)
+    connection = PostgresConnection(database)
     with pytest.raises(StoreError) as caught, connection.lent() as cx:
         cx.execute("SELECT * FROM nothing")
     connection.close()

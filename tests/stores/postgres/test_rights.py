@@ -12,7 +12,7 @@ from perdure.model.jobs import Receipt
 from perdure.model.operations import LaneScope, Retention
 from perdure.model.outcomes import Death
 from perdure.stores.opening import open_store
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.schema import PostgresSchema
 from perdure.testing import VirtualClock
 from tests.house.markdown import fences
@@ -275,7 +275,7 @@ def test_a_role_that_trades_durability_for_speed_does_not_do_so_with_us(postgres
         cx.execute(f"ALTER DATABASE {name_of(database)} SET synchronous_commit = off")
 
     def commits(url: str) -> str:
-        connection = Connection(url)
+        connection = PostgresConnection(url)
         with connection.lent() as cx:
             found = cx.execute("SHOW synchronous_commit").fetchone()[0]
         connection.close()

@@ -6,7 +6,16 @@ from typing import TypeVar
 
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError
-from perdure.model.jobs import Busy, Conflict, Receipt, Record, Refused, Revived, Settled, Stale
+from perdure.model.jobs import (
+    Busy,
+    Conflict,
+    Receipt,
+    Record,
+    RecordRefused,
+    Revived,
+    Settled,
+    Stale,
+)
 from perdure.model.operations import (
     BulkChange,
     BulkStatus,
@@ -264,7 +273,7 @@ def _refusals(told: Iterable[Revived | Settled | Busy], *, again: bool) -> list[
         elif isinstance(one, Conflict):
             how = "is alive again" if one.alive else "was driven again"
             found.append(Refusal(one.no, f"its key {how} as job {one.with_id}"))
-        elif isinstance(one, Refused):
+        elif isinstance(one, RecordRefused):
             found.append(Refusal(one.no, f"could not be written: {one.reason}"))
     return found
 

@@ -19,7 +19,7 @@ from perdure.model.views import (
     AttemptView,
     Books,
     ChangedJob,
-    Deaths,
+    DeathCount,
     Depth,
     FailureGroup,
     Finding,
@@ -105,7 +105,7 @@ class ModelReader(Reports):
             ]
             return sorted(shown, key=lambda one: (one.at or now, one.pipeline, one.stage))
 
-    def deaths(self) -> list[Deaths]:
+    def deaths(self) -> list[DeathCount]:
         """What was written down when a job died; those that are dead letters now are counted."""
         with self._tables.read():
             found: dict[tuple[str, ...], list[int]] = {}
@@ -116,7 +116,7 @@ class ModelReader(Reports):
                     found[job.letter[2:]][0] += 1
             ordered = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
             return [
-                Deaths(pipeline, stage, FailedReason(reason), kind, code, *counts)
+                DeathCount(pipeline, stage, FailedReason(reason), kind, code, *counts)
                 for (pipeline, stage, reason, kind, code), counts in ordered
             ]
 

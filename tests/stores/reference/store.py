@@ -26,7 +26,7 @@ from perdure.model.jobs import (
     Part,
     Receipt,
     Record,
-    Refused,
+    RecordRefused,
     Settled,
     Stale,
     Turn,
@@ -143,7 +143,7 @@ class ModelStore(Notary, Gatehouse, Workforce):
             with self._tables.undone_if_it_fails():
                 return self._write(record, job, by, now)
         except (ValueError, OverflowError, TypeError) as error:
-            return Refused(record.no, record.id, record.token, str(error))
+            return RecordRefused(record.no, record.id, record.token, str(error))
 
     def _write(self, record: Record, job: JobRow, by: int | None, now: datetime) -> Receipt:
         due_at = None if record.delay_s is None else now + length(record.delay_s)

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from perdure.app.batch.results_writer import AWAY_S_MAX, Writer
-from perdure.app.batch.snapshot import Snapshot, Watch
+from perdure.app.batch.snapshot import RunSnapshot, Watch
 from perdure.app.batch.worker_process import Hired
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Sink
 from perdure.engine.attempt.threads import Pool
-from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, Terms, feed_whole
+from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, FeedTerms, feed_whole
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
@@ -44,12 +44,12 @@ _FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
 _CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
 
 T = TypeVar("T")
-Show = Callable[[Snapshot], None]
+Show = Callable[[RunSnapshot], None]
 Asked = Callable[[], int]  # how often we were told to stop
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunRequest:
     """What to run and how. ``worker`` is the command of a worker to start; without one, others work.
 
     ``knows`` gives what the worker is told of the app, and of lanes of the run that its pipeline has left since.
@@ -74,7 +74,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How it went. ``error`` is why we stopped before the end, unless somebody asked us to.
 
     ``refused`` says that the run was over its budget already, so that nothing was done.
@@ -94,12 +94,12 @@ class Outcome:
 class LeftAtOnce(Exception):
     """We were told twice to stop. The run goes on with the next call; its results are not written."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: RunOutcome) -> None:
         self.outcome = outcome
         super().__init__(f"run {outcome.run.name!r} was left as it is")
 
 
-def carry_out(pipe: Pipeline, order: Order, show: Show, asked: Asked) -> Outcome:
+def carry_out(pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> RunOutcome:
     """Feed, work, watch and write until the run is over or somebody wants us to stop."""
     pipe._session.ready()
     with ExitStack() as sinks:
@@ -119,7 +119,7 @@ class _Stopped(Exception):
 
 
 class _Batch:
-    def __init__(self, pipe: Pipeline, order: Order, show: Show, asked: Asked) -> None:
+    def __init__(self, pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> None:
         self._session = pipe._session
         self.opened = self._session.opened
         self.order = order
@@ -140,7 +140,7 @@ class _Batch:
             self.opened, self.run.id, line=self._line, hired=order.worker is not None
         )
         self._feeder: Feeder | None = None
-        self._shot: Snapshot | None = None
+        self._shot: RunSnapshot | None = None
 
     def _opened_run(self) -> RunView:
         order = self.order
@@ -162,7 +162,7 @@ class _Batch:
 
     # -- the caller's thread ---------------------------------------------------------------
 
-    def carried_out(self, writer: Writer) -> Outcome:
+    def carried_out(self, writer: Writer) -> RunOutcome:
         pool = Pool(2, "perdure-run")
         writing = pool.submit(writer.write)
         feeding: Future[Fed] = pool.submit(self._feed)
@@ -184,7 +184,7 @@ class _Batch:
         except StoreUnavailable as away:
             error = error or away
         interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
-        return Outcome(
+        return RunOutcome(
             self.run,
             fed,
             self._elapsed_s(),
@@ -311,7 +311,7 @@ class _Batch:
                     self._hired.order()
                 fed, elapsed_s = replace(self._fed_now(), whole=False), self._elapsed_s()
                 raise LeftAtOnce(
-                    Outcome(
+                    RunOutcome(
                         self.run, fed, elapsed_s, interrupted=True, known_before=self._known_before
                     )
                 )
@@ -336,7 +336,7 @@ class _Batch:
         if self._begun is None:
             return Fed(whole=False)
         order = self.order
-        terms = Terms(
+        terms = FeedTerms(
             owner=order.owner,
             key=order.key,
             fair=self._pipe._is_fair,

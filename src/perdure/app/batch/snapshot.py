@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.app.surface import gate_control
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_of, tally_of
-from perdure.engine.stages import Line
+from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import UnknownName
 from perdure.model.jobs import Lane
 from perdure.model.runs import RunCounts, RunView
@@ -36,7 +36,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class BudgetLeft:
     """The failures that count, what they are counted among, and the share of them that is allowed."""
 
     failed: int
@@ -57,7 +57,7 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RunPace:
     """How fast it goes, over the last minute; requests are calls of stages that name an upstream."""
 
     items_per_s: float = 0.0
@@ -66,7 +66,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RunSnapshot:
     """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
 
     ``note`` is what the one who looks on ought to know besides: the store is away, nobody works. ``still_s`` is for how
@@ -79,8 +79,8 @@ class Snapshot:
     fed: Fed
     retrying: int
     held: tuple[Held, ...]
-    pace: Pace
-    allowance: Allowance | None
+    pace: RunPace
+    allowance: BudgetLeft | None
     stopping: bool = False
     note: str = ""
     still_s: float = 0.0
@@ -117,7 +117,7 @@ class Watch:
         opened: Opened,
         run_id: str,
         *,
-        line: Line | None = None,
+        line: LaidPipeline | None = None,
         hired: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -146,7 +146,7 @@ class Watch:
 
     def look(
         self, run: RunView, fed: Fed, *, feeding: bool, stopping: bool = False, note: str = ""
-    ) -> Snapshot:
+    ) -> RunSnapshot:
         """All of it, as it is now."""
         now = self._monotonic()
         if now - self._lanes_at >= _LANES_S:
@@ -155,7 +155,7 @@ class Watch:
         if self._moved[1] != run.counts:
             self._moved = (now, run.counts)
         retrying, held, _ = self._waiting
-        return Snapshot(
+        return RunSnapshot(
             run,
             now - self._began_at,
             feeding,
@@ -169,7 +169,7 @@ class Watch:
             now - self._moved[0],
         )
 
-    def _pace(self, now: float, counts: RunCounts) -> Pace:
+    def _pace(self, now: float, counts: RunCounts) -> RunPace:
         samples = self._samples
         if not samples or now - samples[-1][0] >= _SAMPLE_S:
             samples.append((now, counts))
@@ -178,10 +178,10 @@ class Watch:
         then, before = samples[0]
         past_s = now - then
         if past_s < _SAMPLE_S:
-            return Pace()
+            return RunPace()
         ended = (counts.total - counts.open) - (before.total - before.open)
         tokens = counts.tokens_in + counts.tokens_out - before.tokens_in - before.tokens_out
-        return Pace(
+        return RunPace(
             max(0, ended) / past_s,
             (counts.calls - before.calls) * 60 / past_s,
             tokens * 60 / past_s,
@@ -251,11 +251,11 @@ class Watch:
         return said
 
 
-def allowance_of(run: RunView) -> Allowance | None:
+def allowance_of(run: RunView) -> BudgetLeft | None:
     """What is left of a run's failure budget; None for one that has none."""
     settings = settings_of(run)
     if settings.failure_budget is None:
         return None
     tally = tally_of(run)
     judged = tally if settings.rate_limits else tally.without_rate_limits()
-    return Allowance(judged.failed, judged.processed, settings.failure_budget)
+    return BudgetLeft(judged.failed, judged.processed, settings.failure_budget)

@@ -23,17 +23,17 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
-from perdure.app.calling.own_loop import OwnLoop, SharedHands
-from perdure.engine.attempt.captures import Shelf
-from perdure.engine.attempt.context import Desk
-from perdure.engine.attempt.progress import Board
-from perdure.engine.attempt.threads import Pool, Refused, Threads
-from perdure.engine.call import Call, Over, Step, Terms, Try
+from perdure.app.calling.own_loop import OwnLoop, SharedStageProcesses
+from perdure.engine.attempt.captures import CaptureFactory
+from perdure.engine.attempt.context import AttemptNotes
+from perdure.engine.attempt.progress import ProgressBoard
+from perdure.engine.attempt.threads import NoThread, Pool, Threads
+from perdure.engine.call import Call, CallTerms, Over, Step, Try
 from perdure.engine.gates.caller_gates import CallerGates
 from perdure.engine.gates.upstreams import Upstreams
 from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
-from perdure.engine.stages import Line, Stage
+from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.errors import (
     CallerError,
     StoreError,
@@ -62,7 +62,7 @@ T = TypeVar("T")
 Pause = Callable[[float], Awaitable[None]]
 
 
-def terms_of(policy: str | Policy | None, wait_s: float, on_lost: str) -> Terms:
+def terms_of(policy: str | Policy | None, wait_s: float, on_lost: str) -> CallTerms:
     """What a caller asks for, checked; without a policy it is gateway-sync."""
     named = "gateway-sync" if policy is None else policy
     chosen = preset(named) if isinstance(named, str) else named
@@ -79,10 +79,10 @@ def terms_of(policy: str | Policy | None, wait_s: float, on_lost: str) -> Terms:
         raise CallerError(f"wait_s {given!r} must lie between 0 and {WAIT_S_MAX:.0f}")
     if on_lost not in tuple(OnLost):
         raise CallerError(f"on_lost is {on_lost!r}; one of: {', '.join(OnLost)}")
-    return Terms(chosen, float(given), OnLost(on_lost), named=policy is not None)
+    return CallTerms(chosen, float(given), OnLost(on_lost), named=policy is not None)
 
 
-class Seat:
+class CallerRow:
     """The caller's own row in `workers`, made when it is first needed."""
 
     def __init__(self, clock: Clock) -> None:
@@ -139,14 +139,14 @@ class Calls:
         self.pause = pause
         self.threads = Threads(_THREADS_MAX)
         self.trades = Pool(_TRADES_MAX, "perdure-call")
-        self.hands = SharedHands()
-        self.board = Board(observers)
-        self.shelf = Shelf(clock, chance, kept_s=capture_kept_s)
+        self.hands = SharedStageProcesses()
+        self.board = ProgressBoard(observers)
+        self.shelf = CaptureFactory(clock, chance, kept_s=capture_kept_s)
         self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
         self._chance = chance
         self._observers = observers
         self._upstreams = upstreams or Upstreams()
-        self._seat = Seat(clock)
+        self._seat = CallerRow(clock)
         self._loop = OwnLoop("perdure-calls")
         self._pid = os.getpid()
 
@@ -156,7 +156,11 @@ class Calls:
         return self._pid == os.getpid()
 
     async def call(
-        self, opened: Callable[[], Opened], line: Line, job: Callable[[], NewJob], terms: Terms
+        self,
+        opened: Callable[[], Opened],
+        line: LaidPipeline,
+        job: Callable[[], NewJob],
+        terms: CallTerms,
     ) -> Over:
         """Run a job of this pipeline now. ``opened`` and ``job`` may wait for the store."""
         began_s = self.clock.monotonic()
@@ -214,7 +218,7 @@ class Calls:
 class _Waiting:
     """One caller that waits: keeps its time, and remembers that it has gone."""
 
-    def __init__(self, shared: Calls, terms: Terms, began_s: float) -> None:
+    def __init__(self, shared: Calls, terms: CallTerms, began_s: float) -> None:
         self._shared = shared
         self._clock = shared.clock
         self._until_s = began_s + terms.wait_s + ANSWER_S
@@ -255,7 +259,7 @@ class _Waiting:
             await self._rested(step.pause_s)
         call, started_s = self._call, self._clock.monotonic()
         outcome, completer = None, call.completion(step.claim, started_s, self._shared.shelf)
-        desk = Desk(tell=partial(self._shared.board.note, step.claim), completer=completer)
+        desk = AttemptNotes(tell=partial(self._shared.board.note, step.claim), completer=completer)
         if self._gone is None and call.left_s > 0:
             outcome = await self._outcome(step, desk)
         desk.end()
@@ -267,7 +271,7 @@ class _Waiting:
         kept = self._shared.shelf.kept(outcome or TimedOut(elapsed_s), desk.asides)
         return await self._settled(partial(end, elapsed_s, desk.usage, kept), step)
 
-    async def _outcome(self, step: Try, desk: Desk) -> Outcome | None:
+    async def _outcome(self, step: Try, desk: AttemptNotes) -> Outcome | None:
         """How the stage ended, or None when it was stopped."""
         stopping, shared = Stopping(), self._shared
         task = asyncio.create_task(
@@ -312,7 +316,7 @@ class _Waiting:
         """Trade with the store, off the event loop; a caller that goes meanwhile stays for the answer."""
         try:
             future = asyncio.get_running_loop().run_in_executor(self._shared.trades, work)
-        except Refused as refused:
+        except NoThread as refused:
             raise StoreUnavailable(
                 f"there is no thread to reach the store with: {refused}"
             ) from refused

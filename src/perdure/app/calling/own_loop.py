@@ -7,9 +7,9 @@ from concurrent.futures import CancelledError, Future
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
-from perdure.engine.attempt.context import Desk
-from perdure.engine.attempt.stage_process_messages import Find, Order
-from perdure.engine.attempt.stage_processes import Asking, Hands
+from perdure.engine.attempt.context import AttemptNotes
+from perdure.engine.attempt.stage_process_messages import FindStage, StageOrder
+from perdure.engine.attempt.stage_processes import Asking, StageProcessPool
 from perdure.model.errors import CallerError
 from perdure.model.outcomes import Outcome
 
@@ -115,26 +115,26 @@ async def _wind_up() -> None:
     asyncio.get_running_loop().stop()
 
 
-class SharedHands(Hands):
+class SharedStageProcesses(StageProcessPool):
     """Hands for callers on any event loop: they live on a loop of their own, and are kept between calls."""
 
     def __init__(self) -> None:
         super().__init__()
         self._loop = OwnLoop("perdure-hands")
 
-    async def perform(self, find: Find, order: Asking, desk: Desk) -> Outcome | None:
+    async def perform(self, find: FindStage, order: Asking, desk: AttemptNotes) -> Outcome | None:
         """Run an order in a child. Cancelled, it kills the child."""
         here = asyncio.get_running_loop()
 
-        async def asked() -> Order | None:
+        async def asked() -> StageOrder | None:
             answer = order()  # the caller's timers are those of its own loop
             return await answer if isinstance(answer, Awaitable) else answer
 
-        def ask() -> Awaitable[Order | None]:
+        def ask() -> Awaitable[StageOrder | None]:
             return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), here))
 
         async def far() -> Outcome | None:
-            return await super(SharedHands, self).perform(find, ask, desk)
+            return await super(SharedStageProcesses, self).perform(find, ask, desk)
 
         return await asyncio.wrap_future(self._loop.send(far()))
 

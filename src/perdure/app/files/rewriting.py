@@ -25,7 +25,7 @@ _OWN = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _OWN_NAMES = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
-class Written(Protocol):
+class RewrittenFile(Protocol):
     """A file under way. Its methods raise `OSError`."""
 
     rewinds: bool
@@ -46,26 +46,26 @@ class Written(Protocol):
         """It will not be."""
 
 
-def written(path: Path) -> Written:
+def written(path: Path) -> RewrittenFile:
     """The file of that name, open for writing; `CallerError` when it cannot be."""
     place = str(path.absolute())
     own = _OWN.fullmatch(place)
     number = int(own[1]) if own else _OWN_NAMES.get(place)
     try:
         if number is not None:
-            return Straight(path, os.dup(number))
+            return StraightFile(path, os.dup(number))
         with suppress(FileNotFoundError):
             mode = path.stat().st_mode
             if stat.S_ISDIR(mode):
                 raise CallerError(f"{path} is a folder; name a file in it")
             if not stat.S_ISREG(mode):
-                return Straight(path)
-        return Part(path)
+                return StraightFile(path)
+        return PartFile(path)
     except OSError as error:
         raise CallerError(f"{path} cannot be written: {error.strerror}") from None
 
 
-class Part:
+class PartFile:
     """A file beside the one that it replaces when it is whole."""
 
     rewinds = True
@@ -125,7 +125,7 @@ class Part:
             os.close(number)
 
 
-class Straight:
+class StraightFile:
     """What cannot be replaced. Bytes are kept here, not in a file object: one whose reader does not read would
     keep whoever closes it from ending.
     """

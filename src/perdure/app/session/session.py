@@ -18,7 +18,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.change_feed import FeedThread
 from perdure.engine.operate.eligible import Check
-from perdure.engine.stages import Catalogue, Line
+from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.schedules import Schedule
 from perdure.model.jobs import Lane
 from perdure.stores.forking import tell_of_forks
@@ -36,7 +36,7 @@ class Session:
         self.observers = observers
         self.ids = Ids(SystemClock(), random.SystemRandom())
         self.upstreams = Upstreams()
-        self.lines: dict[str, Line] = {}
+        self.lines: dict[str, LaidPipeline] = {}
         self.checks: dict[str, Check] = {}  # whether the source of an item exists, by pipeline
         self.schedules: dict[str, Schedule] = {}
         self.fair_queues: set[str] = set()

@@ -13,7 +13,7 @@ import tomli_w
 from perdure.model.errors import CallerError, ConfigError, UnknownName
 from perdure.model.kinds import Kind
 from perdure.rules.explain import Question, explain, schedule, when_weak
-from perdure.rules.failure_spec import Asked, failure_of
+from perdure.rules.failure_spec import DescribedFailure, failure_of
 from perdure.rules.policy import Policy
 from perdure.rules.policy_form import nearest, policy_form, policy_from
 from perdure.rules.presets import PRESETS
@@ -100,7 +100,7 @@ def explained(
     for what, value in (("--attempt", attempt), ("--waits", waits), ("--crashes", crashes)):
         if value < 1:
             raise CallerError(f"{what} is {value}; it must be at least 1")
-    asked = Asked(spec, tuple(_header(one) for one in headers), body)
+    asked = DescribedFailure(spec, tuple(_header(one) for one in headers), body)
     failure, code = failure_of(asked, policy, datetime.now(UTC))
     question = Question(failure, attempt, waits, crashes, code, stage)
     rows = tuple(answer.as_form() for _, answer in schedule(policy, question))

@@ -28,7 +28,7 @@ from typing import Self
 
 from perdure.app.session.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
-from perdure.app.worker.keeper_process import Kept
+from perdure.app.worker.keeper_process import KeeperProcess
 from perdure.app.worker.lane_names import check_served, names
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import Config, check_times
@@ -36,7 +36,7 @@ from perdure.engine.clock import SystemClock
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervise.proc import has_proc
 from perdure.engine.worker.embedded import live
-from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.errors import ConfigError, PerdureError, StoreUnavailable
 from perdure.model.events import EventName
@@ -48,7 +48,7 @@ _MARGIN_S = 5.0  # beyond the grace, for the last writes
 _AGAIN_S_MAX = 10.0
 
 
-class Working:
+class EmbeddedWorker:
     """A worker that works while its block runs; made by `App.working`."""
 
     def __init__(
@@ -206,7 +206,7 @@ class Working:
             )
             undo.callback(opened.close)
             catalogue = self._served()
-            kept = Kept(session.url, config)
+            kept = KeeperProcess(session.url, config)
             undo.callback(kept.close, orderly=True)
             worker = kept.start()
             bulks = BulkWork(session, catalogue, worker)
@@ -220,7 +220,7 @@ class Working:
         worker = Worker(
             opened.store,
             catalogue,
-            Seat(no, Role.MAIN.isolation, config.concurrency),
+            WorkerIdentity(no, Role.MAIN.isolation, config.concurrency),
             WorkerSettings(
                 concurrency=config.concurrency,
                 grace_s=config.grace_s,
@@ -259,7 +259,7 @@ class Working:
 class _Life:
     """One row, its keeper, and the worker that works under it."""
 
-    def __init__(self, guest: Worker, kept: Kept, opened: Opened, bulks: BulkWork) -> None:
+    def __init__(self, guest: Worker, kept: KeeperProcess, opened: Opened, bulks: BulkWork) -> None:
         self._bulks = bulks
         self.guest = guest
         self.over = threading.Event()  # after the last write

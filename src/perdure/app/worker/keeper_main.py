@@ -15,12 +15,12 @@ from typing import NoReturn
 import msgspec
 
 from perdure.app.session.opening import open_store
-from perdure.app.worker.keeper_process import CLOSED, DONE, Charge
+from perdure.app.worker.keeper_process import CLOSED, DONE, KeptWorker
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
 from perdure.engine.supervise.keeper import Keeper
 from perdure.engine.supervise.oom import OomCounter
-from perdure.engine.supervise.proc import Host
+from perdure.engine.supervise.proc import ProcessTable
 from perdure.model.errors import StoreError
 from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log_event, write_logs
@@ -33,9 +33,9 @@ def main() -> NoReturn:
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)  # sent to the whole group; we leave when our host does
     line = FileIO(sys.stdin.fileno(), closefd=False).readline()  # not one byte more
-    charge = msgspec.json.decode(line, type=Charge)
+    charge = msgspec.json.decode(line, type=KeptWorker)
     aloud = int(sys.argv[1]) if sys.argv[1:] else None  # our host's stderr, for when we are up
-    host = Host(charge.pid)
+    host = ProcessTable(charge.pid)
     write_logs(form=charge.log_format, level="WARNING")
     new = NewWorker(charge.boot, charge.name, Role.MAIN, charge.ttl_s)
     try:
@@ -78,7 +78,7 @@ def _say(words: bytes) -> None:
         os.write(sys.stdout.fileno(), words)
 
 
-def _keep(keeper: Keeper, charge: Charge) -> None:
+def _keep(keeper: Keeper, charge: KeptWorker) -> None:
     with selectors.DefaultSelector() as waiting:
         waiting.register(sys.stdin.fileno(), selectors.EVENT_READ, "line")
         pidfd = _pidfd(charge.pid)

@@ -30,7 +30,7 @@ _QUOTED_BYTES_MAX = 2_000
 _COMMAND = ("-m", "perdure.app.worker.keeper_main")
 
 
-class Charge(msgspec.Struct, frozen=True):
+class KeptWorker(msgspec.Struct, frozen=True):
     """What a keeper has to know."""
 
     url: str
@@ -41,13 +41,13 @@ class Charge(msgspec.Struct, frozen=True):
     log_format: str
 
 
-class Kept:
+class KeeperProcess:
     """A worker's row that has a keeper."""
 
     def __init__(self, url: str, config: Config) -> None:
         pid, boot = os.getpid(), secrets.token_hex(16)
         name = f"{socket.gethostname()}:{pid}"
-        self._charge = Charge(url, boot, name, pid, config.lease_ttl_s, config.log_format)
+        self._charge = KeptWorker(url, boot, name, pid, config.lease_ttl_s, config.log_format)
         self._one_at_a_time = threading.Lock()
         self._closing = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None

@@ -21,7 +21,7 @@ from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
 from perdure.engine.supervise.oom import OomCounter
 from perdure.engine.supervise.supervisor import Lanes, Spawn, Supervisor
-from perdure.engine.worker.pump import Seat
+from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.errors import StoreUnavailable
 from perdure.model.jobs import Lane
@@ -65,7 +65,7 @@ def work(
     process = Worker(
         opened.store,
         catalogue,
-        Seat(worker, role.isolation, concurrency),
+        WorkerIdentity(worker, role.isolation, concurrency),
         WorkerSettings(
             concurrency=concurrency,
             grace_s=config.grace_s,

@@ -23,7 +23,7 @@ _BYTES = "application/octet-stream"
 _CHARS_AT_ONCE = 65_536  # of a long text that is measured, so that it is never there twice
 
 
-class Aside(Struct, frozen=True, gc=False):
+class RawOutput(Struct, frozen=True, gc=False):
     """Raw output, cut where it was too long; ``bytes_whole`` is how long it was."""
 
     kind: str
@@ -35,14 +35,14 @@ class Aside(Struct, frozen=True, gc=False):
         return f"Aside(kind={self.kind!r}, bytes_whole={self.bytes_whole})"
 
 
-class Shelf:
+class CaptureFactory:
     """Gives each raw output that attempts of a process have put aside an id, and says how long it is kept."""
 
     def __init__(self, clock: Clock, chance: Random, *, kept_s: float | None) -> None:
         self._ids = Ids(clock, chance)
         self._kept_s = kept_s
 
-    def kept(self, outcome: Outcome, asides: Sequence[Aside]) -> tuple[Capture, ...]:
+    def kept(self, outcome: Outcome, asides: Sequence[RawOutput]) -> tuple[Capture, ...]:
         """What the store has to keep; nothing for an attempt that is given back, because it counts as nothing."""
         if not asides or isinstance(outcome, Interrupted):
             return ()
@@ -59,7 +59,7 @@ class Shelf:
         )
 
 
-def aside(raw: object, kind: object, media_type: object) -> Aside:
+def aside(raw: object, kind: object, media_type: object) -> RawOutput:
     """What a stage wants to be put aside, checked and cut."""
     if not isinstance(raw, str | bytes):
         raise CallerError(
@@ -71,10 +71,10 @@ def aside(raw: object, kind: object, media_type: object) -> Aside:
     else:
         typed = _checked("media_type", media_type)
     content, bytes_whole = _cut_text(raw) if isinstance(raw, str) else _cut_bytes(raw)
-    return Aside(named, typed, content, bytes_whole)
+    return RawOutput(named, typed, content, bytes_whole)
 
 
-def aside_of(error: BaseException) -> Aside | None:
+def aside_of(error: BaseException) -> RawOutput | None:
     """The output that did not pass: what an error of ours, or one it was raised from, has as ``raw``.
 
     Of others only the error of the standard library's own JSON reader is looked at, which has the document that it

@@ -28,8 +28,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from perdure.engine.attempt.captures import Shelf
-from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.captures import CaptureFactory
+from perdure.engine.attempt.context import AttemptNotes
 from perdure.engine.payloads import admit
 from perdure.engine.record import Ending
 from perdure.engine.settle import Finished, settle
@@ -42,7 +42,7 @@ from perdure.model.errors import (
     PerdureError,
     StoreBusy,
 )
-from perdure.model.jobs import Busy, Claim, Receipt, Record, Refused, Settled, Stale
+from perdure.model.jobs import Busy, Claim, Receipt, Record, RecordRefused, Settled, Stale
 from perdure.model.limits import RESULT_BYTES_MAX
 from perdure.model.outcomes import Interrupted, Outcome, Returned, Unstorable
 from perdure.model.signals import Cancel, Snooze, Succeeded
@@ -74,7 +74,7 @@ class Completions:
         worker: int,
         *,
         make: Callable[[Finished], Record],
-        shelf: Shelf,
+        shelf: CaptureFactory,
         clock: Clock,
         of_ends: bool = False,
     ) -> None:
@@ -106,7 +106,9 @@ class Completions:
         """From now on the stored attempt decides."""
         self._asked.setdefault((claim.no, claim.token), None)
 
-    def write(self, claim: Claim, began_s: float, desk: Desk, value: Any, within: object) -> None:
+    def write(
+        self, claim: Claim, began_s: float, desk: AttemptNotes, value: Any, within: object
+    ) -> None:
         """Write the record in the stage's transaction, or say why not; then nothing of it is there."""
         key, before = (claim.no, claim.token), self._asked.get((claim.no, claim.token))
         outcome, elapsed_s = _returned(value), self._clock.monotonic() - began_s
@@ -193,7 +195,7 @@ class Completions:
 
 
 def completions_of(
-    store: Store, catalogue: Catalogue, worker: int, shelf: Shelf, clock: Clock
+    store: Store, catalogue: Catalogue, worker: int, shelf: CaptureFactory, clock: Clock
 ) -> Completions:
     """Those of a worker."""
 
@@ -223,7 +225,7 @@ class Completion:
         """From now on the stored attempt decides."""
         self._whole.ask(self._claim)
 
-    def write(self, desk: Desk, value: Any, within: object) -> None:
+    def write(self, desk: AttemptNotes, value: Any, within: object) -> None:
         """Write the record in the stage's transaction."""
         self._whole.write(self._claim, self._began_s, desk, value, within)
 
@@ -267,7 +269,7 @@ def _why_not(answer: Settled | Busy) -> PerdureError:
                 f"complete: job {answer.id} is not in the hands of this attempt any more (it was cancelled, or its "
                 "time was up, or its worker was taken for dead); roll back"
             )
-        case Refused():
+        case RecordRefused():
             return PayloadRefused(
                 f"complete: the store cannot write the result of job {answer.id}: {answer.reason}; complete it "
                 "with another value"

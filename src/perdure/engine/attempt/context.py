@@ -1,6 +1,6 @@
 """What a stage may know about the attempt it is, and what it may say while it works.
 
-A `Context` is given to the stage; behind it stands the attempt's `Desk`, which the worker keeps. What
+A `Context` is given to the stage; behind it stands the attempt's `AttemptNotes`, which the worker keeps. What
 the stage puts down there (progress, usage, raw output) is picked up by the worker's own threads, so both sides may
 act at once. Once the attempt is over, nothing that is put down counts any more.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from perdure.engine.attempt.captures import Aside, aside, aside_of
+from perdure.engine.attempt.captures import RawOutput, aside, aside_of
 from perdure.model.errors import CallerError, NotCompletable
 from perdure.model.limits import CAPTURES_MAX, NOTE_CHARS_MAX
 from perdure.model.outcomes import Usage
@@ -32,7 +32,7 @@ class Progress:
     note: str = ""
 
 
-Said = Progress | Usage | Aside
+Said = Progress | Usage | RawOutput
 
 
 def _nobody(said: Said) -> None:
@@ -46,12 +46,12 @@ class Completer(Protocol):
         """From now on what is stored says how the attempt has ended."""
         ...
 
-    def write(self, desk: "Desk", value: Any, within: object) -> None:
+    def write(self, desk: "AttemptNotes", value: Any, within: object) -> None:
         """Write the record, or say why not."""
         ...
 
 
-class Desk:
+class AttemptNotes:
     """What one attempt has said so far, when its time is over, and whether it is still wanted.
 
     ``tell`` hears every word, and none after `end`; it is called on the stage's own thread and must be quick.
@@ -68,7 +68,7 @@ class Desk:
         self.over = False
         self.progress: Progress | None = None
         self.usage: Usage | None = None
-        self.asides: tuple[Aside, ...] = ()
+        self.asides: tuple[RawOutput, ...] = ()
         self.told: dict[str, str] | None = None
 
     def begin(self, time_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -160,7 +160,7 @@ class Context:
     deadline_at: datetime | None
     request_id: str = ""
     attempt_id: str = ""
-    _desk: Desk = field(default_factory=Desk, repr=False, compare=False)
+    _desk: AttemptNotes = field(default_factory=AttemptNotes, repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:

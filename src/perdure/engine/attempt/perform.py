@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from perdure.engine.attempt.context import Context, Desk
+from perdure.engine.attempt.context import AttemptNotes, Context
 from perdure.engine.attempt.origins import origin_of
 from perdure.engine.idempotency import key_for_outside
-from perdure.engine.item_types import Misfit
+from perdure.engine.item_types import ItemMisfit
 from perdure.engine.payloads import admit, decode
 from perdure.engine.stages import Callee
 from perdure.model.errors import PayloadRefused
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def perform(
-    callee: Callee, claim: Claim, attempts_max: int, desk: Desk, events: asyncio.Runner
+    callee: Callee, claim: Claim, attempts_max: int, desk: AttemptNotes, events: asyncio.Runner
 ) -> Outcome:
     """Run a stage to an outcome in a child, on its main thread; never raises.
 
@@ -44,7 +44,7 @@ def perform(
         if callee.is_async:
             return events.run(_awaited(callee, arguments, desk))
         return outcome_of(callee.call(*arguments))
-    except Misfit as misfit:
+    except ItemMisfit as misfit:
         return unfit(misfit, claim)
     except BaseException as error:  # a stage may do anything
         return raised(error, desk=desk, home=callee.home)
@@ -52,7 +52,7 @@ def perform(
         desk.end()
 
 
-async def _awaited(callee: Callee, arguments: list[Any], desk: Desk) -> Outcome:
+async def _awaited(callee: Callee, arguments: list[Any], desk: AttemptNotes) -> Outcome:
     try:
         return outcome_of(await callee.call(*arguments))
     except BaseException as error:  # what ends an interpreter would end the loop, too
@@ -67,7 +67,7 @@ def attempted(call: Callable[[], T]) -> T | Raised:
         return raised(error)
 
 
-def raised(error: BaseException, *, desk: Desk | None = None, home: str = "") -> Raised:
+def raised(error: BaseException, *, desk: AttemptNotes | None = None, home: str = "") -> Raised:
     """An exception as an outcome; the output that it is about goes to the attempt's desk.
 
     ``home`` is the package of the stage that let it escape.
@@ -83,7 +83,7 @@ def raised(error: BaseException, *, desk: Desk | None = None, home: str = "") ->
         return Raised(Evidence((f"{kind.__module__}.{kind.__qualname__}",), "(cannot be read)"))
 
 
-def unfit(misfit: Misfit, claim: Claim) -> Raised:
+def unfit(misfit: ItemMisfit, claim: Claim) -> Raised:
     """The outcome of an input that does not fit the stage: running it again would not mend it."""
     rule = safe_line(misfit.rule)
     message = f"the input of stage {claim.stage!r} does not fit: {misfit.path}: {rule}"
@@ -92,13 +92,13 @@ def unfit(misfit: Misfit, claim: Claim) -> Raised:
     return Raised(Evidence(names, message, facts=facts, kind=Kind.INPUT_INVALID))
 
 
-def arguments_of(callee: Callee, claim: Claim, attempts_max: int, desk: Desk) -> list[Any]:
-    """What the stage is called with; `Misfit` when its input does not fit."""
+def arguments_of(callee: Callee, claim: Claim, attempts_max: int, desk: AttemptNotes) -> list[Any]:
+    """What the stage is called with; `ItemMisfit` when its input does not fit."""
     item = callee.shape.read(claim.input_json)
     return [item, context_for(claim, attempts_max, desk)] if callee.wants_context else [item]
 
 
-def context_for(claim: Claim, attempts_max: int, desk: Desk) -> Context:
+def context_for(claim: Claim, attempts_max: int, desk: AttemptNotes) -> Context:
     """What a stage with so many attempts may know."""
     failed = claim.counters.failures
     return Context(

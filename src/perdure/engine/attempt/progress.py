@@ -15,7 +15,7 @@ from perdure.model.jobs import Claim
 _TELL_S = 1.0
 
 
-class Board:
+class ProgressBoard:
     """The latest word of each running stage."""
 
     def __init__(self, observers: Observers) -> None:

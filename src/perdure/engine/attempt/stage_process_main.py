@@ -23,21 +23,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from perdure.engine.attempt.context import Desk, Progress, Said as Heard
+from perdure.engine.attempt.context import AttemptNotes, Progress, Said as Heard
 from perdure.engine.attempt.perform import attempted, perform
 from perdure.engine.attempt.stage_process_messages import (
     LENGTH_BYTES,
     Asked,
-    Begun,
-    Captured,
-    Ended,
-    Find,
-    Found,
-    Order,
-    Progressed,
+    FindStage,
     Said,
-    Spent,
-    Unable,
+    StageBegun,
+    StageCaptured,
+    StageEnded,
+    StageFound,
+    StageNotFound,
+    StageOrder,
+    StageProgressed,
+    StageSpent,
     asked,
     framed,
     length_of,
@@ -49,7 +49,7 @@ from perdure.model.outcomes import Raised, Usage
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
-class Stagehand:
+class StageProcessMain:
     """Answers what the worker asks, one message at a time."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -61,35 +61,35 @@ class Stagehand:
     def once(self, message: Asked) -> None:
         """Do what is asked, and say so."""
         match message:
-            case Find():
+            case FindStage():
                 self._say(self._find(message))
-            case Order():
-                self._say(Begun())
+            case StageOrder():
+                self._say(StageBegun())
                 self._say(self._perform(message))
 
-    def _find(self, find: Find) -> Found | Unable:
+    def _find(self, find: FindStage) -> StageFound | StageNotFound:
         sys.path[:] = find.path
         found = attempted(lambda: Callee.of(function_at(find.module, find.qualname)))
         if isinstance(found, Raised):
-            return Unable(found.evidence)
+            return StageNotFound(found.evidence)
         self._callees[find.module, find.qualname] = found
-        return Found()
+        return StageFound()
 
-    def _perform(self, order: Order) -> Ended:
-        desk = Desk(tell=self._tell)
+    def _perform(self, order: StageOrder) -> StageEnded:
+        desk = AttemptNotes(tell=self._tell)
         desk.begin(order.time_s)
         callee = self._callees[order.module, order.qualname]
         outcome = perform(callee, order.claim, order.attempts_max, desk, self._events)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):  # closed or replaced by the stage
                 stream.flush()
-        return Ended.of(outcome)
+        return StageEnded.of(outcome)
 
     def _tell(self, said: Heard) -> None:
         if isinstance(said, Progress):
-            self._say(Progressed(said))
+            self._say(StageProgressed(said))
         else:
-            self._say(Spent(said) if isinstance(said, Usage) else Captured(said))
+            self._say(StageSpent(said) if isinstance(said, Usage) else StageCaptured(said))
 
     def _say(self, message: Said) -> None:
         with self._one_at_a_time:
@@ -115,7 +115,7 @@ def main(number: int, parent: int) -> NoReturn:
         signal.signal(one, lambda *_: None)
     messages: queue.SimpleQueue[Asked] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, messages), daemon=True).start()
-    hand = Stagehand(line)
+    hand = StageProcessMain(line)
     while True:
         hand.once(messages.get())
 

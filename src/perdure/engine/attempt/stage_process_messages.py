@@ -4,7 +4,7 @@ import struct
 
 import msgspec
 
-from perdure.engine.attempt.captures import Aside
+from perdure.engine.attempt.captures import RawOutput
 from perdure.engine.attempt.context import Progress
 from perdure.model.errors import BugError
 from perdure.model.jobs import Claim
@@ -23,7 +23,7 @@ _LENGTH = struct.Struct(">I")
 LENGTH_BYTES = _LENGTH.size
 
 
-class Find(msgspec.Struct, frozen=True, tag="find"):
+class FindStage(msgspec.Struct, frozen=True, tag="find"):
     """Import this function; ``path`` is where modules are looked for."""
 
     module: str
@@ -31,7 +31,7 @@ class Find(msgspec.Struct, frozen=True, tag="find"):
     path: tuple[str, ...]
 
 
-class Order(msgspec.Struct, frozen=True, tag="order"):
+class StageOrder(msgspec.Struct, frozen=True, tag="order"):
     """Run this claim's stage, which is that function, within this time."""
 
     module: str
@@ -41,39 +41,39 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     time_s: float
 
 
-class Found(msgspec.Struct, frozen=True, tag="found"):
+class StageFound(msgspec.Struct, frozen=True, tag="found"):
     """The function is here."""
 
 
-class Unable(msgspec.Struct, frozen=True, tag="unable"):
+class StageNotFound(msgspec.Struct, frozen=True, tag="unable"):
     """The function is not here, and why."""
 
     evidence: Evidence
 
 
-class Begun(msgspec.Struct, frozen=True, tag="begun"):
+class StageBegun(msgspec.Struct, frozen=True, tag="begun"):
     """The order has arrived: from here on the stage is to blame for what happens to the child."""
 
 
-class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
+class StageProgressed(msgspec.Struct, frozen=True, tag="progressed"):
     """The stage says how far it is."""
 
     progress: Progress
 
 
-class Spent(msgspec.Struct, frozen=True, tag="spent"):
+class StageSpent(msgspec.Struct, frozen=True, tag="spent"):
     """The stage says what it has used up since it last said so."""
 
     usage: Usage
 
 
-class Captured(msgspec.Struct, frozen=True, tag="captured"):
+class StageCaptured(msgspec.Struct, frozen=True, tag="captured"):
     """The stage puts raw output aside."""
 
-    aside: Aside
+    aside: RawOutput
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class StageEnded(msgspec.Struct, frozen=True, tag="ended"):
     """The stage has ended; one of these is set."""
 
     returned: Returned | None = None
@@ -83,7 +83,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     raised: Raised | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome) -> "Ended":
+    def of(cls, outcome: Outcome) -> "StageEnded":
         """The message of an outcome that a stage can have by itself."""
         match outcome:
             case Returned():
@@ -108,8 +108,16 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
         return found
 
 
-Asked = Find | Order
-Said = Found | Unable | Begun | Progressed | Spent | Captured | Ended
+Asked = FindStage | StageOrder
+Said = (
+    StageFound
+    | StageNotFound
+    | StageBegun
+    | StageProgressed
+    | StageSpent
+    | StageCaptured
+    | StageEnded
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _asked = msgspec.msgpack.Decoder(Asked)

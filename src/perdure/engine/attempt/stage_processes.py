@@ -29,19 +29,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack, suppress
 from signal import SIGKILL, Signals
 
-from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.context import AttemptNotes
 from perdure.engine.attempt.stage_process_messages import (
     LENGTH_BYTES,
-    Begun,
-    Captured,
-    Ended,
-    Find,
-    Found,
-    Order,
-    Progressed,
+    FindStage,
     Said,
-    Spent,
-    Unable,
+    StageBegun,
+    StageCaptured,
+    StageEnded,
+    StageFound,
+    StageNotFound,
+    StageOrder,
+    StageProgressed,
+    StageSpent,
     framed,
     length_of,
     said,
@@ -70,14 +70,14 @@ _END_S_MAX = 0.8  # for a hand to leave by itself; the worker's own last second 
 
 log = logging.getLogger("perdure")
 
-Asking = Callable[[], Order | Awaitable[Order | None] | None]
+Asking = Callable[[], StageOrder | Awaitable[StageOrder | None] | None]
 
 
-class HandGone(Exception):
+class StageProcessGone(Exception):
     """The process has ended, or closed its line."""
 
 
-class Hand:
+class StageProcess:
     """One child process, and the line to it."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Hand:
         self.ended = asyncio.create_task(self._end())
 
     @classmethod
-    async def start(cls) -> "Hand":
+    async def start(cls) -> "StageProcess":
         """A new process; it has not said anything yet."""
         ours, theirs = socket.socketpair()
         with ExitStack() as undo, theirs:
@@ -116,19 +116,19 @@ class Hand:
         """Whether it can be given an order."""
         return self._process.returncode is None and not self._reader.at_eof()
 
-    async def tell(self, message: Find | Order) -> None:
+    async def tell(self, message: FindStage | StageOrder) -> None:
         """Send a message; one that does not arrive is noticed by the answer that does not come."""
         self._writer.write(framed(message))
         with suppress(ConnectionError):
             await self._writer.drain()
 
     async def hear(self) -> Said:
-        """The next message, or `HandGone`."""
+        """The next message, or `StageProcessGone`."""
         try:
             head = await self._reader.readexactly(LENGTH_BYTES)
             return said(await self._reader.readexactly(length_of(head)))
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise HandGone from None
+            raise StageProcessGone from None
 
     async def status(self) -> int:
         """How it has ended; one that only closed its line is made to."""
@@ -157,13 +157,13 @@ class Hand:
             await self._writer.wait_closed()
 
 
-class Hands:
+class StageProcessPool:
     """All hands of one worker; made and used on its event loop."""
 
     def __init__(self) -> None:
-        self._idle: list[Hand] = []
-        self._all: set[Hand] = set()
-        self._starting: set[asyncio.Task[Hand]] = set()
+        self._idle: list[StageProcess] = []
+        self._all: set[StageProcess] = set()
+        self._starting: set[asyncio.Task[StageProcess]] = set()
         self._starts = asyncio.Semaphore(_STARTS_MAX)
         self._late: dict[tuple[str, str], int] = {}
         self._oom = OomCounter()
@@ -172,7 +172,7 @@ class Hands:
     def __len__(self) -> int:
         return len(self._all) + len(self._starting)
 
-    async def perform(self, find: Find, order: Asking, desk: Desk) -> Outcome | None:
+    async def perform(self, find: FindStage, order: Asking, desk: AttemptNotes) -> Outcome | None:
         """Run an order in a child; ``order`` is asked for when the child is ready.
 
         None when there is no order any more. Cancelled, it kills the child.
@@ -194,7 +194,7 @@ class Hands:
                 try:
                     outcome = await self._performed(hand, find, order, desk, start)
                     settled = True
-                except HandGone:
+                except StageProcessGone:
                     settled = True
                     if fresh:
                         return Lost(await self._death(hand))
@@ -223,7 +223,7 @@ class Hands:
                 endings[ending].kill()
             await asyncio.wait(endings)
 
-    async def _started_in_time(self) -> Hand | None:
+    async def _started_in_time(self) -> StageProcess | None:
         """A new child, as soon as the system has a process to give; None if that takes too long."""
         pause_s, give_up_at = _AGAIN_S, time.monotonic() + _START_S_MAX
         while True:
@@ -245,9 +245,9 @@ class Hands:
             why = error.strerror or error
             log.warning("no process can be started for a stage, and it is tried again: %s", why)
 
-    async def _started(self) -> Hand:
+    async def _started(self) -> StageProcess:
         """A new child. If nobody waits for it any more, it is kept for the next order."""
-        starting = asyncio.create_task(Hand.start())
+        starting = asyncio.create_task(StageProcess.start())
         self._starting.add(starting)
         try:
             hand = await asyncio.shield(starting)
@@ -259,18 +259,23 @@ class Hands:
                 self._starting.discard(starting)
         return self._adopted(hand)
 
-    def _keep(self, started: "asyncio.Task[Hand]") -> None:
+    def _keep(self, started: "asyncio.Task[StageProcess]") -> None:
         self._starting.discard(started)
         if not started.cancelled() and started.exception() is None:
             self._idle.append(self._adopted(started.result()))
 
-    def _adopted(self, hand: Hand) -> Hand:
+    def _adopted(self, hand: StageProcess) -> StageProcess:
         self._all.add(hand)
         hand.ended.add_done_callback(lambda _: self._all.discard(hand))
         return hand
 
     async def _performed(
-        self, hand: Hand, find: Find, order: Asking, desk: Desk, start: AsyncExitStack
+        self,
+        hand: StageProcess,
+        find: FindStage,
+        order: Asking,
+        desk: AttemptNotes,
+        start: AsyncExitStack,
     ) -> Outcome | None:
         unable = await self._unable(hand, find)
         await start.aclose()  # the next one may start
@@ -283,14 +288,14 @@ class Hands:
             return None
         self._oom.look(time.monotonic())
         await hand.tell(asked)
-        if not isinstance(await hand.hear(), Begun):
+        if not isinstance(await hand.hear(), StageBegun):
             raise BugError("a stage's process answered before it had begun")
         try:
             return await _outcome(hand, desk)
-        except HandGone:
+        except StageProcessGone:
             return Lost(await self._death(hand))
 
-    async def _unable(self, hand: Hand, find: Find) -> Raised | Interrupted | None:
+    async def _unable(self, hand: StageProcess, find: FindStage) -> Raised | Interrupted | None:
         """Why the function cannot be called there; None when it can."""
         name = (find.module, find.qualname)
         if name in hand.knows:
@@ -304,9 +309,9 @@ class Hands:
             return self._too_late(name)
         self._late.pop(name, None)
         match answer:
-            case Unable(evidence):
+            case StageNotFound(evidence):
                 return Raised(evidence)
-            case Found():
+            case StageFound():
                 hand.knows.add(name)
                 return None
             case _:
@@ -320,7 +325,7 @@ class Hands:
         names = ("perdure.ProcessNotReady",)
         return Raised(Evidence(names, message, kind=Kind.RESOURCE_EXHAUSTED))
 
-    async def _death(self, hand: Hand) -> StageDeath:
+    async def _death(self, hand: StageProcess) -> StageDeath:
         status = await hand.status()
         if status >= 0:
             return StageDeath("exited", exit_status=status)
@@ -329,16 +334,16 @@ class Hands:
         return StageDeath(why, signal=_signal_name(-status))
 
 
-async def _outcome(hand: Hand, desk: Desk) -> Outcome:
+async def _outcome(hand: StageProcess, desk: AttemptNotes) -> Outcome:
     while True:
         match await hand.hear():
-            case Progressed(progress):
+            case StageProgressed(progress):
                 desk.hear(progress)
-            case Spent(usage):
+            case StageSpent(usage):
                 desk.hear(usage)
-            case Captured(aside):
+            case StageCaptured(aside):
                 desk.hear(aside)
-            case Ended() as ended:
+            case StageEnded() as ended:
                 return ended.outcome
             case unexpected:
                 raise BugError(f"a stage's process said {unexpected!r} while it ran")

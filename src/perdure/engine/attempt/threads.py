@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Refused(RuntimeError):
+class NoThread(RuntimeError):
     """There is no thread to be had: the interpreter is about to end, or the system gives none."""
 
 
@@ -49,7 +49,7 @@ class Pool(Executor):
         weakref.finalize(self, self._bench.todo.put, None).atexit = False
 
     def submit(self, function: Callable[..., T], /, *arguments: Any, **named: Any) -> "Future[T]":
-        """Call the function on a thread; `Refused` when there is none."""
+        """Call the function on a thread; `NoThread` when there is none."""
         return self.take(partial(function, *arguments, **named))[0]
 
     def take(
@@ -73,7 +73,7 @@ class Pool(Executor):
             threading.Thread(target=_work, args=(self._bench,), name=name, daemon=True).start()
         except RuntimeError as error:
             if self._started == 0:
-                raise Refused(f"no thread can be started: {error}") from error
+                raise NoThread(f"no thread can be started: {error}") from error
             return False  # one of the others will do it
         self._started += 1
         self._bench.balance += 1

@@ -16,7 +16,7 @@ cancelled.
 import asyncio
 from collections import OrderedDict
 
-from perdure.engine.attempt.context import Desk
+from perdure.engine.attempt.context import AttemptNotes
 from perdure.model.jobs import Claim
 from perdure.model.outcomes import TimedOut, Unbegun
 
@@ -121,7 +121,9 @@ class AttemptTime:
         "_timeout_s", "has_begun",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, timeout_s: float, desk: Desk, limits: Limits | None) -> None:
+    def __init__(
+        self, claim: Claim, timeout_s: float, desk: AttemptNotes, limits: Limits | None
+    ) -> None:
         self.has_begun = False
         self._timeout_s = timeout_s
         self._desk = desk

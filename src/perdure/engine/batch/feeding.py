@@ -28,7 +28,7 @@ from perdure.engine.batch.runs import OpenRun, Runs
 from perdure.engine.enqueue import bad_request_id, enqueue, is_request_id, new_job
 from perdure.engine.idempotency import Key, key_from_item, key_from_position, value_from_item
 from perdure.engine.ids import Ids
-from perdure.engine.stages import Line
+from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import (
     CallerError,
     PayloadRefused,
@@ -82,7 +82,7 @@ class Fed:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class FeedTerms:
     """How items become jobs. ``bad`` hears of an item that cannot be stored; without it the feeding ends there.
 
     ``key`` and ``request_id`` say which field of an item, or which function of it, gives its own.
@@ -110,12 +110,12 @@ class Feeder:
     def __init__(
         self,
         runs: Runs,
-        line: Line,
+        line: LaidPipeline,
         opened: OpenRun,
         items: Iterable[Any],
         *,
         ids: Ids,
-        terms: Terms,
+        terms: FeedTerms,
         seal: bool = True,
         by: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,

@@ -25,7 +25,7 @@ import msgspec
 
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Line, check_name
+from perdure.engine.stages import LaidPipeline, check_name
 from perdure.model.errors import CallerError, NotChangeable, RunAborted, UnknownName
 from perdure.model.events import EventName
 from perdure.model.kinds import Kind
@@ -145,7 +145,7 @@ class Runs:
 
     def open(
         self,
-        line: Line,
+        line: LaidPipeline,
         ids: Ids,
         *,
         name: str | None,

@@ -7,7 +7,7 @@ upstream asks for is everybody's, whoever was told.
 from contextlib import suppress
 
 from perdure.engine.gates.changes import changed, gate_of
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.record import Ending
 from perdure.model.decisions import Decision, Fail, HandOver, Retry
 from perdure.model.errors import StoreError
@@ -25,7 +25,9 @@ from perdure.rules.gate.hold import hint
 class CallerGates:
     """The gate of one upstream, and of the credential behind it, for one call."""
 
-    def __init__(self, reader: Reader, control: Control, upstream: Upstream, by_whom: str) -> None:
+    def __init__(
+        self, reader: Reader, control: Control, upstream: DeclaredUpstream, by_whom: str
+    ) -> None:
         self._reader = reader
         self._control = control
         self._upstream = upstream

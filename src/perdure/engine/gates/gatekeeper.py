@@ -21,10 +21,10 @@ from functools import partial
 from math import inf
 from random import Random
 
-from perdure.engine.gates.limit_shares import Slicing, slices_of
+from perdure.engine.gates.limit_shares import LimitShares, slices_of
 from perdure.engine.gates.rows import GateRows
-from perdure.engine.gates.traffic import Key, Landing, Passage, Ticket, window_in
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.traffic import CallEnd, CallTicket, Key, UpstreamTraffic, window_in
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
 from perdure.engine.stages import Catalogue
@@ -46,7 +46,7 @@ from perdure.rules.hints.calls_left import room_of
 LOOK_S = 1.0
 _SOON_S = 0.05  # between two looks when calls fail
 
-Check = Callable[[Upstream, int], None]
+Check = Callable[[DeclaredUpstream, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Gatekeeper:
         self,
         store: Store,
         control: Control,
-        upstreams: Mapping[str, Upstream],
+        upstreams: Mapping[str, DeclaredUpstream],
         worker: int,
         *,
         catalogue: Catalogue,
@@ -81,14 +81,14 @@ class Gatekeeper:
         self._clock = clock
         self._chance = chance
         self._observers = observers
-        self._passages: dict[str, Passage] = {}
-        self._flying: dict[Key, Passage] = {}
-        self._landed: Ticket | None = None  # of the call that ended last
+        self._passages: dict[str, UpstreamTraffic] = {}
+        self._flying: dict[Key, UpstreamTraffic] = {}
+        self._landed: CallTicket | None = None  # of the call that ended last
         self._dead: deque[int] = deque(maxlen=100)
         self._failing = False
         self._turn = 0
         self._probed_s = -inf
-        self._slicing = Slicing(store, worker, clock)
+        self._slicing = LimitShares(store, worker, clock)
         self._rows = GateRows(
             store,
             control,
@@ -217,7 +217,7 @@ class Gatekeeper:
         wait_s = (verdict.hint_s or 0.0) if isinstance(verdict, Failure) else 0.0
         room = None if ending.told is None else room_of(ending.told, now)
         tokens = None if usage is None else usage.tokens_in + usage.tokens_out
-        ticket = passage.land((claim.no, claim.token), Landing(word, now, tokens, room, wait_s))
+        ticket = passage.land((claim.no, claim.token), CallEnd(word, now, tokens, room, wait_s))
         assert ticket is not None
         self._landed = ticket
         self._judge(passage, ticket, word, wait_s)
@@ -314,7 +314,9 @@ class Gatekeeper:
                 return gate.name
         return None
 
-    def _judge(self, passage: Passage, ticket: Ticket, word: Word, wait_s: float) -> None:
+    def _judge(
+        self, passage: UpstreamTraffic, ticket: CallTicket, word: Word, wait_s: float
+    ) -> None:
         if ticket.probes is not None:
             own = ticket.probes == passage.upstream.name
             generation = ticket.own if own else ticket.credential
@@ -325,7 +327,7 @@ class Gatekeeper:
             self._failing = self._failing or counts
             self._rows.happen(passage.upstream.name, partial(self._tripped, passage))
 
-    def _tripped(self, passage: Passage, gate: Gate) -> Step:
+    def _tripped(self, passage: UpstreamTraffic, gate: Gate) -> Step:
         if gate.state is not GateState.FLOWING:
             return Step(gate)
         now, settings = self._rows.now(), passage.upstream.gate
@@ -364,7 +366,8 @@ class Gatekeeper:
     def _take_in(self, seen: GateLook) -> None:
         if not self._passages:
             self._passages = {
-                name: Passage(one, seen.now, self._worker) for name, one in self._upstreams.items()
+                name: UpstreamTraffic(one, seen.now, self._worker)
+                for name, one in self._upstreams.items()
             }
         for name, passage in self._passages.items():
             windows = [window_in(one.samples_json) for one in seen.samples if one.gate == name]
@@ -396,7 +399,7 @@ class Gatekeeper:
                 continue
             passage.see(self._rows.now())
 
-    def _passage(self, claim: Claim) -> Passage | None:
+    def _passage(self, claim: Claim) -> UpstreamTraffic | None:
         stage = self._catalogue.stage(claim.pipeline, claim.stage)
         if stage is None or stage.upstream is None:
             return None

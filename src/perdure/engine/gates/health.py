@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from perdure.engine.attempt.origins import origin_of
 from perdure.engine.attempt.threads import Threads
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.stages import package_of
 from perdure.model.kinds import Kind, Sign
 from perdure.ports import Clock
@@ -15,7 +15,7 @@ from perdure.rules.evidence import evidence_of
 from perdure.rules.gate.signs import WELL, Word, word_of
 
 
-async def word_of_health(upstream: Upstream, threads: Threads, clock: Clock) -> Word:
+async def word_of_health(upstream: DeclaredUpstream, threads: Threads, clock: Clock) -> Word:
     """What the check says about the upstream; never raises.
 
     A check that returns False says that the upstream is not there; so does one that does not end. One that

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from math import inf
 
 from perdure.engine.gates.changes import Event, change_of, gate_of, is_news
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.model.events import EventName
 from perdure.model.gates import GateChange, GateLook, GateState
@@ -31,7 +31,7 @@ class GateRows:
         self,
         store: Store,
         control: Control,
-        upstreams: Mapping[str, Upstream],
+        upstreams: Mapping[str, DeclaredUpstream],
         worker: int,
         *,
         clock: Clock,

@@ -19,7 +19,7 @@ _RATE = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(?:/|per)\s*([a-z]+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class DeclaredUpstream:
     """Something outside that stages call. ``credential`` names the gate that it shares with others.
 
     ``health`` is asked instead of a job when the gate looks whether the upstream is back: it raises, or
@@ -49,29 +49,29 @@ class Upstream:
 class Upstreams:
     """Every upstream that this process knows; one that nobody has declared has the defaults."""
 
-    declared: dict[str, Upstream] = field(default_factory=dict)
+    declared: dict[str, DeclaredUpstream] = field(default_factory=dict)
 
-    def declare(self, upstream: Upstream) -> None:
+    def declare(self, upstream: DeclaredUpstream) -> None:
         """Add one; a second word about the same name is refused."""
         if upstream.name in self.declared:
             raise ConfigError(f"upstream {upstream.name!r} is declared twice; declare it once")
         self.declared[upstream.name] = upstream
         self._check_apart()
 
-    def of(self, stage: Stage) -> Upstream | None:
+    def of(self, stage: Stage) -> DeclaredUpstream | None:
         """The upstream that a stage is behind."""
         if stage.upstream is None:
             return None
-        return self.declared.get(stage.upstream) or Upstream(
+        return self.declared.get(stage.upstream) or DeclaredUpstream(
             stage.upstream, gate=gate_for(stage.policy)
         )
 
-    def all(self, stages: Iterable[Stage]) -> Mapping[str, Upstream]:
+    def all(self, stages: Iterable[Stage]) -> Mapping[str, DeclaredUpstream]:
         """The upstreams that these stages call, by name; an undeclared one has the gate of its first stage's policy.
 
         A probe's lease is at least as long as the longest of the stages may take.
         """
-        found: dict[str, Upstream] = {}
+        found: dict[str, DeclaredUpstream] = {}
         for stage in stages:
             upstream = self.of(stage)
             if upstream is not None:

@@ -22,7 +22,7 @@ Check = Callable[[JobView], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusalGroup:
     """Why jobs would be left as they are, how many, and one of them."""
 
     why: str
@@ -39,7 +39,7 @@ class RedrivePreview:
 
     count: int
     eligible: int
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusalGroup, ...]
     capped: bool
     pipelines: tuple[str, ...]
     keys_unknown: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class Previewing:
             looked, more = looked + len(page), len(page) == limit
             before = page[-1].no if page else before
         capped = more and bool(self.reader.jobs(meant, limit=1, before=before))
-        refused = [Refused(why, len(ids), ids[0]) for why, ids in reasons.items()]
+        refused = [RefusalGroup(why, len(ids), ids[0]) for why, ids in reasons.items()]
         refused.sort(key=lambda one: (-one.count, one.why))
         able = count - sum(one.count for one in refused)
         return RedrivePreview(count, able, tuple(refused), capped, tuple(pipelines), tuple(unknown))

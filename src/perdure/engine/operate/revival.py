@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perdure.engine.enqueue import admitted
-from perdure.engine.stages import Catalogue, Line
+from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.model.errors import CallerError, NotRetriable, UnknownName
 from perdure.model.jobs import Lane
 from perdure.model.operations import Revival
@@ -90,7 +90,7 @@ class Revivals:
             payload_json=payload_json,
         )
 
-    def _first(self, job: JobView, line: Line | None) -> tuple[str, None, tuple[str, ...]]:
+    def _first(self, job: JobView, line: LaidPipeline | None) -> tuple[str, None, tuple[str, ...]]:
         """The first stage; whatever the job's stages have made of the old payload is dropped."""
         if line is None:
             raise _unknown(job.pipeline)
@@ -103,7 +103,9 @@ class Revivals:
         passed = [one.stage for one in self.reader.attempts(job.no)]  # perhaps of an older pipeline
         return names[0], None, tuple(dict.fromkeys([*names, *passed]))
 
-    def _place(self, job: JobView, line: Line | None) -> tuple[str, str | None, tuple[str, ...]]:
+    def _place(
+        self, job: JobView, line: LaidPipeline | None
+    ) -> tuple[str, str | None, tuple[str, ...]]:
         """The stage, the stage whose result it takes, and those whose results are dropped.
 
         Whatever will be run again is dropped: a stage's result is kept once.
@@ -145,7 +147,7 @@ class Revivals:
                 "retry it from the start"
             )
 
-    def _lane(self, job: JobView, line: Line | None, stage: str) -> int:
+    def _lane(self, job: JobView, line: LaidPipeline | None, stage: str) -> int:
         if self.lanes_later:
             return 0
         if self.child is not None:

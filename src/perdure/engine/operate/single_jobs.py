@@ -15,8 +15,8 @@ from perdure.engine.observe import Observers
 from perdure.engine.operate.eligible import Check, why_not
 from perdure.engine.operate.revival import FAILED_STAGE, Restart, Revivals
 from perdure.engine.record import Ending, cancelled, record_of
-from perdure.engine.stages import Catalogue, Line, Stage
-from perdure.model.decisions import Cancel, Why
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
+from perdure.model.decisions import CancelJob, Why
 from perdure.model.errors import (
     BugError,
     NotCancellable,
@@ -42,7 +42,7 @@ _BUSY_S = 0.01
 NOBODY = Observers()
 
 
-class _Asked(msgspec.Struct):
+class _JobAsked(msgspec.Struct):
     """What is read of an explained decision: the wait that the upstream has asked for."""
 
     hint_s: float | None = None
@@ -163,7 +163,7 @@ def _ordered_until(job: JobView, reader: Reader) -> datetime | None:
     attempts = [one for one in reader.attempts(job.no) if one.life == job.life]
     if not attempts:
         return None
-    hint_s = msgspec.json.decode(attempts[-1].why_json, type=_Asked).hint_s
+    hint_s = msgspec.json.decode(attempts[-1].why_json, type=_JobAsked).hint_s
     if not hint_s:
         return None
     return min(job.due_at, attempts[-1].settled_at + timedelta(seconds=hint_s))
@@ -219,7 +219,7 @@ def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     return _running(job, *place, reason)
 
 
-def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:
+def _running(job: JobView, line: LaidPipeline, stage: Stage, reason: str) -> Record:
     assert job.claimed_at is not None
     claim = Claim(
         no=job.no,
@@ -242,7 +242,7 @@ def _running(job: JobView, line: Line, stage: Stage, reason: str) -> Record:
         request_id=job.request_id,
     )
     ending = Ending(claim, Revoked(reason), 0.0, job.worker)
-    decision = Cancel(Why(_words(reason), "cancel", stage.policy.label))
+    decision = CancelJob(Why(_words(reason), "cancel", stage.policy.label))
     return msgspec.structs.replace(
         record_of(ending, decision, line, stage), error_message=_words(reason)
     )

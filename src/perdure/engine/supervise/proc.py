@@ -33,7 +33,7 @@ def has_proc(root: Path = Path("/")) -> bool:
     return (root / "proc/self/stat").exists()
 
 
-class Host:
+class ProcessTable:
     """One process, told from a later one of the same number by the moment at which it started."""
 
     def __init__(self, pid: int, *, root: Path = Path("/")) -> None:

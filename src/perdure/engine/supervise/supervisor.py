@@ -70,7 +70,7 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildEnded:
     """A child that is no more, and of which the store does not know yet."""
 
     child: Child
@@ -115,7 +115,7 @@ class Supervisor:
     _looked_at: float = -_LOOK_S
     _restarts: defaultdict[Post, Restarts] = field(default_factory=lambda: defaultdict(Restarts))
     _delayed: set[Post] = field(default_factory=set)  # where no child could be started; told once
-    _unreported: list[Ended] = field(default_factory=list)
+    _unreported: list[ChildEnded] = field(default_factory=list)
     _lease: Lease = field(init=False)
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class Supervisor:
                 continue
             self.children.remove(child)
             lived_s = self.clock.monotonic() - child.started_at
-            self._unreported.append(Ended(child, status, self._death(child, status), lived_s))
+            self._unreported.append(ChildEnded(child, status, self._death(child, status), lived_s))
 
     def _death(self, child: Child, status: int) -> Death:
         if child.killed and self._orders:
@@ -185,7 +185,7 @@ class Supervisor:
                 self.exit_status = _CONFIG_EXIT
                 self._orders = max(self._orders, 1)
 
-    def _tell_end(self, ended: Ended, *, at_work: bool) -> None:
+    def _tell_end(self, ended: ChildEnded, *, at_work: bool) -> None:
         well = self._orders > 0 or (ended.status in _WELL and not at_work)
         self.observers.tell(
             EventName.WORKER_STOPPED if well else EventName.WORKER_LOST,

@@ -12,7 +12,7 @@ from perdure.model.limits import EXPIRED_BATCH_MAX
 from perdure.ports import Store
 
 
-class Expiries:
+class ExpiredJobs:
     """Ends what has waited too long."""
 
     name = "expiries"

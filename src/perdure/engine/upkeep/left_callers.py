@@ -3,20 +3,20 @@
 from typing import assert_never
 
 from perdure.engine.record import Ending, record_of
-from perdure.engine.stages import Line, Stage
-from perdure.model.decisions import Cancel, HandOver, Why
+from perdure.engine.stages import LaidPipeline, Stage
+from perdure.model.decisions import CancelJob, HandOver, Why
 from perdure.model.jobs import OnLost, Record
 
 _RULE = "caller lost"
 
 
-def left_behind(ending: Ending, wish: OnLost, line: Line, stage: Stage) -> Record:
+def left_behind(ending: Ending, wish: OnLost, line: LaidPipeline, stage: Stage) -> Record:
     """What is to be written. Nothing has failed: the stage's own policy begins afresh."""
     policy = stage.policy.label
     match wish:
         case OnLost.DROP:
             why = Why("cancelled: its caller is gone, and had asked for that", _RULE, policy)
-            return record_of(ending, Cancel(why), line, stage)
+            return record_of(ending, CancelJob(why), line, stage)
         case OnLost.HAND_OVER:
             why = Why("handed over: its caller is gone, so a worker takes it", _RULE, policy)
             return record_of(ending, HandOver(0.0, None, why), line, stage)

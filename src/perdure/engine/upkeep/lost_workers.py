@@ -23,7 +23,7 @@ from perdure.model.outcomes import Interrupted, Lost
 from perdure.ports import Store
 
 
-class Deaths:
+class SilentWorkers:
     """Declares the silent dead."""
 
     name = "deaths"

@@ -15,7 +15,7 @@ from random import Random
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
 from perdure.engine.settle import Gates, settle
-from perdure.engine.stages import Catalogue, Line, Stage
+from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.engine.upkeep.chore import NOTHING, Swept, write
 from perdure.engine.upkeep.left_callers import left_behind
 from perdure.model.jobs import Overrun, Record
@@ -27,7 +27,7 @@ from perdure.ports import Clock, Store
 LOOK_S = 5.0
 
 
-class Overruns:
+class OverrunAttempts:
     """Ends what hangs.
 
     ``margin_s`` is what an attempt may take beyond its stage's timeout; ``patience_s`` how long the store must have
@@ -86,7 +86,7 @@ class Overruns:
         # None: a lane of ours with a stage that is not, of another version of the pipeline.
         return None if place is None else self._record(overrun, *place)
 
-    def _record(self, overrun: Overrun, line: Line, stage: Stage) -> Record:
+    def _record(self, overrun: Overrun, line: LaidPipeline, stage: Stage) -> Record:
         ending = ending_of(overrun, stage)
         if overrun.on_lost is not None:
             return left_behind(ending, overrun.on_lost, line, stage)

@@ -22,7 +22,7 @@ CHANGES_S = 3_600.0  # 200 bytes a job or more: 0.7 GB at 1,000 jobs a second
 WORKER_S_MIN = 86_400.0  # a worker that died today is still spoken of
 
 
-class Pruning:
+class Prune:
     """Keeps the tables from growing for ever."""
 
     name = "pruning"

@@ -28,10 +28,10 @@ from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.bulk_steps import BulkCall
 from perdure.engine.upkeep.chore import NOTHING, Chore, Swept
-from perdure.engine.upkeep.expired_jobs import Expiries
-from perdure.engine.upkeep.lost_workers import Deaths, LostJobs
-from perdure.engine.upkeep.overrun_attempts import Overruns
-from perdure.engine.upkeep.prune import CHANGES_S, Pruning
+from perdure.engine.upkeep.expired_jobs import ExpiredJobs
+from perdure.engine.upkeep.lost_workers import LostJobs, SilentWorkers
+from perdure.engine.upkeep.overrun_attempts import OverrunAttempts
+from perdure.engine.upkeep.prune import CHANGES_S, Prune
 from perdure.engine.upkeep.run_watch import RunWatch
 from perdure.engine.upkeep.schedules import Declaring, Schedule, Ticking
 from perdure.engine.upkeep.suspects import SuspectsLeft
@@ -46,7 +46,7 @@ DUTY_TTL_S = 3.0  # rounds come every second: two may be late before another wor
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """How the upkeep judges: see `Overruns` for ``margin_s`` and ``patience_s``."""
+    """How the upkeep judges: see `OverrunAttempts` for ``margin_s`` and ``patience_s``."""
 
     retention: Retention
     margin_s: float
@@ -106,14 +106,14 @@ class Upkeep:
         known = f"{DUTY} {knowledge(catalogue, schedules)}"
         self._runs = _Task(None, RunWatch(store, control, reader, catalogue, observers=observers))
         self._tasks = [
-            _Task(None, Deaths(store, worker, observers=observers)),
+            _Task(None, SilentWorkers(store, worker, observers=observers)),
             _Task(None, Declaring(control, reader, schedules)),
             _Task(known, LostJobs(
                 store, catalogue, worker, chance=chance, observers=observers,
                 died=_nobody if gates is None else gates.died,
             )),
-            _Task(DUTY, Expiries(store, worker, observers=observers)),
-            _Task(known, Overruns(
+            _Task(DUTY, ExpiredJobs(store, worker, observers=observers)),
+            _Task(known, OverrunAttempts(
                 store, catalogue, worker, margin_s=settings.margin_s,
                 patience_s=settings.patience_s, clock=clock, chance=chance, observers=observers,
                 gates=gates,
@@ -122,7 +122,7 @@ class Upkeep:
                 control, reader, catalogue, schedules, ids=Ids(clock, chance), observers=observers,
             )),
             self._runs,
-            _Task(DUTY, Pruning(
+            _Task(DUTY, Prune(
                 control, settings.retention, changes_s=settings.changes_s, clock=clock,
             )),
         ]  # fmt: skip

@@ -23,7 +23,7 @@ from perdure.engine.enqueue import admitted
 from perdure.engine.idempotency import key_from_moment
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
-from perdure.engine.stages import Catalogue, Line, check_name
+from perdure.engine.stages import Catalogue, LaidPipeline, check_name
 from perdure.engine.upkeep.chore import NOTHING, Swept
 from perdure.engine.upkeep.cron import Rhythm, rhythm_in, rhythm_of
 from perdure.model.jobs import NewJob
@@ -45,7 +45,7 @@ class Schedule:
 
 def declared(
     spec: str,
-    line: Line,
+    line: LaidPipeline,
     item: Any,
     *,
     name: str | None = None,

@@ -59,7 +59,7 @@ class RunLanes:
         return max(0.0, min(soon, self._learned_at + 4 * _LEARN_S) - now)
 
 
-class Strangers:
+class UnknownLanes:
     """Waiting jobs that nobody here can run: left for a worker that knows them, and told once for each lane.
 
     A job waits in the lane of its queue, category, pipeline and stage. Where our catalogue has no such lane

@@ -22,7 +22,7 @@ log = logging.getLogger("perdure")
 _BAD_TURN_S = 0.5
 
 
-class Bell:
+class Wakeup:
     """What wakes a resting thread: rung from any thread, and from a signal handler, because it takes no lock.
 
     A pair of sockets, one to ring at and one to listen at. What was rung before a rest ends that, too.
@@ -77,13 +77,13 @@ class Loop:
         self._tick_s = tick_s
         self._ended = ended
         self._observers = observers
-        self._bell: Bell | None = None
+        self._bell: Wakeup | None = None
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="perdure-pump", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._thread.start()
 
     def wake(self) -> None:
@@ -125,7 +125,7 @@ class Loop:
             return _BAD_TURN_S
         return wait_s
 
-    def _rest(self, bell: Bell, wait_s: float) -> None:
+    def _rest(self, bell: Wakeup, wait_s: float) -> None:
         until_s = monotonic() + wait_s
         trusted = True
         while not self._stop and (left_s := until_s - monotonic()) > 0:

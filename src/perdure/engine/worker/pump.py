@@ -25,11 +25,11 @@ from typing import Protocol
 from perdure.engine.attempt.completion import BUSY_S, Completions
 from perdure.engine.claim import order_for
 from perdure.engine.gates.gatekeeper import Checked, Gatekeeper
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, refused
 from perdure.engine.settle import Finished, settle
-from perdure.engine.stages import Catalogue, Line
+from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.model.errors import BugError, StoreError, WorkerDead
 from perdure.model.jobs import (
     Busy,
@@ -37,7 +37,7 @@ from perdure.model.jobs import (
     ClaimOrder,
     Receipt,
     Record,
-    Refused,
+    RecordRefused,
     Settled,
     Stale,
     Turn,
@@ -52,7 +52,7 @@ _LATE_MAX = 3  # turns for nothing, after which a word is not believed without a
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class WorkerIdentity:
     """Who this pump works for."""
 
     worker: int
@@ -73,7 +73,7 @@ class Runner(Protocol):
         """Stop the stages of these jobs, as far as they can be."""
         ...
 
-    def check(self, upstream: Upstream, generation: int) -> None:
+    def check(self, upstream: DeclaredUpstream, generation: int) -> None:
         """Ask an upstream how it is."""
         ...
 
@@ -98,7 +98,7 @@ class Pump:
         self,
         store: Store,
         catalogue: Catalogue,
-        seat: Seat,
+        seat: WorkerIdentity,
         runner: Runner,
         *,
         chance: Random,
@@ -270,7 +270,7 @@ class Pump:
         )
         return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
 
-    def _carries_on(self, line: Line, claim: Claim) -> bool:
+    def _carries_on(self, line: LaidPipeline, claim: Claim) -> bool:
         if self._draining or not self._catalogue.carries_on(claim.pipeline, claim.stage):
             return False
         following = line.after(claim.stage)
@@ -343,10 +343,10 @@ class Pump:
         by_job = {answer.no: answer for answer in answers}
         defect: BugError | None = None
         # What was refused comes last: whatever is wrong with it, the others' receipts are delivered.
-        for record in sorted(records, key=lambda one: isinstance(by_job[one.no], Refused)):
+        for record in sorted(records, key=lambda one: isinstance(by_job[one.no], RecordRefused)):
             answer = by_job[record.no]
             try:
-                if isinstance(answer, Refused) and self._refused(record, answer):
+                if isinstance(answer, RecordRefused) and self._refused(record, answer):
                     continue
             except BugError as error:
                 defect = defect or error
@@ -364,7 +364,7 @@ class Pump:
     def _is_of_run(self, claim: Claim) -> bool:
         return claim.run is not None or self._catalogue.run_of(claim.lane) is not None
 
-    def _refused(self, record: Record, answer: Refused) -> bool:
+    def _refused(self, record: Record, answer: RecordRefused) -> bool:
         """A result that cannot be stored is a failure of its stage; True when that is being sent."""
         if record.attempt is not None and record.attempt.kind == "internal":
             return False  # it was that already

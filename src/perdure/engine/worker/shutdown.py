@@ -18,7 +18,7 @@ import os
 import threading
 
 from perdure.engine.observe import Observers
-from perdure.engine.worker.pump import Pump, Seat
+from perdure.engine.worker.pump import Pump, WorkerIdentity
 from perdure.engine.worker.stage_runner import StageRunner
 from perdure.model.events import EventName
 from perdure.model.workers import EXIT_RECYCLED
@@ -33,7 +33,7 @@ class Shutdown:
         self,
         pump: Pump,
         runner: StageRunner,
-        seat: Seat,
+        seat: WorkerIdentity,
         *,
         grace_s: float,
         idle_s_max: float | None,

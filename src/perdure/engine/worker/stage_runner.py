@@ -4,7 +4,7 @@ Who owns what: the event loop has every async stage; sync stages have threads; s
 processes. The pump's thread starts and stops them by calls that are passed on to the event loop, and what has ended
 goes back through ``finished``, which is a deque for that reason. Nothing else is written by both sides.
 
-A blocked event loop: the pump's thread asks it every now and then whether it still turns (`Pulse`). While it does not
+A blocked event loop: the pump's thread asks it every now and then whether it still turns (`LoopWatch`). While it does not
 answer, no slot of ours can be filled.
 
 A lost slot: a sync stage that ignores its timeout keeps its thread, and the slot with it; so does an async one that
@@ -17,16 +17,16 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import Completions
-from perdure.engine.attempt.context import Desk
-from perdure.engine.attempt.progress import Board
-from perdure.engine.attempt.stage_processes import Hands
+from perdure.engine.attempt.context import AttemptNotes
+from perdure.engine.attempt.progress import ProgressBoard
+from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.attempt.timeout import Limits
 from perdure.engine.gates.gatekeeper import Checked
 from perdure.engine.gates.health import word_of_health
-from perdure.engine.gates.upstreams import Upstream
+from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
 from perdure.engine.settle import Finished
@@ -49,7 +49,7 @@ class StageRunner:
         self,
         catalogue: Catalogue,
         completions: Completions,
-        shelf: Shelf,
+        shelf: CaptureFactory,
         *,
         concurrency: int,
         patience_s: float,
@@ -62,7 +62,7 @@ class StageRunner:
         self._catalogue = catalogue
         self._completions = completions
         self._shelf = shelf
-        self._board = Board(observers)
+        self._board = ProgressBoard(observers)
         self._concurrency = concurrency
         self._patience_s = patience_s
         self._clock = clock
@@ -71,12 +71,12 @@ class StageRunner:
         self._events: asyncio.AbstractEventLoop
         self._over = asyncio.Event()
         self._runs: dict[int, tuple[asyncio.Task[None], Stopping]] = {}
-        self._desks: dict[int, Desk] = {}
+        self._desks: dict[int, AttemptNotes] = {}
         self._checks: set[asyncio.Task[None]] = set()
         self._threads = Threads(concurrency)
-        self._hands = Hands()
+        self._hands = StageProcessPool()
         self._limits = Limits()
-        self._pulse = Pulse(self._on_events, every_s=every_s, blocked_s=patience_s)
+        self._pulse = LoopWatch(self._on_events, every_s=every_s, blocked_s=patience_s)
         self._taken: dict[int, float] = {}  # runs that the store has taken from us, and since when
 
     async def serve(self, begin: Callable[[], None]) -> None:
@@ -105,7 +105,7 @@ class StageRunner:
         for desk in list(self._desks.values()):
             desk.end()
 
-    def check(self, upstream: Upstream, generation: int) -> None:
+    def check(self, upstream: DeclaredUpstream, generation: int) -> None:
         """Ask an upstream how it is; the answer comes as a `Checked`."""
         self._on_events(lambda: self._start_check(upstream, generation))
 
@@ -168,13 +168,13 @@ class StageRunner:
     def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
         for claim in claims:
             stopping, completer = Stopping(), self._completions.of(claim, received_s)
-            desk = Desk(tell=partial(self._board.note, claim), completer=completer)
+            desk = AttemptNotes(tell=partial(self._board.note, claim), completer=completer)
             task = asyncio.create_task(self._run_one(claim, stopping, desk, received_s))
             self._runs[claim.no] = (task, stopping)
             self._desks[claim.no] = desk
 
     async def _run_one(
-        self, claim: Claim, stopping: Stopping, desk: Desk, received_s: float
+        self, claim: Claim, stopping: Stopping, desk: AttemptNotes, received_s: float
     ) -> None:
         _, stage = self._catalogue.place_of_ours(claim)
         stopping.begun = True
@@ -208,12 +208,12 @@ class StageRunner:
         self._waking = False
         self._wake()
 
-    def _start_check(self, upstream: Upstream, generation: int) -> None:
+    def _start_check(self, upstream: DeclaredUpstream, generation: int) -> None:
         task = asyncio.create_task(self._checked(upstream, generation))
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
 
-    async def _checked(self, upstream: Upstream, generation: int) -> None:
+    async def _checked(self, upstream: DeclaredUpstream, generation: int) -> None:
         word = await word_of_health(upstream, self._threads, self._clock)
         self.finished.append(Checked(upstream.name, generation, word))
         self._wake()
@@ -228,7 +228,7 @@ class StageRunner:
                     task.cancel()
 
 
-class Pulse:
+class LoopWatch:
     """The answers of one event loop, as the thread that asks sees them.
 
     ``ask`` has it call something. It is blocked when it has not done so for ``blocked_s``. A pause between two looks

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from perdure.engine.attempt.captures import Shelf
+from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import completions_of
 from perdure.engine.gates.gatekeeper import Gatekeeper
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.rounds import Upkeep
-from perdure.engine.worker.lanes import RunLanes, Strangers
+from perdure.engine.worker.lanes import RunLanes, UnknownLanes
 from perdure.engine.worker.loop import Loop
-from perdure.engine.worker.pump import Pump, Seat
+from perdure.engine.worker.pump import Pump, WorkerIdentity
 from perdure.engine.worker.shutdown import EXIT_DEAD, Shutdown, exit_at_last
 from perdure.engine.worker.stage_runner import StageRunner
 from perdure.model.errors import WorkerDead
@@ -68,7 +68,7 @@ class Worker:
         self,
         store: Store,
         catalogue: Catalogue,
-        seat: Seat,
+        seat: WorkerIdentity,
         settings: WorkerSettings,
         *,
         clock: Clock,
@@ -89,7 +89,7 @@ class Worker:
             self._step, changed=self._news, answers=lambda: store.held(seat.worker), ear=store.ear,
             tick_s=settings.tick_s, ended=self._ended, observers=observers,
         )  # fmt: skip
-        shelf = Shelf(clock, chance, kept_s=settings.capture_kept_s)
+        shelf = CaptureFactory(clock, chance, kept_s=settings.capture_kept_s)
         completions = completions_of(store, catalogue, seat.worker, shelf, clock)
         self._runner = StageRunner(
             catalogue, completions, shelf,
@@ -108,7 +108,7 @@ class Worker:
         self._run_lanes = RunLanes(
             store, catalogue, None if upkeep is None else upkeep.look_at_runs
         )
-        self._strangers = None if reader is None else Strangers(reader, catalogue, observers)
+        self._strangers = None if reader is None else UnknownLanes(reader, catalogue, observers)
         self._left: Callable[[int], None] = exit_at_last
         self._recycles = True
         self._exit_status = 0

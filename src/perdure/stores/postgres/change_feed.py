@@ -26,7 +26,7 @@ from perdure.model.changes import ChangeKind, ChangePage
 from perdure.stores.change_lines import (
     MARKS,
     Entry,
-    Place,
+    FeedPlace,
     columns_in,
     limit_of,
     not_a_cursor,
@@ -49,7 +49,7 @@ _CURSOR = re.compile(
 class _Cursor(NamedTuple):
     base: str
     until: str | None = None
-    place: Place = Place(0)
+    place: FeedPlace = FeedPlace(0)
     last: int | None = None  # the highest line between the two
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ def _cursor(text: object) -> _Cursor:
     base, until, line, entries, last = found.groups()
     if until is None:
         return _Cursor(base)
-    return _Cursor(base, until, Place(int(line), int(entries)), int(last))
+    return _Cursor(base, until, FeedPlace(int(line), int(entries)), int(last))
 
 
 def _is_snapshot(text: str) -> bool:

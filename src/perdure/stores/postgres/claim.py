@@ -26,7 +26,7 @@ _SLOW_JOB_S = 0.0001  # and longer than this for each of its jobs; two to four t
 
 
 @dataclass(slots=True)
-class Asked:
+class ClaimQuestion:
     """One claim of a turn: some lanes, from which ranks on, and what came of it."""
 
     part: Part
@@ -65,7 +65,7 @@ class Floors:
             self._ranks.clear()
         return [self._ranks.get((lane, isolation), BOTTOM) for lane in part.lanes]
 
-    def learn(self, asked: Sequence[Asked], isolation: int) -> None:
+    def learn(self, asked: Sequence[ClaimQuestion], isolation: int) -> None:
         """Remember how far a slow claim has come; nothing, of lanes that fell short."""
         if self._ranks:
             for one in asked:
@@ -100,7 +100,7 @@ def parts_asked(order: ClaimOrder) -> list[Part]:
     return parts
 
 
-def asked_again(order: ClaimOrder, asked: Sequence[Asked]) -> ClaimOrder | None:
+def asked_again(order: ClaimOrder, asked: Sequence[ClaimQuestion]) -> ClaimOrder | None:
     """What to ask for again: jobs that may be below a floor, and jobs of other lanes for slots that parts have left."""
     count = len(parts_of(order))
     parts = tuple(
@@ -121,7 +121,7 @@ def promote_parameters(order: ClaimOrder, now: int | None) -> dict[str, object]:
     }  # fmt: skip
 
 
-def claim_parameters(order: ClaimOrder, asked: Asked, now: int | None) -> dict[str, object]:
+def claim_parameters(order: ClaimOrder, asked: ClaimQuestion, now: int | None) -> dict[str, object]:
     """What `claim.sql` binds."""
     return {
         "lanes": array(asked.part.lanes), "floors": array(asked.floors),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from perdure.model.jobs import Busy, Record, Settled
 from perdure.model.states import AttemptStatus, State
 from perdure.stores.borrowed_connection import check_lendable
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.enqueue_within import joined
 from perdure.stores.postgres.notify import Herald
@@ -37,7 +37,7 @@ _Recorder = Callable[
 class PostgresCompleting:
     """The part of the `Store` port that settles without waiting, and in transactions that are not the store's."""
 
-    _connection: Connection
+    _connection: PostgresConnection
     _herald: Herald
 
     def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:

@@ -28,7 +28,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from perdure.model.errors import ConfigError, StoreBusy, StoreError
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
-from perdure.stores.postgres.connection_pool import Cx, Lender, Line, patient
+from perdure.stores.postgres.connection_pool import Cx, Lender, LentLine, patient
 from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, named, translated
 from perdure.stores.urls import shown_url
 
@@ -94,7 +94,7 @@ SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_database(),
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
-class Place(NamedTuple):
+class ServerPlace(NamedTuple):
     """Which tables a connection leads to, whatever name or route led there."""
 
     started: str
@@ -102,14 +102,14 @@ class Place(NamedTuple):
     table: int | None
 
     @classmethod
-    def of(cls, cx: Cx) -> "Place":
+    def of(cls, cx: Cx) -> "ServerPlace":
         """Where this connection leads."""
         row = cx.execute(_PLACE).fetchone()
         assert row is not None
         return cls(*row)
 
 
-class Connection:
+class PostgresConnection:
     """What the store, the control and the reader of one process share."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Connection:
         self.shown_url = shown_url(url)
         self.pooled = False
         self._warned = False
-        self.place: Place | None = None
+        self.place: ServerPlace | None = None
         self._clock = clock
         self._conninfo, self._options = _arguments(url, wait_s_max)
         self._lender = Lender(self._connect, size_max=size_max, wait_s_max=wait_s_max)
@@ -217,7 +217,7 @@ class Connection:
             raise
         return cx
 
-    def _greet(self, cx: Line) -> None:
+    def _greet(self, cx: LentLine) -> None:
         _check_server(cx, self.shown_url)
         row = cx.execute(_GREETING, prepare=False).fetchone()
         assert row is not None
@@ -238,18 +238,18 @@ class Connection:
             statement_s = STATEMENT_MS_MAX / 1000 if self.pooled else math.inf
         cx.answer_s_max = statement_s + ANSWER_MORE_S
 
-    def _called(self) -> Line:
+    def _called(self) -> LentLine:
         ours, theirs = self._options
         if not self.pooled:
             try:
-                return Line.connect(
+                return LentLine.connect(
                     self._conninfo, options=f"{ours} {theirs}".strip(), autocommit=True
                 )
             except psycopg.OperationalError as error:
                 if not any(words in str(error) for words in _REFUSED):
                     raise
                 self.pooled = True
-        return Line.connect(self._conninfo, options=theirs, autocommit=True)
+        return LentLine.connect(self._conninfo, options=theirs, autocommit=True)
 
 
 def _arguments(url: str, wait_s_max: float) -> tuple[str, tuple[str, str]]:

@@ -35,7 +35,7 @@ RV = TypeVar("RV")
 _WAIT_INTERVAL_S = 0.1  # psycopg's own: how often a wait looks up
 
 
-class Line(psycopg.Connection[tuple[Any, ...]]):
+class LentLine(psycopg.Connection[tuple[Any, ...]]):
     """A connection that gives up when the server does not answer.
 
     Keepalives notice a host that is gone. They do not notice a server that is stopped, or a proxy whose
@@ -83,7 +83,7 @@ class Line(psycopg.Connection[tuple[Any, ...]]):
 @contextmanager
 def patient(cx: Cx, answer_s_max: float = math.inf) -> Iterator[None]:
     """Wait longer than usual, for work that takes its time."""
-    assert isinstance(cx, Line)
+    assert isinstance(cx, LentLine)
     usual, cx.answer_s_max = cx.answer_s_max, answer_s_max
     try:
         yield

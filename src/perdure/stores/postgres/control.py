@@ -26,7 +26,7 @@ from perdure.stores.moments import from_us, seconds_us
 from perdure.stores.postgres import change_feed
 from perdure.stores.postgres.audit_log import note
 from perdure.stores.postgres.claim import array
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.enqueue import accept, lanes_among
 from perdure.stores.postgres.gates import change_gate
@@ -45,7 +45,7 @@ class PostgresControl(SharedControl):
 
     _sql = SQL
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._lanes = KnownLanes()
 

@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 
 from perdure.model.errors import CallerError
 from perdure.stores.borrowed_connection import driver_connection
-from perdure.stores.postgres.connection import Connection, Place
+from perdure.stores.postgres.connection import PostgresConnection, ServerPlace
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.errors import translated
 
@@ -35,7 +35,7 @@ class _Guest:
 
 
 @contextmanager
-def joined(within: object, own: Connection) -> Iterator[Cx]:
+def joined(within: object, own: PostgresConnection) -> Iterator[Cx]:
     """The caller's connection, checked."""
     raw = _borrowed(within)
     guest = cast("Cx", _Guest(raw))
@@ -77,12 +77,12 @@ def _borrowed(within: object) -> psycopg.Connection[Any]:
     return raw
 
 
-def _check_place(guest: Cx, own: Connection) -> None:
-    theirs = Place.of(guest)
+def _check_place(guest: Cx, own: PostgresConnection) -> None:
+    theirs = ServerPlace.of(guest)
     # Not known yet; or the server was started anew since, and is another one.
     if own.place != theirs:
         with own.lent() as cx:
-            own.place = Place.of(cx)
+            own.place = ServerPlace.of(cx)
     ours = own.place
     if theirs[:2] != ours[:2]:
         raise CallerError(

@@ -29,7 +29,7 @@ from perdure.stores.lane_slots import lanes_of
 from perdure.stores.postgres.audit_log import note
 from perdure.stores.postgres.change_feed import tell
 from perdure.stores.postgres.claim import array
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.record import answered, claims_of
 from perdure.stores.postgres.statements import SQL
@@ -39,7 +39,7 @@ from perdure.stores.rows import encoded
 class PostgresGates:
     """The part of the `Store` port that is about gates."""
 
-    _connection: Connection
+    _connection: PostgresConnection
 
     def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
         """Change a gate where its generation is as seen, and claim one job from behind it."""
@@ -62,7 +62,7 @@ class PostgresGates:
 
 
 def look(
-    connection: Connection, names: Sequence[str], worker: int, samples: Mapping[str, str]
+    connection: PostgresConnection, names: Sequence[str], worker: int, samples: Mapping[str, str]
 ) -> GateLook:
     """All there is about these gates and their parents, but what this worker has noted itself."""
     where = {

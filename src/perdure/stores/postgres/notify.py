@@ -17,7 +17,7 @@ from psycopg.pq import ConnStatus
 
 from perdure.model.errors import PerdureError
 from perdure.stores.forking import tell_of_forks
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx, let_go_of_socket
 from perdure.stores.postgres.statements import SQL
 
@@ -31,7 +31,7 @@ _ANSWER_S_MAX = 40.0  # more than the server takes to give up a lock or a statem
 class Herald:
     """Tells listeners that something was enqueued: at once, and seldom where much is."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._guard = threading.Lock()  # never held while anybody is waited for
         self._untold = 0
@@ -173,7 +173,7 @@ class Herald:
 class Ear:
     """Listens on a connection of its own, and goes on without when that is not to be had."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._listening: Cx | None = None
         self._again_at_s = 0.0

@@ -11,7 +11,7 @@ from perdure.stores.audit_checks import CHECKS
 from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.postgres import change_feed
 from perdure.stores.postgres.claim import array
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.gates import look
 from perdure.stores.postgres.statements import SQL
@@ -39,7 +39,7 @@ class PostgresReader(SharedReader):
     _dialect = DIALECT
     _checks = AUDIT
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
 
     def look(self, names: Sequence[str]) -> GateLook:

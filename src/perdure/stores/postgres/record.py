@@ -16,7 +16,7 @@ from perdure.model.jobs import (
     Claim,
     Receipt,
     Record,
-    Refused,
+    RecordRefused,
     Settled,
     Stale,
 )
@@ -260,7 +260,7 @@ def record_each(
         except UNWRITABLE as error:
             if not is_bad_row(error):
                 raise
-            settled.append(Refused(one.no, one.id, one.token, str(error).strip()))
+            settled.append(RecordRefused(one.no, one.id, one.token, str(error).strip()))
             continue
         if not answer["alive"]:
             return (), False

@@ -32,7 +32,7 @@ from perdure.stores.rows import AGEING_US, encoded
 Seen = tuple[int, int]  # the number of a job, and its token
 
 
-class Rival(NamedTuple):
+class KeyRival(NamedTuple):
     """A job because of which another one of its key stays dead."""
 
     id: str
@@ -64,7 +64,7 @@ def revive(cx: Cx, chosen: Sequence[Revival], now: int, *, borrowed: bool = Fals
 
 def revive_apart(
     cx: Cx, chosen: Sequence[Revival], now: int, owner: str | None = None
-) -> tuple[set[Seen], dict[Seen, Rival]]:
+) -> tuple[set[Seen], dict[Seen, KeyRival]]:
     """Begin new lives where no job of the same key is in the way; for the others, the job that is.
 
     Of several that have one key, the lowest number lives.
@@ -78,10 +78,10 @@ def revive_apart(
     return done, {(no, dead[no].token): rival for no, rival in conflicts.items()}
 
 
-def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> dict[int, Rival]:
+def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> dict[int, KeyRival]:
     """Who is alive, or was driven again in the same run and has ended."""
     keyed = {no: one for no, one in sorted(dead.items()) if one.key is not None}
-    conflicts = {no: Rival(id, True) for no, id in rivals(cx, keyed).items()}
+    conflicts = {no: KeyRival(id, True) for no, id in rivals(cx, keyed).items()}
     before = _driven(cx, [one for one in chosen if one.no in keyed and one.no not in conflicts])
     first: dict[tuple[str, str, str | None], _Dead] = {}
     for no, one in keyed.items():
@@ -89,9 +89,9 @@ def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> 
         if no in conflicts:
             continue
         if place in first:
-            conflicts[no] = Rival(first[place].id, True)
+            conflicts[no] = KeyRival(first[place].id, True)
         elif no in before:
-            conflicts[no] = Rival(before[no], False)
+            conflicts[no] = KeyRival(before[no], False)
         else:
             first[place] = one
     return conflicts

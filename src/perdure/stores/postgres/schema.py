@@ -10,7 +10,7 @@ import psycopg
 from perdure.model.errors import PerdureError, StoreDenied
 from perdure.model.views import SchemaStatus
 from perdure.stores.migrations import check_current, check_fits, migrations, status_of
-from perdure.stores.postgres.connection import LOCK_MS_MAX, Connection
+from perdure.stores.postgres.connection import LOCK_MS_MAX, PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx, patient
 
 PACKAGE = "perdure.stores.postgres"
@@ -35,7 +35,7 @@ _MAY_NOT = (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaNa
 class PostgresSchema:
     """The `Schema` port on one database."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
 
     def status(self) -> SchemaStatus:

@@ -39,7 +39,7 @@ from perdure.stores.lane_slots import lanes_of
 from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.change_feed import tell
 from perdure.stores.postgres.claim import (
-    Asked,
+    ClaimQuestion,
     Floors,
     array,
     asked_again,
@@ -49,7 +49,7 @@ from perdure.stores.postgres.claim import (
     promote_parameters,
 )
 from perdure.stores.postgres.complete import PostgresCompleting
-from perdure.stores.postgres.connection import Connection
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cursor, Cx
 from perdure.stores.postgres.enqueue import accept, accept_whole, begin, lanes_among
 from perdure.stores.postgres.enqueue_within import joined
@@ -77,7 +77,7 @@ SILENT = encoded(Death("silent"))
 class PostgresStore(PostgresCompleting, PostgresGates):
     """The `Store` port on one PostgreSQL database."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._floors = Floors(connection.monotonic)
         self._herald = Herald(connection)
@@ -279,7 +279,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
             if order is not None:
                 promoted.execute(SQL.promote, promote_parameters(order, now))
                 for part in parts_asked(order):
-                    asked = Asked(part, self._floors.of(part, order.isolation))
+                    asked = ClaimQuestion(part, self._floors.of(part, order.isolation))
                     cursor = cx.cursor(binary=True)
                     cursor.execute(SQL.claim, claim_parameters(order, asked, now))
                     claimed.append((asked, cursor))
@@ -304,7 +304,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         return self._claimed(cx, order, [asked for asked, _ in claimed], settled, by, dry, waited)
 
     def _claimed(
-        self, cx: Cx, order: ClaimOrder, asked: Sequence[Asked], settled: tuple[Settled, ...],
+        self, cx: Cx, order: ClaimOrder, asked: Sequence[ClaimQuestion], settled: tuple[Settled, ...],
         by: int | None, dry: tuple[int, ...], waited: Cursor | None,
     ) -> Turn:  # fmt: skip
         """The end of a turn: what is missing is asked for again, if it may be there."""

@@ -15,7 +15,7 @@ from perdure.model.changes import ChangeKind, ChangePage
 from perdure.stores.change_lines import (
     MARKS,
     Entry,
-    Place,
+    FeedPlace,
     columns_in,
     limit_of,
     not_a_cursor,
@@ -45,7 +45,7 @@ def tell_columns(
 def changes(cx: sqlite3.Connection, after: str | None, until: str | None, limit: int) -> ChangePage:
     """The feed after a cursor."""
     last, gone = cx.execute(SQL.changes_stand).fetchone()
-    end = Place(last + 1) if until is None else _place(until)
+    end = FeedPlace(last + 1) if until is None else _place(until)
     if end.entries:
         raise not_a_cursor(until)
     if after is None:
@@ -71,12 +71,12 @@ def prune(cx: sqlite3.Connection, kept_s: float, limit: int, now: int) -> int:
     return cx.execute(SQL.prune_changes, {"limit": limit}).rowcount
 
 
-def _place(cursor: object) -> Place:
+def _place(cursor: object) -> FeedPlace:
     found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
     if found is None:
         raise not_a_cursor(cursor)
-    return Place(int(found[1]), int(found[2]))
+    return FeedPlace(int(found[1]), int(found[2]))
 
 
-def _cursor(place: Place) -> str:
+def _cursor(place: FeedPlace) -> str:
     return f"s1-{place.line}-{place.entries}"

@@ -10,7 +10,7 @@ from perdure.stores.lane_slots import lanes_of, parts_of, slots_of
 from perdure.stores.rows import encoded
 from perdure.stores.sqlite.record import add_tally, claims_of
 from perdure.stores.sqlite.statements import SQL
-from perdure.stores.tally_changes import Tally
+from perdure.stores.tally_changes import TallyChanges
 
 AFTER_ALL = 2**63 - 1
 
@@ -54,7 +54,7 @@ def promote(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: in
     """Make ready what has fallen due, so many at a time."""
     where = {"lanes": encoded(lanes), "isolation": order.isolation, "now": now}
     due = cx.execute(SQL.due_lanes, where).fetchall()
-    tally = Tally()
+    tally = TallyChanges()
     for (lane,) in due:  # an equal part for each, so that no turn holds the line for long
         part = max(1, PROMOTE_BATCH_MAX // len(due))
         ready = cx.execute(SQL.promote, where | {"lane": lane, "limit": part}).fetchall()
@@ -76,7 +76,7 @@ def take(cx: sqlite3.Connection, nos: list[int], worker: int, now: int) -> list[
     """Claim these jobs, which are ready."""
     cx.execute(SQL.claim, {"nos": encoded(nos), "worker": worker, "now": now})
     claims = claims_of(cx, nos)
-    tally = Tally()
+    tally = TallyChanges()
     for one in claims:
         tally.moved(one.lane, "ready", "processing")
     add_tally(cx, tally, 0, now)

@@ -35,7 +35,7 @@ from perdure.model.errors import (
 )
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
-from perdure.stores.sqlite.file_system import warn_of_network
+from perdure.stores.sqlite.network_drive import warn_of_network
 from perdure.stores.sqlite.turnstile import Turnstile
 
 VERSION_MIN = (3, 38, 0)  # the ->> operator
@@ -52,7 +52,7 @@ class _State(Enum):
     CLOSED = auto()
 
 
-class Connection:
+class SqliteConnection:
     """A connection that any thread may use, one at a time.
 
     One that is only ``looking`` leaves a file that may be somebody else's as it is.
@@ -208,9 +208,9 @@ class Connection:
 
 _FORK_S_MAX = 5.0  # for what is under way to end; a transaction takes milliseconds
 
-_ALL: "WeakSet[Connection]" = WeakSet()
+_ALL: "WeakSet[SqliteConnection]" = WeakSet()
 _REGISTER = threading.Lock()
-_held: list[Connection] = []
+_held: list[SqliteConnection] = []
 
 
 def _before_fork() -> None:

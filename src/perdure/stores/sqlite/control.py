@@ -23,14 +23,14 @@ from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite import change_feed
 from perdure.stores.sqlite.audit_log import note
 from perdure.stores.sqlite.change_feed import tell
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.enqueue import accept, lanes_among
 from perdure.stores.sqlite.fair_ranks import ranks_anew
 from perdure.stores.sqlite.gates import change_gate
 from perdure.stores.sqlite.record import add_tally, record_each
-from perdure.stores.sqlite.revive import Revivals, check_runs, conflict
+from perdure.stores.sqlite.revive import RevivalWriter, check_runs, conflict
 from perdure.stores.sqlite.statements import SQL
-from perdure.stores.tally_changes import Letter, Tally, place_of
+from perdure.stores.tally_changes import Letter, TallyChanges, place_of
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class SqliteControl(SharedControl):
 
     _sql = SQL
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
         self._lanes = KnownLanes()
 
@@ -112,7 +112,7 @@ class SqliteControl(SharedControl):
     ) -> list[Revived]:
         check_runs(cx, chosen)
         ranks = ranks_anew(cx, chosen, now)
-        revivals = Revivals(cx, now, owner)
+        revivals = RevivalWriter(cx, now, owner)
         answers: dict[int, Revived] = {}
         for place, one in sorted(enumerate(chosen), key=lambda pair: pair[1].no):
             seen = revivals.seen(one)
@@ -129,7 +129,7 @@ class SqliteControl(SharedControl):
     def _discard(
         self, cx: sqlite3.Connection, chosen: Sequence[Target], owner: str | None, now: int
     ) -> list[Settled | Busy]:
-        tally = Tally()
+        tally = TallyChanges()
         answers: list[Settled | Busy] = []
         for one in chosen:
             where = {"no": one.no, "token": one.token, "owner": owner, "now": now}
@@ -157,7 +157,7 @@ class SqliteControl(SharedControl):
     def _run_now(
         self, cx: sqlite3.Connection, chosen: Sequence[Target], owner: str | None, now: int
     ) -> list[Settled | Busy]:
-        tally = Tally()
+        tally = TallyChanges()
         answers: list[Settled | Busy] = []
         for one in chosen:
             where = {"no": one.no, "token": one.token, "owner": owner, "now": now}

@@ -14,9 +14,9 @@ from perdure.stores.rows import AGEING_US, apart, encoded, lengths_in
 from perdure.stores.sqlite.change_feed import tell, tell_columns
 from perdure.stores.sqlite.fair_ranks import ranks_anew, ranks_of
 from perdure.stores.sqlite.record import add_tally, claims_of
-from perdure.stores.sqlite.revive import Revivals
+from perdure.stores.sqlite.revive import RevivalWriter
 from perdure.stores.sqlite.statements import SQL
-from perdure.stores.tally_changes import Tally
+from perdure.stores.tally_changes import TallyChanges
 
 
 def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enqueued]:
@@ -32,7 +32,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
     cx.executemany(SQL.owned_add, [(job.owner, made[job.id], now) for job in fresh if job.owner])
-    tally = Tally()
+    tally = TallyChanges()
     for job in fresh:
         tally.accepted(
             job, "ready" if job.run_at is None or to_us(job.run_at) <= now else "waiting"
@@ -74,7 +74,7 @@ def begin(
     )  # fmt: skip
     if job.owner:
         cx.execute(SQL.owned_add, (job.owner, last + 1, now))
-    tally = Tally()
+    tally = TallyChanges()
     tally.accepted(job, "processing")
     whose = (last + 1, job.id, job.owner, job.pipeline, job.stage)
     told = Entry(*whose, State.PROCESSING, None, 1, job.run)
@@ -88,7 +88,7 @@ def lanes_among(cx: sqlite3.Connection, nos: set[int]) -> set[int]:
     return {no for (no,) in cx.execute(SQL.lane_nos, (encoded(sorted(nos)),)).fetchall()}
 
 
-def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: Tally, now: int) -> None:
+def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: TallyChanges, now: int) -> None:
     """Count new jobs; a run that had ended has not any more."""
     add_tally(cx, tally, 0, now)
     runs = {job.run for job in jobs if job.run is not None}
@@ -186,7 +186,7 @@ def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
 def _revived(cx: sqlite3.Connection, asked: Collection[tuple[int, Revival]], now: int) -> set[int]:
     """The places of those that have a new life now, whoever has their keys in other runs."""
     ranks = ranks_anew(cx, [one for _, one in asked], now)
-    revivals = Revivals(cx, now)
+    revivals = RevivalWriter(cx, now)
     done = set()
     for place, one in asked:
         seen = revivals.seen(one)

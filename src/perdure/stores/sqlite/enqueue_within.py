@@ -17,13 +17,13 @@ from pathlib import Path
 
 from perdure.model.errors import CallerError
 from perdure.stores.borrowed_connection import driver_connection
-from perdure.stores.sqlite.connection import MEMORY, Connection, translated
+from perdure.stores.sqlite.connection import MEMORY, SqliteConnection, translated
 
 _LOCK = "UPDATE perdure_migrations SET number = number WHERE number < 0"
 
 
 @contextmanager
-def joined(within: object, own: Connection) -> Iterator[tuple[sqlite3.Connection, int]]:
+def joined(within: object, own: SqliteConnection) -> Iterator[tuple[sqlite3.Connection, int]]:
     """The caller's connection, checked, and the store's time."""
     raw = driver_connection(within)
     if not isinstance(raw, sqlite3.Connection):

@@ -29,14 +29,14 @@ from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite.audit_log import note
 from perdure.stores.sqlite.change_feed import tell
 from perdure.stores.sqlite.claim import heads, promote, take
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.statements import SQL
 
 
 class SqliteGates:
     """The part of the `Store` port that is about gates."""
 
-    _connection: Connection
+    _connection: SqliteConnection
 
     def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
         """Change a gate where its generation is as seen, and claim one job from behind it."""

@@ -12,7 +12,7 @@ from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.reader import SharedReader
 from perdure.stores.rows import Row, encoded
 from perdure.stores.sqlite import change_feed
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.gates import look
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.statements import texts
@@ -35,7 +35,7 @@ class SqliteReader(SharedReader):
     _dialect = DIALECT
     _checks = AUDIT
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
 
     def look(self, names: Sequence[str]) -> GateLook:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from perdure.model.changes import ChangeKind
-from perdure.model.jobs import Claim, Receipt, Record, Refused, Settled, Stale
+from perdure.model.jobs import Claim, Receipt, Record, RecordRefused, Settled, Stale
 from perdure.model.states import TERMINAL, State
 from perdure.stores.columns import counted
 from perdure.stores.moments import MINUTE_US, from_us, maybe_us, seconds_us, to_us
@@ -18,7 +18,7 @@ from perdure.stores.plain_success import is_plain
 from perdure.stores.rows import claim_out, delay_us, encoded, past_in
 from perdure.stores.sqlite.change_feed import tell_columns
 from perdure.stores.sqlite.statements import SQL
-from perdure.stores.tally_changes import Before, Tally, place_of
+from perdure.stores.tally_changes import JobBefore, TallyChanges, place_of
 
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
 
@@ -58,7 +58,7 @@ def record_each(
             if not _is_bad_row(error):
                 raise
             cx.execute("ROLLBACK TO one")
-            settled.append(Refused(one.no, one.id, one.token, str(error)))
+            settled.append(RecordRefused(one.no, one.id, one.token, str(error)))
         cx.execute("RELEASE one")
     return tuple(settled)
 
@@ -71,7 +71,7 @@ def claims_of(cx: sqlite3.Connection, nos: Iterable[int]) -> list[Claim]:
     return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": encoded(wanted)}).fetchall()]
 
 
-def add_tally(cx: sqlite3.Connection, tally: Tally, writer: int, now: int) -> None:
+def add_tally(cx: sqlite3.Connection, tally: TallyChanges, writer: int, now: int) -> None:
     """Write down what has changed in the counts of runs and in the tallies."""
     lots = (
         (SQL.run_counts_add, tally.rows(writer)),
@@ -95,7 +95,7 @@ def _write(
     first = {(one.no, one.token): one for one in reversed(asked)}
     accepted = [one for claim, one in first.items() if claim in before]
     accepted.sort(key=lambda one: one.no)
-    tally = Tally()
+    tally = TallyChanges()
     for one in accepted:
         tally.settled(one, before[one.no, one.token])
     plain: list[Record] = []
@@ -155,18 +155,18 @@ def _add_attempts(
         cx.executemany(SQL.attempts_add_more, more)
 
 
-def _matched(cx: sqlite3.Connection, records: Sequence[Record]) -> dict[tuple[int, int], Before]:
+def _matched(cx: sqlite3.Connection, records: Sequence[Record]) -> dict[tuple[int, int], JobBefore]:
     """What the guard will let pass, as it was: we are the only writer until our commit."""
     shown = encoded([(one.no, one.token) for one in records])
     rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
     return {
-        (no, token): Before(run, redrive_run, owner, pipeline, lane, place_of(*place))
+        (no, token): JobBefore(run, redrive_run, owner, pipeline, lane, place_of(*place))
         for no, token, run, redrive_run, owner, pipeline, lane, *place in rows
     }
 
 
 def _told(
-    records: Sequence[Record], before: Mapping[tuple[int, int], Before]
+    records: Sequence[Record], before: Mapping[tuple[int, int], JobBefore]
 ) -> Sequence[Sequence[object]]:
     """What the change feed tells of records: the columns of `Entry`."""
     whose = [before[one.no, one.token] for one in records]

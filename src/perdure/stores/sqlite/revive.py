@@ -14,17 +14,17 @@ from perdure.stores.rows import AGEING_US, Row, encoded
 from perdure.stores.sqlite.change_feed import tell
 from perdure.stores.sqlite.record import add_tally
 from perdure.stores.sqlite.statements import SQL
-from perdure.stores.tally_changes import Letter, Tally
+from perdure.stores.tally_changes import Letter, TallyChanges
 
 
-class Revivals:
+class RevivalWriter:
     """New lives in one transaction, and what they change in the runs of their jobs."""
 
     def __init__(self, cx: sqlite3.Connection, now: int, owner: str | None = None) -> None:
         self._cx = cx
         self._now = now
         self._owner = owner
-        self._tally = Tally()
+        self._tally = TallyChanges()
         self._runs: set[int] = set()
         self._told: list[Entry] = []
 

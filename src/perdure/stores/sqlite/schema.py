@@ -5,7 +5,7 @@ import sqlite3
 from perdure.model.errors import StoreDamaged
 from perdure.model.views import SchemaStatus
 from perdure.stores.migrations import check_current, check_fits, migrations, status_of
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 
 PACKAGE = "perdure.stores.sqlite"
 
@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS perdure_migrations (
 class SqliteSchema:
     """The `Schema` port on one SQLite file."""
 
-    def __init__(self, connection: Connection, url: str) -> None:
+    def __init__(self, connection: SqliteConnection, url: str) -> None:
         self._connection = connection
         self._url = url
 

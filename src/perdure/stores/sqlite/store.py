@@ -43,7 +43,7 @@ from perdure.stores.moments import seconds_us
 from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
 from perdure.stores.sqlite.change_feed import tell
 from perdure.stores.sqlite.claim import claim, claim_parts, has_work, open_lanes, wait_s
-from perdure.stores.sqlite.connection import Connection
+from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.enqueue import accept, begin, lanes_among
 from perdure.stores.sqlite.enqueue_within import joined
 from perdure.stores.sqlite.gates import SqliteGates
@@ -58,7 +58,7 @@ _Recorder = Callable[[sqlite3.Connection, Sequence[Record], int | None, int], tu
 class SqliteStore(SqliteGates):
     """The `Store` port on one SQLite file."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
         self._data_version = -1
         self._lanes = KnownLanes()

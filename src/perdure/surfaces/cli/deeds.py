@@ -58,7 +58,7 @@ def cancel(job_id: str | None, **options: Any) -> None:
 
     A running job can be cancelled here with --app; else a worker that has its pipeline does it.
     """
-    asked = _Asked("cancel", job_id, options)
+    asked = _DeedAsked("cancel", job_id, options)
     with session_at(asked.store, asked.app) as session:
         if job_id is not None:
             one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
@@ -80,7 +80,7 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
     This overrules a time that was asked for and the pause after a failure, and no wait that the upstream has asked for. What
     stands behind a held gate or in a paused queue stays there.
     """
-    asked = _Asked("run-now", job_id, options)
+    asked = _DeedAsked("run-now", job_id, options)
     with session_at(asked.store, asked.app) as session:
         if job_id is not None:
             one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
@@ -120,7 +120,7 @@ def retry(
     dead letters with the keys of the file are meant, of --owner or of no owner. To try many again in a run of their own, with a
     canary and a failure budget: perdure dead redrive.
     """
-    asked = _Asked("retry", job_id, options)
+    asked = _DeedAsked("retry", job_id, options)
     way: dict[str, Any] = {"from_stage": from_stage, "from_start": from_start}
     if (payload is not None and job_id is None) or (payloads is not None and job_id is not None):
         raise CallerError("--payload goes with one JOB, and --payloads with a filter")
@@ -143,7 +143,7 @@ def retry(
             asked.tell(session, begun)
 
 
-class _Asked:
+class _DeedAsked:
     """One call of a command: who, why, what is meant, and how it is told."""
 
     def __init__(self, verb: str, job_id: str | None, options: dict[str, Any]) -> None:

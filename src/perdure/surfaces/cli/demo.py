@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.demo.script import ITEMS_MIN, Fault
 from perdure.demo.summary import Summary
-from perdure.demo.tour import LIMIT_S, Order, give_tour
+from perdure.demo.tour import LIMIT_S, TourOrder, give_tour
 from perdure.model.errors import CallerError
 from perdure.model.kinds import KINDS, Kind
 from perdure.surfaces.cli.demo_panel import lines, panel
@@ -64,7 +64,7 @@ def demo(
     has struck; else it is 1.
     """
     with _folder(keep) as folder:
-        order = Order(
+        order = TourOrder(
             items=items,
             seed=seed,
             folder=folder,
@@ -174,7 +174,7 @@ def _faults(summary: Summary) -> Iterator[str]:
         yield f"  {summary.faults.get(fault, 0):>5,}  {fault.in_words}"
 
 
-def _follow_ups(order: Order, summary: Summary, *, kept: bool) -> Iterator[str]:
+def _follow_ups(order: TourOrder, summary: Summary, *, kept: bool) -> Iterator[str]:
     if not kept:
         if summary.complaints:
             yield "To look inside, run it again with --keep DIR."

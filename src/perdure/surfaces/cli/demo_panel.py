@@ -5,9 +5,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from perdure.demo.crew import Hand
+from perdure.demo.crew import DemoWorker
 from perdure.demo.script import Fault
-from perdure.demo.tour import Happening, Show, Snapshot
+from perdure.demo.tour import Happening, Show, TourSnapshot
 from perdure.demo.watch import belongs
 from perdure.surfaces.cli.live_panel import Echo, counted, framed, now_and_then
 
@@ -16,7 +16,7 @@ _HANDS_SHOWN = 3
 _LINE_S = 1.0
 
 
-def progress_line(shot: Snapshot) -> str:
+def progress_line(shot: TourSnapshot) -> str:
     """The tour at one moment, in one line."""
     books, look = shot.look.books, shot.look
     stages = ", ".join(f"{stage.name} {stage.passed:,}" for stage in look.stages)
@@ -40,7 +40,7 @@ def lines(echo: Echo) -> Show:
     """Show the tour as lines: every happening at once, and one about all of it each second."""
     told, write = 0, now_and_then(echo, _LINE_S)
 
-    def show(shot: Snapshot) -> None:
+    def show(shot: TourSnapshot) -> None:
         nonlocal told
         for one in shot.happenings[told:]:
             echo(happening_line(one))
@@ -50,7 +50,7 @@ def lines(echo: Echo) -> Show:
     return show
 
 
-def panel(shot: Snapshot) -> RenderableType:
+def panel(shot: TourSnapshot) -> RenderableType:
     """The tour at one moment, for a terminal."""
     look, items = shot.look, shot.order.items
     return framed(
@@ -67,14 +67,14 @@ def panel(shot: Snapshot) -> RenderableType:
     )
 
 
-def _tables(shot: Snapshot) -> Table:
+def _tables(shot: TourSnapshot) -> Table:
     """Stages above workers on the left, faults on the right: 80 columns and 24 rows suffice."""
     grid = Table.grid(padding=(0, 4, 0, 0))
     grid.add_row(Group(_stages(shot), Text(), _crew(shot)), _faults(shot))
     return grid
 
 
-def _counts(shot: Snapshot) -> Text:
+def _counts(shot: TourSnapshot) -> Text:
     books, look = shot.look.books, shot.look
     line = counted(
         (books.succeeded, "succeeded", "green"),
@@ -87,7 +87,7 @@ def _counts(shot: Snapshot) -> Text:
     return line.append(f"{shot.rate_per_s:.0f}/s", "dim")
 
 
-def _stages(shot: Snapshot) -> Table:
+def _stages(shot: TourSnapshot) -> Table:
     table = _table("stage", "passed", "processing", "retrying", "queued")
     for stage in shot.look.stages:
         table.add_row(
@@ -100,7 +100,7 @@ def _stages(shot: Snapshot) -> Table:
     return table
 
 
-def _crew(shot: Snapshot) -> Table:
+def _crew(shot: TourSnapshot) -> Table:
     table = _table("worker", "items", "processes")
     table.columns[2].justify = "left"
     for hand in shot.crew[-_HANDS_SHOWN:]:
@@ -111,7 +111,7 @@ def _crew(shot: Snapshot) -> Table:
     return table
 
 
-def _processes(shot: Snapshot, hand: Hand) -> Text:
+def _processes(shot: TourSnapshot, hand: DemoWorker) -> Text:
     if hand.killed:
         return Text("killed with SIGKILL", "red")
     alive = [
@@ -124,7 +124,7 @@ def _processes(shot: Snapshot, hand: Hand) -> Text:
     return Text(", ".join(alive)) if alive else Text("starting", "dim")
 
 
-def _faults(shot: Snapshot) -> Table:
+def _faults(shot: TourSnapshot) -> Table:
     table = _table("faults struck", "")
     table.columns[1].min_width = 6
     for fault in Fault:
@@ -133,7 +133,7 @@ def _faults(shot: Snapshot) -> Table:
     return table
 
 
-def _happenings(shot: Snapshot) -> list[Text]:
+def _happenings(shot: TourSnapshot) -> list[Text]:
     last = shot.happenings[-_HAPPENINGS_SHOWN:]
     lines = [
         Text(

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from perdure.app import App, Pipeline, Session, configured, load_pipeline, shown_url
-from perdure.app.batch.carry_out import LeftAtOnce, Order, carry_out
+from perdure.app.batch.carry_out import LeftAtOnce, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.surfaces.cli.live_panel import screen
@@ -90,7 +90,7 @@ def run(target: str, items: str, **chosen: Any) -> None:
 def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]) -> NoReturn:
     as_json = chosen["as_json"]
     bad = _Bad(lambda line: click.echo(line, err=True))
-    order = Order(
+    order = RunRequest(
         items=_items(files.items, chosen["form"]),
         name=_name(files.items, chosen),
         owner=chosen["owner"],

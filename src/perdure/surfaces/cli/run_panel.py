@@ -8,7 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from perdure.app.batch.snapshot import Held, Snapshot
+from perdure.app.batch.snapshot import Held, RunSnapshot
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.live_panel import Echo, counted, framed, now_and_then
 
@@ -17,7 +17,7 @@ _KINDS_SHOWN = 6
 _HELD_SHOWN = 3
 
 
-def progress_line(shot: Snapshot) -> str:
+def progress_line(shot: RunSnapshot) -> str:
     """A run at one moment, in one line."""
     counts = shot.run.counts
     parts = [
@@ -33,11 +33,11 @@ def progress_line(shot: Snapshot) -> str:
     return " | ".join(parts)
 
 
-def lines(echo: Echo) -> Callable[[Snapshot], None]:
+def lines(echo: Echo) -> Callable[[RunSnapshot], None]:
     """Show a run as lines: one now and then, and one whenever it becomes something else."""
     write = now_and_then(echo, _LINE_S)
 
-    def show(shot: Snapshot) -> None:
+    def show(shot: RunSnapshot) -> None:
         if not shot.run.counts.total and shot.elapsed_s < 1:
             return  # the first items come in a moment
         held = tuple(one.what for one in shot.held)
@@ -47,7 +47,7 @@ def lines(echo: Echo) -> Callable[[Snapshot], None]:
     return show
 
 
-def panel(shot: Snapshot) -> RenderableType:
+def panel(shot: RunSnapshot) -> RenderableType:
     """A run at one moment, for a terminal."""
     run, counts = shot.run, shot.run.counts
     parts: list[RenderableType] = [
@@ -63,7 +63,7 @@ def panel(shot: Snapshot) -> RenderableType:
     return framed(title, _spoken(shot.elapsed_s), parts)
 
 
-def _counts(shot: Snapshot) -> Text:
+def _counts(shot: RunSnapshot) -> Text:
     counts = shot.run.counts
     line = counted(
         (counts.succeeded, "succeeded", "green"),
@@ -76,7 +76,7 @@ def _counts(shot: Snapshot) -> Text:
     return line
 
 
-def _figures(shot: Snapshot) -> Table:
+def _figures(shot: RunSnapshot) -> Table:
     grid = Table.grid(padding=(0, 3, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
@@ -96,22 +96,22 @@ def _figures(shot: Snapshot) -> Table:
     return grid
 
 
-def _done(shot: Snapshot) -> str:
+def _done(shot: RunSnapshot) -> str:
     more = "+" if shot.feeding else ""
     return f"{shot.ended:,} of {shot.run.counts.total:,}{more} done"
 
 
-def _by_count(shot: Snapshot) -> list[tuple[str, int]]:
+def _by_count(shot: RunSnapshot) -> list[tuple[str, int]]:
     found = [(kind, count) for kind, count in shot.run.kinds.items() if count]
     return sorted(found, key=lambda one: (-one[1], one[0]))[:_KINDS_SHOWN]
 
 
-def _kinds(shot: Snapshot) -> str:
+def _kinds(shot: RunSnapshot) -> str:
     found = ", ".join(f"{kind} {count:,}" for kind, count in _by_count(shot))
     return f" ({found})" if found else ""
 
 
-def _cost(shot: Snapshot) -> str:
+def _cost(shot: RunSnapshot) -> str:
     cost = shot.run.counts.cost_usd
     if not cost:
         return ""
@@ -121,7 +121,7 @@ def _cost(shot: Snapshot) -> str:
     )
 
 
-def _budget(shot: Snapshot) -> str:
+def _budget(shot: RunSnapshot) -> str:
     allowed = shot.allowance
     if allowed is None:
         return ""
@@ -143,7 +143,7 @@ def resume_paused(run: RunView) -> str:
     return f"perdure runs resume {shlex.quote(run.name)}"
 
 
-def _state(shot: Snapshot) -> str:
+def _state(shot: RunSnapshot) -> str:
     if shot.stopping:
         return "stopping: what is in hand may end"
     if is_paused(shot.run):
@@ -152,7 +152,7 @@ def _state(shot: Snapshot) -> str:
     return "" if status == "running" else f"the run is {status}"
 
 
-def _eta(shot: Snapshot) -> str:
+def _eta(shot: RunSnapshot) -> str:
     if shot.eta_s is None:
         return "unknown"
     return ("more than " if shot.feeding else "") + _spoken(shot.eta_s)

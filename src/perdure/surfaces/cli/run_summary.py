@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.app.batch.carry_out import Outcome
+from perdure.app.batch.carry_out import RunOutcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
@@ -36,7 +36,7 @@ class Files:
         return "standard input" if self.items == "-" else self.items
 
 
-def exit_code(outcome: Outcome) -> int:
+def exit_code(outcome: RunOutcome) -> int:
     """The exit status that says how it went."""
     if outcome.error is not None:
         return outcome.error.exit_code
@@ -59,7 +59,7 @@ def ways_on(run: RunView, again: str) -> str:
     return f"{first}Go on with: {again}"
 
 
-def told(outcome: Outcome, files: Files, again: str) -> tuple[list[str], list[str]]:
+def told(outcome: RunOutcome, files: Files, again: str) -> tuple[list[str], list[str]]:
     """The summary in words, a line each, and what belongs on standard error."""
     complaints = []
     remedy = "; mend it, or pass --skip-bad" if isinstance(outcome.error, PayloadRefused) else ""
@@ -75,7 +75,7 @@ def told(outcome: Outcome, files: Files, again: str) -> tuple[list[str], list[st
     return list(_summary(outcome, files, again)), complaints
 
 
-def _summary(outcome: Outcome, files: Files, again: str) -> Iterator[str]:
+def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     run, counts, fed = outcome.run, outcome.run.counts, outcome.fed
     status = "interrupted" if outcome.interrupted else run.status.value
     status = status if outcome.error is None else "stopped"
@@ -116,7 +116,7 @@ def _summary(outcome: Outcome, files: Files, again: str) -> Iterator[str]:
     yield from _next_steps(outcome, again)
 
 
-def _next_steps(outcome: Outcome, again: str) -> Iterator[str]:
+def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
     run = outcome.run
     if run.counts.failed:
         yield f"  what failed, by cause: perdure dead groups --run {shlex.quote(run.name)}"
@@ -136,7 +136,7 @@ def _larger(run: RunView) -> str:
     )
 
 
-def plain(outcome: Outcome, files: Files, code: int, again: str) -> dict[str, Any]:
+def plain(outcome: RunOutcome, files: Files, code: int, again: str) -> dict[str, Any]:
     """The summary as JSON."""
     run, counts, fed = outcome.run, outcome.run.counts, outcome.fed
     return {

@@ -10,8 +10,8 @@ from perdure.app import policy_at
 from perdure.model.errors import CallerError
 from perdure.simulate import (
     SCENARIOS,
-    Question,
     Scenario,
+    SimulationQuestion,
     chosen,
     draw,
     form,
@@ -125,13 +125,13 @@ def _own(
     workers: int | None,
     concurrency: int | None,
     no_hints: bool,
-) -> Question | None:
+) -> SimulationQuestion | None:
     """A case of the user's own, if any of its options is given."""
     if not no_hints and not any(
         one is not None for one in (outage, jobs, rate, latency, workers, concurrency)
     ):
         return None
-    return Question(
+    return SimulationQuestion(
         jobs=2_000 if jobs is None else jobs,
         outage=outage,
         rate={None: "20/s", "none": None}.get(rate, rate),
@@ -152,7 +152,7 @@ def _made(plots: Path) -> None:
         raise CallerError(f"--plots is {str(plots)!r}: nothing can be written there")
 
 
-def _scenarios(names: tuple[str, ...], own: Question | None) -> Iterator[Scenario]:
+def _scenarios(names: tuple[str, ...], own: SimulationQuestion | None) -> Iterator[Scenario]:
     if own is not None:
         if names:
             raise CallerError(

@@ -10,76 +10,76 @@ Moments are the clock's, exact to the microsecond. Ids are UUIDs. Job numbers ri
 Any runner that knows ``setup_method``, ``teardown_method`` and ``test_`` will do.
 """
 
-from perdure.testing.store_contract.acting import Acting
-from perdure.testing.store_contract.bulks import Bulks
-from perdure.testing.store_contract.calling import Calling
-from perdure.testing.store_contract.capturing import Capturing
-from perdure.testing.store_contract.claiming import Claiming
-from perdure.testing.store_contract.closing import Closing
-from perdure.testing.store_contract.completing import Completing, LentTransaction
-from perdure.testing.store_contract.conflicting import Conflicting
-from perdure.testing.store_contract.counting import Counting
-from perdure.testing.store_contract.ending import Ending
-from perdure.testing.store_contract.enqueueing import Enqueueing
-from perdure.testing.store_contract.fairness import Fairness
-from perdure.testing.store_contract.following import Following
-from perdure.testing.store_contract.gating import Gating
-from perdure.testing.store_contract.guarding import Guarding
-from perdure.testing.store_contract.items import Items
+from perdure.testing.store_contract.acting import DeedsContract
+from perdure.testing.store_contract.bulks import BulksContract
+from perdure.testing.store_contract.calling import CallersContract
+from perdure.testing.store_contract.capturing import CapturesContract
+from perdure.testing.store_contract.claiming import ClaimContract
+from perdure.testing.store_contract.closing import ClosedLanesContract
+from perdure.testing.store_contract.completing import CompleteContract, LentTransaction
+from perdure.testing.store_contract.conflicting import ConflictsContract
+from perdure.testing.store_contract.counting import CountsContract
+from perdure.testing.store_contract.ending import EndsContract
+from perdure.testing.store_contract.enqueueing import EnqueueContract
+from perdure.testing.store_contract.fairness import FairnessContract
+from perdure.testing.store_contract.following import ChangeFeedContract
+from perdure.testing.store_contract.gating import GatesContract
+from perdure.testing.store_contract.guarding import GuardsContract
+from perdure.testing.store_contract.items import ItemsContract
 from perdure.testing.store_contract.kit import OpenedStore
-from perdure.testing.store_contract.letters import Letters
-from perdure.testing.store_contract.owning import Owning
-from perdure.testing.store_contract.parting import Parting
-from perdure.testing.store_contract.payloads import Payloads
-from perdure.testing.store_contract.pruning import Pruning
-from perdure.testing.store_contract.racing import Racing
-from perdure.testing.store_contract.reading import Reading
-from perdure.testing.store_contract.requesting import Requesting
-from perdure.testing.store_contract.reviving import Reviving
-from perdure.testing.store_contract.running import Running
-from perdure.testing.store_contract.scheduling import Scheduling
-from perdure.testing.store_contract.settling import Settling
-from perdure.testing.store_contract.sharing import Sharing
-from perdure.testing.store_contract.shortcuts import Shortcuts
-from perdure.testing.store_contract.tallying import Tallying
-from perdure.testing.store_contract.working import Working
+from perdure.testing.store_contract.letters import DeadLettersContract
+from perdure.testing.store_contract.owning import OwnersContract
+from perdure.testing.store_contract.parting import SlotsContract
+from perdure.testing.store_contract.payloads import PayloadsContract
+from perdure.testing.store_contract.pruning import PruningContract
+from perdure.testing.store_contract.racing import RacesContract
+from perdure.testing.store_contract.reading import ReadsContract
+from perdure.testing.store_contract.requesting import RequestIdsContract
+from perdure.testing.store_contract.reviving import RevivalContract
+from perdure.testing.store_contract.running import RunsContract
+from perdure.testing.store_contract.scheduling import SchedulesContract
+from perdure.testing.store_contract.settling import SettleContract
+from perdure.testing.store_contract.sharing import SharingContract
+from perdure.testing.store_contract.shortcuts import ShortcutsContract
+from perdure.testing.store_contract.tallying import TalliesContract
+from perdure.testing.store_contract.working import WorkersContract
 
 
 class StoreContract(
-    Enqueueing,
-    Requesting,
-    Calling,
-    Claiming,
-    Parting,
-    Settling,
-    Shortcuts,
-    Guarding,
-    Working,
-    Closing,
-    Gating,
-    Fairness,
-    Reviving,
-    Acting,
-    Conflicting,
-    Letters,
-    Running,
-    Ending,
-    Counting,
-    Tallying,
-    Items,
-    Capturing,
-    Bulks,
-    Scheduling,
-    Pruning,
-    Reading,
-    Following,
-    Owning,
-    Payloads,
+    EnqueueContract,
+    RequestIdsContract,
+    CallersContract,
+    ClaimContract,
+    SlotsContract,
+    SettleContract,
+    ShortcutsContract,
+    GuardsContract,
+    WorkersContract,
+    ClosedLanesContract,
+    GatesContract,
+    FairnessContract,
+    RevivalContract,
+    DeedsContract,
+    ConflictsContract,
+    DeadLettersContract,
+    RunsContract,
+    EndsContract,
+    CountsContract,
+    TalliesContract,
+    ItemsContract,
+    CapturesContract,
+    BulksContract,
+    SchedulesContract,
+    PruningContract,
+    ReadsContract,
+    ChangeFeedContract,
+    OwnersContract,
+    PayloadsContract,
 ):
     """What every store does; write ``open``."""
 
 
-class SharedStoreContract(StoreContract, Racing, Completing, Sharing):
+class SharedStoreContract(StoreContract, RacesContract, CompleteContract, SharingContract):
     """What a store does that several processes open at once; write ``open``, ``open_again`` and ``lend``."""
 
 

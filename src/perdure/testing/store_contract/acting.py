@@ -27,7 +27,7 @@ from perdure.testing.store_contract.records import cancelled, failure, retry, su
 LATER_S = 3_600.0
 
 
-class Acting(OnAFreshStore):
+class DeedsContract(OnAFreshStore):
     """Deeds on jobs that are not dead, and what a new life may bring."""
 
     # -- cancel ------------------------------------------------------------------------------

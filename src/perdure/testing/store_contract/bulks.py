@@ -23,7 +23,7 @@ from perdure.testing.store_contract.kit import DEED, OnAFreshStore, target, uuid
 BULK = uuid_of(7)
 
 
-class Bulks(OnAFreshStore):
+class BulksContract(OnAFreshStore):
     """What is done to many, by the step."""
 
     def _begin_bulk(self, id: str = BULK, verb: BulkVerb = BulkVerb.REDRIVE) -> BulkView:

@@ -13,7 +13,7 @@ from perdure.testing.store_contract.records import advance, release, retry, succ
 YEARS_S = 10 * 366 * 86_400.0
 
 
-class Calling(OnAFreshStore):
+class CallersContract(OnAFreshStore):
     """What a caller does, and what is found when it does not come back."""
 
     def caller(self) -> int:

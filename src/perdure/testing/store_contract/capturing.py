@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from perdure.model.jobs import Capture, Claim, Receipt, Record, Refused, Stale
+from perdure.model.jobs import Capture, Claim, Receipt, Record, RecordRefused, Stale
 from perdure.model.limits import PRUNE_BATCH_MAX
 from perdure.model.operations import Retention
 from perdure.model.views import CaptureView
@@ -29,7 +29,7 @@ def putting_aside(record: Record, *contents: bytes, **changes: Any) -> Record:
     return replace(record, captures=some)
 
 
-class Capturing(OnAFreshStore):
+class CapturesContract(OnAFreshStore):
     """Raw output, stored beside the attempt that it came from."""
 
     def _end_with(self, record: Record) -> None:
@@ -107,7 +107,7 @@ class Capturing(OnAFreshStore):
         claim = self.one_claim()
         broken = replace(success(claim, self.worker), result_json="\ud800")
         (answer,) = self.place.settle(putting_aside(broken, b"raw"), by=self.worker)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RecordRefused)
         assert self.place.reader.captures(claim.no) == []
 
     def test_the_captures_of_a_batch_stay_with_their_own_jobs(self) -> None:

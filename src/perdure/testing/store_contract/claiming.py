@@ -10,7 +10,7 @@ from perdure.testing.store_contract.kit import OnAFreshStore
 from perdure.testing.store_contract.records import advance, crash, release, retry, success
 
 
-class Claiming(OnAFreshStore):
+class ClaimContract(OnAFreshStore):
     """What a worker is handed."""
 
     def test_a_claim_raises_token_and_starts_and_names_the_holder(self) -> None:

@@ -15,7 +15,7 @@ from perdure.testing.store_contract.records import advance, crash, retry, succes
 HELD, PROBING, FLOWING = GateState.HELD, GateState.PROBING, GateState.FLOWING
 
 
-class Closing(OnAFreshStore):
+class ClosedLanesContract(OnAFreshStore):
     """A lane is open while its queue, pipeline, run, upstream and credential are."""
 
     def _closed_by(self, lane: int) -> str | None:

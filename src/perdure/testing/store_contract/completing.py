@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from perdure.model.errors import BugError, CallerError, WorkerDead
-from perdure.model.jobs import Capture, Claim, Receipt, Refused, Stale
+from perdure.model.jobs import Capture, Claim, Receipt, RecordRefused, Stale
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
 from perdure.testing.nouns import replace
@@ -18,7 +18,7 @@ from perdure.testing.store_contract.records import (
     spending,
     success,
 )
-from perdure.testing.store_contract.sharing import Sharing
+from perdure.testing.store_contract.sharing import SharingContract
 
 
 class LentTransaction(Protocol):
@@ -38,7 +38,7 @@ class LentTransaction(Protocol):
         ...
 
 
-class Completing(Sharing):
+class CompleteContract(SharingContract):
     """A stage with a transaction of its own beside the store's."""
 
     def lend(self) -> AbstractContextManager[LentTransaction]:
@@ -201,7 +201,7 @@ class Completing(Sharing):
         with self.lent(first) as own:
             bad = replace(success(second, self.worker), isolation=9)
             answer = self.place.store.complete(bad, by=self.worker, within=own.within)
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, RecordRefused)
             assert answer.reason
             own.commit()
         assert self.place.see(first.id).state is State.SUCCEEDED
@@ -235,7 +235,7 @@ class Completing(Sharing):
         records = [success(claims[0], self.worker), bad, retry(claims[2], self.worker)]
         found = self.place.store.settle(records, by=self.worker)
         kinds = {one.no: type(one) for one in found}
-        assert kinds == {claims[0].no: Receipt, claims[1].no: Refused, claims[2].no: Receipt}
+        assert kinds == {claims[0].no: Receipt, claims[1].no: RecordRefused, claims[2].no: Receipt}
         again = self.place.store.settle([records[0]], by=self.worker)
         assert [one.repeated for one in again if isinstance(one, Receipt)] == [True]
         (late,) = self.place.store.settle([failure(claims[0], None)], by=None)

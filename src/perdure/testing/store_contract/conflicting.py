@@ -12,7 +12,7 @@ from perdure.testing.store_contract.kit import DEED, OnAFreshStore, uuid_of
 from perdure.testing.store_contract.records import advance, cancelled, failure, success
 
 
-class Conflicting(OnAFreshStore):
+class ConflictsContract(OnAFreshStore):
     """One key, one job alive."""
 
     def _dead_with_key(self, run: RunView | None = None, **changes: Any) -> JobView:

@@ -14,7 +14,7 @@ from perdure.testing.store_contract.records import (
 )
 
 
-class Counting(OnAFreshStore):
+class CountsContract(OnAFreshStore):
     """Kept as jobs move, never counted over them."""
 
     def _kinds_of(self, run: RunView) -> dict[str, int]:

@@ -16,7 +16,7 @@ from perdure.testing.store_contract.records import cancelled, failure, retry, su
 COMPLETED, FAILED, CANCELLED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED
 
 
-class Ending(OnAFreshStore):
+class EndsContract(OnAFreshStore):
     """A run is over when it says so, and not a job too early."""
 
     def _sealed_run(self, name: str = "nightly", **changes: Any) -> RunView:

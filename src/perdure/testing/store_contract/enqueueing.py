@@ -11,7 +11,7 @@ from perdure.testing.store_contract.kit import OnAFreshStore, raises
 from perdure.testing.store_contract.records import advance, failure, success
 
 
-class Enqueueing(OnAFreshStore):
+class EnqueueContract(OnAFreshStore):
     """What comes in, and under which name."""
 
     def test_jobs_are_numbered_in_the_order_in_which_they_are_given(self) -> None:

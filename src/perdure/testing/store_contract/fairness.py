@@ -10,7 +10,7 @@ from perdure.testing.store_contract.kit import DEED, OnAFreshStore
 from perdure.testing.store_contract.records import advance, failure, retry, success
 
 
-class Fairness(OnAFreshStore):
+class FairnessContract(OnAFreshStore):
     """Jobs of several owners in lanes of one queue."""
 
     def _put(self, owner: str, count: int = 1, **changes: Any) -> list[str]:

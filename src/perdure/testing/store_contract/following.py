@@ -17,7 +17,7 @@ from perdure.testing.store_contract.records import advance, cancelled, failure, 
 ACCEPTED, ENDED, TRIED = ChangeKind.JOB_ACCEPTED, ChangeKind.JOB_ENDED, ChangeKind.ATTEMPT_ENDED
 
 
-class Follower:
+class FeedFollower:
     """A reader that goes on after the cursor of each page."""
 
     def __init__(self, place: Place, *, limit: int = CHANGE_PAGE_ROWS) -> None:
@@ -49,7 +49,7 @@ class Follower:
         return [(one.id, one.state) for one in self.heard() if one.kind is kind]
 
 
-class Following(OnAFreshStore):
+class ChangeFeedContract(OnAFreshStore):
     """What the feed tells, and how it is read.
 
     ``feed_rounds`` is for a store on a server that others use meanwhile: what they have open may keep lines, and
@@ -71,7 +71,7 @@ class Following(OnAFreshStore):
     def test_an_entry_says_whose_it_is_and_what_it_has_become(self) -> None:
         run = self.place.begin_run()
         self.clock.push(1)
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         self.clock.push(1)
         claim = self.one_claim(owner="ann", run=run.no)
         accepted_at = self.clock.now()
@@ -97,7 +97,7 @@ class Following(OnAFreshStore):
         ]  # fmt: skip
 
     def test_a_job_is_told_of_from_its_acceptance_to_its_end(self) -> None:
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         claim = self.one_claim()
         self.place.settle(retry(claim, self.worker, delay_s=0.0), by=self.worker)
         (claim,) = self.place.take(self.worker)
@@ -113,7 +113,7 @@ class Following(OnAFreshStore):
 
     def test_a_job_that_goes_on_at_once_is_told_with_the_token_of_its_new_claim(self) -> None:
         claim = self.one_claim()
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         record = advance(claim, self.worker, self.place.lanes["two"], reclaim=True)
         (receipt,) = self.place.settle(record, by=self.worker)
         assert isinstance(receipt, Receipt)
@@ -124,7 +124,7 @@ class Following(OnAFreshStore):
 
     def test_what_ends_while_it_waits_has_no_attempt_to_tell_of(self) -> None:
         id = self.place.put(owner="ann").id
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         job = self.place.see(id)
         (claim,) = self.place.take(self.worker)
         self.place.settle(replace(retry(claim, self.worker), delay_s=60.0), by=self.worker)
@@ -140,7 +140,7 @@ class Following(OnAFreshStore):
     def test_claims_and_what_falls_due_are_not_told(self) -> None:
         self.place.put_many(3)
         worker = self.worker
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         for claim in self.place.take(worker, 2):
             self.place.settle(retry(claim, worker, delay_s=5.0), by=worker)
         follower.heard()
@@ -150,7 +150,7 @@ class Following(OnAFreshStore):
 
     def test_what_is_sent_again_or_comes_too_late_is_told_once(self) -> None:
         worker = self.worker
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         new = self.place.new(key="k")
         self.place.store.enqueue([new])
         self.place.store.enqueue([new, self.place.new(key="k")])
@@ -164,7 +164,7 @@ class Following(OnAFreshStore):
     def test_a_row_that_cannot_be_written_is_not_told_and_its_neighbours_are(self) -> None:
         self.place.put_many(2)
         one, two = self.place.take(self.worker, 2)
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         bad = replace(success(one, self.worker), label="\0")
         self.place.settle(bad, success(two, self.worker), by=self.worker)
         written = [id for id in (one.id, two.id) if self.place.see(id).state is State.SUCCEEDED]
@@ -172,14 +172,14 @@ class Following(OnAFreshStore):
 
     def test_a_begun_job_is_accepted_in_its_callers_hands(self) -> None:
         worker, new = self.worker, self.place.new(owner="ann")
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         for _ in range(2):
             self.place.store.begin(new, worker=worker, hard_s=10.0, on_lost=OnLost.DROP)
         assert follower.jobs() == [(new.id, ACCEPTED, "processing", None, 1)]
 
     def test_a_page_may_end_anywhere_and_nothing_is_missed_or_told_twice(self) -> None:
         for limit in (1, 2, 3, 7, 8):
-            follower = Follower(self.place, limit=limit)
+            follower = FeedFollower(self.place, limit=limit)
             ids = [one.id for one in self.place.put_many(4)]
             ids += [one.id for one in self.place.put_many(3)]
             ids += [self.place.put().id]
@@ -223,7 +223,7 @@ class Following(OnAFreshStore):
 
     def test_new_lives_and_discards_are_told(self) -> None:
         job = self.place.dead_letter(self.worker, owner="ann", key="k")
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         assert isinstance(self.place.revive(job), Receipt)
         (claim,) = self.place.take(self.worker)
         self.place.settle(failure(claim, self.worker), by=self.worker)
@@ -243,7 +243,7 @@ class Following(OnAFreshStore):
         ]
 
     def test_a_run_is_told_when_it_is_made_and_when_its_status_changes(self) -> None:
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         run = self.place.begin_run(owner="ann")
         self.place.begin_run(owner="ann")
         self.clock.push(1)
@@ -260,7 +260,7 @@ class Following(OnAFreshStore):
         self.place.control.seal_run(run.no)
         job = self.place.dead_letter(self.worker, run=run.no)
         assert self.place.change_run(run, RunStatus.FAILED) is not None
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         self.clock.push(1)
         self.place.revive(job)
         assert follower.states(ChangeKind.RUN_CHANGED) == [(run.id, "running")]
@@ -275,7 +275,7 @@ class Following(OnAFreshStore):
         ]
 
     def test_a_gate_is_told_with_its_generation(self) -> None:
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         held = GateChange("vendor", 0, GateState.HELD, None)
         assert self.place.control.change_gate(held, DEED) is not None
         assert self.place.control.change_gate(held, DEED) is None
@@ -288,7 +288,7 @@ class Following(OnAFreshStore):
         ]
 
     def test_a_worker_is_told_when_it_begins_and_when_it_is_dead(self) -> None:
-        follower = Follower(self.place)
+        follower = FeedFollower(self.place)
         judge, silent, stopped = (self.place.hire() for _ in range(3))
         self.place.store.end_worker(stopped, Death("exited", exit_status=0))
         self.place.store.end_worker(stopped, Death("exited", exit_status=0))
@@ -391,7 +391,7 @@ class Following(OnAFreshStore):
         assert self._told(cursor)
 
     def test_who_follows_is_never_left_behind_by_pruning(self) -> None:
-        follower = Follower(self.place, limit=2)
+        follower = FeedFollower(self.place, limit=2)
         heard = []
         for _ in range(40):
             self.place.put()

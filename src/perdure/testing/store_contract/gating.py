@@ -18,7 +18,7 @@ from perdure.testing.store_contract.records import advance, crash, failure, retr
 HELD, PROBING, FLOWING = GateState.HELD, GateState.PROBING, GateState.FLOWING
 
 
-class Gating(OnAFreshStore):
+class GatesContract(OnAFreshStore):
     """Lane one stands behind the upstream ``vendor``, whose credential is ``account``."""
 
     def _vendor(self, *, parent: str | None = "account") -> int:

@@ -18,7 +18,7 @@ from perdure.testing.store_contract.records import (
 )
 
 
-class Guarding(OnAFreshStore):
+class GuardsContract(OnAFreshStore):
     """Who may not write."""
 
     def test_a_record_with_another_token_writes_nothing_at_all(self) -> None:

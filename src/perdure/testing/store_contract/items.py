@@ -24,7 +24,7 @@ from perdure.testing.store_contract.records import (
 )
 
 
-class Items(OnAFreshStore):
+class ItemsContract(OnAFreshStore):
     """What came of what was put in."""
 
     def _write(self, record: Record) -> None:

@@ -75,7 +75,7 @@ def _snoozed(claim: Claim, worker: int) -> Record:
 
 
 @dataclass(frozen=True)
-class Before:
+class JourneyStart:
     """What a job has been through before the attempt: records, a new life after each that ends it, and its birth."""
 
     steps: tuple[Step | str, ...] = ()
@@ -84,40 +84,42 @@ class Before:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-BEFORE: dict[str, Before] = {
-    "nothing": Before(),
-    "a priority, a key and a deadline": Before(
+BEFORE: dict[str, JourneyStart] = {
+    "nothing": JourneyStart(),
+    "a priority, a key and a deadline": JourneyStart(
         changes={"priority": 3, "deadline_s": 9e6, "tokens": 40, "request_id": "req-7"}
     ),
-    "a retry": Before((_tried,)),
-    "a retry that cost something": Before((_spent,)),
-    "a wait": Before((_waited,)),
-    "a snooze": Before((_snoozed,)),
-    "a failed probe": Before((_probed,)),
-    "a release": Before((release,)),
-    "a crash": Before((crash,)),
-    "two crashes": Before((crash, crash)),
-    "a hand-over": Before((_handed_over,)),
-    "a caller that handed it over": Before((_handed_over,), begun=True),
-    "a caller that waits": Before(begun=True),
-    "retries and a hand-over": Before((_tried, _spent, _handed_over)),
-    "a hand-over that left all it can": Before((_marked,)),
-    "a stage before": Before(("advance",)),
-    "a stage before that was tried twice": Before((_tried, "advance")),
-    "a stage before, and a retry": Before(("advance", _tried)),
-    "a stage before, and a hand-over": Before(("advance", _handed_over)),
-    "a stage before in the same hands": Before(("carry on",)),
-    "a death": Before((_dead,)),
-    "a death after retries and a stage": Before((_tried, "advance", _waited, _dead)),
-    "a death, driven again in a run": Before((_dead,), redriven=True),
-    "a death, driven again and handed over": Before((_dead, _handed_over), redriven=True),
+    "a retry": JourneyStart((_tried,)),
+    "a retry that cost something": JourneyStart((_spent,)),
+    "a wait": JourneyStart((_waited,)),
+    "a snooze": JourneyStart((_snoozed,)),
+    "a failed probe": JourneyStart((_probed,)),
+    "a release": JourneyStart((release,)),
+    "a crash": JourneyStart((crash,)),
+    "two crashes": JourneyStart((crash, crash)),
+    "a hand-over": JourneyStart((_handed_over,)),
+    "a caller that handed it over": JourneyStart((_handed_over,), begun=True),
+    "a caller that waits": JourneyStart(begun=True),
+    "retries and a hand-over": JourneyStart((_tried, _spent, _handed_over)),
+    "a hand-over that left all it can": JourneyStart((_marked,)),
+    "a stage before": JourneyStart(("advance",)),
+    "a stage before that was tried twice": JourneyStart((_tried, "advance")),
+    "a stage before, and a retry": JourneyStart(("advance", _tried)),
+    "a stage before, and a hand-over": JourneyStart(("advance", _handed_over)),
+    "a stage before in the same hands": JourneyStart(("carry on",)),
+    "a death": JourneyStart((_dead,)),
+    "a death after retries and a stage": JourneyStart((_tried, "advance", _waited, _dead)),
+    "a death, driven again in a run": JourneyStart((_dead,), redriven=True),
+    "a death, driven again and handed over": JourneyStart((_dead, _handed_over), redriven=True),
 }
 
 
 class Journey:
     """Some jobs alike, brought to the hands of a worker by the same way."""
 
-    def __init__(self, place: Place, worker: int, way: Before, runs: list[RunView | None]) -> None:
+    def __init__(
+        self, place: Place, worker: int, way: JourneyStart, runs: list[RunView | None]
+    ) -> None:
         self.place, self.worker = place, worker
         self._way = way
         self._children = [self._child(run) for run in runs] if way.redriven else []

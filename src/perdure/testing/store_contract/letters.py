@@ -11,7 +11,7 @@ from perdure.testing.store_contract.kit import OnAFreshStore
 from perdure.testing.store_contract.records import failing, retry, success
 
 
-class Letters(OnAFreshStore):
+class DeadLettersContract(OnAFreshStore):
     """What people work through."""
 
     def _letter(self, *, put: dict[str, Any] | None = None, **said: Any) -> JobView:

@@ -23,7 +23,7 @@ from perdure.testing.store_contract.records import (
 ANN = JobFilter(owner="ann")
 
 
-class Owning(OnAFreshStore):
+class OwnersContract(OnAFreshStore):
     """What an owner sees of its jobs, and never of another's."""
 
     def _listed(self, chosen: JobFilter = ANN, **page: Any) -> list[int]:

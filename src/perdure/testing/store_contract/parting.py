@@ -9,7 +9,7 @@ from perdure.testing.store_contract.kit import DEED, OnAFreshStore, raises
 from perdure.testing.store_contract.records import success
 
 
-class Parting(OnAFreshStore):
+class SlotsContract(OnAFreshStore):
     """Three lanes: ``a`` and ``b`` are parts, ``rest`` is not."""
 
     def _lane(self, name: str) -> int:

@@ -19,7 +19,7 @@ def _admitted() -> dict[str, str]:
     }
 
 
-class Payloads(OnAFreshStore):
+class PayloadsContract(OnAFreshStore):
     """The corpus, in every place that holds text."""
 
     def test_payloads_come_out_as_they_went_in(self) -> None:

@@ -30,7 +30,7 @@ def costly_failure(claim: Claim, worker: int | None) -> Record:
     return spending(failure(claim, worker), tokens_in=3, tokens_out=2, cost_nusd=7)
 
 
-class Pruning(OnAFreshStore):
+class PruningContract(OnAFreshStore):
     """Jobs that ended longer ago than they are kept."""
 
     def _ended(self, end: Any = success, **changes: Any) -> JobView:

@@ -9,12 +9,12 @@ from perdure.model.states import State
 from perdure.model.views import JobView
 from perdure.testing.store_contract.kit import DEED, uuid_of
 from perdure.testing.store_contract.records import failure, success
-from perdure.testing.store_contract.sharing import Sharing, at_once
+from perdure.testing.store_contract.sharing import SharingContract, at_once
 
 _ROUNDS = 10
 
 
-class Racing(Sharing):
+class RacesContract(SharingContract):
     """Two connections, and a run or a bulk operation between them."""
 
     def test_a_run_does_not_finish_past_a_job_that_lives_again(self) -> None:

@@ -22,7 +22,7 @@ from perdure.testing.store_contract.records import (
 )
 
 
-class Reading(OnAFreshStore):
+class ReadsContract(OnAFreshStore):
     """What screens show."""
 
     def _busy(self) -> list[Claim]:

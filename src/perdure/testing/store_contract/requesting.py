@@ -13,7 +13,7 @@ from perdure.testing.store_contract.records import advance, failure, retry
 DAY = timedelta(days=1)
 
 
-class Requesting(OnAFreshStore):
+class RequestIdsContract(OnAFreshStore):
     """It stays with the job, whatever becomes of that."""
 
     def _ago(self, seconds: float) -> datetime:

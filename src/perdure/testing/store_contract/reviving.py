@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from perdure.model.jobs import ZERO, Receipt, Refused, Stale
+from perdure.model.jobs import ZERO, Receipt, RecordRefused, Stale
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
@@ -19,7 +19,7 @@ from perdure.testing.store_contract.records import (
 )
 
 
-class Reviving(OnAFreshStore):
+class RevivalContract(OnAFreshStore):
     """Failed is where a job stays until somebody decides."""
 
     def _failed_at_two(self, **changes: Any) -> JobView:
@@ -152,7 +152,7 @@ class Reviving(OnAFreshStore):
         (claim,) = self.place.take(self.worker)
         step = advance(claim, self.worker, self.place.lanes["two"], value_json="[2]")
         (answer,) = self.place.settle(step, by=self.worker)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RecordRefused)
 
     def test_forgetting_touches_no_other_stage_and_no_other_job(self) -> None:
         job, other = self._failed_at_two(), self._failed_at_two()

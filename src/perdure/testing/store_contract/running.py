@@ -22,7 +22,7 @@ from perdure.testing.store_contract.records import (
 RUNNING, PAUSED, ABORTED = RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.ABORTED
 
 
-class Running(OnAFreshStore):
+class RunsContract(OnAFreshStore):
     """Batches of jobs."""
 
     def _counts(self, run: RunView) -> RunCounts:

@@ -11,7 +11,7 @@ from perdure.testing.nouns import replace
 from perdure.testing.store_contract.kit import OnAFreshStore, raises
 
 
-class Scheduling(OnAFreshStore):
+class SchedulesContract(OnAFreshStore):
     """What is done once, whoever does it."""
 
     def _at(self, seconds: float) -> datetime:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from perdure.model.jobs import Counters, Receipt, Record, Refused, Stale
+from perdure.model.jobs import Counters, Receipt, Record, RecordRefused, Stale
 from perdure.model.states import FailedReason, Move, State
 from perdure.testing.nouns import replace
 from perdure.testing.store_contract.kit import OnAFreshStore
@@ -30,7 +30,7 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-class Settling(OnAFreshStore):
+class SettleContract(OnAFreshStore):
     """What a record makes of its job."""
 
     def test_a_success_is_final_and_keeps_its_result(self) -> None:
@@ -293,7 +293,7 @@ class Settling(OnAFreshStore):
     def test_nobody_carries_on_without_being_a_worker(self) -> None:
         claim = self.one_claim()
         (answer,) = self.place.settle(self._carry_on(claim), by=None)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RecordRefused)
         assert self.place.see(claim.id).state is State.PROCESSING
 
     def _carry_on(self, claim: Any) -> Record:
@@ -321,7 +321,7 @@ class Settling(OnAFreshStore):
             records[41] = replace(retry(bad, self.worker), **change)
             answers = {one.no: one for one in self.place.settle(*records, by=self.worker)}
             refused = answers[bad.no]
-            assert isinstance(refused, Refused), what
+            assert isinstance(refused, RecordRefused), what
             assert refused.reason, what
             assert sum(isinstance(one, Receipt) for one in answers.values()) == 99, what
             assert self.place.see(bad.id).state is State.PROCESSING, what
@@ -332,7 +332,7 @@ class Settling(OnAFreshStore):
     def test_a_refused_row_can_be_recorded_better(self) -> None:
         claim = self.one_claim()
         bad = replace(retry(claim, self.worker), isolation=9)
-        assert isinstance(self.place.settle(bad, by=self.worker)[0], Refused)
+        assert isinstance(self.place.settle(bad, by=self.worker)[0], RecordRefused)
         better = failure(claim, self.worker)
         assert isinstance(self.place.settle(better, by=self.worker)[0], Receipt)
         self.place.clean()
@@ -342,7 +342,7 @@ class Settling(OnAFreshStore):
         self.place.put()
         bad = replace(retry(claim, self.worker), isolation=9)
         turn = self.place.turn([bad], self.worker, 1)
-        assert isinstance(turn.settled[0], Refused)
+        assert isinstance(turn.settled[0], RecordRefused)
         assert len(turn.claims) == 1
 
     def test_a_stale_row_among_good_ones_is_only_itself(self) -> None:
@@ -363,7 +363,7 @@ class Settling(OnAFreshStore):
         self.place.settle(back, by=self.worker)
         (again,) = self.place.take(self.worker)
         other = advance(again, self.worker, lane, stage="one", value_json="[2]")
-        assert isinstance(self.place.settle(other, by=self.worker)[0], Refused)
+        assert isinstance(self.place.settle(other, by=self.worker)[0], RecordRefused)
         assert self.place.see(claim.id).input_json == "[1]"
 
     # -- callers -----------------------------------------------------------------------------

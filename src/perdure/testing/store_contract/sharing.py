@@ -49,7 +49,7 @@ def at_once(*calls: Callable[[], Any], within_s: float = 60.0) -> list[Any]:
         return [one.result(within_s) for one in made]
 
 
-class Sharing(OnAFreshStore):
+class SharingContract(OnAFreshStore):
     """Two connections, ``place`` and ``other``, to one store."""
 
     def open_again(self, clock: VirtualClock) -> OpenedStore:

@@ -14,17 +14,17 @@ from perdure.model.runs import RunView
 from perdure.model.states import TERMINAL, TRANSITIONS, FailedReason, Move, State
 from perdure.model.views import AttemptView, JobView
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.journeys import BEFORE, LATER_S, Before, Journey, Step
+from perdure.testing.store_contract.journeys import BEFORE, LATER_S, Journey, JourneyStart, Step
 from perdure.testing.store_contract.kit import DEED, OnAFreshStore
 from perdure.testing.store_contract.records import ENDINGS, advance, retry, success
 
 _LATER = datetime(2999, 1, 1, tzinfo=UTC)
 
 
-class Shortcuts(OnAFreshStore):
+class ShortcutsContract(OnAFreshStore):
     """Ways that a store may take to be quick, and what they must not change."""
 
-    def bring(self, way: Before, *runs: RunView | None) -> Journey:
+    def bring(self, way: JourneyStart, *runs: RunView | None) -> Journey:
         """Jobs that have been through this, one for each run, in the hands of the worker."""
         return Journey(self.place, self.worker, way, list(runs))
 
@@ -107,7 +107,7 @@ class Shortcuts(OnAFreshStore):
                 self.place.settle(*ends, by=self.worker)
         self.place.clean()
 
-    def _reclaims(self, way: Before) -> list[tuple[Step, Step]]:
+    def _reclaims(self, way: JourneyStart) -> list[tuple[Step, Step]]:
         """The ways in which a job is claimed again at once, each with the same one in two steps."""
         found: list[tuple[Step, Step]] = [
             (_repeated, lambda claim, worker: retry(claim, worker, delay_s=0.0))
@@ -277,7 +277,7 @@ def _told(end: Step, claim: Claim, worker: int) -> Record:
     return replace(record, delay_s=delay_s, attempt=attempt)
 
 
-def _goes_back(end: Step, way: Before) -> bool:
+def _goes_back(end: Step, way: JourneyStart) -> bool:
     """Whether the stage that would be left behind has been left behind before."""
     advances = end not in ENDINGS and end is not _repeated
     return advances and any(isinstance(step, str) for step in way.steps)

@@ -7,7 +7,7 @@ from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.jobs import ClaimOrder, Record
 from perdure.model.operations import Retention
 from perdure.model.states import FailedReason, Move, State
-from perdure.model.views import Deaths, Depth, Flow
+from perdure.model.views import DeathCount, Depth, Flow
 from perdure.testing.nouns import replace
 from perdure.testing.store_contract.kit import DEED, OnAFreshStore, target
 from perdure.testing.store_contract.records import (
@@ -24,7 +24,7 @@ NO_FLOW = Flow("p", "one", None, *(0,) * 11)
 HOUR_S = 3_600.0
 
 
-class Tallying(OnAFreshStore):
+class TalliesContract(OnAFreshStore):
     """Every move of a job is one in the tallies; the audit holds them against the rows."""
 
     def _flow(self, stage: str = "one") -> Flow:
@@ -158,8 +158,8 @@ class Tallying(OnAFreshStore):
             record = failing(claim, self.worker, kind=kind, code=code, fingerprint=f"f-{kind}")
             self.place.settle(record, by=self.worker)
             jobs.append(self.place.see(claim.id))
-        network = Deaths("p", "one", FailedReason.FATAL, "network", "n", 2, 2)
-        timeout = Deaths("p", "one", FailedReason.FATAL, "timeout", "t", 1, 1)
+        network = DeathCount("p", "one", FailedReason.FATAL, "network", "n", 2, 2)
+        timeout = DeathCount("p", "one", FailedReason.FATAL, "timeout", "t", 1, 1)
         assert self.place.reader.deaths() == [network, timeout]
         self.place.revive(jobs[0])
         self.place.control.discard([target(jobs[1])], DEED)

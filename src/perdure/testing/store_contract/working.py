@@ -12,7 +12,7 @@ from perdure.testing.store_contract.records import crash, release, success
 EXITED = Death("exited", exit_status=1)
 
 
-class Working(OnAFreshStore):
+class WorkersContract(OnAFreshStore):
     """Leases are the worker's."""
 
     def test_a_new_worker_is_alive_and_steady_from_now(self) -> None:

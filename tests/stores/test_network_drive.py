@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.sqlite import file_system
-from perdure.stores.sqlite.connection import MEMORY, Connection
-from perdure.stores.sqlite.file_system import NETWORK, file_system, warn_of_network
+from perdure.stores.sqlite import network_drive
+from perdure.stores.sqlite.connection import MEMORY, SqliteConnection
+from perdure.stores.sqlite.network_drive import NETWORK, file_system, warn_of_network
 from perdure.testing import VirtualClock
 
 # As Linux 6.1 writes it: optional fields, none, several; a space in a path; mounts on mounts.
@@ -56,7 +56,7 @@ def test_what_cannot_be_read_says_nothing(text):
 
 
 def test_the_file_systems_of_this_machine_are_read():
-    assert file_system(file_system.MOUNTS.read_text(), "/proc/self/status") == "proc"
+    assert file_system(network_drive.MOUNTS.read_text(), "/proc/self/status") == "proc"
 
 
 @pytest.mark.parametrize(
@@ -69,21 +69,21 @@ def test_a_local_file_system_is_none_of_the_network(kind):
 @pytest.fixture
 def mounted(tmp_path, monkeypatch):
     """Pretend that the folder of the test lies on such a file system."""
-    monkeypatch.setattr(file_system, "_looked_at", set())
+    monkeypatch.setattr(network_drive, "_looked_at", set())
 
     def mount(kind: str) -> str:
         listed = tmp_path / "mountinfo"
         listed.write_text(
             f"27 1 254:0 / / rw - ext4 /dev/vda rw\n50 27 0:99 / {tmp_path} rw - {kind} there rw\n"
         )
-        monkeypatch.setattr(file_system, "MOUNTS", listed)
+        monkeypatch.setattr(network_drive, "MOUNTS", listed)
         return str(tmp_path / "work.db")
 
     return mount
 
 
 def opened_and_closed(path: str, **options: bool) -> None:
-    Connection(path, VirtualClock(), **options).close()
+    SqliteConnection(path, VirtualClock(), **options).close()
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph"])
@@ -128,6 +128,6 @@ def test_memory_and_a_mere_look_are_not_warned_of(mounted, caplog):
 
 def test_where_nothing_is_known_nothing_is_said(mounted, caplog, monkeypatch, tmp_path):
     path = mounted("nfs")
-    monkeypatch.setattr(file_system, "MOUNTS", tmp_path / "no such file")
+    monkeypatch.setattr(network_drive, "MOUNTS", tmp_path / "no such file")
     opened_and_closed(path)
     assert caplog.records == []
