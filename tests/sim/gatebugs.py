@@ -8,7 +8,7 @@ import pytest
 from perdure.engine.gates import gatekeeper as gatekeeper_module
 from perdure.engine.gates.gatekeeper import Gatekeeper
 from perdure.engine.gates.limit_shares import LimitShares
-from perdure.engine.gates.traffic import UpstreamTraffic
+from perdure.engine.gates.traffic import Traffic
 from perdure.model.gates import GateState
 from perdure.rules.decide import FLOWING
 from perdure.rules.gate import hold as hold_module, probe as probe_module
@@ -23,11 +23,11 @@ def probing_counts_as_flowing(patch: pytest.MonkeyPatch) -> None:
     """Whoever finds a probe out takes the gate for open."""
     held = GateState.HELD
 
-    def flowing(passage: UpstreamTraffic) -> bool:
+    def flowing(passage: Traffic) -> bool:
         above = passage.credential
         return passage.gate.state is not held and (above is None or above.state is not held)
 
-    patch.setattr(UpstreamTraffic, "flowing", property(flowing))
+    patch.setattr(Traffic, "flowing", property(flowing))
 
 
 def late_results_count(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.engine.gates.caller_gates import CallerGates
 from perdure.engine.gates.rows import GateRows
-from perdure.engine.gates.traffic import CallEnd, UpstreamTraffic
+from perdure.engine.gates.traffic import CallEnd, Traffic
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue, LaidPipeline, Stage
@@ -143,7 +143,7 @@ def test_a_caller_that_cannot_see_its_gate_records_the_end_of_its_call_all_the_s
 
 def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_among_them(clock):
     """It was counted when the pace began anew, and never given back: the worker started nothing more."""
-    passage = UpstreamTraffic(DeclaredUpstream("u"), clock.now(), 1)
+    passage = Traffic(DeclaredUpstream("u"), clock.now(), 1)
     passage.gate = Gate("u", GateState.PROBING, 1)
     passage.start((1, 1), clock.now(), tokens=None, probes="u")
     passage.gate = Gate("u", generation=2, counts_from=2)  # a later probe has let it flow
@@ -191,7 +191,7 @@ def test_a_third_probe_that_is_told_of_its_credential_does_not_end_the_proving(c
 
 def test_a_call_that_is_set_aside_for_what_goes_on_is_not_given_to_another(clock):
     """The job went on to its next stage, and as many as before were claimed beside it."""
-    passage = UpstreamTraffic(DeclaredUpstream("u"), clock.now(), 1)
+    passage = Traffic(DeclaredUpstream("u"), clock.now(), 1)
     assert passage.set_aside(clock.now())
     assert passage.room(clock.now(), 5) == 0
     assert not passage.set_aside(clock.now())

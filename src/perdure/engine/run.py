@@ -1,4 +1,4 @@
-"""run: `Claim` → `RunOutcome`. Whatever a stage does, it ends here as data.
+"""run: `Claim` → `Outcome`. Whatever a stage does, it ends here as data.
 
 A stage may return, raise anything at all, run out of time, or be told to stop because its worker
 shuts down; each has one outcome. A cancellation that we did not order is the stage's own failure.

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-from perdure.engine.gates.traffic import CallEnd, UpstreamTraffic
+from perdure.engine.gates.traffic import CallEnd, Traffic
 from perdure.model.gates import GateState
 from perdure.model.kinds import Kind, Sign
 from perdure.rules.gate.gate import Gate
@@ -23,18 +23,18 @@ def later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def passage(**more) -> UpstreamTraffic:
-    return UpstreamTraffic(upstream(**more), NOW, ME)
+def passage(**more) -> Traffic:
+    return Traffic(upstream(**more), NOW, ME)
 
 
-def called(way: UpstreamTraffic, count: int, kind: Kind | None, *, first: int = 1) -> None:
+def called(way: Traffic, count: int, kind: Kind | None, *, first: int = 1) -> None:
     for no in range(first, first + count):
         way.start((no, 1), later(no / 1_000), tokens=None, probes=None)
     for no in range(first, first + count):
         way.land((no, 1), CallEnd(said(kind), later(1.0)))
 
 
-def found(way: UpstreamTraffic):
+def found(way: Traffic):
     return reading(way.window(), QUICK.window, counts_from=0, now=later(2.0))
 
 

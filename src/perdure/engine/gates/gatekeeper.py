@@ -23,7 +23,7 @@ from random import Random
 
 from perdure.engine.gates.limit_shares import LimitShares, slices_of
 from perdure.engine.gates.rows import GateRows
-from perdure.engine.gates.traffic import CallEnd, CallTicket, Key, UpstreamTraffic, window_in
+from perdure.engine.gates.traffic import CallEnd, Key, Ticket, Traffic, window_in
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
@@ -81,9 +81,9 @@ class Gatekeeper:
         self._clock = clock
         self._chance = chance
         self._observers = observers
-        self._passages: dict[str, UpstreamTraffic] = {}
-        self._flying: dict[Key, UpstreamTraffic] = {}
-        self._landed: CallTicket | None = None  # of the call that ended last
+        self._passages: dict[str, Traffic] = {}
+        self._flying: dict[Key, Traffic] = {}
+        self._landed: Ticket | None = None  # of the call that ended last
         self._dead: deque[int] = deque(maxlen=100)
         self._failing = False
         self._turn = 0
@@ -314,9 +314,7 @@ class Gatekeeper:
                 return gate.name
         return None
 
-    def _judge(
-        self, passage: UpstreamTraffic, ticket: CallTicket, word: Word, wait_s: float
-    ) -> None:
+    def _judge(self, passage: Traffic, ticket: Ticket, word: Word, wait_s: float) -> None:
         if ticket.probes is not None:
             own = ticket.probes == passage.upstream.name
             generation = ticket.own if own else ticket.credential
@@ -327,7 +325,7 @@ class Gatekeeper:
             self._failing = self._failing or counts
             self._rows.happen(passage.upstream.name, partial(self._tripped, passage))
 
-    def _tripped(self, passage: UpstreamTraffic, gate: Gate) -> Step:
+    def _tripped(self, passage: Traffic, gate: Gate) -> Step:
         if gate.state is not GateState.FLOWING:
             return Step(gate)
         now, settings = self._rows.now(), passage.upstream.gate
@@ -366,8 +364,7 @@ class Gatekeeper:
     def _take_in(self, seen: GateLook) -> None:
         if not self._passages:
             self._passages = {
-                name: UpstreamTraffic(one, seen.now, self._worker)
-                for name, one in self._upstreams.items()
+                name: Traffic(one, seen.now, self._worker) for name, one in self._upstreams.items()
             }
         for name, passage in self._passages.items():
             windows = [window_in(one.samples_json) for one in seen.samples if one.gate == name]
@@ -399,7 +396,7 @@ class Gatekeeper:
                 continue
             passage.see(self._rows.now())
 
-    def _passage(self, claim: Claim) -> UpstreamTraffic | None:
+    def _passage(self, claim: Claim) -> Traffic | None:
         stage = self._catalogue.stage(claim.pipeline, claim.stage)
         if stage is None or stage.upstream is None:
             return None

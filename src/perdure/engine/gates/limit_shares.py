@@ -7,7 +7,7 @@ from math import inf
 
 import msgspec
 
-from perdure.engine.gates.traffic import UpstreamTraffic
+from perdure.engine.gates.traffic import Traffic
 from perdure.model.gates import Slices
 from perdure.model.jobs import ClaimOrder
 from perdure.ports import Clock, Store
@@ -32,7 +32,7 @@ class LimitShares:
 
     def once(
         self,
-        passages: Mapping[str, UpstreamTraffic],
+        passages: Mapping[str, Traffic],
         behind: Mapping[str, tuple[int, ...]],
         now: datetime,
         *,
@@ -53,14 +53,14 @@ class LimitShares:
             self._taken_s = -inf
         return all(answers)
 
-    def leave(self, passages: Mapping[str, UpstreamTraffic]) -> None:
+    def leave(self, passages: Mapping[str, Traffic]) -> None:
         """Give back what we have, where nothing of ours is in flight."""
         for name, passage in passages.items():
             if self._worker in passage.slices and not passage.out:
                 self._put(name, passage, _without(passage.slices, self._worker))
 
     def _take(
-        self, name: str, passage: UpstreamTraffic, order: ClaimOrder, now: datetime, free: int
+        self, name: str, passage: Traffic, order: ClaimOrder, now: datetime, free: int
     ) -> bool:
         ready = bool(order.lanes) and self._store.waiting(order) == 0.0
         wish = passage.wish(ready=ready, free=free)
@@ -83,7 +83,7 @@ class LimitShares:
             passage.credit(now, began_at)
         return True
 
-    def _put(self, name: str, passage: UpstreamTraffic, parts: dict[int, Slice]) -> bool:
+    def _put(self, name: str, passage: Traffic, parts: dict[int, Slice]) -> bool:
         value = Slices(name, passage.slices_generation, _encode(parts).decode())
         before, passage.slices = passage.slices, _without(passage.slices, self._worker)
         if not self._store.change_slices(value):  # if that fails, we have none until we have looked
@@ -101,7 +101,7 @@ def _is_no_news(before: Slice | None, after: Slice, now: datetime) -> bool:
     return same and (before.until - now).total_seconds() > LEASE_S - RENEW_S
 
 
-def _began_at(passage: UpstreamTraffic) -> datetime | None:
+def _began_at(passage: Traffic) -> datetime | None:
     known = passage.slices.get(NOBODY)
     return None if known is None else known.began_at
 

@@ -44,7 +44,7 @@ _SHARED_MAX = 100  # calls in flight that others are told of: the newest, as the
 
 
 @dataclass(frozen=True, slots=True)
-class CallTicket:
+class Ticket:
     """What a call carries: the gates' generations that let it pass, and which gate it is the probe of."""
 
     sent_at: datetime
@@ -65,7 +65,7 @@ class CallEnd:
     wait_s: float = 0.0
 
 
-class UpstreamTraffic:
+class Traffic:
     """The way to one upstream."""
 
     def __init__(self, upstream: DeclaredUpstream, now: datetime, worker: int) -> None:
@@ -86,7 +86,7 @@ class UpstreamTraffic:
         self._pace = pace.started(self._pace_settings, now)
         self._notes = PaceNotes(now)
         self._saved = Allowance(now, mean_tokens=float(upstream.tokens_per_call))
-        self._flying: dict[Key, CallTicket] = {}
+        self._flying: dict[Key, Ticket] = {}
         self._ended: list[tuple[tuple[int, datetime, str], Sample]] = []
         self._seen: tuple[int, int] = (0, 0)
         self._held_at: datetime | None = None  # since when it has not flowed, as we have seen
@@ -189,15 +189,15 @@ class UpstreamTraffic:
         """A call starts."""
         self.began_at = now
         self._saved, estimate = limit_allowance.took(self._saved, tokens)
-        self._flying[key] = CallTicket(now, *self._generations(), probes, estimate)
+        self._flying[key] = Ticket(now, *self._generations(), probes, estimate)
         if probes is None:
             self._pace = pace.began(self._pace, self._pace_settings, 1, now)
 
-    def ticket(self, key: Key) -> CallTicket | None:
+    def ticket(self, key: Key) -> Ticket | None:
         """What that call carries, while it is out."""
         return self._flying.get(key)
 
-    def land(self, key: Key, landing: CallEnd) -> CallTicket | None:
+    def land(self, key: Key, landing: CallEnd) -> Ticket | None:
         """A call has ended; None where it was not one of ours."""
         ticket = self._flying.pop(key, None)
         if ticket is None:
@@ -270,7 +270,7 @@ class UpstreamTraffic:
         calls = usable(self.slices, self._worker, concurrency=limits.concurrency, now=now)
         return Shares.of(limits, mine.share, calls)
 
-    def _paced(self, ticket: CallTicket, landing: CallEnd) -> Pace:
+    def _paced(self, ticket: Ticket, landing: CallEnd) -> Pace:
         return pace.ended(
             self._pace,
             self._pace_settings,
@@ -295,7 +295,7 @@ class UpstreamTraffic:
             now=landing.now,
         )
 
-    def _note(self, key: Key, ticket: CallTicket, landing: CallEnd) -> None:
+    def _note(self, key: Key, ticket: Ticket, landing: CallEnd) -> None:
         """Keep the last calls, in the order in which they were sent."""
         word = landing.word
         took_s = (landing.now - ticket.sent_at).total_seconds()
@@ -316,7 +316,7 @@ class UpstreamTraffic:
         samples = [*flying, *(sample for _, sample in self._ended)]
         return Window(tuple(sorted(samples, key=lambda one: one.place)))
 
-    def _sample(self, key: Key, ticket: CallTicket) -> Sample:
+    def _sample(self, key: Key, ticket: Ticket) -> Sample:
         return Sample(ticket.own, ticket.sent_at, f"{self._worker}.{key[0]}.{key[1]}")
 
 
