@@ -4,6 +4,9 @@ The store port is synchronous and speaks the domain. Every method is one transac
 in it is by the store's own clock, and each raises only errors of `model.errors.StoreError`. After
 ``StoreUnavailable`` the caller does not know whether the write took place: it sends the same call
 again, and the store answers as if it had been the first time.
+
+`Store` is the walk, `Control` what operators and the upkeep do, `Reader` what screens show. What each method has to do
+is defined by the contract suite, `perdure.testing.store_contract`: a store is what passes it.
 """
 
 from perdure.ports.control import Control
