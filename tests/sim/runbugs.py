@@ -72,15 +72,14 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
 
 def usage_counts_twice(patch: pytest.MonkeyPatch) -> None:
     """The tokens of an attempt are added once more."""
-    right = Tally.settled
+    right = Tally._settle_in_run
 
-    def settled(tally: Tally, record: Record, runs: Any) -> None:
-        right(tally, record, runs)
-        for run in runs:
-            if run is not None and record.attempt is not None:
-                tally._of(run)[6] += record.attempt.tokens_in
+    def settle_in_run(tally: Tally, run: int, record: Record) -> None:
+        right(tally, run, record)
+        if record.attempt is not None:
+            tally._of(run)[6] += record.attempt.tokens_in
 
-    patch.setattr(Tally, "settled", settled)
+    patch.setattr(Tally, "_settle_in_run", settle_in_run)
 
 
 def conflicts_are_dropped(patch: pytest.MonkeyPatch) -> None:
