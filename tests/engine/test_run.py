@@ -38,10 +38,18 @@ from tests.engine.kit import PLAIN, claim_of, stage, until
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None, desk=None):
-    """The outcome of one stage, run on a loop of its own."""
+def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None, desk=None, begun=None):
+    """The outcome of one stage, run on a loop of its own; with ``begun``, no time is over before that is set."""
     own, chosen = threads or Threads(2), stage(call=call, timeout_s=timeout_s)
-    return asyncio.run(run(claim or claim_of(), chosen, own, stopping or Stopping(), desk=desk))
+    running = run(claim or claim_of(), chosen, own, stopping or Stopping(), desk=desk)
+
+    async def held_up():
+        outcome = asyncio.create_task(running)
+        await asyncio.sleep(0)  # it has its timer and its thread
+        assert begun.wait(30)  # on the loop, so that no timer can ring
+        return await outcome
+
+    return asyncio.run(running if begun is None else held_up())
 
 
 def as_sync(answer):
@@ -274,13 +282,14 @@ def test_a_stage_that_tidies_up_after_its_timeout_has_still_timed_out():
 
 
 def test_a_sync_stage_is_given_up_at_its_timeout_and_keeps_its_thread():
-    let_go, threads = threading.Event(), Threads(2)
+    begun, let_go, threads = threading.Event(), threading.Event(), Threads(2)
 
     def call(_):
+        begun.set()
         let_go.wait(30)
 
     try:
-        assert ran(call, timeout_s=0.02, threads=threads) == TimedOut(0.02)
+        assert ran(call, timeout_s=0.02, threads=threads, begun=begun) == TimedOut(0.02)
         assert threads.lost == 1
         assert threads.lost_at <= time.monotonic()
     finally:
@@ -393,13 +402,14 @@ def test_a_sync_stage_does_not_hold_up_the_loop():
 
 
 def test_a_sync_stage_can_see_that_it_was_given_up():
-    seen, threads = threading.Event(), Threads(1)
+    begun, seen, threads = threading.Event(), threading.Event(), Threads(1)
 
     def call(_, context):
+        begun.set()
         until(lambda: context.cancelled, "the context says so")
         seen.set()
 
-    assert ran(call, timeout_s=0.02, threads=threads) == TimedOut(0.02)
+    assert ran(call, timeout_s=0.02, threads=threads, begun=begun) == TimedOut(0.02)
     assert seen.wait(20)
 
 
@@ -498,16 +508,18 @@ def test_what_a_stage_has_used_up_is_known_whatever_becomes_of_it():
 
 
 def test_a_thread_that_was_given_up_has_nothing_more_to_say():
-    late, desk, threads = threading.Event(), AttemptNotes(), Threads(1)
+    begun, late, desk, threads = threading.Event(), threading.Event(), AttemptNotes(), Threads(1)
 
     def call(_, context):
         context.usage(tokens_in=1)
+        begun.set()
         until(lambda: context.cancelled, "the context says so")
         context.usage(tokens_in=100)
         context.progress(1)
         late.set()
 
-    assert ran(call, timeout_s=0.05, threads=threads, desk=desk) == TimedOut(0.05)
+    outcome = ran(call, timeout_s=0.05, threads=threads, desk=desk, begun=begun)
+    assert outcome == TimedOut(0.05)
     assert late.wait(20)
     assert (desk.usage, desk.progress) == (Usage(1), None)
 

@@ -269,7 +269,7 @@ UPKEEP = (
     Mutant("nothing is kept", ("S1",), kept_for_no_time, swarm.only_pruning),
     Mutant(
         "what is pruned is not booked", ("S15",),
-        reworded("prune_book", "pruned + :pruned", "pruned + 0 * :pruned"), swarm.only_pruning,
+        reworded("prune_flows", "1 AS created", "0 AS created"), swarm.only_pruning,
     ),
     Mutant(
         "checkpoints outlive their job", ("S14", "E1"),

@@ -266,7 +266,7 @@ OTHERS = (
     Mutant(
         "one item in the books too few",
         ("S15",),
-        reworded("accept", "accepted + excluded.accepted", "accepted"),
+        reworded("flows_add", "created = created + excluded.created", "created = created"),
     ),
     Mutant("a retry is never promoted", ("L1",), reworded("promote", "<= :now", "< 0")),
     Mutant(

@@ -72,15 +72,14 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
 
 def usage_counts_twice(patch: pytest.MonkeyPatch) -> None:
     """The tokens of an attempt are added once more."""
-    right = TallyChanges.settled
+    right = TallyChanges._settle_in_run
 
-    def settled(tally: TallyChanges, record: Record, runs: Any) -> None:
-        right(tally, record, runs)
-        for run in runs:
-            if run is not None and record.attempt is not None:
-                tally._of(run)[6] += record.attempt.tokens_in
+    def settle_in_run(tally: TallyChanges, run: int, record: Record) -> None:
+        right(tally, run, record)
+        if record.attempt is not None:
+            tally._of(run)[6] += record.attempt.tokens_in
 
-    patch.setattr(TallyChanges, "settled", settled)
+    patch.setattr(TallyChanges, "_settle_in_run", settle_in_run)
 
 
 def conflicts_are_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -258,7 +257,7 @@ REDRIVES = (
     ),
     Mutant(
         "a step is taken from wherever it stands", ("E11",),
-        reworded("bulk_step", "AND cursor IS :seen_cursor", "AND :seen_cursor IS :seen_cursor"),
+        reworded("bulk_hold", "AND cursor IS :seen_cursor", "AND :seen_cursor IS :seen_cursor"),
         harvests.redrives_by_two,
     ),
 )  # fmt: skip
