@@ -30,6 +30,10 @@ class TestPostgres(SharedStoreContract):
     def lend(self):
         return lent_postgres(self.rig.url)
 
+    def _upkeep(self, seconds: float, **how: float) -> int:
+        self.rig.wait_for_others()
+        return super()._upkeep(seconds, **how)
+
 
 class TestPostgresAlone(Following):
     """The feed on a server that nobody else uses: what is let go goes to the moment."""
