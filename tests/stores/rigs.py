@@ -14,6 +14,7 @@ from perdure.stores.opening import Opened, open_store
 from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.testing import SharedStoreContract, StoreContract, VirtualClock
 from tests.stores.kit import MEMORY, connected, file_in, furnished, opened_on
+from tests.stores.postgres.kit import until
 
 _TABLES = """
 SELECT tablename FROM pg_tables
@@ -97,6 +98,12 @@ class PostgresRig:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._aside.execute(sql).fetchall()
 
+    def wait_for_others(self) -> None:
+        """Until no transaction is open that could keep what the feed says by now; the server's other databases count."""
+        ((before,),) = self.rows("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+        over = f"SELECT 1 WHERE pg_snapshot_xmin(pg_current_snapshot()) >= '{before}'::xid8"
+        until(lambda: self.rows(over), "what others had open is over")
+
     def close(self) -> None:
         """Whoever made the database drops it."""
         self._aside.close()
@@ -153,6 +160,11 @@ def contract_on(rig: Rig) -> StoreContract:
 
         def open(self, clock: VirtualClock) -> Opened:
             return rig.open(clock)
+
+        def _upkeep(self, seconds: float, **how: float) -> int:
+            if isinstance(rig, PostgresRig):
+                rig.wait_for_others()
+            return super()._upkeep(seconds, **how)
 
     return OnRig()
 
