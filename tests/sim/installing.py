@@ -29,7 +29,7 @@ def installed(world: World, setup: Setup, kernel: Kernel) -> Iterator[None]:
     batches = setup.batches
     places: list[tuple[Any, str, Any]] = [
         (supervisor_module, "os", kernel),
-        (loop_module, "Bell", object),  # replaced by one of the strand before it is used
+        (loop_module, "Wakeup", object),  # replaced by one of the strand before it is used
         (loop_module, "monotonic", world.clock.monotonic),
         (upstreams_module, "PROBE_MORE_S", setup.outside.probe_more_s),
         (claim_module, "CLAIM_BATCH_MAX", batches["claim"]),
