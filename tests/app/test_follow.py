@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from perdure import App, CallerError, ChangeKind, StoreError
-from perdure.engine.operate.change_feed import ChangeFeed
+from perdure.engine.operate.feed_listeners import ChangeFeed
 
 WAIT_S = 20.0  # far away; no test waits for so long
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep.bulk_steps import BulkSteps
+from perdure.engine.upkeep.bulk_duty import BulkSteps
 from perdure.engine.upkeep.rounds import knowledge
 from perdure.model.errors import StoreError
 from perdure.model.views import JobView

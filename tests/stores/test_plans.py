@@ -11,7 +11,7 @@ from perdure.model.jobs import Lane
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.stores.job_lists import dead_groups
-from perdure.stores.run_figures import REPORT
+from perdure.stores.run_report import REPORT
 from perdure.stores.sqlite.reader import DIALECT
 from perdure.stores.sqlite.statements import SQL
 from tests.stores.kit import MEMORY, Place, crash, failure, retry, success

@@ -56,7 +56,7 @@ from perdure.stores.columns import (
 from perdure.stores.job_lists import NO_MAX, Choice, Dialect, Fetch, FetchWhole
 from perdure.stores.moments import from_us, to_us
 from perdure.stores.rows import Row, job_out, lanes_out
-from perdure.stores.run_figures import run_figures
+from perdure.stores.run_report import run_figures
 from perdure.stores.statements import Statements
 
 _WORKERS_MAX = 200  # dead ones that have left nothing behind

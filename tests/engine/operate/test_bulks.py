@@ -14,7 +14,7 @@ from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.eligible import Previewing, dead_letters, source_check
 from perdure.engine.operate.revival import Revivals
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep.bulk_steps import BulkSteps
+from perdure.engine.upkeep.bulk_duty import BulkSteps
 from perdure.engine.upkeep.run_watch import RunWatch
 from perdure.model.errors import CallerError, NotChangeable, NotRetriable, StoreUnavailable
 from perdure.model.events import EventName

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from perdure.model.outcomes import Death
-from perdure.stores.run_figures import REPORT
+from perdure.stores.run_report import REPORT
 from tests.stores.kit import crash, failure, retry, success
 from tests.stores.postgres.kit import Place
 from tests.stores.postgres.plans import Node, plan_of, plan_of_text

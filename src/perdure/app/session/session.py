@@ -16,8 +16,8 @@ from perdure.engine.gates.upstreams import Upstreams
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.operate.bulks import Bulks
-from perdure.engine.operate.change_feed import FeedThread
 from perdure.engine.operate.eligible import Check
+from perdure.engine.operate.feed_listeners import FeedThread
 from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.schedules import Schedule
 from perdure.model.jobs import Lane

@@ -11,7 +11,7 @@ from perdure.config import load
 from perdure.engine.clock import SystemClock
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep.bulk_steps import BulkSteps
+from perdure.engine.upkeep.bulk_duty import BulkSteps
 from perdure.engine.upkeep.rounds import knowledge
 from perdure.model.errors import StoreError
 from perdure.model.events import EventName

@@ -26,7 +26,7 @@ from perdure.engine.gates.gatekeeper import Gatekeeper
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep.bulk_steps import BulkCall
+from perdure.engine.upkeep.bulk_duty import BulkCall
 from perdure.engine.upkeep.chore import NOTHING, Chore, Swept
 from perdure.engine.upkeep.expired_jobs import ExpiredJobs
 from perdure.engine.upkeep.lost_workers import LostJobs, SilentWorkers

@@ -13,16 +13,15 @@ from typing import Any, NoReturn
 import click
 
 from perdure.app import App, Pipeline, Session, configured, load_pipeline, shown_url
-from perdure.app.batch.carry_out import LeftAtOnce, RunRequest, carry_out
+from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
+from perdure.model.runs import RunStatus
 from perdure.surfaces.cli.live_panel import screen
 from perdure.surfaces.cli.options import echo_json, json_option, with_options
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
-    INTERRUPTED,
     Files,
-    exit_code,
     plain,
     resume,
     told,
@@ -32,6 +31,15 @@ from perdure.surfaces.cli.worker import description
 
 _WORKER = (sys.executable, "-m", "perdure.surfaces.cli", "worker")
 _BAD_SHOWN = 5
+
+INTERRUPTED = 130
+_CODES = {
+    RunStatus.COMPLETED: 0,
+    RunStatus.PARTIAL_SUCCESS: 3,
+    RunStatus.FAILED: 4,
+    RunStatus.ABORTED: 5,
+    RunStatus.CANCELLED: 6,
+}
 
 _OPTIONS = (
     click.option("-o", "--results", type=click.Path(path_type=Path), metavar="FILE", help="Write the values there, a JSON object a line."),
@@ -245,3 +253,12 @@ def _asked() -> Iterator[Callable[[], int]]:
     finally:
         for one, old in before.items():
             signal.signal(one, old)
+
+
+def exit_code(outcome: RunOutcome) -> int:
+    """The exit status that says how it went."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    if outcome.interrupted:
+        return INTERRUPTED
+    return _CODES.get(outcome.run.status, 1)

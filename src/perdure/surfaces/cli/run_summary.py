@@ -1,4 +1,4 @@
-"""How a run went, in words and as JSON, and what its exit status is."""
+"""How a run went, in words and as JSON."""
 
 import shlex
 import sys
@@ -11,15 +11,6 @@ from perdure.app.batch.carry_out import RunOutcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
-
-INTERRUPTED = 130
-_CODES = {
-    RunStatus.COMPLETED: 0,
-    RunStatus.PARTIAL_SUCCESS: 3,
-    RunStatus.FAILED: 4,
-    RunStatus.ABORTED: 5,
-    RunStatus.CANCELLED: 6,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +25,6 @@ class Files:
     def source(self) -> str:
         """Where items come from, in words."""
         return "standard input" if self.items == "-" else self.items
-
-
-def exit_code(outcome: RunOutcome) -> int:
-    """The exit status that says how it went."""
-    if outcome.error is not None:
-        return outcome.error.exit_code
-    if outcome.interrupted:
-        return INTERRUPTED
-    return _CODES.get(outcome.run.status, 1)
 
 
 def resume(run: RunView, files: Files, *, anonymous: bool) -> str:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.engine.operate import change_feed as changes_module
-from perdure.engine.operate.change_feed import ChangeFeed, Listener
+from perdure.engine.operate import feed_listeners
+from perdure.engine.operate.feed_listeners import ChangeFeed, Listener
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError, CursorTooOld, StoreUnavailable
 from perdure.model.gates import GateChange, GateState
@@ -129,7 +129,7 @@ def test_an_empty_page_says_how_far_a_quiet_listener_is(either, feed):
 
 
 def test_a_slow_listener_holds_up_nobody_and_misses_nothing(either, feed, monkeypatch):
-    monkeypatch.setattr(changes_module, "WAITING_MAX", 4)
+    monkeypatch.setattr(feed_listeners, "WAITING_MAX", 4)
     slow, quick = feed.listen(), feed.listen()
     ids = []
     for _ in range(10):
@@ -152,7 +152,7 @@ def test_a_slow_listener_holds_up_nobody_and_misses_nothing(either, feed, monkey
 def test_a_slow_listener_is_served_while_the_others_never_come_to_an_end(
     either, reader, feed, monkeypatch
 ):
-    monkeypatch.setattr(changes_module, "WAITING_MAX", 1)
+    monkeypatch.setattr(feed_listeners, "WAITING_MAX", 1)
     slow = feed.listen()
     ids, found = [], []
     for _ in range(2):  # the first waits for it, the second does not
@@ -202,7 +202,7 @@ def test_a_cursor_that_is_refused_later_is_the_trouble_of_one_listener(either, f
 
 @where_pruning_is_prompt
 def test_who_was_behind_for_too_long_is_told_so(either, feed, monkeypatch):
-    monkeypatch.setattr(changes_module, "WAITING_MAX", 1)
+    monkeypatch.setattr(feed_listeners, "WAITING_MAX", 1)
     slow, quick = feed.listen(), feed.listen()
     either.control.prune_changes(60.0, limit=100)
     for _ in range(30):
