@@ -22,7 +22,7 @@ FILES = (
     "backoff", "decide", "rule_choice", "run_budget",
     "hints/wait_hints", "hints/header_forms", "hints/durations", "hints/moments", "hints/ratelimit_header",
     "hints/calls_left",
-    "gate/gate", "gate/hold", "gate/probe", "gate/window", "gate/signs", "gate/pace", "gate/trouble",
+    "gate/gate", "gate/hold", "gate/probe", "gate/window", "gate/signs", "gate/pace", "gate/pace_trouble",
 )  # fmt: skip
 COPIED = (
     "src", "tests/__init__.py", "tests/conftest.py", "tests/rules",

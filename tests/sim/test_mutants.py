@@ -1,4 +1,4 @@
-"""Bugs put back on purpose are found, by name, within a few seeds that the real code passes."""
+"""Bugs put back on purpose are found, by name, within a few seeds, and the real code passes the seed that finds them."""
 
 from functools import cache
 
@@ -50,6 +50,5 @@ def test_a_bug_that_is_put_back_is_found_by_name(mutant: Mutant, monkeypatch):
     assert broken.violation is not None
     print(f"{mutant.name}: {broken.violation}; seed {broken.seed}")
     assert broken.violation.invariant in mutant.caught_by
-    for seed in range(SEEDS.start, broken.seed + 1):
-        right = unmutated(seed, mutant.setting)
-        assert right.violation is None, told(right)
+    right = unmutated(broken.seed, mutant.setting)
+    assert right.violation is None, told(right)

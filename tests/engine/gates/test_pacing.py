@@ -13,8 +13,8 @@ from perdure.model.kinds import Kind, Sign
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.pace import Pace
 from perdure.rules.gate.pace_settings import PaceSettings
+from perdure.rules.gate.pace_trouble import Trouble
 from perdure.rules.gate.signs import WELL
-from perdure.rules.gate.trouble import Trouble
 from perdure.rules.hints.calls_left import Room
 from tests.engine.gating import FINE, VENDOR, Post, failed, put, upstream
 from tests.rules.gate.gate_kit import said

@@ -22,7 +22,7 @@ from perdure.rules.gate.pace import (
     strained,
 )
 from perdure.rules.gate.pace_settings import PaceSettings
-from perdure.rules.gate.trouble import Trouble
+from perdure.rules.gate.pace_trouble import Trouble
 from perdure.rules.hints.calls_left import Room
 from tests.rules.gate.gate_kit import START, at, said
 

@@ -32,8 +32,8 @@ from math import exp
 from perdure.model.kinds import Kind, Sign
 from perdure.model.limits import DELAY_S_MAX
 from perdure.rules.gate.pace_settings import REST_S_MAX, PaceSettings
+from perdure.rules.gate.pace_trouble import CALM, Trouble
 from perdure.rules.gate.signs import Word
-from perdure.rules.gate.trouble import CALM, Trouble
 from perdure.rules.hints.calls_left import Room
 
 STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarter of an hour

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.rules.gate.trouble import CALM, Trouble
+from perdure.rules.gate.pace_trouble import CALM, Trouble
 from tests.rules.gate.gate_kit import at
 
 FELL = CALM.answered(at(10), 5.0)  # stands still from 10 s to 15 s
