@@ -6,7 +6,7 @@ import pytest
 
 from perdure.model.outcomes import Raised
 from perdure.rules.classify import classify
-from perdure.rules.evidence_from_name import evidence_for_name, known_names, known_s3_codes
+from perdure.rules.explain_names import evidence_for_name, known_names, known_s3_codes
 from perdure.rules.matchers.family import short_name
 from perdure.rules.matchers.s3 import CODES
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.rules.evidence_from_name import evidence_for_name, known_names
+from perdure.rules.explain_names import evidence_for_name, known_names
 from perdure.rules.matchers.families import FAMILIES
 from perdure.rules.matchers.family import short_name
 from perdure.rules.matchers.postgres import CLASS_STATES

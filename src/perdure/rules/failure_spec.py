@@ -13,7 +13,7 @@ from perdure.model.outcomes import Death, Evidence, Lost, Raised
 from perdure.model.verdicts import Failure
 from perdure.rules.classify import classify
 from perdure.rules.error_bodies import read_body
-from perdure.rules.evidence_from_name import evidence_for_name, known_names, known_s3_codes
+from perdure.rules.explain_names import evidence_for_name, known_names, known_s3_codes
 from perdure.rules.policy import Policy
 from perdure.rules.policy_form import nearest
 

@@ -92,7 +92,7 @@ class SharedRuns(SharedWriting):
 
     def note_check(self, no: int, checked: int) -> None:
         """Write down at how many processed jobs a run's budget was looked at; never fewer than before."""
-        self._execute(self._sql.run_check, {"no": no, "checked": checked})
+        self._execute(self._sql.run_note_check, {"no": no, "checked": checked})
 
     def note_feeding(self, no: int, by: str, *, ended: bool = False) -> None:
         """Write down that somebody feeds a run now, or has just ended doing so."""

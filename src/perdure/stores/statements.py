@@ -105,7 +105,7 @@ class Statements:
     run_by_id: str
     run_by_no: str
     run_change: str
-    run_check: str
+    run_note_check: str
     run_fed: str
     run_found: str
     run_lanes: str
