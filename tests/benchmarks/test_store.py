@@ -126,6 +126,7 @@ def test_growth_and_an_old_snapshot_make_tables(places):
     assert "ours, nobody holds" in report.snapshot_told(held)
 
 
+@pytest.mark.long  # of the peer's; ours is in every run
 def test_the_peer_finishes_every_job_after_a_failure_of_each(places):
     with places.fresh("postgresql") as url:
         bulk, retry = asyncio.run(peer.drained(url, 20, failing=True))

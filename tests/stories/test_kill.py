@@ -125,7 +125,7 @@ def test_a_job_whose_whole_worker_is_killed_is_found_by_its_lease(story):
     story.assert_audit_is_clean()
 
 
-@on_both
+@on_both_long
 def test_the_survivor_of_two_workers_goes_on_with_the_whole_limit_of_their_upstream(story):
     with Ailing(UpstreamModel(rate_per_s=None, latency_s=0.2)) as upstream:
         story.settings["STORY_UPSTREAM"] = upstream.url

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.simulate import SCENARIOS
 from perdure.simulate.scene import Batch, Fleet, Scene
-from tests.stories.kit import on_both
+from tests.stories.kit import on_both, on_both_long
 from tests.stories.toll import simulated, strays, suffered
 
 pytestmark = pytest.mark.story
@@ -46,7 +46,7 @@ def assert_as_simulated(story, scene, *, seeds, delay_s=None):
 
 
 @pytest.mark.parametrize("name", SHORT)
-@on_both
+@on_both_long
 def test_a_weak_upstream_or_a_defect_costs_what_the_simulator_says(story, name):
     assert_as_simulated(story, short(name), seeds=20, delay_s=DELAY_S)
 
