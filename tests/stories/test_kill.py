@@ -9,7 +9,7 @@ import pytest
 
 from perdure.simulate.upstream import UpstreamModel
 from tests.stories.ailing import Ailing, Call
-from tests.stories.kit import Story, WorkerProcess, on_both, on_both_long, until
+from tests.stories.kit import Story, WorkerProcess, on_both_long, until
 from tests.stories.looking import Row
 from tests.stories.nemesis import unjust
 
