@@ -40,8 +40,13 @@ def test_every_contender_drains_jobs_that_fail_once(places, scheme, name):
     assert measures.retries(places, scheme, name, TINY) > 0
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
-def test_our_worker_is_timed_and_weighed(places, scheme):
+def test_our_worker_is_timed(places):
+    assert len(measures.pick_up(places, "sqlite", ["perdure"], TINY)["perdure"]) == TINY.samples
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_our_worker_is_timed_under_load_and_weighed(places, scheme):
     assert len(measures.pick_up(places, scheme, ["perdure"], TINY)["perdure"]) == TINY.samples
     assert len(measures.steady(places, scheme, ["perdure"], TINY)["perdure"]) == TINY.steady
     assert measures.memory(places, scheme, "perdure", TINY) > 10

@@ -31,7 +31,7 @@ from tests.sim.world import World
 
 CALL_POLICY = preset("gateway-sync")
 CALL_WAIT_S_MAX = 10.0
-_LEASE_S = 6 * 3_600.0  # as app.calls has it: nobody beats for a caller
+_LEASE_S = 6 * 3_600.0  # as app/calling/calls.py has it: nobody beats for a caller
 _AWAY = (StoreUnavailable, StoreFull)
 
 
@@ -106,7 +106,7 @@ class Callers:
                 strand.sleep(1.0)
 
     def _ended(self, sides: Connected, worker: int) -> None:
-        """As `app.calls` does when a process exits: as well as it can."""
+        """As `app/calling/calls.py` does when a process exits: as well as it can."""
         try:
             sides.store.end_worker(worker, Death("stopped"))
         except _AWAY:

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.stories.kit import Story, WorkerProcess, on_both, until
+from tests.stories.kit import Story, WorkerProcess, on_both, on_both_long, until
 
 pytestmark = pytest.mark.story
 
@@ -60,7 +60,7 @@ def test_one_of_three_is_killed_and_the_others_never_stop(story):
     story.assert_audit_is_clean()
 
 
-@on_both
+@on_both_long
 def test_a_signal_lets_all_of_them_finish_and_leaves_no_row_alive(story):
     worker = three_of(story)
     jobs = story.enqueue("walk", [GATED] * 5)

@@ -6,7 +6,7 @@ in one transaction. Batches form by themselves: while one turn is under way, fin
 Always true:
 
 * The pump's thread alone touches the store connection and ``_in_hand``. The runner has threads of its own; it is told
-  what to start and stop, and its only word to us is what it appends to ``finished``.
+  what to start and stop and asked what runs; what has ended it appends to ``finished``.
 * A slot is taken from the claim until the receipt of its record, so a worker never holds more jobs
   than its concurrency, carried-on ones included.
 * An attempt whose stage writes its record itself is settled apart from the batch (`attempt/completion.py`).

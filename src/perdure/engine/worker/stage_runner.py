@@ -2,7 +2,8 @@
 
 Who owns what: the event loop has every async stage; sync stages have threads; stages with ``process=True`` have child
 processes. The pump's thread starts and stops them by calls that are passed on to the event loop, and what has ended
-goes back through ``finished``, which is a deque for that reason. Nothing else is written by both sides.
+goes back through ``finished``, which is a deque for that reason. Of a running attempt the pump's thread reads whether it has begun
+and what it has spent, and may end its notes; each is a single assignment.
 
 A blocked event loop: the pump's thread asks it every now and then whether it still turns (`LoopWatch`). While it does not
 answer, no slot of ours can be filled.
