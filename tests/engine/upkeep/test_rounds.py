@@ -101,9 +101,9 @@ def test_a_server_whose_clock_is_its_own_is_kept_up_like_any_other(database):
     place = Place(opened, SystemClock())
     schedule = declared("1s", line_on(place), None)
     first, second = (upkeep(place, place.hire(), schedules=[schedule]) for _ in range(2))
-    assert [first.once(), second.once()] == [0, 0]
-    moved = []
-    until(lambda: moved.append(first.once()) or sum(moved) == 2, "two ticks by who has the duty")
+    moved = [first.once()]  # a second of the server's may just have begun
+    assert second.once() == 0
+    until(lambda: moved.append(first.once()) or sum(moved) >= 2, "two ticks by who has the duty")
     assert second.once() == 0
     assert abs((place.reader.now() - SystemClock().now()).total_seconds()) < 5
     place.clean()
