@@ -57,9 +57,6 @@ class Gates:
         self._world = checker.world
         self._calls = Calls(checker.ledger)
         self._known: dict[tuple[int, str], Known] = {}
-        self._word_us: dict[
-            tuple[int, str], tuple[int, int]
-        ] = {}  # a person's last word, and when it was heard
         self._since_us: dict[tuple[str, int], int] = {}  # since when a worker's slice has run
         self._dropped: dict[str, dict[int, Slice]] = {}  # what others have left out, or who had it
         self.outside = Outside()
@@ -90,10 +87,7 @@ class Gates:
         for name in self._names(args[0]):
             state = rows[name].state if name in rows else _FLOWING
             at_us = self._us(answer.now) or 0
-            who, spoken_us = (kwargs["worker"], name), self._ledger.gate(name).spoken_us
-            self._known[who] = Known(state, at_us)
-            if spoken_us <= at_us and self._word_us.get(who, (-1, -1))[0] != spoken_us:
-                self._word_us[who] = (spoken_us, self._world.now_us)
+            self._known[kwargs["worker"], name] = Known(state, at_us)
             self._calls.looked(kwargs["worker"], name, answer, self._world.now_us)
 
     def closed(self, stage: str) -> bool:
@@ -295,10 +289,7 @@ class Gates:
         gate, told_us = self._ledger.gate(name), self._calls.ended[out].told_us
         if told_us is None or told_us <= self._world.now_us + _NEAR_US:
             return
-        # A person's word goes before the hints of calls that were begun by who had not heard of it.
-        word_us = self._word_us.get((record.attempt.worker or 0, name), (-1, -1))[1]
-        spoken = max(gate.spoken_us, word_us) >= job.claimed_us
-        if gate.heard_us + _NEAR_US >= told_us or spoken:
+        if gate.heard_us + _NEAR_US >= told_us or gate.spoken_us >= job.claimed_us:
             self._world.seen["pauses told to a gate"] += 1
             return
         early_s = (told_us - gate.heard_us) / 1e6

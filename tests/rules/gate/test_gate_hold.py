@@ -6,7 +6,7 @@ import pytest
 
 from perdure.model.kinds import Kind
 from perdure.rules.gate.gate import Gate, GateMove, GateState, HoldCause, Step, may_start
-from perdure.rules.gate.hold import hold, release, resume, trip
+from perdure.rules.gate.hold import hint, hold, release, resume, trip
 from perdure.rules.gate.pace import started
 from perdure.rules.gate.probe import lease, probe_due, probed
 from perdure.rules.gate.signs import WELL
@@ -319,8 +319,19 @@ def test_a_release_lets_any_held_gate_flow_and_forgets_the_outage(make):
         since_at=at(10),
         counts_from=gate.generation + 1,
         hints_from=gate.generation + 1,
+        spoken_at=at(10),
     )
     assert free.gate.starts_slowly
+
+
+def test_a_release_silences_the_calls_claimed_before_it_and_none_that_was_claimed_since():
+    held = tripped()
+    free = release(held, reason="", now=at(10)).gate
+    old = {"kind": Kind.RATE_LIMITED, "generation": held.generation, "until": at(90), "now": at(11)}
+    for claimed_at in (None, at(9), at(10)):
+        assert hint(free, SETTINGS, **old, claimed_at=claimed_at) == Step(free)
+    told = hint(free, SETTINGS, **old, claimed_at=at(10.001)).gate  # by who had not heard of it yet
+    assert (told.state, told.told_until) == (GateState.HELD, at(90))
 
 
 def test_releasing_a_flowing_gate_is_no_step():

@@ -247,7 +247,13 @@ class Gatekeeper:
         self._rows.happen(
             name,
             lambda gate: hint(
-                gate, settings, kind=kind, generation=seen, until=until, now=self._rows.now()
+                gate,
+                settings,
+                kind=kind,
+                generation=seen,
+                until=until,
+                now=self._rows.now(),
+                claimed_at=claim.claimed_at,
             ),
         )
 
@@ -305,14 +311,8 @@ class Gatekeeper:
         """The gate whose probe this is: its news was lost on the way, and found again by asking."""
         passage = self._passage(claim)
         gates = () if passage is None else (passage.gate, passage.credential)
-        for gate in gates:
-            if (
-                gate is not None
-                and gate.state is GateState.PROBING
-                and gate.lease_by == self._worker
-            ):
-                return gate.name
-        return None
+        ours = [one.name for one in gates if one is not None and one.lease_by == self._worker]
+        return ours[0] if ours else None
 
     def _judge(self, passage: Traffic, ticket: Ticket, word: Word, wait_s: float) -> None:
         if ticket.probes is not None:

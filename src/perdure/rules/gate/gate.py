@@ -23,8 +23,9 @@ Always true:
   probes in a row that say nothing calls start again, slowly. Only for a credential, and for what
   a person holds, must there be a proof.
 * Calls of generations before ``counts_from`` count for no window. Hints of generations before
-  ``hints_from`` are not heard: a person has spoken since. Any other hint is heard, however old its
-  call, because it is the upstream's latest word; it can only make a pause longer.
+  ``hints_from`` are not heard, because a person has spoken since, unless the call was claimed after
+  ``spoken_at`` by a worker that had not heard of it. Any other hint is heard, however old its call,
+  because it is the upstream's latest word; it can only make a pause longer.
 * A gate holds jobs, not their clocks: a job's deadline is absolute, held time included.
 
 Who is authoritative: the row in the store, written only where the generation is still the one that
@@ -195,6 +196,7 @@ class Gate:
     proved_at: datetime | None = None
     counts_from: int = 0
     hints_from: int = 0
+    spoken_at: datetime | None = None
     kept_until: datetime | None = None
     undecided: int = 0
     for_credential: bool = False

@@ -53,13 +53,15 @@ def hint(
     generation: int,
     until: datetime | None,
     now: datetime,
+    claimed_at: datetime | None = None,
 ) -> Step:
     """The upstream asked for a pause of the whole gate; None for one that only a person can end.
 
-    ``kind`` and ``generation`` are those of the call that was answered so. A credential's gate is
-    told in the same way: it waits for the reset that was given, however far, or for a person.
+    ``kind``, ``generation`` and ``claimed_at`` are those of the call that was answered so. A credential's
+    gate is told in the same way: it waits for the reset that was given, however far, or for a person.
     """
-    if generation < gate.hints_from or (until is not None and until <= now):
+    overruled = generation < gate.hints_from and not _is_later(claimed_at, gate.spoken_at)
+    if overruled or (until is not None and until <= now):
         return Step(gate)
     cause = HoldCause.HINT
     if KINDS[kind].scope is PauseScope.CREDENTIAL:
@@ -127,6 +129,7 @@ def release(gate: Gate, *, reason: str, now: datetime) -> Step:
         proved_at=None,
         counts_from=era,
         hints_from=era,
+        spoken_at=now,
     )
 
 
@@ -149,6 +152,10 @@ def resume(gate: Gate, now: datetime) -> Step:
         text,
         counts_from=gate.counts_from if goes_on else gate.generation + 1,
     )
+
+
+def _is_later(moment: datetime | None, than: datetime | None) -> bool:
+    return moment is not None and than is not None and moment > than
 
 
 def _too_long(cause: HoldCause, until: datetime, settings: GateSettings, now: datetime) -> bool:

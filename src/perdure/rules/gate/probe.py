@@ -113,6 +113,7 @@ def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
         told_until=None,
         probe_first=True,
         hints_from=gate.generation + 1,
+        spoken_at=now,
     )
 
 
