@@ -130,7 +130,7 @@ def test_a_row_that_never_stands_still_is_said_to_be_busy(either):
         def change_gate(self, change: GateChange, deed: Deed):
             return None
 
-    with pytest.raises(StoreBusy, match="changes all the time"):
+    with pytest.raises(StoreBusy, match="was changed by others 100 times"):
         held_by_person(either.reader, Losing(), "vendor", Deed("ann"))
 
 

@@ -33,9 +33,8 @@ from perdure.model.limits import FEEDER_SILENT_S
 from perdure.model.operations import Deed
 from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.ports import Control, Reader, Store
+from perdure.ports.compare_and_set import compare_and_set
 from perdure.rules.run_budget import Budget, Tally, overspent, run_status
-
-_TRIES_MAX = 100  # each lost race means that the run has moved on, which it cannot do for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,35 +219,31 @@ class Runs:
 
         The seal is compared as well: if we took away one that another has just made, nobody would restore it.
         """
-        for _ in range(_TRIES_MAX):
-            if run.status is RunStatus.CANCELLED:
-                raise NotChangeable(
-                    f"run {run.name!r} of pipeline {run.pipeline!r} was cancelled; take another name"
-                )
-            _check_source(run, options)
-            settings = changed_settings(settings_of(run), options)
-            why = over_budget(run, settings) if run.status is RunStatus.ABORTED else None
+
+        def once() -> tuple[RunView, bool] | None:
+            found = self._now(run)
+            _check_open_again(found, options)
+            settings = changed_settings(settings_of(found), options)
+            why = over_budget(found, settings) if found.status is RunStatus.ABORTED else None
             if why is not None:
                 raise RunAborted(
                     f"run {run.name!r} was {why}; give it a larger budget to go on with it, "
                     "or drive its dead letters again first"
                 )
-            status = run.status if run.status is RunStatus.PAUSED else RunStatus.RUNNING
-            was_sealed = run.sealed_at is not None
+            paused, was_sealed = found.status is RunStatus.PAUSED, found.sealed_at is not None
             change = RunChange(
                 run.no,
-                run.status,
-                status,
-                why=run.why if status is RunStatus.PAUSED else "",
+                found.status,
+                found.status if paused else RunStatus.RUNNING,
+                why=found.why if paused else "",
                 sealed=False,
                 settings_json=settings_in(settings),
                 seen_sealed=was_sealed,
             )
             moved = self._changed(change, deed)
-            if moved is not None:
-                return moved, was_sealed
-            run = self._now(run)
-        raise NotChangeable(f"run {run.name!r} moved on {_TRIES_MAX} times; try again")
+            return None if moved is None else (moved, was_sealed)
+
+        return compare_and_set(f"run {run.name!r}", once)
 
     def _change(
         self,
@@ -260,16 +255,14 @@ class Runs:
         why: str = "",
         settings_json: str | None = None,
     ) -> RunView:
-        for _ in range(_TRIES_MAX):
-            if run.status not in seen:
-                raise NotChangeable(_cannot(run, status))
-            moved = self._changed(
-                RunChange(run.no, run.status, status, why=why, settings_json=settings_json), deed
-            )
-            if moved is not None:
-                return moved
-            run = self._now(run)
-        raise NotChangeable(f"run {run.name!r} moved on {_TRIES_MAX} times; try again")
+        def once() -> RunView | None:
+            found = self._now(run)
+            if found.status not in seen:
+                raise NotChangeable(_cannot(found, status))
+            change = RunChange(run.no, found.status, status, why=why, settings_json=settings_json)
+            return self._changed(change, deed)
+
+        return compare_and_set(f"run {run.name!r}", once)
 
     def _changed(self, change: RunChange, deed: Deed) -> RunView | None:
         run = self.control.change_run(change, deed)
@@ -301,8 +294,12 @@ def _check_run_name(name: str) -> None:
         raise CallerError(f"a run cannot be called {name!r}: runs are also found by their numbers")
 
 
-def _check_source(run: RunView, options: Mapping[str, Any]) -> None:
-    """Refuse to take another file for the one that a run was fed from."""
+def _check_open_again(run: RunView, options: Mapping[str, Any]) -> None:
+    """Refuse more items for a cancelled run, and another file for the one that a run was fed from."""
+    if run.status is RunStatus.CANCELLED:
+        raise NotChangeable(
+            f"run {run.name!r} of pipeline {run.pipeline!r} was cancelled; take another name"
+        )
     before, source = settings_of(run).source, options.get("source")
     if source is not None and before is not None and source != before:
         raise NotChangeable(

@@ -6,15 +6,14 @@ from datetime import datetime
 
 import msgspec
 
-from perdure.model.errors import StoreBusy
 from perdure.model.gates import GateChange, GateRow, GateState
 from perdure.model.operations import Deed
 from perdure.ports import Control, Reader
+from perdure.ports.compare_and_set import compare_and_set
 from perdure.rules.gate.gate import Gate, GateMove, Step
 from perdure.rules.gate.hold import hold, release
 from perdure.rules.gate.probe import hurry
 
-_TRIES_MAX = 20
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Gate).decode
 
@@ -73,15 +72,16 @@ def verb_of(step: Step) -> str:
 
 def changed(reader: Reader, control: Control, name: str, event: Event, deed: Deed) -> Step:
     """Make an event happen to a gate, whatever else happens to it meanwhile."""
-    for _ in range(_TRIES_MAX):
+
+    def once() -> Step | None:
         row = reader.gate(name)
         step = event(Gate(name) if row is None else gate_of(row))
         if step.move is None:
             return step
         change = change_of(step, None if row is None else row.parent, reader.now())
-        if control.change_gate(change, deed) is not None:
-            return step
-    raise StoreBusy(f"gate {name!r} changes all the time; try again")
+        return None if control.change_gate(change, deed) is None else step
+
+    return compare_and_set(f"gate {name!r}", once)
 
 
 def held_by_person(

@@ -61,9 +61,9 @@ from perdure.model.operations import (
 from perdure.model.runs import FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.model.views import JobView
 from perdure.ports import Control, Reader, Store
+from perdure.ports.compare_and_set import compare_and_set
 
 PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
-_TRIES_MAX = 100
 _BUSY_MAX = (
     20  # looks at a job that another transaction holds; then its stage has it in one of its own
 )
@@ -355,20 +355,19 @@ class Bulks:
         return moved
 
     def _change(self, bulk: BulkView, seen: BulkStatus, status: BulkStatus, deed: Deed) -> BulkView:
-        for _ in range(_TRIES_MAX):
-            if bulk.status is not seen:
+        def once() -> BulkView | None:
+            found = self._now(bulk)
+            if found.status is not seen:
                 raise NotChangeable(
-                    f"bulk operation {bulk.id} is {bulk.status.value}; only one that is "
+                    f"bulk operation {bulk.id} is {found.status.value}; only one that is "
                     f"{seen.value} can be {'stopped' if status is BulkStatus.STOPPED else 'resumed'}"
                 )
-            moved = self.control.change_bulk(
-                BulkChange(bulk.no, seen, status, why=deed.reason), cleaned(deed)
-            )
-            if moved is not None:
-                self._tell(moved)
-                return moved
-            bulk = self._now(bulk)
-        raise NotChangeable(f"bulk operation {bulk.id} moved on {_TRIES_MAX} times; try again")
+            change = BulkChange(bulk.no, seen, status, why=deed.reason)
+            return self.control.change_bulk(change, cleaned(deed))
+
+        moved = compare_and_set(f"bulk operation {bulk.id}", once)
+        self._tell(moved)
+        return moved
 
     def _reopen(self, run: RunView, deed: Deed) -> None:
         """Take back that all items of a child are in; an aborted one is resumed as a run is."""

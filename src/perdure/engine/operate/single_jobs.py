@@ -8,6 +8,7 @@ whatever a running one still says is refused.
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from itertools import count
 
 import msgspec
 
@@ -18,7 +19,6 @@ from perdure.engine.record import Ending, cancelled, record_of
 from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.model.decisions import CancelJob, Why
 from perdure.model.errors import (
-    BugError,
     NotCancellable,
     NotChangeable,
     NotRetriable,
@@ -33,9 +33,9 @@ from perdure.model.runs import RunStatus
 from perdure.model.states import TERMINAL, State
 from perdure.model.views import JobView
 from perdure.ports import Control, Reader
+from perdure.ports.compare_and_set import compare_and_set
 from perdure.rules.evidence import one_line
 
-_TRIES_MAX = 100  # each lost race means that the job has moved on, which it cannot do for ever
 _BUSY_MAX = 20  # a claim or a record is over long before that
 _BUSY_S = 0.01
 
@@ -60,8 +60,9 @@ def cancel(
     rest: Callable[[float], object] = time.sleep,
 ) -> Receipt:
     """Cancel a queued or running job."""
-    words, busy = cleaned(deed), 0
-    for _ in range(_TRIES_MAX):
+    words, busy = cleaned(deed), count(1)
+
+    def once() -> Receipt | None:
         job = _job(reader, job_id, owner)
         if job.state in TERMINAL:
             raise NotCancellable(f"job {job_id} is already {job.state.value}")
@@ -71,14 +72,15 @@ def cancel(
             observers.settled(record, answer)
             return answer
         if isinstance(answer, Busy):
-            busy += 1
-            if busy == _BUSY_MAX:
+            if next(busy) == _BUSY_MAX:
                 raise StoreBusy(
                     f"job {job_id} is being completed in a transaction of its stage's own, which is still open; "
                     "try again when that has ended"
                 )
             rest(_BUSY_S)
-    raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being cancelled")
+        return None
+
+    return compare_and_set(f"job {job_id}", once)
 
 
 def retry(
@@ -96,7 +98,8 @@ def retry(
 ) -> Receipt:
     """Give a failed job a new life, at its failed stage or from an earlier one; with a corrected payload, from the first."""
     revivals = Revivals(reader, catalogue, restart)
-    for _ in range(_TRIES_MAX):
+
+    def once() -> Receipt | None:
         job = _job(reader, job_id, owner)
         _check_run(reader, job)
         revival = revivals.of(job, payload_json)
@@ -112,7 +115,9 @@ def retry(
         if isinstance(answer, Receipt):
             observers.revived(revival, cleaned(deed))
             return answer
-    raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was being retried")
+        return None
+
+    return compare_and_set(f"job {job_id}", once)
 
 
 def run_now(
@@ -125,7 +130,8 @@ def run_now(
     observers: Observers = NOBODY,
 ) -> Receipt:
     """Let a job that waits for its time be due now."""
-    for _ in range(_TRIES_MAX):
+
+    def once() -> Receipt | None:
         job = _job(reader, job_id, owner)
         refused = not_now(job, reader)
         if refused is not None:
@@ -135,7 +141,9 @@ def run_now(
         if isinstance(answer, Receipt):
             observers.brought_forward(target, cleaned(deed))
             return answer
-    raise BugError(f"job {job_id} moved on {_TRIES_MAX} times while it was to be run now")
+        return None
+
+    return compare_and_set(f"job {job_id}", once)
 
 
 def not_now(job: JobView, reader: Reader) -> str | None:
