@@ -1,9 +1,13 @@
 """Tallies on PostgreSQL: no row is written by two transactions, however long one stays open."""
 
+from functools import partial
+
 import psycopg
 import pytest
 
 from perdure.model.jobs import IfFailed
+from perdure.testing.store_contract.records import success
+from tests.stores.postgres.kit import Place, at_once
 
 OWN = "SELECT count(*) FROM perdure_{table} WHERE writer < -4294967296"
 TABLES = ("depths", "flows", "owners")
@@ -38,6 +42,25 @@ def test_adding_up_waits_for_no_open_transaction_and_takes_in_its_rows_later(pla
     for table in TABLES:
         assert place.rows(f"SELECT count(*) FROM perdure_{table} WHERE writer <> 0") == [(0,)]
     assert (place.standing("ready"), place.reader.open_jobs("ann")) == (3, 3)
+    place.clean()
+
+
+def test_successes_are_taken_off_their_owners_once_while_several_add_up(place, open_place):
+    """A batch writes the owners of its successes into one row; whoever adds up takes it away."""
+
+    def lives(one: Place) -> None:
+        worker = one.hire()
+        for _ in range(5):
+            one.put_many(3, owner="ann")
+            one.settle(*(success(claim, worker) for claim in one.take(worker, 3)), by=worker)
+            one.control.prune_workers(86_400.0, limit=10)
+
+    at_once([partial(lives, open_place(place.url, series=n)) for n in range(1, 5)])
+    left = place.standing("ready")
+    assert place.reader.open_jobs("ann") == left
+    place.control.prune_workers(86_400.0, limit=10)
+    assert place.rows("SELECT count(*) FROM perdure_owners_ended") == [(0,)]
+    assert place.reader.open_jobs("ann") == left
     place.clean()
 
 

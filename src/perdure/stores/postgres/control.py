@@ -71,8 +71,8 @@ class PostgresControl(SharedControl):
     def _fold(self) -> None:
         """Add up what writers have counted, each in rows of its own; a little at a time, for turns wait for that."""
         for sql in (
-            SQL.depths_fold, SQL.depths_home, SQL.flows_fold, SQL.deaths_fold, SQL.owners_fold,
-            SQL.run_counts_fold, SQL.run_kinds_fold,
+            SQL.depths_fold, SQL.depths_home, SQL.flows_fold, SQL.deaths_fold, SQL.owners_ended_fold,
+            SQL.owners_fold, SQL.run_counts_fold, SQL.run_kinds_fold,
         ):  # fmt: skip
 
             def some(cx: Cx, now: int, sql: str = sql) -> int:

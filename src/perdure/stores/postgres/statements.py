@@ -39,6 +39,7 @@ class PostgresStatements(Statements):
     jobs_hold: str
     lanes_find: str
     notify: str
+    owners_ended_fold: str
     owners_fold: str
     probe_claim: str
     probe_promote: str

@@ -149,6 +149,17 @@ class TalliesContract(OnAFreshStore):
         assert self._flow().created == 1
         assert self.place.reader.open_jobs("ann") == 1
 
+    def test_an_owners_open_jobs_are_the_same_before_and_after_they_are_added_up(self) -> None:
+        for owner in ("ann", "bob", "ann", "", "ann"):
+            self.place.put(owner=owner)
+        first, *rest = self.place.take(self.worker, 4)
+        self.place.settle(success(first, self.worker), by=self.worker)
+        self.place.settle(*(success(one, self.worker) for one in rest), by=self.worker)
+        for _ in range(2):
+            assert [self.place.reader.open_jobs(one) for one in ("ann", "bob")] == [1, 0]
+            self.place.control.prune_workers(HOUR_S, limit=10)
+        self.place.clean()
+
     # -- deaths ------------------------------------------------------------------------------
 
     def test_what_jobs_die_of_is_counted_by_kind_and_code(self) -> None:

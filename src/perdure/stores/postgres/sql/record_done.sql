@@ -48,11 +48,6 @@ flows AS (
     ON CONFLICT (pipeline, stage, minute, writer) DO UPDATE SET
         succeeded = t.succeeded + excluded.succeeded, attempts = t.attempts + excluded.attempts
 ),
-owners AS (
-    INSERT INTO perdure_owners AS t (owner, writer, open)
-    SELECT owner, -pg_backend_pid(), -count(*) FROM done WHERE owner <> '' GROUP BY owner
-    ON CONFLICT (owner, writer) DO UPDATE SET open = t.open + excluded.open
-),
 counted AS (
     INSERT INTO perdure_run_counts AS c (run, writer, succeeded, attempts, calls)
     SELECT o.run, coalesce(%(by)s::bigint, -pg_backend_pid()), count(*), count(*),
@@ -69,7 +64,10 @@ told AS MATERIALIZED (
     SELECT count(*) AS size, json_agg(d.no) AS nos, json_agg(d.token + 1) AS tokens, json_build_array(
         json_agg(d.no), json_agg(d.id), json_agg(d.owner), json_agg(d.pipeline), json_agg(d.stage), 'succeeded',
         'success', json_agg(d.token + 1), json_agg(d.run)
-    ) AS entries FROM done AS d
+    ) AS entries, array_agg(d.owner) FILTER (WHERE d.owner <> '') AS owners FROM done AS d
+),
+owners AS (
+    INSERT INTO perdure_owners_ended (owners) SELECT owners FROM told WHERE owners IS NOT NULL
 ),
 lines AS (
     INSERT INTO perdure_changes (changed_at, what, size, entries)

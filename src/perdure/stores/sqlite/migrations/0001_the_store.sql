@@ -480,6 +480,8 @@ CREATE INDEX perdure_owned_changed ON perdure_owned (owner, changed_at, job);
 CREATE INDEX perdure_owned_failed ON perdure_owned (owner, job) WHERE failed;
 CREATE INDEX perdure_attempts_owner ON perdure_attempts (owner, settled_at, job) WHERE owner IS NOT NULL;
 
+CREATE VIEW perdure_open_jobs AS SELECT owner, open FROM perdure_owners;
+
 -- The lanes from which nothing is claimed, why, and by which gate if it is one; from the few closed things to
 -- their lanes, in this order: a CROSS JOIN is never turned round. Each column has one
 -- affinity throughout, without which SQLite would copy the rows.
