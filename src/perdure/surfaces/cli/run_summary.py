@@ -105,17 +105,21 @@ def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
     if is_paused(run):
         yield f"  the run is paused{f' ({run.why})' if run.why else ''}: {resume_paused(run)}"
     if run.status is RunStatus.ABORTED:
-        yield f"  go on with a larger budget: {again} {_larger(run)}"
+        larger = _larger(run)
+        yield (
+            f"  go on with a larger budget: {again} {larger}"
+            if larger
+            else f"  go on when it is mended: {again}"
+        )
 
 
 def _larger(run: RunView) -> str:
-    if "cost" in run.why:
+    """The option that would have let it go on; none where its first items have all failed alike."""
+    if run.why.startswith("aborted: the cost"):
         return "--cost-max-usd USD"
-    return (
-        "--kind-budget KIND=SHARE"
-        if "rate of failures" not in run.why
-        else "--failure-budget SHARE"
-    )
+    if run.why.startswith("aborted: the rate of failures"):
+        return "--failure-budget SHARE"
+    return "--kind-budget KIND=SHARE" if run.why.startswith("aborted: the rate") else ""
 
 
 def plain(outcome: RunOutcome, files: Files, code: int, again: str) -> dict[str, Any]:
