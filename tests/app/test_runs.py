@@ -233,7 +233,11 @@ def test_items_come_from_files(tmp_path, name, text, expected):
         ),
         ("a.csv", b"n,n\n1,2\n", r"two columns have the same name"),
         ("a.csv", b'"n', r"a.csv: its head cannot be read"),
-        ("a.txt", b"", r"a.txt: whether this is JSON lines or CSV cannot be told"),
+        (
+            "a.txt",
+            b"",
+            r"a.txt: items are read from JSON lines and CSV, and the ending '.txt' is of neither",
+        ),
         (None, b"", r"missing.jsonl: there is no such file"),
     ],
 )

@@ -248,7 +248,10 @@ BAD = [
     ({"check_every": 0}, "check_every is 0; it must be a whole number between 1 and 1000000000"),
     ({"sample_min": 0}, "sample_min is 0; it must be a whole number between 1 and 1000000000"),
     ({"rate_limits": "no"}, "count_rate_limits is 'no'; it must be true or false"),
-    ({"kinds": {"quota": 0.1}}, "failure_budgets is 'quota'; one of: ambiguous, auth,"),
+    (
+        {"kinds": {"quota": 0.1}},
+        "failure_budgets names 'quota', which is no kind of failure; did you mean 'quota_window'? One of: ",
+    ),
     ({"kinds": {"auth": 2}}, "failure_budgets['auth'] is 2; it must be a number between 0 and 1"),
     ({"partial_at": -0.5}, "partial_at is -0.5; it must be a number between 0 and 0.95"),
     ({"completed_at": 0.4}, "partial_at is 0.5; it must be a number between 0 and 0.4"),

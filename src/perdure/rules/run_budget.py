@@ -18,9 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.runs import RunStatus
-from perdure.rules.field_checks import flag, number, one_of, whole
+from perdure.rules.field_checks import flag, number, whole
+from perdure.rules.policy_form import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,11 @@ class Budget:
         whole("sample_min", self.sample_min, 1, 1_000_000_000)
         flag("count_rate_limits", self.rate_limits)
         for kind, share in self.kinds.items():
-            one_of("failure_budgets", Kind, kind)
+            if kind not in set(Kind):
+                names = tuple(one.value for one in Kind)
+                raise ConfigError(
+                    f"failure_budgets names {kind!r}, which is no kind of failure; {nearest(str(kind), names)}"
+                )
             number(f"failure_budgets[{kind!r}]", share, 0.0, 1.0)
         number("completed_at", self.completed_at, 0.0, 1.0)
         number("partial_at", self.partial_at, 0.0, self.completed_at)

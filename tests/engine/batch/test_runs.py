@@ -164,7 +164,10 @@ def test_a_cancelled_run_is_not_taken_up_again(place, known):
         ({"failure_budget": 1.5}, "failure_budget is 1.5; it must be a number between 0 and 1"),
         ({"check_every": 0}, "check_every is 0"),
         ({"sample_min": -1}, "sample_min is -1"),
-        ({"kinds": {"weather": 0.1}}, "failure_budgets is 'weather'; one of"),
+        (
+            {"kinds": {"weather": 0.1}},
+            "failure_budgets names 'weather', which is no kind of failure; ",
+        ),
         ({"kinds": {"network": 7}}, r"failure_budgets\['network'\] is 7"),
         ({"partial_at": 0.99}, "partial_at is 0.99; it must be a number between 0 and 0.95"),
         ({"cost_max_usd": -1}, "cost_max_usd is -1"),
