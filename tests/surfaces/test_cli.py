@@ -177,6 +177,12 @@ def test_a_store_beside_that_of_the_app_is_refused(shell):
     )
 
 
+def test_a_worker_refuses_a_store_beside_that_of_the_app(shell):
+    said = shell("worker", f"{shell.module}:app", "--store", "sqlite:///other.db")
+    complains(said, 2, "by its own word; leave --store out, or let the app name no store")
+    assert not (shell.folder / "other.db").exists()
+
+
 def test_the_version_is_told(shell):
     assert shell("--version").out.startswith("perdure, version ")
 

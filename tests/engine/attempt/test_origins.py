@@ -221,10 +221,20 @@ def test_what_has_no_frame_of_its_own_is_placed_by_what_it_was_raised_from():
     assert raised(KeyError("a"), home="tests").evidence.where == ""
 
 
-def test_a_module_whose_name_is_a_path_of_the_server_is_not_told():
-    space: dict = {"__name__": "/srv/secret/place.py"}
-    exec(compile("def fails(): return {}['k']", "/srv/secret/place.py", "exec"), space)
-    assert "/srv" not in place(space["fails"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("shop.token", "shop.token:1"),  # a word that else announces a secret
+        ("__main__", "place:1"),
+        ("/srv/hidden/place.py", "place:1"),
+        ("<run_path>", "place:1"),
+        (None, "place:1"),
+    ],
+)
+def test_a_module_is_told_by_its_name_and_never_by_a_path_of_the_server(name, told):
+    space: dict = {"__name__": name}
+    exec(compile("def fails(): return {}['k']", "/srv/hidden/place.py", "exec"), space)
+    assert place(space["fails"]) == told
 
 
 @pytest.mark.parametrize(

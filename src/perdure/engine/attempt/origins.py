@@ -13,14 +13,14 @@ another process or stored.
 import sys
 from collections import deque
 from collections.abc import Iterator
+from pathlib import PurePath
 from types import FrameType, TracebackType
 
 from perdure.engine.stages import package_of
 from perdure.model.errors import AnswerError
 from perdure.model.outcomes import Evidence, Origin
-from perdure.rules.evidence import links_of
+from perdure.rules.evidence import links_of, one_line
 from perdure.rules.foreign_code import held, text_of, tried
-from perdure.rules.redact import safe_line
 
 _FRAMES_MAX = 100  # the innermost ones; standard library code that calls itself deeper is nobody's
 _CHARS_MAX = 4_096  # of a path
@@ -47,7 +47,7 @@ def origin_of(error: BaseException, evidence: Evidence, home: str = "") -> Origi
 
 def place_of(error: BaseException, home: str = "") -> str:
     """The module and the line of the application's own code that raised, or called who did; "" if unknown. Never raises."""
-    return safe_line(tried(_place, error, home) or "", _PLACE_CHARS_MAX)
+    return tried(_place, error, home) or ""
 
 
 def _origin(error: BaseException, home: str) -> Origin:
@@ -89,8 +89,16 @@ def _place(error: BaseException, home: str) -> str:
     for link in (error, *stated):
         for step in reversed(_innermost(held(link, "__traceback__"))):
             if _frame_owner(step.tb_frame, home) is Origin.OWN:
-                return f"{step.tb_frame.f_globals.get('__name__')}:{step.tb_lineno}"
+                return f"{_module(step.tb_frame)}:{step.tb_lineno}"
     return ""
+
+
+def _module(frame: FrameType) -> str:
+    """The name of a frame's module; of a script that is run, and of what is called otherwise, only the file's."""
+    name = text_of(frame.f_globals.get("__name__"), _PLACE_CHARS_MAX) or ""
+    if name != "__main__" and all(part.isidentifier() for part in name.split(".")):
+        return name
+    return one_line(PurePath(frame.f_code.co_filename).stem, _PLACE_CHARS_MAX)
 
 
 def _innermost(traceback: object) -> deque[TracebackType]:
