@@ -95,6 +95,15 @@ SETTINGS: tuple[Setting, ...] = (
         none="forever",
     ),
     Setting(
+        "capture_tracebacks",
+        str,
+        "off",
+        "",
+        "Whether the whole traceback of what a stage raises is put aside, as raw output is: without secrets, files by "
+        "their place among the modules. For whoever may read captures.",
+        choices=("off", "on"),
+    ),
+    Setting(
         "retain_changes_s",
         float,
         3_600.0,
@@ -139,9 +148,15 @@ class Config:
     retain_cancelled_s: float | None
     retain_discarded_s: float | None
     capture_kept_s: float | None
+    capture_tracebacks: str
     retain_changes_s: float
     log_format: str
     log_level: str
+
+    @property
+    def keeps_tracebacks(self) -> bool:
+        """Whether tracebacks are put aside."""
+        return self.capture_tracebacks == "on"
 
 
 def load(environment: Mapping[str, str] | None = None, /, **given: Any) -> Config:

@@ -21,7 +21,7 @@ from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
 from perdure.engine.worker.worker import Worker
-from perdure.model.errors import CursorTooOld, StoreBusy, StoreUnavailable
+from perdure.model.errors import CursorTooOld, JobFailed, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log, write_logs
@@ -47,6 +47,8 @@ class Ground:
         @app.stage(timeout_s=60.0)
         def one(item, context):
             context.capture("taken")
+            if item == "raise":
+                raise KeyError(item)
             return item
 
         self.pipe = app.pipeline("p", one)
@@ -194,6 +196,14 @@ def raw_output_expires(ground: Ground) -> object:
         return capture.expires_at is not None
 
 
+def what_a_failure_leaves(ground: Ground) -> object:
+    with ground.opened() as app:
+        with pytest.raises(JobFailed):
+            ground.pipe.call_blocking("raise")
+        (job,) = ground.reader.jobs(limit=10)
+        return [one.kind for one in app.opened.reader.captures(job.no)]
+
+
 def what_is_left_of_the_feed(ground: Ground) -> object:
     with ground.opened() as app:
         cursor = ground.reader.changes().cursor
@@ -231,6 +241,7 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_cancelled_s": ("60", "forever", after_a_cancel),
     "retain_discarded_s": ("60", "forever", after_a_discard),
     "capture_kept_s": ("60", "forever", raw_output_expires),
+    "capture_tracebacks": ("off", "ON", what_a_failure_leaves),
     "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),

@@ -474,7 +474,7 @@ def test_a_call_on_a_paused_pipeline_is_handed_over_without_a_try(counter):
     counter.place.control.pause(LaneScope.PIPELINE, "p", DEED)
     end = over(counter.call().begin())
     assert (end.handed_over, end.created, end.state) == (True, True, State.QUEUED)
-    assert "its lane is closed" in end.why
+    assert "stage 'one' may not begin now, pipeline p is paused" in end.why
     job = counter.job()
     assert (job.counters, job.token, counter.attempts()) == (ZERO, 0, [])
     assert counter.kept() == (None, None)
@@ -488,9 +488,17 @@ def test_a_pipeline_that_is_paused_meanwhile_is_left_after_the_stage_that_runs(c
     counter.place.control.pause(LaneScope.PIPELINE, "p", DEED)
     end = over(call.ended(DONE, 0.1))
     assert (end.handed_over, counter.job().stage) == (True, "two")
-    assert "stage 'two' may not begin now, its lane is closed" in end.why
+    assert "stage 'two' may not begin now, pipeline p is paused" in end.why
     assert counter.kept() == (None, None)
     counter.clean()
+
+
+def test_a_call_on_a_paused_queue_says_what_to_type(counter):
+    counter.place.control.pause(LaneScope.QUEUE, "q", DEED)
+    end = over(counter.call().begin())
+    assert (
+        "may not begin now, queue q is paused (to release it: perdure queues resume q)" in end.why
+    )
 
 
 def test_a_retry_does_not_begin_in_a_closed_lane(counter):

@@ -96,7 +96,7 @@ def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
     assert event.fields == {
         "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": 7, "status": "queued",
         "stage": "one", "attempt": 1, "failures": 1, "attempts_max": 3, "duration_ms": 1250.0, "reason": None,
-        "error_kind": "upstream_unavailable", "error_code": "GW_5XX",
+        "error_kind": "upstream_unavailable", "error_code": "GW_5XX", "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
         "delay_ms": 2000,
     }  # fmt: skip
@@ -108,7 +108,7 @@ def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
     assert event.fields == {
         "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": 7, "status": "failed",
         "stage": "one", "attempt": 3, "failures": 3, "attempts_max": 3, "duration_ms": 1250.0,
-        "reason": "exhausted", "error_kind": "upstream_unavailable", "error_code": "GW_5XX",
+        "reason": "exhausted", "error_kind": "upstream_unavailable", "error_code": "GW_5XX", "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
         "delay_ms": None,
     }  # fmt: skip

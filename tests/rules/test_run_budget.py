@@ -10,6 +10,8 @@ from perdure.rules.run_budget import (
     Budget,
     Tally,
     check_due,
+    first_look_due,
+    has_sample,
     overspent,
     run_status,
 )
@@ -85,8 +87,11 @@ def test_a_kind_can_have_a_budget_of_its_own():
     ("checked", "processed", "due"),
     [
         (0, 0, False),
-        (0, 999, False),
-        (0, 1000, True),
+        (0, 99, False),
+        (0, 100, True),
+        (0, 103, True),  # a batch jumped over the end of the sample
+        (100, 999, False),
+        (103, 1000, True),
         (998, 1003, True),  # a batch jumped over the multiple
         (1000, 1000, False),
         (1000, 1999, False),
@@ -94,8 +99,51 @@ def test_a_kind_can_have_a_budget_of_its_own():
         (1003, 9999, True),
     ],
 )
-def test_a_check_is_due_at_every_thousandth_item(checked, processed, due):
+def test_a_check_is_due_at_the_end_of_the_sample_and_at_every_thousandth_item(
+    checked, processed, due
+):
     assert check_due(STANDARD, checked=checked, processed=processed) is due
+
+
+@given(st.integers(1, 50), st.integers(1, 50))
+def test_checks_fall_to_the_sample_and_then_to_multiples_of_the_interval(sample_min, every):
+    budget, checked, found = Budget(sample_min=sample_min, check_every=every), 0, []
+    for processed in range(200):
+        if check_due(budget, checked=checked, processed=processed):
+            found.append(processed)
+            checked = processed
+    later = [n for n in range(200) if n % every == 0 and n > sample_min]
+    assert found == [sample_min, *later]
+
+
+def test_nothing_is_checked_where_no_failure_ends_a_run():
+    assert not check_due(Budget(failure_budget=None), checked=0, processed=10_000)
+    assert check_due(Budget(failure_budget=None, kinds={AUTH: 0.1}), checked=0, processed=10_000)
+
+
+FIRST = {
+    "too few": (STANDARD, tally(0, 19), 0, False),
+    "all of the first": (STANDARD, tally(0, 20), 0, True),
+    "looked at before": (STANDARD, tally(0, 21), 20, False),
+    "one has succeeded": (STANDARD, tally(1, 40), 0, False),
+    "the sample is whole": (STANDARD, tally(0, 100), 0, False),
+    "a smaller sample": (Budget(sample_min=20), tally(0, 20), 0, False),
+    "all may fail": (Budget(failure_budget=1.0), tally(0, 20), 0, False),
+    "failures never end it": (Budget(failure_budget=None), tally(0, 20), 0, False),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_items_are_looked_at_once_if_all_of_them_have_failed(name):
+    budget, counts, checked, expected = FIRST[name]
+    assert first_look_due(budget, counts, checked=checked) is expected
+
+
+def test_a_sample_is_whole_without_the_rate_limits_that_are_left_out():
+    counts = tally(50, 49, rate_limited=50)
+    assert has_sample(STANDARD, counts)
+    assert not has_sample(Budget(rate_limits=False), counts)
+    assert has_sample(Budget(rate_limits=False), tally(50, 50, rate_limited=50))
 
 
 def chunks(length, failing_from, *, size=1000):
@@ -200,7 +248,10 @@ BAD = [
     ({"check_every": 0}, "check_every is 0; it must be a whole number between 1 and 1000000000"),
     ({"sample_min": 0}, "sample_min is 0; it must be a whole number between 1 and 1000000000"),
     ({"rate_limits": "no"}, "count_rate_limits is 'no'; it must be true or false"),
-    ({"kinds": {"quota": 0.1}}, "failure_budgets is 'quota'; one of: ambiguous, auth,"),
+    (
+        {"kinds": {"quota": 0.1}},
+        "failure_budgets names 'quota', which is no kind of failure; did you mean 'quota_window'? One of: ",
+    ),
     ({"kinds": {"auth": 2}}, "failure_budgets['auth'] is 2; it must be a number between 0 and 1"),
     ({"partial_at": -0.5}, "partial_at is -0.5; it must be a number between 0 and 0.95"),
     ({"completed_at": 0.4}, "partial_at is 0.5; it must be a number between 0 and 0.4"),

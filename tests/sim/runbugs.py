@@ -42,12 +42,16 @@ def budget_by_chunk(patch: pytest.MonkeyPatch) -> None:
 
 def budget_from_the_first_item(patch: pytest.MonkeyPatch) -> None:
     """One failure in the first item is a share of one."""
-    right = watch_module.over_budget
+    right, rightly_due = watch_module.over_budget, watch_module.check_due
 
     def over_budget(run: RunView, settings: RunSettings, *, due: bool) -> str | None:
         return right(run, replace(settings, sample_min=1), due=due)
 
+    def check_due(budget: RunSettings, *, checked: int, processed: int) -> bool:
+        return rightly_due(replace(budget, sample_min=1), checked=checked, processed=processed)
+
     patch.setattr(watch_module, "over_budget", over_budget)
+    patch.setattr(watch_module, "check_due", check_due)
 
 
 def stale_records_count(patch: pytest.MonkeyPatch) -> None:

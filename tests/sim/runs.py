@@ -318,8 +318,11 @@ class Runs:
         ends = run.ends(self._ledger.jobs)
         processed = sum(state in (State.SUCCEEDED, State.FAILED) for state, _ in ends)
         share_max, kinds = terms["failure_budget"], terms["kinds"]
-        every = terms["check_every"]
-        due = (share_max is not None or bool(kinds)) and processed // every > run.checked // every
+        every, first = terms["check_every"], terms["sample_min"]
+        at = {first, *range((first // every + 1) * every, processed + 1, every)}
+        due = (share_max is not None or bool(kinds)) and any(
+            run.checked < one <= processed for one in at
+        )
         cost_max = terms["cost_max_usd"]
         if cost_max is not None and run.spent["cost_nusd"] / NANO > cost_max:
             return Look(due=True, over=True)

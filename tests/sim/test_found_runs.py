@@ -184,7 +184,7 @@ def test_the_run_of_a_redrive_that_goes_slowly_is_not_taken_for_one_that_was_lef
 
 def test_a_failure_budget_waits_for_its_check_though_there_is_a_cost_budget_too(place):
     """With a cost budget, every look held the failures against theirs as well."""
-    run = place.run(10, failure_budget=0.1, check_every=10, sample_min=1, cost_max_usd=0.5)
+    run = place.run(10, failure_budget=0.1, check_every=10, sample_min=10, cost_max_usd=0.5)
     place.work(FATAL, jobs=3)
     place.watch.once()
     assert place.now(run).status is RunStatus.RUNNING

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.model.errors import ConfigError, StoreError, StoreFull, StoreReadOnly
+from perdure.stores.opening import open_store
 from perdure.stores.sqlite import connection as sqlite_connection
 from perdure.stores.sqlite.connection import WAL_BYTES_MAX, SqliteConnection
 from perdure.testing import VirtualClock
@@ -228,6 +229,12 @@ def test_a_read_only_disk_says_so(small_disk):
     remount(small_disk, "ro")
     with pytest.raises(StoreReadOnly, match=r"Read-only file system; .* may write there"):
         SqliteConnection(place.path, VirtualClock())
+    url = f"sqlite:///{place.path}"
+    read = open_store(url, VirtualClock(), create=False, wait_s_max=1.0)
+    assert read.reader.books().queued == 1
+    with pytest.raises(StoreReadOnly, match="make the file and its folder writable"):
+        read.store.enqueue([place.new()])
+    read.close()
     remount(small_disk, "rw")
     again = Place(place.path)
     assert again.reader.books().queued == 1

@@ -6,6 +6,7 @@ schema that is too old: see tests/stores/test_upgrade.py.
 
 import os
 import secrets
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from perdure import App
 from perdure.app import schema_of
 from tests.stories.kit import CLI
 
@@ -320,8 +322,8 @@ def plain(missing) -> tuple[str, ...]:
 LOCKED: dict[str, tuple[int | None, int | None, tuple[str, ...]]] = {
     # what is locked: the rights on the files and on the folder, and the commands to try
     "file": (0o444, None, ("upgrade", "worker")),
-    "folder": (None, 0o555, ("status", "enqueue")),
-    "both": (0o444, 0o555, ("list",)),
+    "folder": (None, 0o555, ("upgrade", "enqueue")),
+    "both": (0o444, 0o555, ("enqueue",)),
     "unreadable": (0, None, ("status",)),
     "not to be entered": (None, 0, ("audit", "enqueue")),
 }
@@ -343,12 +345,51 @@ def test_what_may_not_be_written_is_refused(desk, plain, what):
     all_refused(done, 14, "locked/work.db", "writ")
 
 
-def test_the_status_of_a_file_that_may_only_be_read_is_told(desk, plain):
-    made(f"sqlite:///{desk.folder / 'work.db'}")
-    (desk.folder / "work.db").chmod(0o444)
-    done = desk.run("sqlite:///work.db", "status", before=plain)["status"]
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "up to date" in done.stdout
+@pytest.mark.parametrize(
+    ("on_files", "on_folder", "is_live"),
+    [(0o444, 0o755, False), (0o644, 0o555, False), (0o444, 0o555, True), (0o444, 0o555, False)],
+)
+def test_what_may_only_be_read_is_read(desk, plain, on_files, on_folder, is_live):
+    folder = desk.folder / "locked"
+    folder.mkdir()
+    app = App(f"sqlite:///{folder / 'work.db'}")
+    id = app.pipeline("one", app.stage(name="only")(lambda item: item)).enqueue(1).id
+    if not is_live:
+        app.close()
+    for one in folder.iterdir():
+        one.chmod(on_files)
+    folder.chmod(on_folder)
+    before = sorted(folder.iterdir())
+    try:
+        done = desk.run("sqlite:///locked/work.db", "status", "list", "audit", before=plain)
+    finally:
+        folder.chmod(0o755)
+        app.close()
+    assert [(one.returncode, one.stderr) for one in done.values()] == [(0, "")] * 3
+    assert "up to date" in done["status"].stdout
+    assert id in done["list"].stdout
+    assert "accepted 1 = queued 1" in done["audit"].stdout
+    if on_folder == 0o555:
+        assert set(folder.iterdir()) <= set(before)
+
+
+def test_a_log_that_cannot_be_read_without_writing_is_not_left_out(desk, plain):
+    """The file alone would show an older state, as if it were the newest."""
+    folder = desk.folder / "locked"
+    folder.mkdir()
+    app = App(f"sqlite:///{desk.folder / 'work.db'}")
+    app.pipeline("one", app.stage(name="only")(lambda item: item)).enqueue(1)
+    for end in ("", "-wal"):
+        shutil.copy(desk.folder / f"work.db{end}", folder / f"work.db{end}")
+    app.close()
+    for one in folder.iterdir():
+        one.chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        done = desk.run("sqlite:///locked/work.db", "list", before=plain)
+    finally:
+        folder.chmod(0o755)
+    all_refused(done, 14, "copy it, with its -wal file, to a folder of yours")
 
 
 def test_a_fresh_store_in_a_folder_that_may_not_be_written_is_refused(desk, plain):

@@ -131,8 +131,8 @@ def test_the_commands_are_these():
         "dead list", "dead redrive", "dead retry", "dead show", "dead stop", "demo", "enqueue",
         "gates", "gates hold", "gates list", "gates probe", "gates release", "gates show", "jobs",
         "jobs cancel", "jobs list", "jobs retry", "jobs run-now", "jobs show", "policy", "policy check", "policy explain", "policy list",
-        "policy show", "run", "runs", "runs cancel", "runs list", "runs pause", "runs report",
-        "runs results", "runs resume", "runs seal", "runs show", "simulate", "worker",
+        "policy show", "queues", "queues list", "queues pause", "queues resume", "run", "runs", "runs cancel", "runs list", "runs pause", "runs report",
+        "runs results", "runs resume", "runs seal", "runs show", "schedules", "schedules list", "simulate", "worker",
     }  # fmt: skip
 
 
@@ -149,6 +149,38 @@ def test_every_command_explains_itself(shell, name):
 def test_every_option_is_explained(name):
     options = [one for one in COMMANDS[name].params if isinstance(one, click.Option)]
     assert [one.name for one in options if not (one.help or one.hidden)] == []
+
+
+WITHOUT_STORE = {"demo", "simulate", "policy check", "policy explain", "policy list", "policy show"}
+
+
+def test_every_command_that_opens_a_store_can_be_told_which():
+    shown = {name: one for name, one in COMMANDS.items() if not one.hidden}
+    leaves = {name: one for name, one in shown.items() if not isinstance(one, click.Group)}
+    told = {name for name, one in leaves.items() if any("--store" in p.opts for p in one.params)}
+    assert set(leaves) - told == WITHOUT_STORE
+
+
+def test_enqueue_takes_a_module_and_a_store_as_run_does(shell, monkeypatch):
+    app = APP.replace('"sqlite:///work.db"', "").replace("nothing = perdure.App()", "")
+    (shell.folder / f"{shell.module}.py").write_text(app)
+    said = shell("enqueue", shell.module, "1", "--store", "sqlite:///other.db")
+    assert (said.code, said.err) == (0, "")
+    (job,) = shell("jobs", "list", "--json", "--store", "sqlite:///other.db").json
+    assert job["id"] == said.lines[0]
+
+
+def test_a_store_beside_that_of_the_app_is_refused(shell):
+    said = shell.enqueue("1", "--store", "sqlite:///other.db")
+    complains(
+        said, 2, "keeps its jobs in sqlite:///", "work.db, by its own word; leave --store out"
+    )
+
+
+def test_a_worker_refuses_a_store_beside_that_of_the_app(shell):
+    said = shell("worker", f"{shell.module}:app", "--store", "sqlite:///other.db")
+    complains(said, 2, "by its own word; leave --store out, or let the app name no store")
+    assert not (shell.folder / "other.db").exists()
 
 
 def test_the_version_is_told(shell):
@@ -269,13 +301,15 @@ def test_many_items_are_told_in_one_line(shell):
 
 def test_a_bad_line_is_named_and_keeps_everything_out(shell):
     said = shell.enqueue("0", "--from", "-", stdin=b'{"n":1}\n{"n":\n{"n":3}\n')
-    complains(said, 2, "line 2 is not JSON", "nothing was enqueued")
+    complains(said, 2, "line 2 of standard input is not JSON", "nothing was enqueued")
     complains(shell("jobs", "list"), 11, "does not exist")
 
 
 def test_a_bad_line_after_many_good_ones_keeps_everything_out(shell):
     lines = b'{"n":1}\n' * 10_500 + b"{\n"
-    complains(shell.enqueue("--from", "-", stdin=lines), 2, "line 10501 is not JSON")
+    complains(
+        shell.enqueue("--from", "-", stdin=lines), 2, "line 10501 of standard input is not JSON"
+    )
     complains(shell("audit"), 11, "does not exist")
 
 
@@ -411,7 +445,7 @@ def test_jobs_are_listed_by_state_and_pipeline_and_page(shell, history):
     assert numbers("--state", "failed", "--state", "succeeded") == [2, 1]
     assert numbers("--pipeline", "p") == [4, 3, 2, 1]
     unknown = shell("jobs", "list", "--pipeline", "x")
-    complains(unknown, 2, "this store has no pipeline 'x'; did you mean 'p'?")
+    complains(unknown, 2, "this store has no pipeline 'x'; one of: p")
     assert numbers("--limit", "2") == [4, 3]
     assert numbers("--limit", "2", "--before", "3") == [2, 1]
     assert shell("jobs", "list", "--limit", "2").lines[-1] == "more: --before 3"
@@ -429,7 +463,7 @@ def test_the_history_of_a_job_is_told_in_words(shell, history):
     assert lines[0] == f"job {history[3]} (number 3) of pipeline p: retrying"
     assert "one attempt 1: retrying after 0.50 s on worker 1" in lines[2]
     assert lines[3:5] == [
-        "      saw: connection reset", "      retry in 30 s: network  [policy plain/1]",
+        "      saw: ConnectionResetError: connection reset", "      retry in 30 s: network  [policy plain/1]",
     ]  # fmt: skip
     assert lines[5].startswith("  waits for stage one, due ")
 

@@ -14,9 +14,12 @@ from perdure import StageError
 from perdure.model.states import State
 from perdure.surfaces.cli.root import cli
 from tests.engine.kit import until
-from tests.surfaces.letters import BAD, Office, module_in, office_at
+from tests.surfaces.letters import BAD, RAISED_AT, Office, module_in, office_at
 
 ALL = ("dead", "redrive", "--all", "--yes")
+
+# What stage two raises, and the line that does.
+RAISED = f"StageError at tests.surfaces.letters:{RAISED_AT}"
 
 
 def numbers(office, *words: str) -> list[int]:
@@ -55,7 +58,7 @@ def test_dead_letters_are_listed_by_filter(archive, words, found):
 
 def test_a_list_says_where_it_goes_on_and_goes_on_there(archive):
     first, second, more = archive("dead", "list", "--limit", "2").splitlines()
-    assert "content_refused INVALID_REQUEST  bad row 11" in first
+    assert f"content_refused INVALID_REQUEST  {RAISED}: bad row 11" in first
     assert "rows/two" in second
     number = re.fullmatch(r"more: --before (\d+)", more)[1]
     assert numbers(archive, "--before", number) == [3]
@@ -65,7 +68,7 @@ def test_a_list_says_where_it_goes_on_and_goes_on_there(archive):
 def test_groups_count_what_belongs_together(archive):
     two, one = archive.json("dead", "groups")
     assert (two["count"], two["kind"], two["stage"], two["example"]) == (
-        2, "input_invalid", "two", "bad row 7",
+        2, "input_invalid", "two", f"{RAISED}: bad row 7",
     )  # fmt: skip
     assert (one["count"], one["kind"]) == (1, "content_refused")
     assert two["first_at"] <= two["last_at"]
@@ -73,7 +76,7 @@ def test_groups_count_what_belongs_together(archive):
     head, first, second, hint = archive("dead", "groups").splitlines()
     assert head.split() == ["count", "kind", "stage", "first", "last", "fingerprint", "example"]
     assert first.split()[:4] == ["2", "input_invalid", "INVALID_REQUEST", "rows/two"]
-    assert first.endswith(f"{two['fingerprint']}  bad row 7")
+    assert first.endswith(f"{two['fingerprint']}  {RAISED}: bad row 7")
     assert second.endswith("bad row 11")
     assert "perdure dead show" in hint
     assert archive("dead", "groups", "--text", "nothing like it").startswith("no dead letters with")
@@ -84,9 +87,9 @@ def test_one_is_shown_with_its_item_its_reason_its_attempts_and_its_captures(arc
     said = archive("dead", "show", job["id"])
     assert archive("dead", "show", str(job["no"])) == said
     for words in (
-        "failed (fatal)", "one attempt 1: success", "two attempt 1: failed", "saw: bad row 7",
+        "failed (fatal)", "one attempt 1: success", "two attempt 1: failed", f"saw: {RAISED}: bad row 7",
         "this kind is not retried", "reason input_invalid INVALID_REQUEST: The item itself",
-        "detail bad row 7", 'item {"n":7}', "key 7", f"perdure dead retry {job['id']}",
+        f"detail {RAISED}: bad row 7", 'item {"n":7}', "key 7", f"perdure dead retry {job['id']}",
         f"--fingerprint {job['fingerprint']}",
     ):  # fmt: skip
         assert words in said
@@ -127,7 +130,7 @@ WRONG = [
     (("list", "--older-than", "99999999999d"), "older_than is '99999999999d', which is longer ago than the year 1"),
     (("list", "--kind", ""), "kind is ''; one of: "),
     (("list", "--kind", "time_out"), "kind is 'time_out'; did you mean 'timeout'? One of: "),
-    (("groups", "--kind", "typo"), "kind is 'typo'; did you mean "),
+    (("groups", "--kind", "banana"), "kind is 'banana'; one of: ambiguous, auth, "),
     (("export", "--kind", "typo"), "kind is 'typo'"),
     (("redrive", "--kind", "typo", "--yes"), "kind is 'typo'"),
     (("discard", "--kind", "typo", "--yes", "--reason", "x"), "kind is 'typo'"),

@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -29,9 +30,12 @@ from perdure.app.surface.gate_control import hold
 from perdure.engine.batch import runs as runs_module
 from perdure.engine.batch.feeding import Fed, NothingNow
 from perdure.model.errors import PerdureError
-from perdure.model.runs import RunCounts
+from perdure.model.operations import Deed, LaneScope
+from perdure.model.runs import RunCounts, RunStatus
 from perdure.surfaces.cli.root import cli
+from perdure.surfaces.cli.run import run as run_command
 from perdure.surfaces.cli.run_panel import lines, panel, progress_line
+from perdure.surfaces.cli.run_summary import Files, resume, told
 from perdure.testing.nouns import replace
 from tests.house.tree import ROOT
 from tests.house.walkthrough import Walk
@@ -704,6 +708,8 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "refusing.py").write_text(APP)
     (tmp_path / "items.jsonl").write_text('{"n": 1}\n')
     (tmp_path / "folder.jsonl").mkdir()
+    for name in ("sheet.xlsx", "sheet.csv"):
+        (tmp_path / name).write_bytes(b"PK\x03\x04\x14\x00\x06\x00")
     (tmp_path / "link.jsonl").symlink_to("items.jsonl")
     yield tmp_path
     sys.modules.pop("refusing", None)
@@ -718,7 +724,12 @@ REFUSED = [
     (["refusing:app:none", "items.jsonl"], "no pipeline 'none'; it has: other, p"),
     (["refusing:p", "none.jsonl"], "none.jsonl: there is no such file"),
     (["refusing:p", "folder.jsonl"], "is a folder"),
-    (["refusing:p", "refusing.py"], "JSON lines or CSV cannot be told"),
+    (["refusing:p", "refusing.py"], "the ending '.py' is of neither; name it .jsonl, .csv or .tsv"),
+    (["refusing:p", "sheet.xlsx"], "sheet.xlsx: a .xlsx file is no list of items; save it as .csv"),
+    (
+        ["refusing:p", "sheet.csv"],
+        "sheet.csv is a spreadsheet or another archive, whatever its name",
+    ),
     (["refusing:p", "items.jsonl", "-o", "items.jsonl"], "items.jsonl is named twice"),
     (["refusing:p", "items.jsonl", "-o", "link.jsonl"], "items.jsonl is named twice"),
     (["refusing:p", "items.jsonl", "-o", "-"], "results go to a file"),
@@ -727,7 +738,15 @@ REFUSED = [
     (["refusing:p", "items.jsonl", "-o", "none/out.jsonl"], "cannot be written"),
     (["refusing:p", "items.jsonl", "--new", "--name", "x"], "give one of them"),
     (["refusing:p", "items.jsonl", "--kind-budget", "timeout"], "write KIND=SHARE"),
-    (["refusing:p", "items.jsonl", "--kind-budget", "bored=0.1"], "bored"),
+    (["refusing:p", "items.jsonl", "--kind-budget", "timeout=2"], "a share from 0 to 1"),
+    (
+        ["refusing:p", "items.jsonl", "--kind-budget", "timeot=0.2"],
+        "--kind-budget 'timeot=0.2': there is no failure kind 'timeot'; did you mean 'timeout'? One of: ambiguous,",
+    ),
+    (
+        ["refusing:p", "items.jsonl", "--kind-budget", "banana=0.1"],
+        "there is no failure kind 'banana'; one of: ambiguous, auth,",
+    ),
     (["refusing:p", "items.jsonl", "--failure-budget", "2"], "failure_budget is 2"),
     (["refusing:p", "items.jsonl", "--backlog", "0"], "backlog_max is 0"),
     (["refusing:p", "items.jsonl", "--concurrency", "0"], "concurrency"),
@@ -880,15 +899,10 @@ def test_whoever_looks_on_is_told_what_holds_the_run_and_why(app, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("for_text", "command"),
-    [
-        (None, "perdure gates release 'my vendor' --reason …"),
-        ("30m", "perdure gates show 'my vendor'"),
-    ],
+    "for_text",
+    [None, "30m"],
 )
-def test_a_held_gate_is_named_with_its_reason_and_the_command_that_helps(
-    tmp_path, for_text, command
-):
+def test_a_held_gate_is_named_with_its_reason_and_the_command_that_releases_it(tmp_path, for_text):
     app = App(f"sqlite:///{tmp_path}/g.db")
     app.upstream("my vendor")
 
@@ -906,7 +920,17 @@ def test_a_held_gate_is_named_with_its_reason_and_the_command_that_helps(
     assert held.what == "upstream my vendor is held"
     assert "it is down" in held.why
     assert "it is down" in drawn(shot)
-    assert f"it is down); {command} |" in f"{progress_line(shot)} |"
+    command = "perdure gates release 'my vendor' --reason …"
+    assert f"it is down); to release it: {command} |" in f"{progress_line(shot)} |"
+
+
+def test_a_paused_queue_is_named_with_the_command_that_resumes_it(app):
+    deed = Deed("me", "moving house")
+    shot = watched(app, lambda _: app.opened.control.pause(LaneScope.QUEUE, "default", deed))
+    assert (
+        "held: queue default is paused, 3 waiting (moving house); to release it: perdure queues resume default"
+        in progress_line(shot)
+    )
 
 
 def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipelines_is_held(
@@ -991,6 +1015,41 @@ def test_pace_cost_and_time_left_follow_from_the_counters(app):
         assert words in text
 
 
+HINTS = [
+    (
+        "aborted: the rate of failures is 50 %, the budget is 10 % (…)",
+        ["--failure-budget", "0.1", "-o", "out.jsonl"],
+        "with a larger budget: perdure run w items.jsonl -o out.jsonl --failure-budget SHARE",
+    ),
+    (
+        "aborted: the rate of timeout failures is 50 %, the budget is 10 % (…)",
+        ["--kind-budget", "timeout=0.1", "--kind-budget=auth=0"],
+        "with a larger budget: perdure run w items.jsonl --kind-budget=auth=0 --kind-budget timeout=SHARE",
+    ),
+    (
+        "aborted: the cost is $1.0000, the budget is $0.5000 (…)",
+        ["--cost-max-usd=0.5", "--name", "a", "--name", "b"],
+        "with a larger budget: perdure run w items.jsonl --name b --cost-max-usd USD",
+    ),
+    (
+        "aborted: the first 20 items have all failed in the same way",
+        ["--new", "--skip-bad"],
+        "when it is mended: perdure run w items.jsonl --skip-bad --name a",
+    ),
+]
+
+
+@pytest.mark.parametrize(("why", "typed", "hint"), HINTS)
+def test_the_command_that_goes_on_has_each_option_once(app, monkeypatch, why, typed, hint):
+    run = replace(app.find("p").run([1], name="a").show(), status=RunStatus.ABORTED, why=why)
+    files = Files("items.jsonl", None, None)
+    monkeypatch.setattr(sys, "argv", ["perdure", "run", "w", "items.jsonl", *typed])
+    with click.Context(run_command):
+        again = resume(run, files, anonymous="--new" in typed)
+        summary, _ = told(RunOutcome(run, Fed(1, 1, whole=True), 1.0), files, again)
+    assert summary[-1] == f"  go on {hint}"
+
+
 def drawn(shot: RunSnapshot) -> str:
     console = Console(width=110, file=io.StringIO())
     console.print(panel(shot))
@@ -1008,3 +1067,17 @@ def test_lines_are_written_now_and_then_and_whenever_something_changes(app):
     assert [line.split()[0] for line in written] == ["0", "10"]
     show(replace(shot, elapsed_s=12.0, stopping=True))
     assert "stopping" in written[-1]
+
+
+def test_a_gate_that_comes_and_goes_makes_a_line_every_ten_seconds_with_how_often_it_was(app):
+    run = app.find("p").run([1], name="a").show()
+    shot = Watch(app.opened, run.id).look(run, Fed(1), feeding=False)
+    held = (Held("upstream m is held", "", 1),)
+    written: list[str] = []
+    show = lines(written.append)
+    show(replace(shot, elapsed_s=0.0))
+    for tenth in range(1, 300):
+        show(replace(shot, elapsed_s=tenth / 10, held=held if tenth % 2 else ()))
+    assert [line.split()[0] for line in written] == ["0", "0", "10", "20"]
+    assert "held: upstream m is held" in written[1]
+    assert [line.rpartition("| ")[2] for line in written[2:]] == ["100 changes of what is held"] * 2

@@ -123,8 +123,11 @@ def test_a_run_is_paused_and_resumed_with_who_and_why(waiting):
 
 WRONG = [
     (("--failure-budget", "7"), "failure_budget"),
-    (("--kind-budget", "timeout"), "--kind-budget is 'timeout'; write it as network=0.2"),
-    (("--kind-budget", "timeout=much"), "write it as network=0.2"),
+    (
+        ("--kind-budget", "timeout"),
+        "--kind-budget is 'timeout'; write KIND=SHARE with a share from 0 to 1",
+    ),
+    (("--kind-budget", "timeout=much"), "as in timeout=0.05"),
     (("--kind-budget", "boredom=0.2"), "boredom"),
 ]
 

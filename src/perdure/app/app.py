@@ -13,6 +13,7 @@ from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.checks.missing_extras import check_extras
 from perdure.config import load
+from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import DeclaredUpstream, upstream_limits
 from perdure.engine.item_types import function_behind
@@ -275,10 +276,11 @@ class App:
     def read_capture(self, id: str, *, owner: str | None = None) -> bytes:
         """Raw output that a stage has put aside; see `JobRef.captures` for the ids.
 
-        With ``owner``, output of another owner's job is unknown, as if it did not exist.
+        With ``owner``, output of another owner's job is unknown, as if it did not exist; so are tracebacks, which are
+        for those who look after the server.
         """
         found = self.opened.reader.capture(id, owner=owner)
-        if found is None:
+        if found is None or (owner is not None and found[0].kind == TRACEBACK):
             raise UnknownName(f"there is no capture {id!r}; it may have been kept for long enough")
         return found[1]
 

@@ -97,6 +97,14 @@ def _filter_of(
     return JobFilter(**wanted)
 
 
+def known_kind(what: str, value: str) -> str:
+    """A failure kind by its name; ``what`` is where it was named."""
+    words = tuple(one.value for one in Kind)
+    if value not in words:
+        raise CallerError(f"{what}: there is no failure kind {value!r}; {nearest(value, words)}")
+    return value
+
+
 def _choice(name: str, known: type[E], value: object) -> E:
     try:
         return known(str(value))

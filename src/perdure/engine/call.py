@@ -33,6 +33,7 @@ from random import Random
 from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import Completion, Completions, as_it_ended
 from perdure.engine.observe import Observers
+from perdure.engine.operate.closed_lanes import why_closed
 from perdure.engine.record import Ending, in_place, record_of, refused
 from perdure.engine.settle import Finished, Gates, judged, settle
 from perdure.engine.stages import LaidPipeline, Stage
@@ -157,7 +158,7 @@ class Call:
             return self._taken(answer, 0.0)
         self._accepted(answer)
         if answer.created:
-            why = f"handed over: stage {self._job.stage!r} may not begin now, its lane is closed"
+            why = self._why_closed(self._job.stage, self._job.lane)
             return self._looked(answer.id, why, created=True)
         why = f"the key {self._job.key!r} belongs to job {answer.id}"
         return self._looked(answer.id, why, created=False)
@@ -369,13 +370,17 @@ class Call:
 
     def _why_queued(self, record: Record) -> str:
         if record.reclaim:
-            return f"handed over: stage {record.stage!r} may not begin now, its lane is closed"
+            return self._why_closed(record.stage, record.lane)
         if record.move is Move.ADVANCE and self.left_s > 0:
             return f"handed over: {self._why}, and a worker goes on with stage {record.stage!r}"
         if record.move is Move.ADVANCE:
             wait = seconds(self._terms.wait_s)
             return f"handed over: the caller's wait of {wait} is over before stage {record.stage!r}"
         return self._why
+
+    def _why_closed(self, stage: str, lane: int) -> str:
+        closed = why_closed(self._reader, lane) or "its lane was closed"
+        return f"handed over: stage {stage!r} may not begin now, {closed}"
 
     def _looked(self, job_id: str, why: str, *, created: bool) -> Over:
         """What the store says of a job that is not in our hands."""

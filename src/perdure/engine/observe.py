@@ -10,6 +10,7 @@ from perdure.model.errors import StoreError
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import Claim, Enqueued, Receipt, Record, RecordRefused, Settled
 from perdure.model.operations import Deed, Revival, Target
+from perdure.model.outcomes import raised_in_words
 from perdure.model.states import Move
 from perdure.ports import Observer
 
@@ -31,6 +32,8 @@ class _Met(Struct):
     """What is read of the evidence of an attempt."""
 
     status: int | None = None
+    names: tuple[str, ...] = ()
+    where: str = ""
 
 
 class _Judged(Struct):
@@ -39,6 +42,7 @@ class _Judged(Struct):
     gate: str | None = None
 
 
+_NOTHING_MET = _Met()
 _read_evidence = msgspec.json.Decoder(_Met).decode
 _read_why = msgspec.json.Decoder(_Judged).decode
 
@@ -97,7 +101,7 @@ class Observers:
                 reason=reason,
             )
             return
-        attempt = record.attempt
+        attempt, met = record.attempt, _met(record)
         self.tell(
             _NAMES[record.move],
             job_id=record.id,
@@ -113,7 +117,8 @@ class Observers:
             reason=None if record.failed_reason is None else record.failed_reason.value,
             error_kind=record.error_kind,
             error_code=record.error_code,
-            upstream_status=_upstream_status(record),
+            raised=raised_in_words(met.names, met.where) or None,
+            upstream_status=met.status,
             gate=_gate(record),
             delay_ms=None if record.delay_s is None else round(record.delay_s * 1000),
             error_message=record.error_message,
@@ -172,12 +177,12 @@ def _failures(record: Record) -> int | None:
     return record.counters.failures
 
 
-def _upstream_status(record: Record) -> int | None:
-    """The HTTP status that the upstream gave, where the attempt has met one."""
+def _met(record: Record) -> _Met:
+    """What the attempt has met, if anything. Its message is not for the log: it may be an upstream's."""
     attempt = record.attempt
     if attempt is None or attempt.evidence_json is None:
-        return None
-    return _read_evidence(attempt.evidence_json).status
+        return _NOTHING_MET
+    return _read_evidence(attempt.evidence_json)
 
 
 def _gate(record: Record) -> str | None:

@@ -42,6 +42,7 @@ from perdure.model.outcomes import (
     Unstorable,
     Usage,
     Withdrawn,
+    seen_in_words,
 )
 from perdure.model.runs import NANO
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
@@ -133,7 +134,7 @@ def expired(job: Expired | JobView) -> Record:
     The kind is that of a deadline which has passed before its stage could begin: nothing was tried.
     """
     kind, code = Kind.TIMEOUT, Kind.TIMEOUT.value
-    return _dead(job, FailedReason.EXPIRED, kind, code, EXPIRED_WORDS, EXPIRED_WORDS)
+    return _dead(job, FailedReason.EXPIRED, kind, code, EXPIRED_WORDS, EXPIRED_WORDS, EXPIRED_WORDS)
 
 
 def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
@@ -148,16 +149,17 @@ def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
     last = failed[-1]
     kind = Kind(last.kind) if last.kind in set(Kind) else Kind.UNKNOWN
     code, sentence = last.code or kind.value, KINDS[kind].sentence
-    return _dead(job, FailedReason.FATAL, kind, code, sentence, last.message)
+    return _dead(job, FailedReason.FATAL, kind, code, sentence, last.saw, last.message)
 
 
 def _dead(
-    job: Expired | JobView, reason: FailedReason, kind: Kind, code: str, message: str, detail: str
-) -> Record:
+    job: Expired | JobView, reason: FailedReason, kind: Kind, code: str, message: str, detail: str,
+    alike: str,
+) -> Record:  # fmt: skip
     return _record(
         job, Move.FAIL, State.FAILED, failed_reason=reason, error_kind=kind.value,
         error_code=code, error_message=message, error_detail=detail[:DETAIL_CHARS_MAX],
-        fingerprint=fingerprint(kind, job.stage, detail),
+        fingerprint=fingerprint(kind, job.stage, alike),
     )  # fmt: skip
 
 
@@ -225,7 +227,7 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
         ending, decision, stage, AttemptStatus.FAILED, decision.counted, decision.kind
     )
     code, message = _public(ending, stage, decision.kind)
-    detail = _detail(ending, decision)
+    alike = _alike(ending, decision)
     return _record(
         claim,
         Move.FAIL,
@@ -236,8 +238,8 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
         error_kind=decision.kind.value,
         error_code=code,
         error_message=message,
-        error_detail=detail,
-        fingerprint=fingerprint(decision.kind, claim.stage, detail),
+        error_detail=_detail(ending, alike),
+        fingerprint=fingerprint(decision.kind, claim.stage, alike),
         attempts_max=decision.attempts_max,
     )
 
@@ -328,8 +330,18 @@ def _public(ending: Ending, stage: Stage, kind: Kind | None) -> tuple[str | None
     return code, told.public_message or words.message(kind)
 
 
-def _detail(ending: Ending, decision: Fail) -> str:
-    """What went wrong, for operators: the message of what was seen, or else the decision in words."""
+def _detail(ending: Ending, alike: str) -> str:
+    """What went wrong, for operators: what was raised, and where, before what tells failures apart."""
+    seen = _seen(ending.outcome)
+    words = seen_in_words(seen.names, seen.where, alike) if isinstance(seen, Evidence) else alike
+    return words[:DETAIL_CHARS_MAX]
+
+
+def _alike(ending: Ending, decision: Fail) -> str:
+    """What tells failures apart: the message of what was seen, or else the decision in words.
+
+    The line that raised it does not: it moves with every edit of the file, and the failure is the same.
+    """
     seen = _seen(ending.outcome)
     if isinstance(seen, Death):
         return f"{seen.subject} {seen.in_words()}"

@@ -132,7 +132,8 @@ async def _in_child(attempt: _Attempt, hands: StageProcessPool) -> Outcome:
         if time_s <= 0:
             return None
         time.begin(time_s)
-        return StageOrder(module, qualname, claim, stage.policy.attempts_max, time_s)
+        attempts_max = stage.policy.attempts_max
+        return StageOrder(module, qualname, claim, attempts_max, time_s, desk.tracebacks)
 
     find = FindStage(module, qualname, tuple(sys.path))
     return await hands.perform(find, order, desk) or Unbegun()

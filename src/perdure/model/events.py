@@ -92,6 +92,7 @@ FIELDS: dict[str, str] = {
     "error_kind": "the kind of the failure",
     "error_code": "its code in the policy's vocabulary",
     "error_message": "its message for users",
+    "raised": "the class of the exception, and the module and the line of your own code that raised it, or called who did",
     "upstream_status": "the HTTP status that the upstream gave",
     "gate": "the gate, or how the upstream's gate stood when the attempt was judged",
     "done": "of a stage: steps done; of a bulk operation: jobs changed",
@@ -124,7 +125,8 @@ FIELDS: dict[str, str] = {
 
 _SETTLED = (
     "job_id", "request_id", "pipeline", "run_no", "status", "stage", "attempt", "failures", "attempts_max",
-    "duration_ms", "reason", "error_kind", "error_code", "upstream_status", "gate", "delay_ms", "error_message",
+    "duration_ms", "reason", "error_kind", "error_code", "raised", "upstream_status", "gate", "delay_ms",
+    "error_message",
 )  # fmt: skip
 
 # Of every day's work the first attempt is quiet; that another one began, or came through, is told beside what failed.

@@ -1,5 +1,6 @@
 """What happened in one attempt, as data: the noun between *run* and *classify*."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,7 +25,8 @@ class Evidence:
     a model stopped. ``facts`` are the few body fields that judgement reads (wait hints, quota
     names, the server's own verdict). ``kind`` and ``wait_s`` are set when the stage said itself what
     went wrong; ``public_code`` and ``public_message`` when it said what users may read about it.
-    ``usage`` counts tokens that were paid for all the same. ``origin`` is whose code raised it.
+    ``usage`` counts tokens that were paid for all the same. ``origin`` is whose code raised it, ``where`` the module and
+    the line of the application's own code that did, or that called who did.
     """
 
     names: tuple[str, ...] = ()
@@ -42,6 +44,7 @@ class Evidence:
     public_code: str | None = None
     public_message: str | None = None
     origin: Origin = Origin.UNKNOWN
+    where: str = ""
 
     def header(self, name: str) -> str | None:
         """The value of a header, by its lower-case name."""
@@ -56,6 +59,19 @@ class Evidence:
             if known == name:
                 return value
         return None
+
+
+def raised_in_words(names: Sequence[str], where: str) -> str:
+    """The class of an exception, and where in the application's own code; nothing for what is no exception."""
+    module, _, name = (names[0] if names else "").rpartition(".")
+    if not name or module == "perdure":  # what we found ourselves says it all in its message
+        return ""
+    return f"{name} at {where}" if where else name
+
+
+def seen_in_words(names: Sequence[str], where: str, message: str) -> str:
+    """What was raised and where, then what it said: whoever cuts the line leaves out the end of that."""
+    return ": ".join(one for one in (raised_in_words(names, where), message) if one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """Read models: what screens and reports show."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.model.jobs import Counters, Lane
+from perdure.model.outcomes import seen_in_words
 from perdure.model.states import AttemptStatus, FailedReason, State
 
 
@@ -114,6 +116,12 @@ class AttemptView:
     tokens_in: int = 0
     tokens_out: int = 0
     cost_nusd: int = 0
+
+    @property
+    def saw(self) -> str:
+        """What the attempt has met, for operators: what was raised, where in the application's own code, and its text."""
+        seen = json.loads(self.evidence_json or "{}")
+        return seen_in_words(seen.get("names", ()), seen.get("where", ""), self.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ def _kind(word: str) -> Kind:
 
 
 def _close(word: str, known: tuple[str, ...]) -> str:
-    return nearest(word, known).partition(" One of:")[0]  # the whole list would fill the screen
+    # The whole list would fill the screen.
+    return nearest(word, known, alike_min=0.0).partition(" One of:")[0]
 
 
 def _with_answer(evidence: Evidence, asked: DescribedFailure) -> Evidence:

@@ -19,6 +19,8 @@ from perdure.rules.matchers import Match
 from perdure.rules.policy import Action, Hints, Policy, Rule, named
 from perdure.rules.vocabulary import VOCABULARIES, Vocabulary
 
+_ALIKE_MIN = 0.4  # below it, a word that was guessed hides the list of those that there are
+
 T = TypeVar("T")
 Form = Mapping[str, Any]
 
@@ -166,12 +168,14 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def nearest(word: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """The nearest valid word, as the end of a message."""
+def nearest(
+    word: str, known: Mapping[str, object] | tuple[str, ...], *, alike_min: float = _ALIKE_MIN
+) -> str:
+    """The valid words as the end of a message, first the one that was meant, if one is alike."""
     names = sorted(known)
-    if not word.strip():
+    close = get_close_matches(word, names, n=1, cutoff=alike_min) if word.strip() else []
+    if not close:
         return f"one of: {', '.join(names)}"
-    close = get_close_matches(word, names, n=1, cutoff=0.0)
     return f"did you mean {close[0]!r}? One of: {', '.join(names)}"
 
 

@@ -2,8 +2,11 @@
 
 The budget bounds failed / processed over the *whole* run so far. (Failures of the last chunk over
 everything processed, as the document that asks for it has it, falls as the run grows: it would never
-see an upstream that breaks half-way. D2.) It is looked at when the count of processed items passes a
-multiple of ``check_every``, and not before ``sample_min`` of them say something.
+see an upstream that breaks half-way. D2.) It is looked at first when ``sample_min`` processed items say something, and
+from then on when their count passes a multiple of ``check_every``.
+
+A run whose first items have all failed in the same way, and in the code of its stages, is given up before that: a
+defect fails the rest as well, and it is the person who wrote it that has to act.
 
 The two thresholds of a run do different things and do not meet. The budget ends a run early, to save
 what a systematic fault would waste; the status names a run that went to its end. So a run may end
@@ -15,9 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.runs import RunStatus
-from perdure.rules.field_checks import flag, number, one_of, whole
+from perdure.rules.field_checks import flag, number, whole
+from perdure.rules.policy_form import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,8 @@ class Budget:
     """What a run may fail and cost before it is aborted, and what it is called when it went to its end.
 
     ``failure_budget`` is the share of failures that it may have; None means that failures never end it. ``kinds`` gives
-    single kinds a budget of their own. The first check falls to item ``check_every``; ``sample_min`` matters where
-    that is small, or where rate limits, left out with ``rate_limits=False``, leave little to judge by.
+    single kinds a budget of their own. The first check falls to item ``sample_min``, or later where rate limits, left out
+    with ``rate_limits=False``, leave little to judge by; the others fall to every ``check_every``-th item.
     From the share of success ``completed_at`` on it is completed, from ``partial_at`` on partly so.
     """
 
@@ -76,7 +81,11 @@ class Budget:
         whole("sample_min", self.sample_min, 1, 1_000_000_000)
         flag("count_rate_limits", self.rate_limits)
         for kind, share in self.kinds.items():
-            one_of("failure_budgets", Kind, kind)
+            if kind not in set(Kind):
+                names = tuple(one.value for one in Kind)
+                raise ConfigError(
+                    f"failure_budgets names {kind!r}, which is no kind of failure; {nearest(str(kind), names)}"
+                )
             number(f"failure_budgets[{kind!r}]", share, 0.0, 1.0)
         number("completed_at", self.completed_at, 0.0, 1.0)
         number("partial_at", self.partial_at, 0.0, self.completed_at)
@@ -85,21 +94,51 @@ class Budget:
 
 
 STANDARD = Budget()
+ALIKE_MIN = (
+    20  # first items that have to fail alike: a few bad ones may stand at the head of a file
+)
 
 
 def check_due(budget: Budget, *, checked: int, processed: int) -> bool:
-    """Whether ``processed`` has passed a multiple of the interval since ``checked`` was looked at.
+    """Whether ``processed`` has passed the end of the sample, or a multiple of the interval, since ``checked`` was looked at.
 
     Several workers settle batches, so the count may jump over the multiple itself.
     """
     if budget.failure_budget is None and not budget.kinds:
         return False
-    return processed // budget.check_every > checked // budget.check_every
+    return _checks(budget, processed) > _checks(budget, checked)
+
+
+def _checks(budget: Budget, processed: int) -> int:
+    """How many checks so many items have called for."""
+    if processed < budget.sample_min:
+        return 0
+    return 1 + processed // budget.check_every - budget.sample_min // budget.check_every
+
+
+def first_look_due(budget: Budget, tally: Tally, *, checked: int) -> bool:
+    """Whether it is time to see if the first items have all failed alike: before the first check, and once.
+
+    Who lets all items fail, or never wants a run to end for its failures, is not asked to look at them.
+    """
+    share = budget.failure_budget
+    if share is None or share >= 1 or tally.succeeded:
+        return False
+    return checked < ALIKE_MIN <= tally.failed < budget.sample_min
+
+
+def has_sample(budget: Budget, tally: Tally) -> bool:
+    """Whether there is enough to judge by."""
+    return _judged(budget, tally).processed >= budget.sample_min
+
+
+def _judged(budget: Budget, tally: Tally) -> Tally:
+    return tally if budget.rate_limits else tally.without_rate_limits()
 
 
 def overspent(budget: Budget, tally: Tally) -> str | None:
     """Why the run must be aborted, in words for its owner; None while it is within its budget."""
-    judged = tally if budget.rate_limits else tally.without_rate_limits()
+    judged = _judged(budget, tally)
     if judged.processed < budget.sample_min:
         return None
     share_max = budget.failure_budget

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from perdure.model.errors import ConfigError, StoreUnavailable
+from perdure.model.errors import ConfigError, StoreReadOnly, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
 from perdure.stores.sqlite.connection import SqliteConnection, translated
 from perdure.stores.sqlite.control import SqliteControl
@@ -70,10 +70,17 @@ def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> 
         with closing(schema_of(url, clock, create=False)) as looking:
             _check_present(looking, url)
     with ExitStack() as undo:
-        connection = SqliteConnection(path, clock, wait_s_max=wait_s_max)
+        only_reads = False
+        try:
+            connection = SqliteConnection(path, clock, wait_s_max=wait_s_max)
+        except StoreReadOnly:
+            if create:
+                raise
+            only_reads = True  # what is to be written will be refused then
+            connection = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=True)
         undo.callback(connection.close)
         _ready(SqliteSchema(connection, url), url, create=create)
-        reading = SqliteConnection(path, clock, wait_s_max=wait_s_max)
+        reading = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=only_reads)
         undo.pop_all()
     return Opened(SqliteStore(connection), SqliteControl(connection), SqliteReader(reading))
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import tracemalloc
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -335,6 +336,31 @@ def test_a_message_of_a_child_carries_the_bytes_and_does_not_show_them():
     )
     assert said(framed(message)[4:]) == message
     assert SECRET not in repr(message)
+
+
+def test_a_traceback_is_kept_whole_but_for_secrets_and_the_servers_folders():
+    def call(item):
+        raise OSError(f"no key: api_key={SECRET}1 in /srv/hidden/place.txt") from KeyError("first")
+
+    desk = AttemptNotes(tracebacks=True)
+    ran(call, desk)
+    (one,) = desk.asides
+    text = one.content.decode()
+    assert (one.kind, one.media_type) == ("traceback", "text/plain; charset=utf-8")
+    assert "KeyError: 'first'" in text
+    assert "OSError: no key" in text
+    assert ", in call" in text
+    assert SECRET not in text
+    assert "/srv" not in text
+    assert f'File "tests/engine/attempt/{Path(__file__).name}", line' in text
+    assert str(Path.cwd()) not in text
+
+
+def test_a_traceback_without_end_is_cut_before_it_is_looked_through():
+    desk = AttemptNotes(tracebacks=True)
+    desk.failed(ValueError("x " * CAPTURE_BYTES_MAX))
+    (one,) = desk.asides
+    assert len(one.content) <= CAPTURE_BYTES_MAX
 
 
 # -- to the store ------------------------------------------------------------------------

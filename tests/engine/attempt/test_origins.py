@@ -16,7 +16,7 @@ import pytest
 from perdure.engine.attempt.perform import raised
 from perdure.engine.stages import Callee
 from perdure.model.errors import AnswerError, StageError
-from perdure.model.outcomes import Evidence, Origin
+from perdure.model.outcomes import Evidence, Origin, seen_in_words
 from tests.engine import plays
 
 VENDOR = """
@@ -189,3 +189,63 @@ def test_evidence_that_was_stored_before_origins_is_of_unknown_origin():
 
 def test_the_home_of_a_stage_is_where_its_function_is_defined():
     assert Callee.of(plays.echo).home == "tests"
+
+
+# -- where -------------------------------------------------------------------------------
+
+
+def place(call, *arguments, home="tests") -> str:
+    return raised(caught(call, *arguments), home=home).evidence.where
+
+
+def line_of(call, further: int = 1) -> str:
+    return f"{__name__}:{call.__code__.co_firstlineno + further}"
+
+
+def test_what_own_code_raises_is_placed_by_its_module_and_line():
+    assert place(throw, KeyError("nope")) == line_of(throw)
+
+
+def test_what_a_library_raises_is_placed_where_own_code_called_it(vendor):
+    def asks():
+        return vendor.refuses()
+
+    assert place(asks) == line_of(asks)
+    assert place(in_a_group).startswith(f"{__name__}:")
+
+
+def test_what_has_no_frame_of_its_own_is_placed_by_what_it_was_raised_from():
+    error = RuntimeError("the stage raised StopIteration")
+    error.__cause__ = caught(throw, StopIteration())
+    assert raised(error, home="tests").evidence.where == line_of(throw)
+    assert raised(KeyError("a"), home="tests").evidence.where == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("shop.token", "shop.token:1"),  # a word that else announces a secret
+        ("__main__", "place:1"),
+        ("/srv/hidden/place.py", "place:1"),
+        ("<run_path>", "place:1"),
+        (None, "place:1"),
+    ],
+)
+def test_a_module_is_told_by_its_name_and_never_by_a_path_of_the_server(name, told):
+    space: dict = {"__name__": name}
+    exec(compile("def fails(): return {}['k']", "/srv/hidden/place.py", "exec"), space)
+    assert place(space["fails"]) == told
+
+
+@pytest.mark.parametrize(
+    ("names", "where", "message", "words"),
+    [
+        (("builtins.KeyError",), "shop:4", "'nope'", "KeyError at shop:4: 'nope'"),
+        (("shop.errors.Outer.Inner",), "", "no", "Inner: no"),
+        (("builtins.KeyError",), "shop:4", "", "KeyError at shop:4"),
+        (("perdure.Unstorable",), "", "the result is a set", "the result is a set"),
+        ((), "", "no", "no"),
+    ],
+)
+def test_what_was_seen_is_told_with_its_class_its_place_and_its_text(names, where, message, words):
+    assert seen_in_words(names, where, message) == words

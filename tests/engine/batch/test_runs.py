@@ -164,7 +164,10 @@ def test_a_cancelled_run_is_not_taken_up_again(place, known):
         ({"failure_budget": 1.5}, "failure_budget is 1.5; it must be a number between 0 and 1"),
         ({"check_every": 0}, "check_every is 0"),
         ({"sample_min": -1}, "sample_min is -1"),
-        ({"kinds": {"weather": 0.1}}, "failure_budgets is 'weather'; one of"),
+        (
+            {"kinds": {"weather": 0.1}},
+            "failure_budgets names 'weather', which is no kind of failure; ",
+        ),
         ({"kinds": {"network": 7}}, r"failure_budgets\['network'\] is 7"),
         ({"partial_at": 0.99}, "partial_at is 0.99; it must be a number between 0 and 0.95"),
         ({"cost_max_usd": -1}, "cost_max_usd is -1"),
@@ -282,12 +285,112 @@ def test_a_run_over_its_budget_is_aborted_with_the_figures_and_keeps_the_rest(pl
 def test_between_two_checks_nothing_is_aborted(place, known, worker):
     run = opened(place, known, failure_budget=0.1, check_every=20, sample_min=1)
     put(place, known, run, 50)
-    ended(place, worker, good=1, bad=18)
+    ended(place, worker, good=1, bad=0)
+    watch(place, known).once()
+    ended(place, worker, good=0, bad=18)
     watch(place, known).once()
     assert now(place, run).status is RunStatus.RUNNING
     ended(place, worker, good=1, bad=0)
     watch(place, known).once()
     assert now(place, run).status is RunStatus.ABORTED
+
+
+def test_a_run_of_five_hundred_items_that_all_fail_is_aborted_after_the_sample(
+    place, known, worker
+):
+    run = opened(place, known, failure_budget=0.1)
+    put(place, known, run, 500)
+    verbs(place).seal(run)
+    ended(place, worker, good=0, bad=99)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+    ended(place, worker, good=0, bad=1)
+    watch(place, known).once()
+    over = now(place, run)
+    assert (over.status, over.counts.open) == (RunStatus.ABORTED, 400)
+    assert "(100 processed, 100 failed)" in over.why
+
+
+def test_a_sample_that_rate_limits_leave_too_small_is_looked_at_when_it_is_whole(
+    place, known, worker
+):
+    run = opened(place, known, failure_budget=0.1, sample_min=10, rate_limits=False)
+    put(place, known, run, 50)
+    ended(place, worker, good=0, bad=9, kind="rate_limited")
+    ended(place, worker, good=0, bad=9)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+    ended(place, worker, good=0, bad=1)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.ABORTED
+
+
+OWN, THEIRS = '{"origin":"own code"}', '{"origin":"library"}'
+
+
+def fallen(
+    place: Place, worker: int, count: int, *, evidence: str = OWN, mark: str | None = "f"
+) -> None:
+    """So many items fail with this evidence and fingerprint."""
+    for claim in claimed(place, worker, count):
+        record = replace(failure(claim, worker), error_kind="unknown", fingerprint=mark)
+        attempt = replace(record.attempt, evidence_json=evidence)
+        place.settle(replace(record, attempt=attempt), by=worker)
+
+
+def test_a_run_whose_first_items_all_fail_alike_in_own_code_is_given_up_early_and_says_so(
+    place, known, worker
+):
+    run = opened(place, known, name="two words")
+    put(place, known, run, 50)
+    verbs(place).seal(run)
+    fallen(place, worker, 19)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+    fallen(place, worker, 1)
+    watch(place, known).once()
+    over = now(place, run)
+    assert over.status is RunStatus.ABORTED
+    assert over.why == (
+        "aborted: the first 20 items have all failed in the same way, in the code of stage 'one' itself; "
+        "see: perdure dead groups --run 'two words'"
+    )
+    place.clean()
+
+
+def test_a_run_that_was_given_up_early_goes_on_when_it_is_resumed(place, known, worker):
+    run = opened(place, known)
+    put(place, known, run, 50)
+    fallen(place, worker, 20)
+    watch(place, known).once()
+    verbs(place).resume(now(place, run), DEED)
+    fallen(place, worker, 1)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"evidence": THEIRS}, {}),
+        ({"mark": "another"}, {}),
+        ({}, {"evidence": "{}"}),
+        ({"mark": None}, {"mark": None}),
+    ],
+)
+def test_first_items_that_fail_otherwise_or_by_somebody_elses_fault_are_looked_at_once(
+    place, known, worker, first, then
+):
+    run = opened(place, known)
+    put(place, known, run, 50)
+    fallen(place, worker, 1, **first)
+    fallen(place, worker, 19, **then)
+    watch(place, known).once()
+    seen = now(place, run)
+    assert (seen.status, seen.checked) == (RunStatus.RUNNING, 20)
+    fallen(place, worker, 20)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
 
 
 def test_a_check_that_was_passed_is_not_made_again_by_another_worker(place, known, worker):

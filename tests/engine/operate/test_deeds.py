@@ -143,7 +143,9 @@ def test_a_job_behind_a_closed_lane_says_what_closes_it(place, worker):
     place.control.pause(LaneScope.QUEUE, "q", DEED)
     hurried(place, id)
     assert place.take(worker) == []
-    with pytest.raises(NotChangeable, match="it is due already, and queue q is paused"):
+    with pytest.raises(
+        NotChangeable, match=r"and queue q is paused \(to release it: perdure queues resume q\)"
+    ):
         hurried(place, id)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perdure.app.surface import gate_control
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_of, tally_of
+from perdure.engine.operate.closed_lanes import release_command
 from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import UnknownName
 from perdure.model.jobs import Lane
@@ -26,7 +27,7 @@ _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 class Held:
     """Something that keeps items of the run from being claimed, why, and how many wait for it.
 
-    ``command`` is what to type about it, where something helps.
+    ``command`` is what to type so that they are claimed again, where something helps.
     """
 
     what: str
@@ -227,17 +228,16 @@ class Watch:
                 waiting[one.closed_by] = waiting.get(one.closed_by, 0) + one.ready + one.later
         if not waiting:
             return ()
-        gates = {
-            f"{one.kind} {one.name} is {one.state.value}": one
+        why = self._reasons(run) | {
+            f"{one.kind} {one.name} is {one.state.value}": one.says
             for one in gate_control.gates(self._opened)
         }
-        why = self._reasons(run) | {text: one.says for text, one in gates.items()}
         return tuple(
             Held(
                 text.replace(f"run {run.no} is", "the run is"),
                 "; ".join(why[part] for part in text.split("; ") if why.get(part)),
                 count,
-                next((gates[part].command for part in text.split("; ") if part in gates), ""),
+                release_command(text),
             )
             for text, count in sorted(waiting.items())
         )

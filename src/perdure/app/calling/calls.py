@@ -122,7 +122,7 @@ class CallerRow:
 class Calls:
     """What all calls of an App share. ``pause`` is how a retry is waited for.
 
-    ``capture_kept_s`` is how long raw output is kept; None is for ever.
+    ``capture_kept_s`` is how long raw output is kept; None is for ever. ``tracebacks`` are put aside if it says so.
     """
 
     def __init__(
@@ -134,6 +134,7 @@ class Calls:
         upstreams: Upstreams | None = None,
         pause: Pause = asyncio.sleep,
         capture_kept_s: float | None = None,
+        tracebacks: bool = False,
     ) -> None:
         self.clock = clock
         self.pause = pause
@@ -141,7 +142,7 @@ class Calls:
         self.trades = Pool(_TRADES_MAX, "perdure-call")
         self.hands = SharedStageProcesses()
         self.board = ProgressBoard(observers)
-        self.shelf = CaptureFactory(clock, chance, kept_s=capture_kept_s)
+        self.shelf = CaptureFactory(clock, chance, kept_s=capture_kept_s, tracebacks=tracebacks)
         self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
         self._chance = chance
         self._observers = observers
@@ -259,7 +260,11 @@ class _Waiting:
             await self._rested(step.pause_s)
         call, started_s = self._call, self._clock.monotonic()
         outcome, completer = None, call.completion(step.claim, started_s, self._shared.shelf)
-        desk = AttemptNotes(tell=partial(self._shared.board.note, step.claim), completer=completer)
+        desk = AttemptNotes(
+            tell=partial(self._shared.board.note, step.claim),
+            completer=completer,
+            tracebacks=self._shared.shelf.tracebacks,
+        )
         if self._gone is None and call.left_s > 0:
             outcome = await self._outcome(step, desk)
         desk.end()

@@ -16,6 +16,8 @@ from perdure.model.limits import PAYLOAD_BYTES_MAX
 
 FORMS = ("jsonl", "csv", "tsv")
 _FORMS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers", ".parquet")
+_ZIP = b"PK\x03\x04"  # how an archive begins, and so most spreadsheets do
 _FIELD_CHARS_MAX = PAYLOAD_BYTES_MAX
 _LINE_BYTES_MAX = 8 * PAYLOAD_BYTES_MAX  # what an item may have, written with escapes
 _AHEAD_MAX = 1_000
@@ -36,15 +38,21 @@ def items_in(path: Path, form: str | None = None) -> Iterator[Any]:
     """The items of a file: a JSON value a line, or a CSV row as an object. A line that cannot be read says so."""
     known = form or _FORMS.get(path.suffix.lower())
     if known not in FORMS:
-        raise CallerError(
-            f"{path}: whether this is JSON lines or CSV cannot be told; "
-            "name it .jsonl or .csv, or say the form"
-        )
+        raise CallerError(f"{path}: {_unknown_form(path.suffix.lower())}")
     if path.is_dir():
         raise CallerError(f"{path} is a folder; name a file of items")
     if not path.exists():
         raise CallerError(f"{path}: there is no such file")
     return _read(path, known)
+
+
+def _unknown_form(suffix: str) -> str:
+    if suffix in _SPREADSHEETS:
+        return f"a {suffix} file is no list of items; save it as .csv, or write each row as a line of a .jsonl file"
+    return (
+        f"items are read from JSON lines and CSV, and the ending {suffix!r} is of neither; name it .jsonl, "
+        ".csv or .tsv, or say what it is with --format"
+    )
 
 
 def items_from(file: BinaryIO, name: str, form: str) -> Iterator[Any]:
@@ -59,6 +67,11 @@ def items_from(file: BinaryIO, name: str, form: str) -> Iterator[Any]:
 def _read(path: Path, form: str) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
+            head = file.peek(len(_ZIP))[: len(_ZIP)]
+            if head == _ZIP:
+                raise CallerError(
+                    f"{path} is a spreadsheet or another archive, whatever its name; save it as .csv or .jsonl"
+                )
             yield from items_from(file, path.name, form)
     except OSError as error:
         raise CallerError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -68,12 +68,14 @@ class Session:
         """What the calls of this process share."""
         with self._opening:
             if self._calls is None or not self._calls.is_of_this_process:
+                config = load()
                 self._calls = Calls(
                     clock=SystemClock(),
                     chance=random.SystemRandom(),
                     observers=self.observers,
                     upstreams=self.upstreams,
-                    capture_kept_s=load().capture_kept_s,
+                    capture_kept_s=config.capture_kept_s,
+                    tracebacks=config.keeps_tracebacks,
                 )
             return self._calls
 

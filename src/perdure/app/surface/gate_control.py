@@ -1,6 +1,5 @@
 """Gates for people: what each is doing, why, what waits behind it, and the three things they can say to it."""
 
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -70,13 +69,6 @@ class GateShown:
         if self.probe_first:
             return f"a probe is due; no job has gone out yet; {self.reason}"
         return f"it flows again as soon as a worker looks; {self.reason}"
-
-    @property
-    def command(self) -> str:
-        """What to type about a gate that lets nothing pass: where only a person helps, what lets it flow."""
-        if self.until_person:
-            return f"perdure gates release {shlex.quote(self.name)} --reason …"
-        return f"perdure gates show {shlex.quote(self.name)}"
 
 
 def gates(opened: Opened) -> list[GateShown]:

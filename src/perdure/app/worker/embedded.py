@@ -227,6 +227,7 @@ class EmbeddedWorker:
                 poll_s=config.poll_s,
                 tick_s=config.tick_s,
                 capture_kept_s=config.capture_kept_s,
+                tracebacks=config.keeps_tracebacks,
             ),
             clock=SystemClock(),
             chance=random.Random(),

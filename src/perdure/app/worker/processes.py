@@ -73,6 +73,7 @@ def work(
             tick_s=config.tick_s,
             idle_s_max=None if role is Role.MAIN else _SUSPECT_IDLE_S,
             capture_kept_s=config.capture_kept_s,
+            tracebacks=config.keeps_tracebacks,
         ),
         clock=SystemClock(),
         chance=random.Random(),

@@ -5,6 +5,8 @@ carries it does not show it when it is printed, and no message of ours quotes it
 """
 
 import json
+import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from random import Random
 
@@ -16,8 +18,10 @@ from perdure.model.jobs import Capture
 from perdure.model.limits import CAPTURE_BYTES_MAX, CAUSES_MAX, NAME_CHARS_MAX
 from perdure.model.outcomes import Interrupted, Outcome
 from perdure.ports import Clock
+from perdure.rules.redact import redacted
 
 INVALID_OUTPUT = "invalid_output"
+TRACEBACK = "traceback"
 _TEXT = "text/plain; charset=utf-8"
 _BYTES = "application/octet-stream"
 _CHARS_AT_ONCE = 65_536  # of a long text that is measured, so that it is never there twice
@@ -36,9 +40,15 @@ class RawOutput(Struct, frozen=True, gc=False):
 
 
 class CaptureFactory:
-    """Gives each raw output that attempts of a process have put aside an id, and says how long it is kept."""
+    """Gives each raw output that attempts of a process have put aside an id, and says how long it is kept.
 
-    def __init__(self, clock: Clock, chance: Random, *, kept_s: float | None) -> None:
+    ``tracebacks`` says whether that of what a stage raises is to be put aside, too.
+    """
+
+    def __init__(
+        self, clock: Clock, chance: Random, *, kept_s: float | None, tracebacks: bool = False
+    ) -> None:
+        self.tracebacks = tracebacks
         self._ids = Ids(clock, chance)
         self._kept_s = kept_s
 
@@ -85,6 +95,18 @@ def aside_of(error: BaseException) -> RawOutput | None:
         if isinstance(raw, str | bytes) and raw:
             return aside(raw, INVALID_OUTPUT, None)
     return None
+
+
+def traceback_of(error: BaseException) -> RawOutput:
+    """The whole traceback without secrets; files are named from where modules are looked for, not from the server's root."""
+    text = "".join(traceback.format_exception(error))
+    for place in sorted({one.rstrip("/") for one in sys.path}, key=len, reverse=True):
+        if place:
+            text = text.replace(f'File "{place}/', 'File "')
+    safe = redacted(text[:CAPTURE_BYTES_MAX])
+    if len(text) > CAPTURE_BYTES_MAX:  # a secret that the cut goes through may not look like one
+        safe = safe.rpartition("\n")[0]
+    return aside(safe, TRACEBACK, None)
 
 
 def _known(error: BaseException) -> Iterator[PerdureError | json.JSONDecodeError]:

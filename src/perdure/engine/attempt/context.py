@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from perdure.engine.attempt.captures import RawOutput, aside, aside_of
+from perdure.engine.attempt.captures import RawOutput, aside, aside_of, traceback_of
 from perdure.model.errors import CallerError, NotCompletable
 from perdure.model.limits import CAPTURES_MAX, NOTE_CHARS_MAX
 from perdure.model.outcomes import Usage
+from perdure.rules.foreign_code import tried
 from perdure.rules.redact import safe_line
 
 _HEADERS_MAX = 32
@@ -58,8 +59,13 @@ class AttemptNotes:
     """
 
     def __init__(
-        self, *, tell: Callable[[Said], None] = _nobody, completer: Completer | None = None
+        self,
+        *,
+        tell: Callable[[Said], None] = _nobody,
+        completer: Completer | None = None,
+        tracebacks: bool = False,
     ) -> None:
+        self.tracebacks = tracebacks
         self._tell = tell
         self._completer = completer
         self._one_at_a_time = threading.Lock()
@@ -94,7 +100,10 @@ class AttemptNotes:
             self._tell(said)
 
     def failed(self, error: BaseException) -> None:
-        """Keep the output that did not pass, if the stage has failed for that."""
+        """Keep the traceback, where that is wanted, and the output that did not pass, if the stage has failed for that."""
+        whole = tried(traceback_of, error) if self.tracebacks else None
+        if whole is not None:
+            self.hear(whole)
         found = aside_of(error)
         if found is not None:
             self.hear(found)

@@ -1,4 +1,4 @@
-"""Whose code an exception came from, told by its classes and by the frame that raised it.
+"""Whose code an exception came from, told by its classes and by the frame that raised it; and where in the application's.
 
 *Own code* is what neither a transport nor an installed library has touched: every class in the chain is
 Python's, ours or the application's, and so is the code that raised it, or that called the standard library
@@ -13,16 +13,18 @@ another process or stored.
 import sys
 from collections import deque
 from collections.abc import Iterator
+from pathlib import PurePath
 from types import FrameType, TracebackType
 
 from perdure.engine.stages import package_of
 from perdure.model.errors import AnswerError
 from perdure.model.outcomes import Evidence, Origin
-from perdure.rules.evidence import links_of
+from perdure.rules.evidence import links_of, one_line
 from perdure.rules.foreign_code import held, text_of, tried
 
 _FRAMES_MAX = 100  # the innermost ones; standard library code that calls itself deeper is nobody's
 _CHARS_MAX = 4_096  # of a path
+_PLACE_CHARS_MAX = 200
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 # What of the standard library talks to others: networks, databases, programs.
@@ -41,6 +43,11 @@ def origin_of(error: BaseException, evidence: Evidence, home: str = "") -> Origi
     if found is Origin.OWN and (answered or issubclass(type(error), AnswerError)):
         return Origin.UNKNOWN
     return found
+
+
+def place_of(error: BaseException, home: str = "") -> str:
+    """The module and the line of the application's own code that raised, or called who did; "" if unknown. Never raises."""
+    return tried(_place, error, home) or ""
 
 
 def _origin(error: BaseException, home: str) -> Origin:
@@ -69,23 +76,44 @@ def _classes(kind: type, home: str) -> Iterator[Origin]:
 
 def _raiser(traceback: object, home: str) -> Origin:
     """Whose code raised it; if the standard library or Perdure did, whose code called them."""
-    for frame in reversed(_innermost(traceback)):
-        module = frame.f_globals.get("__name__")
-        file = frame.f_code.co_filename
-        if not file.startswith("/"):  # compiled by Cython, or never in a file
-            file = text_of(frame.f_globals.get("__file__"), _CHARS_MAX) or file
-        owner = _owner(module, file, home)
+    for step in reversed(_innermost(traceback)):
+        owner = _frame_owner(step.tb_frame, home)
         if owner is not None:
             return owner
     return Origin.UNKNOWN
 
 
-def _innermost(traceback: object) -> deque[FrameType]:
-    frames: deque[FrameType] = deque(maxlen=_FRAMES_MAX)
+def _place(error: BaseException, home: str) -> str:
+    """Of the exception itself, and if it has no such frame, of what it was raised from."""
+    stated = (link for link, is_stated in links_of(error) if is_stated)
+    for link in (error, *stated):
+        for step in reversed(_innermost(held(link, "__traceback__"))):
+            if _frame_owner(step.tb_frame, home) is Origin.OWN:
+                return f"{_module(step.tb_frame)}:{step.tb_lineno}"
+    return ""
+
+
+def _module(frame: FrameType) -> str:
+    """The name of a frame's module; of a script that is run, and of what is called otherwise, only the file's."""
+    name = text_of(frame.f_globals.get("__name__"), _PLACE_CHARS_MAX) or ""
+    if name != "__main__" and all(part.isidentifier() for part in name.split(".")):
+        return name
+    return one_line(PurePath(frame.f_code.co_filename).stem, _PLACE_CHARS_MAX)
+
+
+def _innermost(traceback: object) -> deque[TracebackType]:
+    steps: deque[TracebackType] = deque(maxlen=_FRAMES_MAX)
     while isinstance(traceback, TracebackType):
-        frames.append(traceback.tb_frame)
+        steps.append(traceback)
         traceback = traceback.tb_next
-    return frames
+    return steps
+
+
+def _frame_owner(frame: FrameType, home: str) -> Origin | None:
+    file = frame.f_code.co_filename
+    if not file.startswith("/"):  # compiled by Cython, or never in a file
+        file = text_of(frame.f_globals.get("__file__"), _CHARS_MAX) or file
+    return _owner(frame.f_globals.get("__name__"), file, home)
 
 
 def _owner(module: object, file: object, home: str) -> Origin | None:

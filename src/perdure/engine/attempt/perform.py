@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.engine.attempt.context import AttemptNotes, Context
-from perdure.engine.attempt.origins import origin_of
+from perdure.engine.attempt.origins import origin_of, place_of
 from perdure.engine.idempotency import key_for_outside
 from perdure.engine.item_types import ItemMisfit
 from perdure.engine.payloads import admit, decode
@@ -77,7 +77,8 @@ def raised(error: BaseException, *, desk: AttemptNotes | None = None, home: str 
             desk.failed(error)
     try:
         evidence = evidence_of(error)
-        return Raised(replace(evidence, origin=origin_of(error, evidence, home)))
+        origin, where = origin_of(error, evidence, home), place_of(error, home)
+        return Raised(replace(evidence, origin=origin, where=where))
     except Exception:  # an exception's own text and attributes are somebody's code, too
         kind = type(error)
         return Raised(Evidence((f"{kind.__module__}.{kind.__qualname__}",), "(cannot be read)"))

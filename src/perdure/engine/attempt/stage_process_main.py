@@ -76,7 +76,7 @@ class StageProcessMain:
         return StageFound()
 
     def _perform(self, order: StageOrder) -> StageEnded:
-        desk = AttemptNotes(tell=self._tell)
+        desk = AttemptNotes(tell=self._tell, tracebacks=order.tracebacks)
         desk.begin(order.time_s)
         callee = self._callees[order.module, order.qualname]
         outcome = perform(callee, order.claim, order.attempts_max, desk, self._events)

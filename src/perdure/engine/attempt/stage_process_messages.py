@@ -39,6 +39,7 @@ class StageOrder(msgspec.Struct, frozen=True, tag="order"):
     claim: Claim
     attempts_max: int
     time_s: float
+    tracebacks: bool = False
 
 
 class StageFound(msgspec.Struct, frozen=True, tag="found"):

@@ -13,6 +13,7 @@ from itertools import count
 import msgspec
 
 from perdure.engine.observe import Observers
+from perdure.engine.operate.closed_lanes import why_closed
 from perdure.engine.operate.eligible import Check, why_not
 from perdure.engine.operate.revival import FAILED_STAGE, Restart, Revivals
 from perdure.engine.record import Ending, cancelled, record_of
@@ -158,7 +159,7 @@ def not_now(job: JobView, reader: Reader) -> str | None:
         what = "; give it a new life instead" if job.state is State.FAILED else ""
         return f"it is {job.state.value}{what}"
     if job.ready:
-        closed = {one.no: one.closed_by for one in reader.lanes()}.get(job.lane)
+        closed = why_closed(reader, job.lane)
         return "it is due already" + (f", and {closed}" if closed else "")
     told_at = _ordered_until(job, reader)
     if told_at is not None and told_at > reader.now():

@@ -4,9 +4,13 @@ Any worker may look, and several do at once: each change compares the run's stat
 same thing one acts. A look reads the counts of all runs that are not over, never their jobs.
 """
 
+import shlex
 from collections.abc import Sequence
 
-from perdure.engine.batch.runs import Runs, over_budget, settings_of
+import msgspec
+from msgspec import Struct
+
+from perdure.engine.batch.runs import Runs, over_budget, settings_of, tally_of
 from perdure.engine.observe import Observers
 from perdure.engine.operate.single_jobs import cancel_records
 from perdure.engine.record import dead_again
@@ -15,12 +19,21 @@ from perdure.engine.upkeep.chore import NOTHING, Swept, write
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Record
 from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.outcomes import Origin
 from perdure.model.runs import RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
 from perdure.ports import Control, Reader, Store
-from perdure.rules.run_budget import check_due
+from perdure.rules.run_budget import ALIKE_MIN, check_due, first_look_due, has_sample
 
+
+class _Raiser(Struct):
+    """What is read of the evidence of an attempt."""
+
+    origin: str = Origin.UNKNOWN.value
+
+
+_read_origin = msgspec.json.Decoder(_Raiser).decode
 LEFT_S = 60.0  # between the making of a re-drive's run and its operation there is a moment
 _PAGE = 200
 
@@ -78,15 +91,33 @@ class RunWatch:
         return NOTHING
 
     def _abort_overspent(self, run: RunView) -> None:
-        settings, processed = settings_of(run), run.counts.processed
+        settings, tally, processed = settings_of(run), tally_of(run), run.counts.processed
         due = check_due(settings, checked=run.checked, processed=processed)
-        if not due and settings.cost_max_usd is None:
-            return
         why = over_budget(run, settings, due=due)
+        if why is None and first_look_due(settings, tally, checked=run.checked):
+            why = self._why_alike(run)
+            self._control.note_check(run.no, processed)  # also if it is aborted: it may be resumed
         if why is not None:
             self._runs.abort(run, why)
-        elif due:
+        elif due and has_sample(settings, tally):
             self._control.note_check(run.no, processed)
+
+    def _why_alike(self, run: RunView) -> str | None:
+        """That all of its first items have failed in the same way, in the code of a stage; None if they have not."""
+        letters = self._reader.jobs(JobFilter(states=(State.FAILED,), run=run.no), limit=ALIKE_MIN)
+        fingerprints = {job.fingerprint for job in letters}
+        if len(letters) < ALIKE_MIN or len(fingerprints) != 1 or None in fingerprints:
+            return None
+        if not all(self._is_own_fault(job) for job in letters):
+            return None
+        return (
+            f"aborted: the first {run.counts.failed} items have all failed in the same way, in the code of stage "
+            f"{letters[0].stage!r} itself; see: perdure dead groups --run {shlex.quote(run.name)}"
+        )
+
+    def _is_own_fault(self, job: JobView) -> bool:
+        seen = [one.evidence_json for one in self._reader.attempts(job.no) if one.evidence_json]
+        return bool(seen) and _read_origin(seen[-1]).origin == Origin.OWN
 
     def _is_left(self, run: RunView) -> bool:
         """Whether whoever began or resumed a re-drive died before its operation ran: nobody else would end its run."""

@@ -169,7 +169,11 @@ class StageRunner:
     def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
         for claim in claims:
             stopping, completer = Stopping(), self._completions.of(claim, received_s)
-            desk = AttemptNotes(tell=partial(self._board.note, claim), completer=completer)
+            desk = AttemptNotes(
+                tell=partial(self._board.note, claim),
+                completer=completer,
+                tracebacks=self._shelf.tracebacks,
+            )
             task = asyncio.create_task(self._run_one(claim, stopping, desk, received_s))
             self._runs[claim.no] = (task, stopping)
             self._desks[claim.no] = desk

@@ -42,7 +42,7 @@ class WorkerSettings:
 
     ``idle_s_max`` ends a process that has had nothing to do. ``blocked_s_max`` is how long its event loop may be
     silent, and a run that was taken from it may last: as long as the grace, if it is not given. ``capture_kept_s`` is
-    how long raw output is kept; None is for ever.
+    how long raw output is kept; None is for ever. ``tracebacks`` are put aside if it says so.
     """
 
     concurrency: int
@@ -52,6 +52,7 @@ class WorkerSettings:
     idle_s_max: float | None = None
     blocked_s_max: float | None = None
     capture_kept_s: float | None = None
+    tracebacks: bool = False
 
     @property
     def patience_s(self) -> float:
@@ -89,7 +90,9 @@ class Worker:
             self._step, changed=self._news, answers=lambda: store.held(seat.worker), ear=store.ear,
             tick_s=settings.tick_s, ended=self._ended, observers=observers,
         )  # fmt: skip
-        shelf = CaptureFactory(clock, chance, kept_s=settings.capture_kept_s)
+        shelf = CaptureFactory(
+            clock, chance, kept_s=settings.capture_kept_s, tracebacks=settings.tracebacks
+        )
         completions = completions_of(store, catalogue, seat.worker, shelf, clock)
         self._runner = StageRunner(
             catalogue, completions, shelf,

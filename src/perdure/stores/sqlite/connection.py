@@ -55,7 +55,7 @@ class _State(Enum):
 class SqliteConnection:
     """A connection that any thread may use, one at a time.
 
-    One that is only ``looking`` leaves a file that may be somebody else's as it is.
+    One that is only ``looking`` leaves a file that may be somebody else's as it is. It reads also where nothing may be written.
     """
 
     def __init__(
@@ -83,16 +83,37 @@ class SqliteConnection:
 
     def _open(self) -> None:
         with ExitStack() as undo:
-            self.raw = sqlite3.connect(
-                self.path, timeout=self._wait_s_max, isolation_level=None, check_same_thread=False
-            )
+            self._connect(self.path)
             undo.callback(self.raw.close)
             if self.path != MEMORY and not self._looking:
                 warn_of_network(self.path)
                 self._turnstile = Turnstile(self.path, wait_s_max=self._wait_s_max)
                 undo.callback(self._turnstile.close)
-            self._settings()
+            try:
+                self._settings()
+            except sqlite3.OperationalError:
+                if not self._looking or not self._is_at_rest():
+                    raise
+                self.raw.close()
+                self._connect(f"{Path(self.path).as_uri()}?immutable=1", uri=True)
+                undo.callback(self.raw.close)
+                self._settings()
             undo.pop_all()
+
+    def _connect(self, target: str, *, uri: bool = False) -> None:
+        self.raw = sqlite3.connect(
+            target, timeout=self._wait_s_max, isolation_level=None, check_same_thread=False, uri=uri
+        )
+
+    def _is_at_rest(self) -> bool:
+        """Whether nobody has the file open, in a folder where we may not write.
+
+        SQLite cannot make the side files there that a log needs, and the file is whole without one.
+        """
+        log, folder = Path(f"{self.path}-wal"), Path(self.path).parent
+        with suppress(OSError):
+            return not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)
+        return False
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
@@ -292,7 +313,10 @@ def _unopened(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreUnavailable(f"store {str(path)!r} is a folder; name a file in it")
     there = path if os.access(path, os.F_OK) else path.parent
     if os.access(there, os.F_OK) and not os.access(there, os.R_OK | os.W_OK):
-        return StoreReadOnly(f"store {str(path)!r}: {error}; make the file and its folder writable")
+        return StoreReadOnly(
+            f"store {str(path)!r}: {error}; make the file and its folder writable, or copy it, with its -wal file, "
+            "to a folder of yours"
+        )
     return StoreUnavailable(
         f"store {str(path)!r}: {error}; check that its folder exists and that you may write"
     )

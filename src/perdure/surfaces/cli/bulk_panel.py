@@ -39,7 +39,11 @@ def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
 
     def lines(echo: Echo) -> Echo:
         write = now_and_then(echo, _LINE_S)
-        return lambda line: write(time.monotonic() - begun_s, line, None)
+
+        def show(line: str) -> None:
+            write(time.monotonic() - begun_s, line, None)
+
+        return show
 
     hinted = False
     with screen(Text, lines, err=True) as (show, say, _):

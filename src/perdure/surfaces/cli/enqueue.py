@@ -9,7 +9,13 @@ import msgspec
 
 from perdure.app import load_pipeline
 from perdure.model.errors import CallerError
-from perdure.surfaces.cli.options import echo_json, json_option
+from perdure.surfaces.cli.options import (
+    app_store_option,
+    check_app_store,
+    echo_json,
+    for_app,
+    json_option,
+)
 
 
 @click.command()
@@ -31,6 +37,7 @@ from perdure.surfaces.cli.options import echo_json, json_option
     metavar="MOMENT",
     help="Stand in line as if enqueued then, as in 2026-11-16T09:30:00Z. Default: now.",
 )
+@app_store_option
 @json_option
 def enqueue(
     target: str,
@@ -42,14 +49,17 @@ def enqueue(
     deadline_s: float | None,
     request_id: str | None,
     ordered_at: str | None,
+    store: str | None,
     as_json: bool,
 ) -> None:
     """Put items into a pipeline; each ITEM is JSON, or taken as plain text when it is not.
 
-    PIPELINE is module:variable, a pipeline or an app that has only one, or module:app:name with the name
+    PIPELINE is a module, or module:variable: a pipeline or an app that has only one; or module:app:name with the name
     that the pipeline was declared with.
     """
-    _, _, pipe = load_pipeline(target)
+    for_app(store)
+    reference, session, pipe = load_pipeline(target)
+    check_app_store(reference, session.url, store)
     values = [_value(item) for item in items]
     if (key is not None or deadline_s is not None) and (source or len(values) != 1):
         raise CallerError("--key and --deadline go with exactly one item")
@@ -74,6 +84,7 @@ def enqueue(
 
 
 def _lines(source: Iterable[bytes]) -> Iterator[Any]:
+    name = getattr(source, "name", "<stdin>").replace("<stdin>", "standard input")
     for number, line in enumerate(source, start=1):
         if not line.strip():
             continue
@@ -81,7 +92,7 @@ def _lines(source: Iterable[bytes]) -> Iterator[Any]:
             yield msgspec.json.decode(line)
         except msgspec.DecodeError as error:
             raise CallerError(
-                f"line {number} is not JSON ({error}); mend it; nothing was enqueued"
+                f"line {number} of {name} is not JSON ({error}); write a JSON value on each line; nothing was enqueued"
             ) from None
 
 

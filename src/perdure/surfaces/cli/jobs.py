@@ -115,8 +115,8 @@ def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
             f"  {shown_at(one.claimed_at)}  {one.stage} attempt {one.number}: {one.status.value} "
             f"after {one.elapsed_s:.2f} s on worker {one.worker}"
         )
-        if one.message:
-            lines.append(f"      saw: {one.message}")
+        if one.saw:
+            lines.append(f"      saw: {one.saw}")
         if one.status is not AttemptStatus.SUCCESS:
             lines.append(f"      {why}  [policy {one.policy}]")
     if job.state is State.QUEUED:

@@ -40,17 +40,22 @@ def screen(
         yield lambda shot: live.update(draw(shot), refresh=True), say, True
 
 
-def now_and_then(echo: Echo, every_s: float) -> Callable[[float, str, object], None]:
-    """Write a line every so many seconds, and one whenever there is another state; none twice in a row."""
+def now_and_then(echo: Echo, every_s: float) -> Callable[[float, str, object], bool]:
+    """Write a line every so many seconds, and one whenever there is another state; none twice in a row.
+
+    Says whether it has written.
+    """
     said: tuple[object, str] | None = None
     next_at_s = 0.0
 
-    def show(at_s: float, line: str, state: object) -> None:
+    def show(at_s: float, line: str, state: object) -> bool:
         nonlocal said, next_at_s
         is_due = said is None or state != said[0] or at_s >= next_at_s
-        if is_due and (state, line) != said:
-            said, next_at_s = (state, line), at_s + every_s
-            echo(line)
+        if not is_due or (state, line) == said:
+            return False
+        said, next_at_s = (state, line), at_s + every_s
+        echo(line)
+        return True
 
     return show
 

@@ -9,7 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.model.errors import CallerError
+from perdure.app import App, shown_url
+from perdure.app.job_filters import known_kind
+from perdure.model.errors import CallerError, ConfigError
 
 STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, else perdure.db."
 
@@ -27,9 +29,44 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
     return decorate
 
 
+def app_store_option(command: Command) -> Command:
+    """``--store`` of a command that loads an app."""
+    words = "URL of the store, for an app that names none."
+    return click.option("--store", "store", metavar="URL", help=words)(command)
+
+
 def store_option(command: Command) -> Command:
     """``--store``."""
     return click.option("--store", "store", metavar="URL", help=STORE_HELP)(command)
+
+
+def for_app(store: str | None) -> None:
+    """Make an app that names no store use the one that was typed, here and in the processes that are started."""
+    if store is not None:
+        os.environ["PERDURE_STORE"] = store
+
+
+def check_app_store(reference: str, url: str, store: str | None) -> None:
+    """Refuse a store that was typed where the app names another."""
+    if store is not None and App(store).url != url:
+        raise ConfigError(
+            f"{reference} keeps its jobs in {shown_url(url)}, by its own word; leave --store out, "
+            "or let the app name no store"
+        )
+
+
+def kind_budget(text: str) -> tuple[str, float]:
+    """A failure kind and the share of it that is allowed, as typed: KIND=SHARE."""
+    kind, _, typed = text.partition("=")
+    try:
+        share = float(typed)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise CallerError(
+            f"--kind-budget is {text!r}; write KIND=SHARE with a share from 0 to 1, as in timeout=0.05"
+        )
+    return known_kind(f"--kind-budget {text!r}", kind.strip()), share
 
 
 def json_option(command: Command) -> Command:

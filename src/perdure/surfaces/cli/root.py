@@ -15,7 +15,9 @@ from perdure.surfaces.cli.enqueue import enqueue
 from perdure.surfaces.cli.gates import gates
 from perdure.surfaces.cli.jobs import jobs
 from perdure.surfaces.cli.policy import policy
+from perdure.surfaces.cli.queues import queues
 from perdure.surfaces.cli.runs import runs
+from perdure.surfaces.cli.schedules import schedules
 from perdure.surfaces.cli.worker import describe, worker, worker_child
 
 
@@ -60,7 +62,8 @@ def cli() -> None:
 
 
 for command in (
-    audit, captures, db, dead, describe, enqueue, gates, jobs, policy, runs, worker, worker_child,
+    audit, captures, db, dead, describe, enqueue, gates, jobs, policy, queues, runs, schedules, worker,
+    worker_child,
 ):  # fmt: skip
     cli.add_command(command)
 for deed in (cancel, retry, run_now):

@@ -12,13 +12,21 @@ from typing import Any, NoReturn
 
 import click
 
-from perdure.app import App, Pipeline, Session, configured, load_pipeline, shown_url
+from perdure.app import Pipeline, configured, load_pipeline
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
-from perdure.model.errors import CallerError, ConfigError, PayloadRefused
+from perdure.model.errors import CallerError, PayloadRefused
 from perdure.model.runs import RunStatus
 from perdure.surfaces.cli.live_panel import screen
-from perdure.surfaces.cli.options import echo_json, json_option, with_options
+from perdure.surfaces.cli.options import (
+    app_store_option,
+    check_app_store,
+    echo_json,
+    for_app,
+    json_option,
+    kind_budget,
+    with_options,
+)
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
     Files,
@@ -52,8 +60,8 @@ _OPTIONS = (
     click.option("--failure-budget", type=float, metavar="SHARE", help="Abort when more of the processed items have failed. Default: 0.1."),
     click.option("--kind-budget", "kind_budgets", multiple=True, metavar="KIND=SHARE", help="A budget for one failure kind; may be given several times."),
     click.option("--no-count-rate-limits", is_flag=True, help="Leave items that rate limits ended out of the budget."),
-    click.option("--check-every", type=int, metavar="ITEMS", help="How often the budget is looked at. Default: 1000."),
-    click.option("--sample-min", type=int, metavar="ITEMS", help="How many must be processed before it counts. Default: 100."),
+    click.option("--sample-min", type=int, metavar="ITEMS", help="How many must have ended before it is looked at. Default: 100."),
+    click.option("--check-every", type=int, metavar="ITEMS", help="How often the budget is looked at after that. Default: 1000."),
     click.option("--completed-at", type=float, metavar="SHARE", help="Share of success from which the run is completed. Default: 0.95."),
     click.option("--partial-at", type=float, metavar="SHARE", help="Share of success from which it is a partial success. Default: 0.5."),
     click.option("--cost-max-usd", type=float, metavar="USD", help="Abort when the stages report more cost than that."),
@@ -62,7 +70,7 @@ _OPTIONS = (
     click.option("--as-completed", is_flag=True, help="Write results as they end, not in the order of the items."),
     click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be read, instead of stopping there."),
     click.option("--no-work", is_flag=True, help="Only feed and watch; workers run elsewhere."),
-    click.option("--store", metavar="URL", help="URL of the store, for an app that names none."),
+    app_store_option,
 )  # fmt: skip
 
 
@@ -74,7 +82,7 @@ _OPTIONS = (
 def run(target: str, items: str, **chosen: Any) -> None:
     """Run a file of ITEMS through a pipeline: feed, work, watch, and write the results.
 
-    PIPELINE is module:variable, a pipeline or an app that has only one, or module:app:name with the
+    PIPELINE is a module, or module:variable: a pipeline or an app that has only one; or module:app:name with the
     name that the pipeline was declared with. ITEMS is a file of JSON lines or CSV, or - for standard
     input.
 
@@ -87,11 +95,10 @@ def run(target: str, items: str, **chosen: Any) -> None:
     cancelled, 130 when it was interrupted; 2 when a line or an option is wrong.
     """
     files = _files(items, chosen)
-    if chosen["store"] is not None:
-        os.environ["PERDURE_STORE"] = chosen["store"]  # for the app, here and in the worker
+    for_app(chosen["store"])
     reference, session, pipe = load_pipeline(target)
     with closing(session):
-        _check_store(session, reference, chosen["store"])
+        check_app_store(reference, session.url, chosen["store"])
         _carried_out(pipe, reference, files, chosen)
 
 
@@ -185,22 +192,12 @@ def _settings(items: str, chosen: dict[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     found = {name: chosen[name] for name in names if chosen[name] is not None}
     if chosen["kind_budgets"]:
-        found["kinds"] = dict(_kind_budget(text) for text in chosen["kind_budgets"])
+        found["kinds"] = dict(kind_budget(text) for text in chosen["kind_budgets"])
     if chosen["no_count_rate_limits"]:
         found["rate_limits"] = False
     if chosen["name"] is None and not chosen["new"] and items != "-":
         found["source"] = str(Path(items).absolute())  # of the same name elsewhere is another one
     return found
-
-
-def _kind_budget(text: str) -> tuple[str, float]:
-    kind, _, share = text.partition("=")
-    try:
-        return kind.strip(), float(share)
-    except ValueError:
-        raise CallerError(
-            f"--kind-budget is {text!r}; write KIND=SHARE, as in timeout=0.05"
-        ) from None
 
 
 def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str]:
@@ -210,14 +207,6 @@ def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str
         *_WORKER, reference, "--queue", pipe.queue, "--category", pipe.category,
         "--concurrency", str(config.concurrency), "--log-level", level,
     ]  # fmt: skip
-
-
-def _check_store(session: Session, reference: str, store: str | None) -> None:
-    if store is not None and App(store).url != session.url:
-        raise ConfigError(
-            f"{reference} keeps its jobs in {shown_url(session.url)}, by its own word; leave --store out, "
-            "or let the app name no store"
-        )
 
 
 class _Bad:

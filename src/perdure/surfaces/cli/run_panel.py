@@ -34,15 +34,28 @@ def progress_line(shot: RunSnapshot) -> str:
 
 
 def lines(echo: Echo) -> Callable[[RunSnapshot], None]:
-    """Show a run as lines: one now and then, and one whenever it becomes something else."""
+    """Show a run as lines: one every ten seconds, and one whenever it becomes something else.
+
+    What holds it may come and go many times a second: that makes a line at most every ten seconds, with how often it was.
+    """
     write = now_and_then(echo, _LINE_S)
+    held: tuple[str, ...] = ()
+    changes = told = 0  # of what holds it: since the last line, and lines because of them
+    told_at_s = -_LINE_S
 
     def show(shot: RunSnapshot) -> None:
+        nonlocal held, changes, told, told_at_s
         if not shot.run.counts.total and shot.elapsed_s < 1:
             return  # the first items come in a moment
-        held = tuple(one.what for one in shot.held)
-        state = (shot.run.status, shot.stopping, bool(shot.note), held)
-        write(shot.elapsed_s, progress_line(shot), state)
+        now_held = tuple(one.what for one in shot.held)
+        changes += now_held != held
+        held = now_held
+        if changes and shot.elapsed_s >= told_at_s + _LINE_S:
+            told, told_at_s = told + 1, shot.elapsed_s
+        state = (shot.run.status, shot.stopping, bool(shot.note), told)
+        more = f" | {changes} changes of what is held" if changes > 1 else ""
+        if write(shot.elapsed_s, progress_line(shot) + more, state):
+            changes = 0
 
     return show
 
@@ -130,7 +143,7 @@ def _budget(shot: RunSnapshot) -> str:
 
 def _held(one: Held) -> str:
     text = f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
-    return f"{text}; {one.command}" if one.command else text
+    return f"{text}; to release it: {one.command}" if one.command else text
 
 
 def is_paused(run: RunView) -> bool:

@@ -1,5 +1,6 @@
 """How a run went, in words and as JSON."""
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -7,10 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from perdure.app.batch.carry_out import RunOutcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
+
+_SAME = " < the same items"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,42 @@ def resume(run: RunView, files: Files, *, anonymous: bool) -> str:
     words = [word for word in sys.argv[1:] if word != "--new"]
     if anonymous:
         words += ["--name", run.name]
-    return shlex.join(["perdure", *words]) + (" < the same items" if files.items == "-" else "")
+    return shlex.join(["perdure", *_once(words)]) + (_SAME if files.items == "-" else "")
+
+
+def _once(words: list[str]) -> list[str]:
+    """A command with each option once: the last one counts; of one that may be repeated, the last for each name."""
+    kept: list[str] = []
+    seen: set[str | None] = set()
+    for option, piece in reversed(list(_pieces(words))):
+        name = None if option is None else option.name
+        if option is not None and option.multiple:
+            value = piece[1] if len(piece) > 1 else piece[0].partition("=")[2]
+            name = f"{name} {value.partition('=')[0]}"
+        if name is None or name not in seen:
+            kept[:0] = piece
+        seen.add(name)
+    return kept
+
+
+def _pieces(words: list[str]) -> Iterator[tuple[click.Option | None, list[str]]]:
+    """The words of a command, an option with its value in one piece."""
+    context = click.get_current_context(silent=True)
+    params = () if context is None else context.command.params
+    known = {name: one for one in params if isinstance(one, click.Option) for name in one.opts}
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        option = known.get(word.partition("=")[0])
+        has_value = option is not None and not option.is_flag and "=" not in word
+        yield option, [word, left.pop(0)] if has_value and left else [word]
+
+
+def _with(again: str, option: str, value: str) -> str:
+    """The same command with another value for an option."""
+    words = shlex.split(again.removesuffix(_SAME))
+    same = _SAME if again.endswith(_SAME) else ""
+    return shlex.join(_once([*words, option, value])) + same
 
 
 def ways_on(run: RunView, again: str) -> str:
@@ -105,17 +145,22 @@ def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
     if is_paused(run):
         yield f"  the run is paused{f' ({run.why})' if run.why else ''}: {resume_paused(run)}"
     if run.status is RunStatus.ABORTED:
-        yield f"  go on with a larger budget: {again} {_larger(run)}"
+        larger = _larger(run)
+        yield (
+            f"  go on with a larger budget: {_with(again, *larger)}"
+            if larger
+            else f"  go on when it is mended: {again}"
+        )
 
 
-def _larger(run: RunView) -> str:
-    if "cost" in run.why:
-        return "--cost-max-usd USD"
-    return (
-        "--kind-budget KIND=SHARE"
-        if "rate of failures" not in run.why
-        else "--failure-budget SHARE"
-    )
+def _larger(run: RunView) -> tuple[str, str] | None:
+    """The option that would have let it go on; none where its first items have all failed alike."""
+    if run.why.startswith("aborted: the cost"):
+        return "--cost-max-usd", "USD"
+    if run.why.startswith("aborted: the rate of failures"):
+        return "--failure-budget", "SHARE"
+    kind = re.match(r"aborted: the rate of (\w+) failures", run.why)
+    return None if kind is None else ("--kind-budget", f"{kind[1]}=SHARE")
 
 
 def plain(outcome: RunOutcome, files: Files, code: int, again: str) -> dict[str, Any]:

@@ -12,13 +12,13 @@ import msgspec
 
 from perdure.app.runs import Result, Run, Sink
 from perdure.app.surface.store_session import has_stopped, run_at, session_at, unfed_at, unfed_words
-from perdure.model.errors import CallerError
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.options import (
     echo_json,
     is_sure,
     json_option,
+    kind_budget,
     said,
     store_option,
     with_options,
@@ -182,8 +182,8 @@ _BUDGETS = (
         "--kind-budget", "kind_budgets", multiple=True, metavar="KIND=SHARE",
         help="The same for one failure kind; may be repeated.",
     ),
-    click.option("--check-every", type=int, help="Look at the budget every so many items."),
-    click.option("--sample-min", type=int, help="Never look at it before so many."),
+    click.option("--sample-min", type=int, help="Look at the budget when so many items have ended."),
+    click.option("--check-every", type=int, help="And then every so many items."),
     click.option("--completed-at", type=float, help="Share of success from which it is completed."),
     click.option("--partial-at", type=float, help="Share from which it is a partial success."),
     click.option("--cost-max-usd", type=float, help="What it may cost."),
@@ -204,7 +204,7 @@ def resume(
     **budgets: Any,
 ) -> None:
     """Go on with a paused or aborted run, with other budgets if they are given."""
-    kinds = dict(_share_of(text) for text in kind_budgets) or None
+    kinds = dict(kind_budget(text) for text in kind_budgets) or None
     with _opened(named, store) as run:
         run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **budgets)
         seen = run.show()
@@ -295,14 +295,6 @@ def _settings(run: RunView) -> list[str]:
     words = ["no failure budget" if budget is None else f"failure budget {percent(budget)}"]
     words += [f"{kind} {percent(share)}" for kind, share in kept.get("kinds", {}).items()]
     return [", ".join(words) + ("" if cost is None else f", at most {dollars(cost)}")]
-
-
-def _share_of(text: str) -> tuple[str, float]:
-    kind, equals, share = text.partition("=")
-    try:
-        return kind.strip(), float(share if equals else "")
-    except ValueError:
-        raise CallerError(f"--kind-budget is {text!r}; write it as network=0.2") from None
 
 
 def _line(one: Result) -> str:

@@ -23,7 +23,12 @@ from perdure.app import (
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
-from perdure.surfaces.cli.options import with_options
+from perdure.surfaces.cli.options import (
+    app_store_option,
+    check_app_store,
+    for_app,
+    with_options,
+)
 
 _SERVED = (
     click.option(
@@ -60,16 +65,18 @@ _TUNING = (
     help="Working processes. Each has a lease of its own and --concurrency jobs in flight; one that dies is "
     "replaced while the others go on.",
 )  # fmt: skip
+@app_store_option
 @click.option("--lifeline", type=int, hidden=True)
 def worker(
     app: str,
+    store: str | None,
     queues: tuple[str, ...],
     categories: tuple[str, ...],
     processes: int | None,
     lifeline: int | None,
     **tuning: object,
 ) -> None:
-    """Work on the jobs of APP (module:variable, an app or one of its pipelines) until told to stop.
+    """Work on the jobs of APP (a module, or module:variable: an app or one of its pipelines) until told to stop.
 
     All pipelines of the app are served; --queue and --category serve some.
 
@@ -78,7 +85,9 @@ def worker(
     """
     config = configured(processes=processes, **tuning)
     check_times(config)
+    for_app(store)
     described = _described(app) if lifeline is None else _told_through(lifeline)
+    check_app_store(app, described.url, store)
     check_served(app, described.lanes, queues, categories)
 
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:

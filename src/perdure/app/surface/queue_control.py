@@ -1,0 +1,73 @@
+"""Queues for people: what waits in each, whether it is paused and by whom; and how to pause and resume one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.engine.operate.single_jobs import cleaned
+from perdure.model.errors import UnknownName
+from perdure.model.operations import Deed, LaneScope
+from perdure.rules.policy_form import nearest
+from perdure.stores.opening import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShown:
+    """A queue as people see it. ``ready`` jobs may be claimed now, ``later`` ones wait for their time."""
+
+    name: str
+    pipelines: tuple[str, ...]
+    ready: int
+    later: int
+    paused_at: datetime | None = None
+    paused_by: str = ""
+    reason: str = ""
+
+    @property
+    def says(self) -> str:
+        """Whether it is open, in words."""
+        if self.paused_at is None:
+            return "open"
+        why = f" ({self.reason})" if self.reason else ""
+        return f"paused since {self.paused_at:%Y-%m-%d %H:%M:%SZ} by {self.paused_by}{why}"
+
+
+def queues(opened: Opened) -> list[QueueShown]:
+    """Every queue that a pipeline has used, by name."""
+    lanes = opened.reader.lanes()
+    paused = {one.name: one for one in opened.reader.pauses() if one.scope is LaneScope.QUEUE}
+    found = []
+    for name in sorted({one.lane.queue for one in lanes} | set(paused)):
+        within = [one for one in lanes if one.lane.queue == name]
+        pause = paused.get(name)
+        found.append(
+            QueueShown(
+                name,
+                tuple(sorted({one.lane.pipeline for one in within})),
+                sum(one.ready for one in within),
+                sum(one.later for one in within),
+                *(() if pause is None else (pause.paused_at, pause.paused_by, pause.reason)),
+            )
+        )
+    return found
+
+
+def pause(opened: Opened, name: str, deed: Deed) -> bool:
+    """Let no job of a queue be claimed until it is resumed; False when it was paused already."""
+    _check(opened, name)
+    return opened.control.pause(LaneScope.QUEUE, name, cleaned(deed))
+
+
+def resume(opened: Opened, name: str, deed: Deed) -> bool:
+    """Let the jobs of a queue be claimed again; False when it was not paused."""
+    _check(opened, name)
+    return opened.control.resume(LaneScope.QUEUE, name, cleaned(deed))
+
+
+def _check(opened: Opened, name: str) -> None:
+    known = tuple(one.name for one in queues(opened))
+    if not known:
+        raise UnknownName(
+            f"this store has no queue {name!r}: it has none before the first item of a pipeline or its first worker"
+        )
+    if name not in known:
+        raise UnknownName(f"this store has no queue {name!r}; {nearest(name, known)}")
