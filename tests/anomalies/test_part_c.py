@@ -538,7 +538,7 @@ def test_gateway_1_the_one_retry_of_a_call_is_made_whatever_the_method(app, upst
     def ask(item):
         return asked(upstream, method)
 
-    called = app.pipeline("p", ask).call_blocking(1, wait_s=30.0)
+    called = app.pipeline("p", ask).call(1, wait_s=30.0)
     assert called.done
     assert [one.method for one in upstream.requests] == [method] * 2
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from perdure import App, CallerError, ConfigError, JobUnfinished, PayloadRefused, Policy
+from perdure import App, CallerError, ConfigError, JobFailed, JobUnfinished, PayloadRefused, Policy
 from perdure.model.states import State
 
 
@@ -57,7 +57,7 @@ def test_a_cancelled_job_says_so(app_and_pipe):
     ref = pipe.enqueue(1)
     ref.cancel(reason="no longer wanted")
     assert ref.show().state is State.CANCELLED
-    with pytest.raises(CallerError, match="no longer wanted"):
+    with pytest.raises(JobFailed, match="no longer wanted"):
         ref.result(wait_s=0)
 
 
@@ -89,6 +89,10 @@ def item_of(item):
     return item
 
 
+def three_of(item):
+    return [item] * 3
+
+
 BAD_STAGES = [
     (lambda app: app.stage(policy=3)(item_of), "policy"),
     (lambda app: app.stage(policy="gateway-sync")(item_of), "background"),
@@ -97,7 +101,7 @@ BAD_STAGES = [
     (lambda app: app.stage(functools.partial(item_of)), "cannot be a stage"),
     (lambda app: app.stage(5), "cannot be a stage"),
     (lambda app: app.stage(generator), "generator"),
-    (lambda app: app.stage(three), "must take the item"),
+    (lambda app: app.stage(three), "stage 'three' has the required parameter 'b'"),
     (lambda app: app.stage(name=" ")(item_of), "stage name"),
     (lambda app: app.stage(process=True, name="x")(lambda item: item), "a lambda has no name"),
     (lambda app: app.pipeline("q", item_of), "not a stage"),
@@ -117,6 +121,51 @@ def test_a_name_makes_any_callable_a_stage(app_and_pipe):
     app, _ = app_and_pipe
     part = app.stage(name="part", policy=Policy("own"))(functools.partial(item_of))
     assert app.pipeline("parts", part).name == "parts"
+
+
+# -- policies in files -------------------------------------------------------------------
+
+MINE = 'name = "mine"\nbased_on = "standard"\nattempts_max = 2\n'
+
+
+def test_a_stage_uses_the_policy_in_a_file(app_and_pipe, tmp_path, monkeypatch):
+    app, _ = app_and_pipe
+    (tmp_path / "mine.toml").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    declared = [
+        app.stage(name="by name", policy="mine.toml")(item_of),
+        app.stage(name="loaded", policy=Policy.load(tmp_path / "mine.toml"))(three_of),
+    ]
+    wanted = Policy.based_on("standard", name="mine", attempts_max=2)
+    assert [app._stages[one].policy for one in declared] == [wanted, wanted]
+
+
+WRONG_FILES = [
+    ("mine.toml", MINE.replace("2", "0"), ConfigError, r"policy file 'mine\.toml': attempts_max is 0; it must be"),
+    ("mine.toml", "name = ", ConfigError, r"policy file 'mine\.toml': "),
+    ("mine.json", "[]", ConfigError, "does not hold a table"),
+    ("other.toml", MINE, CallerError, r"cannot read the policy file 'mine\.toml' in the folder .*: No such file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "text", "kind", "words"), WRONG_FILES)
+def test_a_policy_file_that_is_wrong_or_missing_is_named(
+    app_and_pipe, tmp_path, monkeypatch, file, text, kind, words
+):
+    app, _ = app_and_pipe
+    (tmp_path / file).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    wanted = file.replace("other", "mine")
+    with pytest.raises(kind, match=words):
+        app.stage(policy=wanted)
+    with pytest.raises(kind, match=words):
+        Policy.load(wanted)
+
+
+def test_a_policy_that_is_neither_a_preset_nor_a_file_is_refused(app_and_pipe):
+    app, _ = app_and_pipe
+    with pytest.raises(CallerError, match=r"no policy 'standart'; did you mean 'standard'\?"):
+        app.stage(policy="standart")
 
 
 # -- two apps ----------------------------------------------------------------------------
@@ -141,7 +190,7 @@ def test_two_apps_in_one_process_keep_to_themselves(tmp_path):
     assert [len(left_told), len(right_told)] == [1, 1]
     assert left_told[0].fields["job_id"] == one.id
     assert left.find("p") is not right.find("p")
-    called = [pipe.call_blocking(5).value for pipe in (left_pipe, right_pipe)]
+    called = [pipe.call(5).value for pipe in (left_pipe, right_pipe)]
     assert called == [["left", 5], ["right", 5]]
     left.close()
     assert right_pipe.enqueue(3).show().payload_json == "3"

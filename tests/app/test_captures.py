@@ -146,20 +146,20 @@ def test_what_is_given_back_leaves_nothing(app):
 @pytest.mark.parametrize("process", [False, True])
 def test_a_call_keeps_what_its_stages_take(app, process):
     pipe = app.pipeline("p", app.stage(process=process)(acts.takes))
-    done = pipe.call_blocking("return")
+    done = pipe.call("return")
     assert [found[1:] for found in contents(app, done.job)] == [("raw", b"taken")]
 
 
 def test_a_call_that_is_handed_over_keeps_what_did_not_pass(app):
     pipe = app.pipeline("p", app.stage(acts.takes))
-    called = pipe.call_blocking("unfit", policy=ONE_TRY)
+    called = pipe.call("unfit", policy=ONE_TRY)
     assert called.handed_over
     assert [one.kind for one in called.job.captures()] == ["raw", "invalid_output"]
 
 
 def test_a_call_whose_wait_is_over_keeps_what_was_taken(app):
     pipe = app.pipeline("p", app.stage(acts.lingers))
-    called = pipe.call_blocking(1, wait_s=2.0)
+    called = pipe.call(1, wait_s=2.0)
     assert called.handed_over
     assert [found[1:] for found in contents(app, called.job)] == [("raw", b"taken")]
 
@@ -176,7 +176,7 @@ def test_a_caller_that_has_gone_leaves_nothing(app):
     pipe = app.pipeline("p", slow)
 
     async def leave() -> None:
-        task = asyncio.create_task(pipe.call(1))
+        task = asyncio.create_task(pipe.call_async(1))
         await asyncio.to_thread(began.wait, 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -246,7 +246,7 @@ def test_the_setting_says_for_how_long(app, monkeypatch, setting, kept):
     assert kept_for(ref) == kept
     if setting is not None:
         monkeypatch.setenv("PERDURE_CAPTURE_KEPT_S", str(setting))
-    assert kept_for(pipe.call_blocking("return").job) == kept
+    assert kept_for(pipe.call("return").job) == kept
 
 
 def test_a_worker_lets_go_of_what_has_been_kept_for_long_enough(app):
@@ -278,7 +278,7 @@ def suffer(app, stage) -> None:
     with app.working(grace_s=0.0):
         for ref in refs:
             ended(ref)
-    assert pipe.call_blocking("unfit", policy=ONE_TRY).handed_over
+    assert pipe.call("unfit", policy=ONE_TRY).handed_over
 
 
 @pytest.mark.parametrize("leaks", [False, True])

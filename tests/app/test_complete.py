@@ -434,9 +434,7 @@ def test_a_call_has_the_result_that_its_stage_has_stored(shop, own):
             cx.commit()
         raise Ended("too late")
 
-    called = shop.app.pipeline("completing", shop.app.stage(name="s1")(save)).call_blocking(
-        7, wait_s=30
-    )
+    called = shop.app.pipeline("completing", shop.app.stage(name="s1")(save)).call(7, wait_s=30)
     assert (called.done, called.value) == (True, {"saved": 7})
     assert shop.orders() == [1]
     assert len(told(shop, EventName.JOB_SUCCEEDED)) == 1
@@ -451,7 +449,7 @@ def test_a_call_whose_stage_is_not_the_last_leaves_the_next_to_a_worker(shop, ow
             cx.commit()
 
     stages = [shop.app.stage(name="s1")(save), shop.app.stage(name="s2")(lambda item: item)]
-    called = shop.app.pipeline("completing", *stages).call_blocking(7, wait_s=30)
+    called = shop.app.pipeline("completing", *stages).call(7, wait_s=30)
     assert (called.done, called.handed_over) == (False, True)
     assert "a worker goes on with stage 's2'" in called.why
 
@@ -466,7 +464,7 @@ def test_a_call_whose_stage_returns_without_a_commit_has_failed(shop, own):
 
     pipe = shop.app.pipeline("completing", shop.app.stage(name="s1")(save))
     with pytest.raises(JobFailed):
-        pipe.call_blocking(7, wait_s=30)
+        pipe.call(7, wait_s=30)
     assert shop.orders() == []
     assert shop.app.opened.reader.audit() == []
 

@@ -94,7 +94,7 @@ def serve():
     late = pipe.enqueue("late")
     gate.set()
     print(running.result(wait_s=30))
-    print(pipe.call_blocking("called", wait_s=30).value)
+    print(pipe.call("called", wait_s=30).value)
     worker.close()
     print(late.show().shown_state)
     app.close()

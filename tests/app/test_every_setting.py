@@ -190,7 +190,7 @@ def after_a_discard(ground: Ground) -> object:
 
 def raw_output_expires(ground: Ground) -> object:
     with ground.opened():
-        (capture,) = ground.pipe.call_blocking(1).job.captures()
+        (capture,) = ground.pipe.call(1).job.captures()
         return capture.expires_at is not None
 
 

@@ -75,14 +75,14 @@ def test_items_of_a_run_have_it_unless_the_run_brings_its_own(app, pipe):
 def test_a_call_has_the_smallest_of_its_policy_and_the_stages(app, pipe):
     sync = preset("gateway-sync")
     for own_s, wanted in ((None, 600.0), (900.0, 600.0), (20.0, 20.0)):
-        done = pipe.call_blocking(1, policy=replace(sync, deadline_s=own_s))
+        done = pipe.call(1, policy=replace(sync, deadline_s=own_s))
         assert (done.done, given_s(app, done.job)) == (True, wanted)
 
 
 def test_a_job_whose_call_failed_has_the_stages_time_in_its_next_life(app, pipe):
     brief = replace(preset("gateway-sync"), deadline_s=20.0)
     with pytest.raises(JobFailed):
-        pipe.call_blocking("broken", policy=brief)
+        pipe.call("broken", policy=brief)
     (job,) = app.opened.reader.jobs()
     assert given_s(app, job) == 20.0
     app.job(job.id).retry()

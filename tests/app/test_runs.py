@@ -28,9 +28,9 @@ class Works:
         self._lock = threading.Lock()
 
         @app.stage(policy="datasets-once")
-        def read(item, ctx):
+        def read(item, context):
             self._note("read", item["n"])
-            ctx.usage(tokens_in=10, tokens_out=2, cost_usd=0.001)
+            context.usage(tokens_in=10, tokens_out=2, cost_usd=0.001)
             return item["n"]
 
         @app.stage(policy="datasets-once")

@@ -85,7 +85,7 @@ def test_a_call_fails_at_once_and_is_not_handed_over(app, policy):
     counting = Counting({1, 2})
     pipe = app.pipeline("p", app.stage(name="ask")(counting))
     with pytest.raises(JobFailed, match=r"failed \(fatal\)"):
-        asyncio.run(pipe.call(1, policy=policy))
+        asyncio.run(pipe.call_async(1, policy=policy))
     (job,) = app.opened.reader.jobs()
     a_dead_letter(app, job, A_SET)
     assert counting.calls == 1

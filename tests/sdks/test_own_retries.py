@@ -171,7 +171,7 @@ def test_no_layer_of_ours_nests_retries(upstream, tmp_path):
     sync = replace(
         preset("gateway-sync"), backoff=Backoff("fixed", base_s=0.0), exhausted="hand_over"
     )
-    called = pipe.call_blocking(1, policy=sync)
+    called = pipe.call(1, policy=sync)
     attempts = app.opened.reader.attempts(app.opened.reader.job(called.job.id).no)
     assert called.handed_over
     assert len(upstream.requests) == len(attempts)

@@ -1,7 +1,9 @@
 """Uses of the public API that a type checker has to accept as they stand; never executed."""
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import assert_type
 
 import perdure
@@ -30,6 +32,21 @@ patient = Policy(
     rules={Kind.NETWORK: Rule(Action.RETRY), Kind.TIMEOUT: Rule(Action.RETRY, attempts_max=2)},
     matches=(Match(Kind.BILLING, code="no_money"),),
 )
+
+wordy = Policy(
+    "wordy",
+    rules={"network": Rule("retry", attempts_max=9), "timeout": "retry", "limits": Rule("wait")},
+    otherwise="retry",
+    matches=[Match(Kind.BILLING, code="no_money")],
+)
+by_kind: dict[Kind, Rule] = {Kind.NETWORK: Rule("retry")}
+by_name: dict[str, str] = {"network": "retry"}
+assert_type(Policy("a", rules=by_kind).rules, Mapping[Kind, Rule])
+assert_type(Policy("b", rules=by_name, profile="sync", exhausted="hand_over").exhausted, Action)
+assert_type(Rule("retry").action, Action)
+Policy.based_on("standard", name="c", rules={"transient": "retry"}, otherwise="fail")
+Policy.based_on(wordy, name="d", rules={Kind.NETWORK: "wait", "timeout": Rule("fail")})
+assert_type(Policy.load(Path("mine.toml")), Policy)
 
 
 @app.stage
@@ -94,6 +111,8 @@ async def caller() -> None:
     later = await pipe.enqueue_async({"text": "y"})
     await later.result_async(wait_s=1)
     later.cancel(reason="no longer wanted")
+    assert_type(await pipe.call_async(1, wait_s=2), perdure.Called)
+    assert_type(pipe.call(1, on_lost="drop"), perdure.Called)
 
 
 def invoice(text: str) -> Letter:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from perdure.app.dead_letters import DeadLetters
+from perdure.app.files.policies import policy_at
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
@@ -30,7 +31,6 @@ from perdure.ports import Observer
 from perdure.rules.field_checks import made
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.policy import Policy
-from perdure.rules.presets import preset
 from perdure.stores import urls
 from perdure.stores.opening import Opened
 
@@ -76,11 +76,12 @@ class App:
     ) -> Any:
         """Declare a function, sync or async, to be a stage; the function itself stays as it is.
 
-        Use it bare, ``@app.stage``, or with options, ``@app.stage(timeout_s=20)``. With ``process`` it
+        Use it bare, ``@app.stage``, or with options, ``@app.stage(timeout_s=20)``. ``policy`` is a preset's name, a
+        `Policy`, or the path of a policy file (.toml, .json), from the working directory. With ``process`` it
         runs in a child process, which a timeout kills and a crash takes with it: for code that holds
         the interpreter, cannot be trusted to end, or may crash.
         """
-        chosen = preset(policy) if isinstance(policy, str) else policy
+        chosen = policy_at(policy) if isinstance(policy, str) else policy
 
         def declare(call: F) -> F:
             own_name = name or getattr(call, "__name__", None)

@@ -13,6 +13,7 @@ from perdure.app.job_refs import Called, JobRef, called
 from perdure.app.runs import Run, given
 from perdure.app.session.session import Session
 from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, FeedTerms, feed_whole
+from perdure.engine.call import CallTerms
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
 from perdure.engine.stages import LaidPipeline, shortest_s
 from perdure.model.errors import PayloadRefused, StoreBusy
@@ -186,7 +187,7 @@ class Pipeline:
         """As `enqueue_many`, without blocking the event loop."""
         return await asyncio.to_thread(self.enqueue_many, list(items), **options)
 
-    async def call(
+    def call(
         self,
         item: Any,
         *,
@@ -197,14 +198,36 @@ class Pipeline:
         request_id: str | None = None,
         on_lost: Literal["hand_over", "drop"] = "hand_over",
     ) -> Called:
-        """Run one item now, here, and wait for it at most ``wait_s``.
+        """Run one item now, here, and wait for it at most ``wait_s``; async stages run on a loop that the app keeps.
 
         What cannot be done by then is handed over to a durable job, whose id the answer has. Raises
         `JobFailed` when the policy gives up, which is ``gateway-sync`` unless you name one. A named one's
-        wire vocabulary is read where the stage's policy has none. ``on_lost`` says what becomes of the job when this task is
-        cancelled or this process dies: a worker goes on with it, or it is cancelled.
+        wire vocabulary is read where the stage's policy has none. ``on_lost`` says what becomes of the job when this call is
+        interrupted or this process dies: a worker goes on with it, or it is cancelled.
         """
         terms = terms_of(policy, wait_s, on_lost)
+        return self._session.calls.blocking(
+            lambda: self._called(item, terms, owner=owner, key=key, request_id=request_id)
+        )
+
+    async def call_async(
+        self,
+        item: Any,
+        *,
+        policy: str | Policy | None = None,
+        wait_s: float = 30.0,
+        owner: str = "",
+        key: str | None = None,
+        request_id: str | None = None,
+        on_lost: Literal["hand_over", "drop"] = "hand_over",
+    ) -> Called:
+        """As `call`, on the caller's own event loop, async stages too; ``on_lost`` also counts when its task is cancelled."""
+        terms = terms_of(policy, wait_s, on_lost)
+        return await self._called(item, terms, owner=owner, key=key, request_id=request_id)
+
+    async def _called(
+        self, item: Any, terms: CallTerms, *, owner: str, key: str | None, request_id: str | None
+    ) -> Called:
         policies = (terms.policy, *(stage.policy for stage in self._line.stages))
         job = partial(
             self._new_job,
@@ -217,10 +240,6 @@ class Pipeline:
         session = self._session
         over = await session.calls.call(lambda: session.opened, self._line, job, terms)
         return called(over, session)
-
-    def call_blocking(self, item: Any, **options: Any) -> Called:
-        """As `call`, for callers without an event loop; async stages run on one that the app keeps."""
-        return self._session.calls.blocking(lambda: self.call(item, **options))
 
     def _fed(
         self,

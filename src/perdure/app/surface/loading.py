@@ -3,6 +3,7 @@
 ``module:variable`` names an App or a pipeline, ``module:app:name`` a pipeline by the name with which it was declared. A
 variable goes before a declared name: ``module:name`` is a declared one where no App or pipeline is called so.
 Without a variable it is the App that is called ``app``, or the only one that the module has.
+A policy is named alike: ``module:policy``, or ``module:app:stage`` for the one that a stage really has.
 """
 
 import importlib
@@ -12,9 +13,12 @@ from types import ModuleType
 from typing import NamedTuple
 
 from perdure.app.app import App
+from perdure.app.files.policies import policy_at
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
+from perdure.engine.stages import Stage
 from perdure.model.errors import AppNotFound, UnknownName
+from perdure.rules.policy import Policy
 
 
 class _Found(NamedTuple):
@@ -34,6 +38,41 @@ def load_pipeline(target: str) -> tuple[str, Session, Pipeline]:
     """The pipeline that is named, or the only one of the App that is; its session, and a reference to the App."""
     reference, session, pipe = _found(target)
     return reference, session, pipe or _only_one(target, session)
+
+
+def load_policy(target: str) -> tuple[Policy, str | None]:
+    """The policy that is named, and the stage whose it is: a preset, a file, a module's variable or a stage of an App."""
+    module_name, colon, rest = target.partition(":")
+    if not colon or Path(target).suffix in (".toml", ".json"):
+        return policy_at(target), None
+    variable, _, name = rest.partition(":")
+    module = _imported(module_name, target)
+    thing = getattr(module, variable, None)
+    if isinstance(thing, Policy) and not name:
+        return thing, None
+    if isinstance(thing, App):
+        stage = _stage_called(name, thing, f"{module_name}:{variable}")
+        return stage.policy, stage.name
+    policies = sorted(one for one, value in vars(module).items() if isinstance(value, Policy))
+    raise AppNotFound(
+        f"{target!r} names no policy; write module:policy or module:app:stage; {module_name} has the policies: "
+        f"{', '.join(policies) or 'none'}; the apps: {', '.join(sorted(_apps(module))) or 'none'}"
+    )
+
+
+def _stage_called(name: str, app: App, where: str) -> Stage:
+    """The stage of that name as pipelines run it, or as it is declared where none does."""
+    laid = [stage for line in app._session.lines.values() for stage in line.stages]
+    known = laid + [stage for stage in app._stages.values() if stage not in laid]
+    found = [stage for stage in known if stage.name == name]
+    if not found:
+        names = ", ".join(sorted({stage.name for stage in known})) or "none"
+        raise UnknownName(f"{where} has no stage {name!r}; write {where}:STAGE, one of: {names}")
+    if any(stage.policy != found[0].policy for stage in found):
+        raise UnknownName(
+            f"{where} has {len(found)} stages {name!r}, with different policies; name the policy: module:policy"
+        )
+    return found[0]
 
 
 def _found(target: str) -> _Found:
