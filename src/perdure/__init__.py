@@ -5,6 +5,7 @@ from perdure.app.dead_letters import DeadLetters, Redrive
 from perdure.app.runs import Result, Run
 from perdure.engine.attempt.context import Context
 from perdure.engine.batch.report import Report
+from perdure.engine.enqueue import Item
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.changes import Change, ChangeKind, ChangePage
 from perdure.model.errors import (
@@ -83,6 +84,7 @@ __all__ = [
     "GateSettings",
     "HintMode",
     "Hints",
+    "Item",
     "Jitter",
     "JobFailed",
     "JobRef",

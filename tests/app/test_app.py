@@ -3,11 +3,20 @@
 import asyncio
 import functools
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure import App, CallerError, ConfigError, JobFailed, JobUnfinished, PayloadRefused, Policy
+from perdure import (
+    App,
+    CallerError,
+    ConfigError,
+    Item,
+    JobFailed,
+    JobUnfinished,
+    PayloadRefused,
+    Policy,
+)
 from perdure.model.states import State
 
 
@@ -50,6 +59,57 @@ def test_bulk_keeps_the_order(app_and_pipe):
     numbers = [ref.show().no for ref in refs]
     assert numbers == sorted(numbers)
     assert app.opened.reader.books().queued == 25
+
+
+def test_each_of_many_may_have_options_of_its_own(app, told):
+    pipe = app.pipeline("p", app.stage(item_of))
+    soon, then = (datetime.now(UTC) + timedelta(hours=n) for n in (1, -1))
+    refs = pipe.enqueue_many(
+        [
+            Item(1, key="a", run_at=soon, deadline_s=60, priority=3, owner="ann", request_id="r-1"),
+            2,
+            Item({"n": 3}, ordered_at=then),
+            Item(4, key="a", owner="ann"),
+        ],
+        owner="bob",
+        priority=1,
+    )
+    jobs = [ref.show() for ref in refs]
+    assert [job.payload_json for job in jobs] == ["1", "2", '{"n":3}', "1"]
+    assert [ref.created for ref in refs] == [True, True, True, False]
+    assert [(job.owner, job.key, job.priority) for job in jobs[:3]] == [
+        ("ann", "a", 3), ("bob", None, 1), ("bob", None, 1),
+    ]  # fmt: skip
+    assert (jobs[0].due_at, jobs[0].deadline_at) == (soon, soon + timedelta(seconds=60))
+    assert jobs[0].request_id == "r-1"
+    assert jobs[2].ordered_at == then
+    (event,) = told
+    assert (event.fields["count"], event.fields["request_id"]) == (3, "r-1")
+
+
+WRONG_ITEMS = [
+    (Item(1, priority="high"), CallerError, "item 2: priority is 'high', of type str; pass int"),
+    (Item(1, key="k", run_at=datetime(2026, 1, 1)), CallerError, r"item 2 \(key 'k'\): run_at .* has no time zone"),  # noqa: DTZ001
+    (Item(1, owner=" ann"), ConfigError, "item 2: owner name ' ann'"),
+    (Item({1, 2}), PayloadRefused, "item 2: the item"),
+    ({1, 2}, PayloadRefused, "item 2: the item"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("item", "kind", "words"), WRONG_ITEMS)
+def test_the_wrong_one_of_many_is_named_by_its_place(app_and_pipe, item, kind, words):
+    app, pipe = app_and_pipe
+    with pytest.raises(kind, match=words):
+        pipe.enqueue_many([1, item, 3])
+    assert app.opened.reader.books().accepted == 0
+
+
+@pytest.mark.parametrize("act", ["enqueue", "call", "run"])
+def test_an_item_with_options_of_its_own_is_for_many_only(app_and_pipe, act):
+    _, pipe = app_and_pipe
+    item = Item(1, key="a")
+    with pytest.raises(CallerError, match="an Item goes into enqueue_many; here, pass its payload"):
+        getattr(pipe, act)([item] if act == "run" else item)
 
 
 def test_a_cancelled_job_says_so(app_and_pipe):

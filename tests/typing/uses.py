@@ -94,6 +94,7 @@ ref = pipe.enqueue({"text": "x"}, owner="me", key="k", priority=1, deadline_s=60
 assert_type(fetch({"text": "x"}), str)
 assert_type(ref, perdure.JobRef)
 assert_type(pipe.enqueue_many([1, 2]), list[perdure.JobRef])
+pipe.enqueue_many(perdure.Item(n, key=f"k{n}", priority=n, deadline_s=60) for n in range(3))
 
 run = pipe.run([1, 2], name="nightly", key=lambda item: item, failure_budget=0.2)
 assert_type(run, perdure.Run)

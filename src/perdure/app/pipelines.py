@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -97,6 +97,8 @@ class Pipeline:
         *,
         owner: str = "",
         priority: int = 0,
+        run_at: datetime | None = None,
+        deadline_s: float | None = None,
         tokens: int | None = None,
         request_id: str | None = None,
         ordered_at: datetime | None = None,
@@ -104,7 +106,8 @@ class Pipeline:
     ) -> list[JobRef]:
         """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own.
 
-        ``request_id`` and ``ordered_at`` are then those of each item; see `enqueue`.
+        The options are those of each item; see `enqueue`. An item with options of its own, a ``key`` say, is an
+        `Item`: ``pipe.enqueue_many(Item(one, key=one["id"]) for one in orders)``.
         """
         self._ready(within)
         jobs = new_jobs(
@@ -113,14 +116,17 @@ class Pipeline:
             items,
             owner=owner,
             priority=priority,
+            run_at=run_at,
+            deadline_s=deadline_s,
             tokens=tokens,
             fair=self._is_fair,
             request_id=request_id,
             ordered_at=ordered_at,
         )
-        return self._refs(
-            enqueue(self._session.opened.store, jobs, within=within), within, request_id
-        )
+        requests: dict[str, str] = {}  # by job, for those that bring one
+        done = enqueue(self._session.opened.store, _noted(jobs, requests), within=within)
+        first = next((requests.get(one.id) for one in done if one.created), None)
+        return self._refs(done, within, first)
 
     def run(
         self,
@@ -299,3 +305,11 @@ class Pipeline:
         if within is None:  # else it is not durable yet, and may never be
             self._session.observers.enqueued(self.name, done, request_id=request_id)
         return [JobRef(one.id, one.created, self._session) for one in done]
+
+
+def _noted(jobs: Iterable[NewJob], requests: dict[str, str]) -> Iterator[NewJob]:
+    """The same jobs, their request ids written down."""
+    for job in jobs:
+        if job.request_id is not None:
+            requests[job.id] = job.request_id
+        yield job
