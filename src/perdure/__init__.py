@@ -2,6 +2,7 @@
 
 from perdure.app import App, Called, JobRef, Pipeline
 from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.app.job_history import HistoryLine
 from perdure.app.runs import Result, Run
 from perdure.engine.attempt.context import Context
 from perdure.engine.batch.report import Report
@@ -47,7 +48,7 @@ from perdure.model.kinds import Kind
 from perdure.model.runs import RunStatus, RunView
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.model.states import FailedReason, State
-from perdure.model.views import CaptureView, DeadGroup, JobView
+from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate.gate import GateSettings, basic_gate
 from perdure.rules.gate.pace_settings import PaceSettings
@@ -63,6 +64,7 @@ __all__ = [
     "AnswerError",
     "App",
     "AppNotFound",
+    "AttemptView",
     "Backoff",
     "BugError",
     "Called",
@@ -84,6 +86,7 @@ __all__ = [
     "GateSettings",
     "HintMode",
     "Hints",
+    "HistoryLine",
     "Item",
     "Jitter",
     "JobFailed",

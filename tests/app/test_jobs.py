@@ -1,5 +1,6 @@
 """Jobs through the App: cancelled, run now and retried, one by one and by filter, each by its owner."""
 
+import asyncio
 import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -77,6 +78,66 @@ def test_a_job_is_found_by_id_or_number_and_by_its_owner(app, works):
         with pytest.raises(UnknownName) as unknown:
             app.job("nobody", owner=owner)
         assert str(refused.value).replace(ref.id, "nobody") == str(unknown.value)
+
+
+def test_a_process_that_kept_an_id_has_all_that_the_one_that_enqueued_has(app, works, url):
+    done, dead = works.pipe.enqueue(Row(3), owner="ann"), works.dead(-1)[0]
+    other = App(url)
+    found = other.job(done.id)
+    assert (found.state, found.result(), found.wait().label) == (State.SUCCEEDED, 3, None)
+    assert [one.stage for one in found.attempts()] == ["read", "ask"]
+    assert other.job(dead.id).state is State.FAILED
+    with pytest.raises(JobFailed, match="fatal"):
+        other.job(dead.id).result()
+    other.close()
+
+    async def same():
+        ref = await app.job_async(done.id, owner="ann")
+        assert (await ref.show_async()).state is State.SUCCEEDED
+        assert len(await ref.attempts_async()) == 2
+        assert [one.event for one in await ref.history_async()] == [
+            "enqueued", "success", "success", "succeeded",
+        ]  # fmt: skip
+        again = await app.job_async(dead.id)
+        assert await again.retry_async(dry_run=True) == "ask"
+        await again.retry_async()
+        await again.cancel_async(reason="enough", by="ann")
+        scheduled = await works.pipe.enqueue_async(Row(4), run_at=later())
+        await scheduled.run_now_async()
+        return again, scheduled
+
+    again, scheduled = asyncio.run(same())
+    assert again.state is State.CANCELLED
+    assert scheduled.show().ready
+
+
+def test_a_dry_run_of_a_retry_says_where_it_would_begin_or_why_it_cannot(app, works):
+    (ref,) = works.dead(-1)
+    before = ref.show()
+    assert ref.retry(dry_run=True) == "ask"
+    assert ref.retry(from_start=True, dry_run=True) == "read"
+    assert ref.retry(payload={"n": 1}, dry_run=True) == "read"
+    with pytest.raises(PayloadRefused):
+        ref.retry(payload={"n": "x"}, dry_run=True)
+    rival = works.pipe.enqueue(Row(-1), key="k-1", if_failed="keep")
+    assert (rival.id, ref.show(), deeds(app)) == (ref.id, before, [])
+    assert ref.retry() == "ask"
+    with pytest.raises(NotRetriable, match="is queued"):
+        ref.retry(dry_run=True)
+
+
+def test_the_history_of_a_job_has_its_attempts_and_what_people_did(app, works):
+    (ref,) = works.dead(-1)
+    ref.retry(reason="again", by="ann")
+    works.work()
+    seen = ref.history()
+    assert [(one.event, one.stage, one.by) for one in seen] == [
+        ("enqueued", None, None), ("success", "read", None), ("failed", "ask", None),
+        ("revive job", None, "ann"), ("failed", "ask", None), ("failed", "ask", None),
+    ]  # fmt: skip
+    assert "row -1" in seen[2].text or "input_invalid" in seen[2].text
+    assert seen[3].text == "revive job by ann: again"
+    assert [one.at for one in seen] == sorted(one.at for one in seen)
 
 
 def test_who_cancels_a_job_and_why_is_kept(app, works):

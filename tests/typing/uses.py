@@ -106,6 +106,11 @@ assert_type(app.jobs.retry(pipeline="p", payloads={"k": 1}), perdure.Redrive)
 assert_type(app.job("some id", owner="ann"), perdure.JobRef)
 app.job("some id").run_now(reason="it is urgent", by="ann")
 app.job("some id").retry(payload=None)
+assert_type(app.job("some id").retry(dry_run=True), str)
+assert_type(app.job("some id").state, perdure.State)
+assert_type(app.job("some id").wait(wait_s=None), perdure.JobView)
+assert_type(app.job("some id").attempts(), list[perdure.AttemptView])
+assert_type(app.job("some id").history()[0], perdure.HistoryLine)
 
 
 async def caller() -> None:

@@ -1,5 +1,6 @@
 """The App: stages, pipelines, and the store that keeps their jobs."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
@@ -200,8 +201,12 @@ class App:
         return Jobs(self._session)
 
     def job(self, id: str, *, owner: str | None = None) -> JobRef:
-        """A job by its id or number. With ``owner``, a job of any other owner is unknown, as if it did not exist."""
+        """The job of an id or number, as `Pipeline.enqueue` has given it. With ``owner``, a job of any other owner is unknown, as if it did not exist."""
         return JobRef(job_at(self.opened.reader, id, owner).id, False, self._session, owner)
+
+    async def job_async(self, id: str, *, owner: str | None = None) -> JobRef:
+        """As `job`, without blocking the event loop."""
+        return await asyncio.to_thread(self.job, id, owner=owner)
 
     def run(self, named: str) -> Run:
         """A run by its id, its number or its name."""
