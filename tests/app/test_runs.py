@@ -10,7 +10,7 @@ import pytest
 
 from perdure import App, CallerError, PayloadRefused, StageError
 from perdure.app.files.items import lively
-from perdure.engine.batch import runs as runs_module
+from perdure.engine.batch import runs as runs_module, unattended
 from perdure.engine.batch.feeding import NothingNow
 from perdure.model.errors import NotChangeable, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Retention
@@ -279,6 +279,22 @@ def test_a_completed_run_stays_so_when_nothing_comes_in_after_all(app, works):
     with pytest.raises(PayloadRefused):
         works.pipe.run([float("nan")], name="batch")
     assert run.status is RunStatus.COMPLETED
+
+
+def test_who_waits_for_a_run_on_which_nobody_works_is_told(url, monkeypatch):
+    monkeypatch.setattr(unattended, "UNATTENDED_S", 0.02)
+    told = []
+
+    def hear(event):
+        if event.name == "run_unattended":
+            told.append(event.fields["reason"])
+            run.cancel()
+
+    app = App(url, observers=[hear])
+    run = app.pipeline("p", app.stage(name="one")(lambda item: item)).run([1, 2])
+    assert list(run.results()) == []
+    assert "no worker is at work on this store" in told[0]
+    app.close()
 
 
 def test_a_wait_can_be_given_up(app, works):

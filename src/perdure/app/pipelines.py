@@ -153,7 +153,8 @@ class Pipeline:
     ) -> Run:
         """Put a batch of items in: any iterable, or the path of a .jsonl or .csv file. Returns when all are in.
 
-        Items are streamed, and while ``backlog_max`` of them are open this waits for workers. With a ``name``,
+        Items are streamed, and while ``backlog_max`` of them are open this waits for workers. Neither this nor `Run.wait`
+        works on them: when nobody does for 10 s, a warning says so. With a ``name``,
         the same call goes on with the same run: items are known by their ``key`` (a field's name or a
         function; else by position and content), and none is done twice. ``request_id`` says in the same way what an
         item's request id is; one that gives none has its job's id.

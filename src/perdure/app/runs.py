@@ -15,6 +15,7 @@ from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
 from perdure.engine.batch.results import as_ended, ended_so_far, in_order
 from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
+from perdure.engine.batch.unattended import Attendance
 from perdure.engine.payloads import decode
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
@@ -61,6 +62,7 @@ class Run:
         self._session = session
         self._run = run
         self.fed = fed
+        self._attendance: Attendance | None = None
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r} of pipeline {self.pipeline!r}, {self._run.status.value}>"
@@ -101,7 +103,7 @@ class Run:
     def wait(self, *, wait_s: float | None = None) -> RunView:
         """The run when it is over. Raises `RunAborted` with the reason, or `RunUnfinished` after ``wait_s``.
 
-        A worker has to work on it; a paused run is waited for, and a cancelled one until none of its items is open.
+        A worker has to work on it: when nobody has for 10 s, a warning says so. A paused run is waited for, and a cancelled one until none of its items is open.
         One that is not sealed, has no open items and was fed by nobody for 90 s would never end: `RunUnfinished` says so.
         """
         return _checked(wait_until(_is_over, self._look, wait_s), wait_s)
@@ -206,6 +208,9 @@ class Run:
     def _look(self) -> RunView:
         """The run as it is now; raises for one that nothing more will happen to, instead of waiting for ever."""
         run = self.show()
+        if self._attendance is None:
+            self._attendance = Attendance(self._session.opened.reader, self._session.observers)
+        self._attendance.look(run)
         if _is_over(run) or run.sealed_at is not None or run.counts.open:
             return run
         now = self._session.opened.reader.now()
