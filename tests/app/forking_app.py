@@ -45,11 +45,11 @@ def main(url: str) -> None:
     for thread in busy:
         thread.join()
     pipe.enqueue({"n": 2})
-    workers = app.opened.reader.workers()
+    workers = app._session.opened.reader.workers()
     mine = [one for one in workers if one.name.endswith(f":{os.getpid()}")]
     print(json.dumps({
         "ends": ends,
-        "accepted": app.opened.reader.books().accepted,
+        "accepted": app._session.opened.reader.books().accepted,
         "busy": len(done),
         "my_row_lives": [one.dead_at is None for one in mine],
         "rows": len(workers),

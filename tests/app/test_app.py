@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -11,12 +12,18 @@ from perdure import (
     App,
     CallerError,
     ConfigError,
+    DeadLetters,
     Item,
     JobFailed,
+    JobRef,
     JobUnfinished,
     PayloadRefused,
+    Pipeline,
     Policy,
+    Redrive,
+    Run,
 )
+from perdure.app.jobs import Jobs
 from perdure.model.states import State
 
 
@@ -50,15 +57,15 @@ def test_async_callers_enqueue_and_wait_like_sync_ones(app_and_pipe):
 
     one, again, many = asyncio.run(calls())
     assert (one.id, one.created, again.created) == (again.id, True, False)
-    assert [ref.show().priority for ref in many] == [2, 2, 2]
+    assert [ref.view().priority for ref in many] == [2, 2, 2]
 
 
 def test_bulk_keeps_the_order(app_and_pipe):
     app, pipe = app_and_pipe
     refs = pipe.enqueue_many(range(25))
-    numbers = [ref.show().no for ref in refs]
+    numbers = [ref.view().no for ref in refs]
     assert numbers == sorted(numbers)
-    assert app.opened.reader.books().queued == 25
+    assert app._session.opened.reader.books().queued == 25
 
 
 def test_each_of_many_may_have_options_of_its_own(app, told):
@@ -74,7 +81,7 @@ def test_each_of_many_may_have_options_of_its_own(app, told):
         owner="bob",
         priority=1,
     )
-    jobs = [ref.show() for ref in refs]
+    jobs = [ref.view() for ref in refs]
     assert [job.payload_json for job in jobs] == ["1", "2", '{"n":3}', "1"]
     assert [ref.created for ref in refs] == [True, True, True, False]
     assert [(job.owner, job.key, job.priority) for job in jobs[:3]] == [
@@ -101,7 +108,7 @@ def test_the_wrong_one_of_many_is_named_by_its_place(app_and_pipe, item, kind, w
     app, pipe = app_and_pipe
     with pytest.raises(kind, match=words):
         pipe.enqueue_many([1, item, 3])
-    assert app.opened.reader.books().accepted == 0
+    assert app._session.opened.reader.books().accepted == 0
 
 
 @pytest.mark.parametrize("act", ["enqueue", "call", "run"])
@@ -116,7 +123,7 @@ def test_a_cancelled_job_says_so(app_and_pipe):
     _, pipe = app_and_pipe
     ref = pipe.enqueue(1)
     ref.cancel(reason="no longer wanted")
-    assert ref.show().state is State.CANCELLED
+    assert ref.view().state is State.CANCELLED
     with pytest.raises(JobFailed, match="no longer wanted"):
         ref.result(wait_s=0)
 
@@ -183,6 +190,31 @@ def test_a_name_makes_any_callable_a_stage(app_and_pipe):
     assert app.pipeline("parts", part).name == "parts"
 
 
+PUBLIC = [
+    "close", "dead", "every", "follow", "get_pipeline", "get_run", "job", "job_async", "jobs", "pipeline", "pipelines",
+    "queue", "read_capture", "ready", "runs", "stage", "upstream", "url", "working",
+]  # fmt: skip
+
+
+def test_an_app_shows_what_its_users_use_and_nothing_else(app_and_pipe):
+    app, _ = app_and_pipe
+    assert [name for name in dir(app) if not name.startswith("_")] == PUBLIC
+
+
+def test_no_name_but_an_async_one_is_awaited():
+    users_hold = (App, Pipeline, JobRef, Run, Redrive, DeadLetters, Jobs)
+    awaited = {
+        name
+        for kind in users_hold
+        for name, value in vars(kind).items()
+        if inspect.iscoroutinefunction(value) and not name.startswith("_")
+    }
+    assert awaited
+    assert {name for name in awaited if not name.endswith("_async")} == set()
+    plain = {name for kind in users_hold for name in vars(kind)}
+    assert {name.removesuffix("_async") for name in awaited} <= plain
+
+
 # -- policies in files -------------------------------------------------------------------
 
 MINE = 'name = "mine"\nbased_on = "standard"\nattempts_max = 2\n'
@@ -246,14 +278,17 @@ def test_two_apps_in_one_process_keep_to_themselves(tmp_path):
     one, two = left_pipe.enqueue(1, key="k"), right_pipe.enqueue(2, key="k")
     assert one.id != two.id
     assert (one.created, two.created) == (True, True)
-    assert (left.opened.reader.job(two.id), right.opened.reader.job(one.id)) == (None, None)
+    assert (left._session.opened.reader.job(two.id), right._session.opened.reader.job(one.id)) == (
+        None,
+        None,
+    )
     assert [len(left_told), len(right_told)] == [1, 1]
     assert left_told[0].fields["job_id"] == one.id
-    assert left.find("p") is not right.find("p")
+    assert left.get_pipeline("p") is not right.get_pipeline("p")
     called = [pipe.call(5).value for pipe in (left_pipe, right_pipe)]
     assert called == [["left", 5], ["right", 5]]
     left.close()
-    assert right_pipe.enqueue(3).show().payload_json == "3"
+    assert right_pipe.enqueue(3).view().payload_json == "3"
     right.close()
 
 
@@ -265,11 +300,11 @@ def test_two_apps_may_share_a_store_and_a_function(tmp_path):
         for number, app in enumerate(apps)
     ]
     refs = [pipe.enqueue(number) for number, pipe in enumerate(pipes)]
-    assert [ref.show().pipeline for ref in refs] == ["p0", "p1"]
-    assert apps[0].opened.reader.books().queued == 2
+    assert [ref.view().pipeline for ref in refs] == ["p0", "p1"]
+    assert apps[0]._session.opened.reader.books().queued == 2
     assert [app.pipelines for app in apps] == [("p0",), ("p1",)]
     with pytest.raises(CallerError, match="has no pipeline 'p1'"):
-        apps[0].find("p1")
+        apps[0].get_pipeline("p1")
     for app in apps:
         app.close()
 
@@ -290,7 +325,7 @@ def first(order: Order) -> Order:
 def test_an_item_is_checked_against_the_type_of_the_first_stage(tmp_path):
     app = App(f"sqlite:///{tmp_path / 'work.db'}")
     pipe = app.pipeline("orders", app.stage(first))
-    assert pipe.enqueue(Order(1, ["a"])).show().payload_json == '{"id":1,"lines":["a"]}'
+    assert pipe.enqueue(Order(1, ["a"])).view().payload_json == '{"id":1,"lines":["a"]}'
     assert pipe.enqueue({"id": 1, "lines": []}).created
     with pytest.raises(PayloadRefused) as caught:
         pipe.enqueue({"id": 1, "lines": ["a", None]})
@@ -298,5 +333,5 @@ def test_an_item_is_checked_against_the_type_of_the_first_stage(tmp_path):
     assert "Expected `str`, got `null`" in str(caught.value)
     with pytest.raises(PayloadRefused):
         pipe.enqueue_many([Order(1, []), {"id": "x"}])
-    assert app.opened.reader.books().accepted == 2
+    assert app._session.opened.reader.books().accepted == 2
     app.close()

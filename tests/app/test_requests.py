@@ -24,7 +24,7 @@ def pipe(app):
 
 
 def seen(app, ref):
-    return app.opened.reader.job(ref.id)
+    return app._session.opened.reader.job(ref.id)
 
 
 def test_every_way_in_takes_a_request_id_and_else_the_jobs_id_serves(app, pipe, url):
@@ -38,7 +38,7 @@ def test_every_way_in_takes_a_request_id_and_else_the_jobs_id_serves(app, pipe, 
     for ref in (pipe.enqueue(1), *pipe.enqueue_many([1]), pipe.call(1).job):
         assert seen(app, ref).request_id == ref.id
     pipe.run([{"trace": "req-8"}], request_id="trace")
-    assert app.opened.reader.jobs(limit=1)[0].request_id == "req-8"
+    assert app._session.opened.reader.jobs(limit=1)[0].request_id == "req-8"
 
 
 def test_every_way_in_takes_a_place_in_line(app, pipe):
@@ -81,6 +81,6 @@ def test_a_log_line_has_both_the_jobs_id_and_the_requests(app, pipe, told, caplo
             log_event(event)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 3
-    (job,) = app.opened.reader.jobs()
+    (job,) = app._session.opened.reader.jobs()
     assert all(f" job_id={job.id} request_id=req-7 " in line for line in lines)
     assert json.loads(json.dumps(caplog.records[0].perdure))["request_id"] == "req-7"

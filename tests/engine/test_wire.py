@@ -223,7 +223,7 @@ def test_an_app_s_worker_and_its_call_agree_about_a_code(gateway, tmp_path):
     worked_off(app)
     with pytest.raises(JobFailed):
         pipe.call(2, wait_s=30.0)
-    codes = [one.error_code for one in app.opened.reader.jobs()]
+    codes = [one.error_code for one in app._session.opened.reader.jobs()]
     assert (codes, len(gateway.upstream.requests)) == (["CONFIG_MISSING"] * 2, 2)
     app.close()
 
@@ -249,7 +249,7 @@ def test_an_app_s_default_call_reads_no_codes_that_its_stage_does_not_know(gatew
     assert pipe.call(1).handed_over
     with pytest.raises(JobFailed):
         pipe.call(2, policy="gateway-sync")
-    assert [one.error_kind for one in app.opened.reader.jobs()] == [
+    assert [one.error_kind for one in app._session.opened.reader.jobs()] == [
         "config_missing", "upstream_error",
     ]  # fmt: skip
     app.close()

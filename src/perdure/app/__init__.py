@@ -4,7 +4,6 @@ from perdure.app.app import App
 from perdure.app.job_refs import Called, JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.opening import configured, open_store, schema_of, shown_url
-from perdure.app.session.session import Session
 from perdure.app.surface.loading import load_pipeline, load_policy, load_session
 from perdure.app.surface.policies import (
     explained,
@@ -22,7 +21,6 @@ __all__ = [
     "Called",
     "JobRef",
     "Pipeline",
-    "Session",
     "check_served",
     "check_times",
     "configured",

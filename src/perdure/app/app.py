@@ -33,7 +33,6 @@ from perdure.rules.field_checks import made
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.policy import Policy
 from perdure.stores import urls
-from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -202,24 +201,26 @@ class App:
 
     def job(self, id: str, *, owner: str | None = None) -> JobRef:
         """The job of an id or number, as `Pipeline.enqueue` has given it. With ``owner``, a job of any other owner is unknown, as if it did not exist."""
-        return JobRef(job_at(self.opened.reader, id, owner).id, False, self._session, owner)
+        return JobRef(
+            job_at(self._session.opened.reader, id, owner).id, False, self._session, owner
+        )
 
     async def job_async(self, id: str, *, owner: str | None = None) -> JobRef:
         """As `job`, without blocking the event loop."""
         return await asyncio.to_thread(self.job, id, owner=owner)
 
-    def run(self, named: str) -> Run:
+    def get_run(self, named: str) -> Run:
         """A run by its id, its number or its name."""
-        return Run(self._session, find_run(self.opened.reader, named))
+        return Run(self._session, find_run(self._session.opened.reader, named))
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[Run]:
         """Runs, newest first."""
         return [
             Run(self._session, one)
-            for one in self.opened.reader.runs(pipeline=pipeline, limit=limit)
+            for one in self._session.opened.reader.runs(pipeline=pipeline, limit=limit)
         ]
 
-    def find(self, name: str) -> Pipeline:
+    def get_pipeline(self, name: str) -> Pipeline:
         """The pipeline of that name."""
         if name not in self._pipelines:
             known = ", ".join(sorted(self._pipelines)) or "none"
@@ -235,11 +236,6 @@ class App:
     def url(self) -> str:
         """The URL of the store."""
         return self._session.url
-
-    @property
-    def opened(self) -> Opened:
-        """The store, opened on first use."""
-        return self._session.opened
 
     def ready(self) -> None:
         """Make sure that every declared pipeline has its lanes."""
@@ -283,7 +279,7 @@ class App:
 
         With ``owner``, output of another owner's job is unknown, as if it did not exist.
         """
-        found = self.opened.reader.capture(id, owner=owner)
+        found = self._session.opened.reader.capture(id, owner=owner)
         if found is None:
             raise UnknownName(f"there is no capture {id!r}; it may have been kept for long enough")
         return found[1]

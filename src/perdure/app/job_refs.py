@@ -31,7 +31,7 @@ class JobRef:
     _session: Session
     _owner: str | None = None
 
-    def show(self) -> JobView:
+    def view(self) -> JobView:
         """The job as it is now."""
         job = self._session.opened.reader.job(self.id)
         if job is None or self._owner not in (None, job.owner):
@@ -41,7 +41,7 @@ class JobRef:
     @property
     def state(self) -> State:
         """What the job is now."""
-        return self.show().state
+        return self.view().state
 
     def wait(self, *, wait_s: float | None = 60.0) -> JobView:
         """The job when it has ended, however that was; raises `JobUnfinished` after ``wait_s``, if that is given.
@@ -49,7 +49,7 @@ class JobRef:
         All who wait in one process are served by one query a look.
         """
         if wait_s is not None and wait_s <= 0:
-            return self._ended(self.show(), wait_s)
+            return self._ended(self.view(), wait_s)
         left_s = _countdown(wait_s)
         while True:
             wait = self._session.watch.wait_for(self.id)
@@ -59,14 +59,14 @@ class JobRef:
                 job = None
             finally:
                 wait.cancel()
-            job = job or self.show()
+            job = job or self.view()
             if job.state in TERMINAL or left_s() == 0:
                 return self._ended(job, wait_s)
 
     async def wait_async(self, *, wait_s: float | None = 60.0) -> JobView:
         """As `wait`, without blocking the event loop; it can be cancelled."""
         if wait_s is not None and wait_s <= 0:
-            return self._ended(await self.show_async(), wait_s)
+            return self._ended(await self.view_async(), wait_s)
         left_s = _countdown(wait_s)
         while True:
             wait = await asyncio.to_thread(lambda: self._session.watch.wait_for(self.id))
@@ -76,7 +76,7 @@ class JobRef:
                 job = None
             finally:
                 wait.cancel()
-            job = job or await self.show_async()
+            job = job or await self.view_async()
             if job.state in TERMINAL or left_s() == 0:
                 return self._ended(job, wait_s)
 
@@ -90,21 +90,21 @@ class JobRef:
 
     def attempts(self) -> list[AttemptView]:
         """The job's attempts that have ended, oldest first, each with what it met and why it was judged so."""
-        return self._session.opened.reader.attempts(self.show().no)
+        return self._session.opened.reader.attempts(self.view().no)
 
     def history(self) -> list[HistoryLine]:
         """What has happened to the job, oldest first: attempts, and what people did."""
-        job, reader = self.show(), self._session.opened.reader
+        job, reader = self.view(), self._session.opened.reader
         deeds = reader.deeds(subject=job.id, limit=PAGE_ROWS_MAX)
         return history_of(job, reader.attempts(job.no), deeds)
 
     def captures(self) -> list[CaptureView]:
         """What the job's attempts have put aside, oldest first; `App.read_capture` has the output itself."""
-        return self._session.opened.reader.captures(self.show().no)
+        return self._session.opened.reader.captures(self.view().no)
 
     def payloads(self) -> list[PayloadView]:
         """The payloads that the job had before it was retried with a corrected one, oldest first."""
-        return self._session.opened.reader.payloads(self.show().no)
+        return self._session.opened.reader.payloads(self.view().no)
 
     def retry(
         self,
@@ -123,7 +123,7 @@ class JobRef:
         A corrected ``payload`` takes the place of the item, and is checked as a new one is: the job begins at its first
         stage, and no earlier result is used. Its key stays; the old payload is kept.
         """
-        session, job = self._session, self.show()
+        session, job = self._session, self.view()
         opened = session.opened
         kept = payload is KEPT
         return single_jobs.retry(
@@ -169,9 +169,9 @@ class JobRef:
             observers=self._session.observers,
         )
 
-    async def show_async(self) -> JobView:
-        """As `show`, without blocking the event loop."""
-        return await asyncio.to_thread(self.show)
+    async def view_async(self) -> JobView:
+        """As `view`, without blocking the event loop."""
+        return await asyncio.to_thread(self.view)
 
     async def attempts_async(self) -> list[AttemptView]:
         """As `attempts`, without blocking the event loop."""

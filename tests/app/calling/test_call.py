@@ -65,24 +65,24 @@ def paused(app: App) -> list[float]:
 
 def statuses(called_or_ref) -> list[str]:
     ref = called_or_ref.job if isinstance(called_or_ref, Called) else called_or_ref
-    attempts = ref._session.opened.reader.attempts(ref.show().no)
+    attempts = ref._session.opened.reader.attempts(ref.view().no)
     return [one.status.value for one in attempts]
 
 
 def only_job(app: App):
-    (job,) = app.opened.reader.jobs()
+    (job,) = app._session.opened.reader.jobs()
     return job
 
 
 def clean(app: App) -> None:
-    assert app.opened.reader.audit() == []
-    assert app.opened.reader.books().balanced
+    assert app._session.opened.reader.audit() == []
+    assert app._session.opened.reader.books().balanced
 
 
 def unreliable(app: App) -> Unreliable:
     """Put a line that breaks between the app and its store."""
-    store = Unreliable(app.opened.store)
-    app._session._opened = replace(app.opened, store=store)
+    store = Unreliable(app._session.opened.store)
+    app._session._opened = replace(app._session.opened, store=store)
     return store
 
 
@@ -128,11 +128,11 @@ def test_async_stages_run_on_the_caller_s_loop_and_sync_ones_on_a_thread(app):
     )
     assert seen["loop"] is loop
     assert seen["thread"] is not threading.main_thread()
-    job = called.job.show()
+    job = called.job.view()
     assert (job.state, job.owner, job.label) == (State.SUCCEEDED, "ann", "passed")
     assert called.job.result() == called.value
     assert statuses(called) == ["success", "success"]
-    attempt = app.opened.reader.attempts(job.no)[1]
+    attempt = app._session.opened.reader.attempts(job.no)[1]
     assert '"tokens_in":3' in attempt.why_json
     clean(app)
 
@@ -165,7 +165,7 @@ def test_blocking_calls_share_one_loop_so_that_a_stage_may_keep_its_client(app):
     for thread in with_threads:
         thread.join(30)
     assert len(loops) == 1
-    assert app.opened.reader.books().succeeded == 4
+    assert app._session.opened.reader.books().succeeded == 4
 
 
 def test_a_blocking_call_on_an_event_loop_is_refused(app):
@@ -189,7 +189,7 @@ def test_many_calls_at_once_share_one_row(app):
         return await asyncio.gather(*(pipe.call_async(n, wait_s=LONG_S) for n in range(40)))
 
     assert [one.value for one in asyncio.run(many())] == list(range(40))
-    (row,) = app.opened.reader.workers()
+    (row,) = app._session.opened.reader.workers()
     assert row.role is Role.CALLER
     clean(app)
 
@@ -231,7 +231,7 @@ def test_a_handed_over_job_goes_on_under_the_stage_s_own_policy_where_it_stands(
     worked_off(app)
     assert called.job.result(wait_s=0) == {"n": 1}
     assert (first.calls, second.calls) == (1, 3)
-    attempts = app.opened.reader.attempts(called.job.show().no)
+    attempts = app._session.opened.reader.attempts(called.job.view().no)
     assert [one.policy for one in attempts] == ["gateway-sync/1"] * 3 + ["own/1"]
     clean(app)
 
@@ -247,8 +247,8 @@ def test_a_rate_limit_is_handed_over_with_its_hint_and_not_tried_again(app):
     )  # fmt: skip
     assert "rate_limited" in called.why
     assert stage.calls == 1
-    job = called.job.show()
-    (attempt,) = app.opened.reader.attempts(job.no)
+    job = called.job.view()
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert (attempt.status, attempt.due_at) == (AttemptStatus.HANDED_OVER, job.due_at)
     assert (job.due_at - attempt.settled_at).total_seconds() == 0.2
     clean(app)
@@ -310,7 +310,7 @@ def test_a_thread_is_given_up_when_the_wait_is_over_and_what_it_says_later_count
     let_go.set()
     assert left.wait(30)
     assert seen == [True]
-    assert (called.job.show().state, called.job.show().result_json) == (State.QUEUED, None)
+    assert (called.job.view().state, called.job.view().result_json) == (State.QUEUED, None)
     assert statuses(called) == ["handed_over"]
     clean(app)
 
@@ -375,7 +375,7 @@ def cancelled_midway(app: App, **options):
 def test_a_cancelled_caller_s_job_ends_as_was_asked_before_the_caller_is_let_go(app, wish, state, status):  # fmt: skip
     job = cancelled_midway(app, on_lost=wish)
     assert job.state is state
-    (attempt,) = app.opened.reader.attempts(job.no)
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert attempt.status.value == status
     clean(app)
 
@@ -399,7 +399,7 @@ def test_a_timeout_of_the_caller_s_own_is_a_caller_that_goes(app):
 def test_a_caller_that_goes_while_its_job_is_being_accepted_leaves_none_in_work(app):
     pipe = piped(app, lambda item: item)
     accepting, go_on = threading.Event(), threading.Event()
-    begin = app.opened.store.begin
+    begin = app._session.opened.store.begin
 
     def slow(*arguments, **options):
         accepting.set()
@@ -460,7 +460,7 @@ def test_a_caller_that_goes_during_the_pause_is_not_kept(app):
     asyncio.run(calling())
     job = only_job(app)
     assert job.state is State.QUEUED
-    assert [one.status.value for one in app.opened.reader.attempts(job.no)] == [
+    assert [one.status.value for one in app._session.opened.reader.attempts(job.no)] == [
         "retrying", "handed_over",
     ]  # fmt: skip
     clean(app)
@@ -617,7 +617,7 @@ def test_a_key_whose_job_has_failed_fails_again(app):
     for _ in range(2):
         with pytest.raises(JobFailed, match="The upstream says"):
             pipe.call(1, key="k")
-    assert app.opened.reader.books().accepted == 1
+    assert app._session.opened.reader.books().accepted == 1
 
 
 # -- the store ----------------------------------------------------------------------------------------
@@ -665,7 +665,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_for_longer_than_the_wait(app,
     pipe = piped(app, Faults())
     app.ready()
     go_on, over = threading.Event(), threading.Event()
-    begin = app.opened.store.begin
+    begin = app._session.opened.store.begin
 
     def slow(*arguments, **options):
         try:
@@ -707,7 +707,7 @@ def test_a_server_that_dies_under_a_stage_is_not_taken_for_a_result(own_server, 
         pipe.call(1, wait_s=2.0)
     own_server.start()
     job = only_job(app)
-    assert (job.state, app.opened.reader.attempts(job.no)) == (State.PROCESSING, [])
+    assert (job.state, app._session.opened.reader.attempts(job.no)) == (State.PROCESSING, [])
     clean(app)
     app.close()
 
@@ -730,21 +730,21 @@ def test_closing_the_app_ends_its_row_and_the_next_call_has_a_new_one(app):
     pipe = piped(app, Faults())
     pipe.call(1)
     app.close()
-    (row,) = app.opened.reader.workers()
+    (row,) = app._session.opened.reader.workers()
     assert row.dead_at is not None
     assert '"stopped"' in row.death_json
     pipe.call(2)
-    assert len(app.opened.reader.workers()) == 2
+    assert len(app._session.opened.reader.workers()) == 2
     clean(app)
 
 
 def test_a_row_that_was_declared_dead_is_replaced(app):
     pipe = piped(app, Faults())
     pipe.call(1)
-    (row,) = app.opened.reader.workers()
-    app.opened.store.end_worker(row.no, Death("silent"))
+    (row,) = app._session.opened.reader.workers()
+    app._session.opened.store.end_worker(row.no, Death("silent"))
     assert pipe.call(2).done
-    alive = [one for one in app.opened.reader.workers() if one.dead_at is None]
+    alive = [one for one in app._session.opened.reader.workers() if one.dead_at is None]
     assert [one.role for one in alive] == [Role.CALLER]
 
 
@@ -760,11 +760,11 @@ def test_the_row_is_replaced_long_before_its_lease_runs_out(app):
 
     clock = Later()
     seat = calls.CallerRow(clock)
-    first = seat.no(app.opened.store)
+    first = seat.no(app._session.opened.store)
     clock.ahead_s = calls.LEASE_S / 2 - 5
-    assert seat.no(app.opened.store) == first
+    assert seat.no(app._session.opened.store) == first
     clock.ahead_s = calls.LEASE_S / 2
-    assert seat.no(app.opened.store) != first
+    assert seat.no(app._session.opened.store) != first
     assert calls.LEASE_S / 2 > calls.WAIT_S_MAX + calls.ANSWER_S
     seat.end()
 
@@ -797,7 +797,7 @@ def test_a_process_that_exits_without_closing_ends_its_row(app, url, tmp_path):
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    (row,) = app.opened.reader.workers()
+    (row,) = app._session.opened.reader.workers()
     assert (row.role, row.dead_at is None) == (Role.CALLER, False)
 
 
@@ -814,7 +814,7 @@ def test_a_process_of_its_own_is_ended_at_the_stage_s_timeout(app, tmp_path):
     called = asyncio.run(pipe.call_async(item, wait_s=LONG_S))
     assert (called.done, called.handed_over) == (False, True)
     assert statuses(called) == ["retrying", "handed_over"]
-    kinds = [one.kind for one in app.opened.reader.attempts(called.job.show().no)]
+    kinds = [one.kind for one in app._session.opened.reader.attempts(called.job.view().no)]
     assert kinds == ["timeout", "timeout"]
 
 
@@ -879,7 +879,7 @@ def test_a_policy_of_one_s_own_judges_the_call(app):
     strict = Policy("strict", profile=Profile.SYNC, rules={Kind.TIMEOUT: FAIL}, otherwise=RETRY)
     with pytest.raises(JobFailed, match="within the time allowed"):
         asyncio.run(piped(app, Faults(StageError("timeout", "slow"))).call_async(1, policy=strict))
-    (attempt,) = app.opened.reader.attempts(only_job(app).no)
+    (attempt,) = app._session.opened.reader.attempts(only_job(app).no)
     assert attempt.policy == "strict/1"
     clean(app)
 

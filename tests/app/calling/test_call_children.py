@@ -52,8 +52,8 @@ def test_a_child_that_dies_is_not_the_caller_and_the_next_call_has_another(app):
     other = app.pipeline("other", app.stage(process=True)(acts.where))
     with pytest.raises(JobFailed, match="crashed"):
         pipe.call(1)
-    (job,) = app.opened.reader.jobs()
-    (attempt,) = app.opened.reader.attempts(job.no)
+    (job,) = app._session.opened.reader.jobs()
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert "the process in which the stage ran exited with status 7" in attempt.why_json
     assert other.call(1).done
 

@@ -83,7 +83,7 @@ def _found(target: str) -> _Found:
         variable = _usual(module)
     thing = getattr(module, variable, None)
     if isinstance(thing, App):
-        pipe = thing.find(name) if name else None
+        pipe = thing.get_pipeline(name) if name else None
         return _Found(f"{module_name}:{variable}", thing._session, pipe)
     if name:
         raise AppNotFound(f"{module_name}:{variable} is no perdure.App; {_has(module)}")
@@ -124,7 +124,7 @@ def _declared(module: ModuleType, name: str) -> _Found:
         ways = ", ".join(f"{module.__name__}:{variable}:{name}" for variable in apps)
         raise AppNotFound(f"more than one app has a pipeline {name!r}; write one of: {ways}")
     for variable, app in apps.items():
-        return _Found(f"{module.__name__}:{variable}", app._session, app.find(name))
+        return _Found(f"{module.__name__}:{variable}", app._session, app.get_pipeline(name))
     raise AppNotFound(f"{module.__name__} has no app or pipeline {name!r}; {_has(module)}")
 
 

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 import click
 
-from perdure.app import App, Pipeline, Session, configured, load_pipeline, shown_url
+from perdure.app import App, Pipeline, configured, load_pipeline, shown_url
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
+from perdure.app.session.session import Session
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.model.runs import RunStatus
 from perdure.surfaces.cli.live_panel import screen
