@@ -122,6 +122,7 @@ class NoResult(PerdureError):
 
     code = "no_result"
     http_status = 409
+    exit_code = 2
 
 
 class JobUnfinished(NoResult, TimeoutError):
