@@ -71,8 +71,8 @@ def main(url: str, jobs: int, *, failing: bool) -> None:
     pipeline.enqueue_many({"n": n, "text": "x" * 100} for n in range(jobs))
     boot = NewWorker(uuid.uuid4().hex, "bench", Role.MAIN, LEASE_S)
     worker = Worker(
-        app.opened.store, app._session.catalogue,
-        WorkerIdentity(app.opened.store.add_worker(boot), 0, CONCURRENCY),
+        app._session.opened.store, app._session.catalogue,
+        WorkerIdentity(app._session.opened.store.add_worker(boot), 0, CONCURRENCY),
         WorkerSettings(concurrency=CONCURRENCY, grace_s=30.0, poll_s=1.0, tick_s=0.01),
         clock=SystemClock(), chance=random.SystemRandom(), observers=app._session.observers,
     )  # fmt: skip

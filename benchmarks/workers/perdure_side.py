@@ -23,7 +23,7 @@ class Perdure:
     def __init__(self, url: str) -> None:
         self._app = App(url)
         self._pipelines = {name: self._declared(name) for name in _STAGES}
-        self._app.opened  # noqa: B018 - makes the tables
+        self._app.ready()  # makes the tables
         self._cx = _connected(url)
 
     def _declared(self, name: str) -> Any:

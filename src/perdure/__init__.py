@@ -2,19 +2,27 @@
 
 from perdure.app import App, Called, JobRef, Pipeline
 from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.app.job_history import HistoryLine
 from perdure.app.runs import Result, Run
 from perdure.engine.attempt.context import Context
 from perdure.engine.batch.report import Report
+from perdure.engine.enqueue import Item
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.changes import Change, ChangeKind, ChangePage
 from perdure.model.errors import (
     AnswerError,
+    AppNotFound,
+    BugError,
     CallerError,
     ConfigError,
     CursorTooOld,
     JobFailed,
     JobUnfinished,
+    NoResult,
+    NotCancellable,
+    NotChangeable,
     NotCompletable,
+    NotRetriable,
     OutputError,
     OutputInvalid,
     OutputRefused,
@@ -23,15 +31,24 @@ from perdure.model.errors import (
     PerdureError,
     RunAborted,
     RunUnfinished,
+    SchemaMismatch,
     StageError,
     StoreBusy,
+    StoreDamaged,
+    StoreDenied,
     StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    UnknownName,
+    WorkerDead,
 )
 from perdure.model.events import Event, EventName
 from perdure.model.kinds import Kind
 from perdure.model.runs import RunStatus, RunView
 from perdure.model.signals import Cancel, Snooze, Succeeded
-from perdure.model.views import CaptureView, DeadGroup, JobView
+from perdure.model.states import FailedReason, State
+from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.gate.gate import GateSettings, basic_gate
 from perdure.rules.gate.pace_settings import PaceSettings
@@ -46,7 +63,10 @@ __all__ = [
     "Action",
     "AnswerError",
     "App",
+    "AppNotFound",
+    "AttemptView",
     "Backoff",
+    "BugError",
     "Called",
     "CallerError",
     "Cancel",
@@ -62,9 +82,12 @@ __all__ = [
     "DeadLetters",
     "Event",
     "EventName",
+    "FailedReason",
     "GateSettings",
     "HintMode",
     "Hints",
+    "HistoryLine",
+    "Item",
     "Jitter",
     "JobFailed",
     "JobRef",
@@ -73,7 +96,11 @@ __all__ = [
     "Kind",
     "Listener",
     "Match",
+    "NoResult",
+    "NotCancellable",
+    "NotChangeable",
     "NotCompletable",
+    "NotRetriable",
     "OutputError",
     "OutputInvalid",
     "OutputRefused",
@@ -93,14 +120,23 @@ __all__ = [
     "RunStatus",
     "RunUnfinished",
     "RunView",
+    "SchemaMismatch",
     "Scope",
     "Snooze",
     "Spread",
     "StageError",
+    "State",
     "StoreBusy",
+    "StoreDamaged",
+    "StoreDenied",
     "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnavailable",
     "Succeeded",
+    "UnknownName",
     "Vocabulary",
     "WindowSettings",
+    "WorkerDead",
     "basic_gate",
 ]

@@ -273,8 +273,8 @@ def test_reports_4_there_is_one_request_for_each_attempt_of_the_policy_and_no_mo
 
     job = app.pipeline("p", ask).enqueue(1)
     worked_off(app)
-    assert job.show().failed_reason is FailedReason.EXHAUSTED
-    assert len(upstream.requests) == len(app.opened.reader.attempts(job.show().no)) == 4
+    assert job.view().failed_reason is FailedReason.EXHAUSTED
+    assert len(upstream.requests) == len(app._session.opened.reader.attempts(job.view().no)) == 4
 
 
 def test_reports_5_a_stage_s_timeout_has_one_source(app):
@@ -285,7 +285,7 @@ def test_reports_5_a_stage_s_timeout_has_one_source(app):
 
     app.pipeline("p", slow).enqueue(1)
     app.ready()
-    store = app.opened.store
+    store = app._session.opened.store
     worker = store.add_worker(NewWorker("test", "test", Role.MAIN, 60.0))
     (claim,) = store.turn(
         [], ClaimOrder(worker, 1, app._session.catalogue.lane_nos()), by=worker
@@ -347,12 +347,12 @@ def test_converter_3_a_failed_job_can_be_asked_for_again_by_its_key(app):
     pipe = app.pipeline("p", convert)
     first = pipe.enqueue("file", key="sha256")
     worked_off(app)
-    assert first.show().state is State.FAILED
+    assert first.view().state is State.FAILED
     fails.append(False)
-    assert pipe.enqueue("file", key="sha256").show().state is State.FAILED
+    assert pipe.enqueue("file", key="sha256").view().state is State.FAILED
     again = pipe.enqueue("file", key="sha256", if_failed="retry")
     worked_off(app)
-    assert (again.id, again.show().state) == (first.id, State.SUCCEEDED)
+    assert (again.id, again.view().state) == (first.id, State.SUCCEEDED)
 
 
 def test_converter_4_every_status_has_one_of_the_ten_codes_and_no_4xx_is_a_5xx():
@@ -402,10 +402,13 @@ def failing_in_the_second_stage(app: App) -> list[str]:
 
 def test_samples_1_a_dead_letter_is_kept_whole_with_the_stage_that_failed(app):
     ids = failing_in_the_second_stage(app)
-    (dead,) = app.opened.reader.jobs(DEAD_LETTERS)
+    (dead,) = app._session.opened.reader.jobs(DEAD_LETTERS)
     assert (dead.id, dead.stage, dead.payload_json) == (ids[1], "second", '"bad"')
     assert dead.failed_reason is FailedReason.FATAL
-    assert [one.stage for one in app.opened.reader.attempts(dead.no)] == ["first", "second"]
+    assert [one.stage for one in app._session.opened.reader.attempts(dead.no)] == [
+        "first",
+        "second",
+    ]
 
 
 def test_samples_2_whatever_becomes_of_an_item_it_is_in_the_books(app):
@@ -419,10 +422,10 @@ def test_samples_2_whatever_becomes_of_an_item_it_is_in_the_books(app):
 
     app.pipeline("p", sometimes).enqueue_many(["good", "slow", "bad"] * 3)
     worked_off(app)
-    books = app.opened.reader.books()
+    books = app._session.opened.reader.books()
     assert (books.accepted, books.succeeded, books.failed, books.queued) == (9, 3, 6, 0)
     assert books.balanced
-    kinds = {job.error_kind for job in app.opened.reader.jobs(DEAD_LETTERS)}
+    kinds = {job.error_kind for job in app._session.opened.reader.jobs(DEAD_LETTERS)}
     assert kinds == {"timeout", "unknown"}
 
 
@@ -441,14 +444,14 @@ def test_samples_3_what_a_stage_raises_is_tried_again_like_what_it_returns(app, 
 
     job = app.pipeline("p", raises).enqueue(1)
     worked_off(app)
-    assert (job.show().state, len(calls)) == (State.SUCCEEDED, 2)
+    assert (job.view().state, len(calls)) == (State.SUCCEEDED, 2)
 
 
 def test_samples_4_dead_letters_are_found_by_reason_stage_and_text(app):
     ids = failing_in_the_second_stage(app)
-    (group,) = app.opened.reader.failures()
+    (group,) = app._session.opened.reader.failures()
     assert (group.stage, group.count) == ("second", 1)
-    assert [one.id for one in app.opened.reader.jobs(DEAD_LETTERS)] == [ids[1]]
+    assert [one.id for one in app._session.opened.reader.jobs(DEAD_LETTERS)] == [ids[1]]
 
 
 # -- verifier ------------------------------------------------------------------------------
@@ -538,7 +541,7 @@ def test_gateway_1_the_one_retry_of_a_call_is_made_whatever_the_method(app, upst
     def ask(item):
         return asked(upstream, method)
 
-    called = app.pipeline("p", ask).call_blocking(1, wait_s=30.0)
+    called = app.pipeline("p", ask).call(1, wait_s=30.0)
     assert called.done
     assert [one.method for one in upstream.requests] == [method] * 2
 

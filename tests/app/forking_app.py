@@ -25,7 +25,7 @@ def main(url: str) -> None:
 
     pipe = app.pipeline("p", echo)
     pipe.enqueue({"n": 0})
-    pipe.call_blocking({"n": 1}, wait_s=20)
+    pipe.call({"n": 1}, wait_s=20)
     stop, done = threading.Event(), []
     busy = [threading.Thread(target=keep_enqueueing, args=(pipe, stop, done)) for _ in range(2)]
     for thread in busy:
@@ -37,7 +37,7 @@ def main(url: str) -> None:
             signal.alarm(30)  # a lock that nobody lets go of would hold us for ever
             for n in range(ITEMS):
                 pipe.enqueue({"child": n})
-            pipe.call_blocking({"child": "call"}, wait_s=20)
+            pipe.call({"child": "call"}, wait_s=20)
             sys.exit(0)  # as usual, with everything that is done then
         children.append(child)
     ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
@@ -45,11 +45,11 @@ def main(url: str) -> None:
     for thread in busy:
         thread.join()
     pipe.enqueue({"n": 2})
-    workers = app.opened.reader.workers()
+    workers = app._session.opened.reader.workers()
     mine = [one for one in workers if one.name.endswith(f":{os.getpid()}")]
     print(json.dumps({
         "ends": ends,
-        "accepted": app.opened.reader.books().accepted,
+        "accepted": app._session.opened.reader.books().accepted,
         "busy": len(done),
         "my_row_lives": [one.dead_at is None for one in mine],
         "rows": len(workers),

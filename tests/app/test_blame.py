@@ -30,8 +30,8 @@ def pipe_of(app: App, call, *, gate: GateSettings = GATE, **more):
 def worked(app: App, jobs) -> list:
     """All of them, ended."""
     with app.working(concurrency=8):
-        until(lambda: all(job.show().state in TERMINAL for job in jobs), "all have ended")
-    return [job.show() for job in jobs]
+        until(lambda: all(job.view().state in TERMINAL for job in jobs), "all have ended")
+    return [job.view() for job in jobs]
 
 
 def changes(told: list[Event]) -> list[tuple[object, object]]:
@@ -54,11 +54,11 @@ def test_forty_items_that_meet_a_key_error_of_the_stage_are_dead_letters_and_hol
         (State.FAILED, FailedReason.EXHAUSTED)
     }
     assert {job.counters.failures for job in jobs} == {2}  # as the row of `unknown` says
-    attempts = app.opened.reader.attempts(jobs[0].no)
+    attempts = app._session.opened.reader.attempts(jobs[0].no)
     assert [json.loads(one.evidence_json)["origin"] for one in attempts] == ["own code"] * 2
     assert changes(told) == []
     assert shown(url).splitlines()[0] == "upstream v: flowing, calls pass"
-    (group,) = app.opened.reader.dead_groups()
+    (group,) = app._session.opened.reader.dead_groups()
     assert group.count == 40
 
 
@@ -87,7 +87,7 @@ def test_answers_that_never_fit_with_a_few_faults_among_them_hold_nothing(app, u
         jobs = worked(app, [pipe.enqueue(n) for n in range(30)])
         calls = len(upstream.requests)
     assert {job.state for job in jobs} == {State.FAILED}
-    (group,) = app.opened.reader.dead_groups()
+    (group,) = app._session.opened.reader.dead_groups()
     assert (group.kind, group.count) == ("invalid_output", 30)
     assert 90 <= calls < 120
     assert changes(told) == []

@@ -37,11 +37,11 @@ def contents(app, ref) -> list[tuple[int, str, bytes]]:
 
 
 def ended(ref) -> None:
-    until(lambda: ref.show().finished_at is not None, "the job has ended")
+    until(lambda: ref.view().finished_at is not None, "the job has ended")
 
 
 def tokens(app, ref) -> list[int]:
-    return [one.token for one in app.opened.reader.attempts(ref.show().no)]
+    return [one.token for one in app._session.opened.reader.attempts(ref.view().no)]
 
 
 def test_each_attempt_keeps_its_own(app):
@@ -62,7 +62,7 @@ def test_each_attempt_keeps_its_own(app):
         (second, "answer", b"answer 2"), (second, "invalid_output", b"bad 2"),
         (third, "answer", b"answer 3"),
     ]  # fmt: skip
-    assert app.opened.reader.audit() == []
+    assert app._session.opened.reader.audit() == []
 
 
 def test_output_that_fails_a_check_is_kept_without_being_asked_for(app, told):
@@ -77,8 +77,8 @@ def test_output_that_fails_a_check_is_kept_without_being_asked_for(app, told):
         ended(bad)
     ((_, kind, raw),) = contents(app, bad)
     assert (kind, raw) == ("invalid_output", f'{{"total": "{SECRET}"}}'.encode())
-    assert bad.show().error_kind == "invalid_output"
-    (attempt,) = app.opened.reader.attempts(bad.show().no)
+    assert bad.view().error_kind == "invalid_output"
+    (attempt,) = app._session.opened.reader.attempts(bad.view().no)
     assert SECRET not in repr((told, attempt))
     assert good.captures() == []
 
@@ -120,7 +120,7 @@ def test_a_timeout_keeps_what_was_taken_before_it(app, process):
     with app.working(grace_s=0.5):
         ended(ref)
         assert [found[1:] for found in contents(app, ref)] == [("raw", b"taken")]
-    assert ref.show().error_kind == "timeout"
+    assert ref.view().error_kind == "timeout"
 
 
 def test_what_is_given_back_leaves_nothing(app):
@@ -135,7 +135,7 @@ def test_what_is_given_back_leaves_nothing(app):
     ref = app.pipeline("p", slow).enqueue(1)
     with app.working(grace_s=0.0):
         assert began.wait(20)
-    (attempt,) = app.opened.reader.attempts(ref.show().no)
+    (attempt,) = app._session.opened.reader.attempts(ref.view().no)
     assert attempt.status is AttemptStatus.INTERRUPTED
     assert ref.captures() == []
 
@@ -146,20 +146,20 @@ def test_what_is_given_back_leaves_nothing(app):
 @pytest.mark.parametrize("process", [False, True])
 def test_a_call_keeps_what_its_stages_take(app, process):
     pipe = app.pipeline("p", app.stage(process=process)(acts.takes))
-    done = pipe.call_blocking("return")
+    done = pipe.call("return")
     assert [found[1:] for found in contents(app, done.job)] == [("raw", b"taken")]
 
 
 def test_a_call_that_is_handed_over_keeps_what_did_not_pass(app):
     pipe = app.pipeline("p", app.stage(acts.takes))
-    called = pipe.call_blocking("unfit", policy=ONE_TRY)
+    called = pipe.call("unfit", policy=ONE_TRY)
     assert called.handed_over
     assert [one.kind for one in called.job.captures()] == ["raw", "invalid_output"]
 
 
 def test_a_call_whose_wait_is_over_keeps_what_was_taken(app):
     pipe = app.pipeline("p", app.stage(acts.lingers))
-    called = pipe.call_blocking(1, wait_s=2.0)
+    called = pipe.call(1, wait_s=2.0)
     assert called.handed_over
     assert [found[1:] for found in contents(app, called.job)] == [("raw", b"taken")]
 
@@ -176,16 +176,16 @@ def test_a_caller_that_has_gone_leaves_nothing(app):
     pipe = app.pipeline("p", slow)
 
     async def leave() -> None:
-        task = asyncio.create_task(pipe.call(1))
+        task = asyncio.create_task(pipe.call_async(1))
         await asyncio.to_thread(began.wait, 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(leave())
-    (job,) = app.opened.reader.jobs()
-    assert len(app.opened.reader.attempts(job.no)) == 1
-    assert app.opened.reader.captures(job.no) == []
+    (job,) = app._session.opened.reader.jobs()
+    assert len(app._session.opened.reader.attempts(job.no)) == 1
+    assert app._session.opened.reader.captures(job.no) == []
 
 
 # -- reading -----------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_the_setting_says_for_how_long(app, monkeypatch, setting, kept):
     assert kept_for(ref) == kept
     if setting is not None:
         monkeypatch.setenv("PERDURE_CAPTURE_KEPT_S", str(setting))
-    assert kept_for(pipe.call_blocking("return").job) == kept
+    assert kept_for(pipe.call("return").job) == kept
 
 
 def test_a_worker_lets_go_of_what_has_been_kept_for_long_enough(app):
@@ -264,7 +264,7 @@ def test_a_worker_lets_go_of_what_has_been_kept_for_long_enough(app):
 
 def everything_said(app, told, caplog) -> str:
     """What logs, events, jobs and attempts say."""
-    reader = app.opened.reader
+    reader = app._session.opened.reader
     jobs = reader.jobs(limit=100)
     attempts = [reader.attempts(job.no) for job in jobs]
     logs = [(record.getMessage(), record.__dict__) for record in caplog.records]
@@ -278,7 +278,7 @@ def suffer(app, stage) -> None:
     with app.working(grace_s=0.0):
         for ref in refs:
             ended(ref)
-    assert pipe.call_blocking("unfit", policy=ONE_TRY).handed_over
+    assert pipe.call("unfit", policy=ONE_TRY).handed_over
 
 
 @pytest.mark.parametrize("leaks", [False, True])
@@ -302,7 +302,7 @@ def test_it_is_told_to_nobody(app, told, caplog, leaks):
         return "done"
 
     suffer(app, takes)
-    reader = app.opened.reader
+    reader = app._session.opened.reader
     kept = [reader.captures(job.no) for job in reader.jobs()]
     assert all(len(found) >= 2 for found in kept)
     assert (SECRET in everything_said(app, told, caplog)) is leaks

@@ -76,12 +76,14 @@ def run(shop: Shop, stage: Callable[..., Any], *more: Callable[..., Any], **opti
     stages = [app.stage(name=f"s{n}", **options)(one) for n, one in enumerate((stage, *more), 1)]
     job = app.pipeline("completing", *stages).enqueue({"n": 7})
     pumped_off(app)
-    assert app.opened.reader.audit() == []
+    assert app._session.opened.reader.audit() == []
     return job
 
 
 def attempts(shop: Shop, job: Any) -> list[tuple[str, str]]:
-    return [(one.stage, one.status) for one in shop.app.opened.reader.attempts(job.show().no)]
+    return [
+        (one.stage, one.status) for one in shop.app._session.opened.reader.attempts(job.view().no)
+    ]
 
 
 def told(shop: Shop, *names: EventName) -> list[Any]:
@@ -101,7 +103,7 @@ def test_the_rows_and_the_record_are_there_together(shop, way):
 
     job = run(shop, save)
     assert job.result() == {"rows": 1}
-    assert (job.show().label, shop.orders()) == ("passed", [7])
+    assert (job.view().label, shop.orders()) == ("passed", [7])
     assert attempts(shop, job) == [("s1", "success")]
     (event,) = told(shop, EventName.JOB_SUCCEEDED)
     assert event.fields["job_id"] == job.id
@@ -198,7 +200,7 @@ def test_usage_and_captures_that_came_before_are_stored_with_it(shop, own):
             cx.commit()
 
     job = run(shop, save)
-    (attempt,) = shop.app.opened.reader.attempts(job.show().no)
+    (attempt,) = shop.app._session.opened.reader.attempts(job.view().no)
     assert (attempt.tokens_in, attempt.tokens_out) == (3, 4)
     assert [shop.app.read_capture(one.id) for one in job.captures()] == [b"raw words"]
 
@@ -236,7 +238,7 @@ def test_a_plain_return_without_a_commit_is_a_failure_that_says_so_and_no_policy
         return "saved"
 
     job = run(shop, save, policy=preset)
-    shown = job.show()
+    shown = job.view()
     assert (shown.state, shown.error_kind, len(calls)) == (State.FAILED, "internal", 1)
     assert "its transaction was not committed" in shown.error_detail
     assert "commit before you return" in shown.error_detail
@@ -250,7 +252,7 @@ def test_a_stage_that_swallows_a_refusal_and_returns_has_failed(shop, own):
             context.complete(object(), within=cx)
         return "saved"
 
-    assert run(shop, save).show().state is State.FAILED
+    assert run(shop, save).view().state is State.FAILED
 
 
 @both_stores
@@ -286,7 +288,7 @@ def refused_in_a_stage(shop: Shop, call: Callable[[Context], None]) -> PerdureEr
             raise
 
     job = run(shop, save, policy=Policy("once", attempts_max=1))
-    assert job.show().state is State.FAILED
+    assert job.view().state is State.FAILED
     return said[0]
 
 
@@ -350,7 +352,7 @@ def test_a_second_transaction_does_not_wait_for_the_first(shop, own):
 @both_stores
 def test_a_job_that_was_cancelled_meanwhile_is_not_completed(shop, own):
     said: list[PerdureError] = []
-    reader, jobs = shop.app.opened.reader, []
+    reader, jobs = shop.app._session.opened.reader, []
 
     def save(item, context):
         until(lambda: jobs, "the job is known")
@@ -367,7 +369,7 @@ def test_a_job_that_was_cancelled_meanwhile_is_not_completed(shop, own):
     jobs.append(pipe.enqueue(1))
     with shop.app.working(concurrency=1):
         until(lambda: said, "the stage has been refused")
-    assert (said[0].code, jobs[0].show().state) == ("not_completable", State.CANCELLED)
+    assert (said[0].code, jobs[0].view().state) == ("not_completable", State.CANCELLED)
     assert shop.orders() == []
     assert reader.audit() == []
 
@@ -387,7 +389,7 @@ def test_a_stage_whose_time_is_over_completes_nothing(shop, own):
     stage = shop.app.stage(name="s1", timeout_s=0.2, policy=Policy("once", attempts_max=1))(save)
     job = shop.app.pipeline("completing", stage).enqueue(1)
     with shop.app.working(concurrency=1):
-        until(lambda: job.show().state is State.FAILED, "its time is over")
+        until(lambda: job.view().state is State.FAILED, "its time is over")
         late.set()
         until(lambda: said, "the stage has been refused")
     assert said[0].code == "not_completable"
@@ -434,13 +436,11 @@ def test_a_call_has_the_result_that_its_stage_has_stored(shop, own):
             cx.commit()
         raise Ended("too late")
 
-    called = shop.app.pipeline("completing", shop.app.stage(name="s1")(save)).call_blocking(
-        7, wait_s=30
-    )
+    called = shop.app.pipeline("completing", shop.app.stage(name="s1")(save)).call(7, wait_s=30)
     assert (called.done, called.value) == (True, {"saved": 7})
     assert shop.orders() == [1]
     assert len(told(shop, EventName.JOB_SUCCEEDED)) == 1
-    assert shop.app.opened.reader.audit() == []
+    assert shop.app._session.opened.reader.audit() == []
 
 
 @both_stores
@@ -451,7 +451,7 @@ def test_a_call_whose_stage_is_not_the_last_leaves_the_next_to_a_worker(shop, ow
             cx.commit()
 
     stages = [shop.app.stage(name="s1")(save), shop.app.stage(name="s2")(lambda item: item)]
-    called = shop.app.pipeline("completing", *stages).call_blocking(7, wait_s=30)
+    called = shop.app.pipeline("completing", *stages).call(7, wait_s=30)
     assert (called.done, called.handed_over) == (False, True)
     assert "a worker goes on with stage 's2'" in called.why
 
@@ -466,9 +466,9 @@ def test_a_call_whose_stage_returns_without_a_commit_has_failed(shop, own):
 
     pipe = shop.app.pipeline("completing", shop.app.stage(name="s1")(save))
     with pytest.raises(JobFailed):
-        pipe.call_blocking(7, wait_s=30)
+        pipe.call(7, wait_s=30)
     assert shop.orders() == []
-    assert shop.app.opened.reader.audit() == []
+    assert shop.app._session.opened.reader.audit() == []
 
 
 # -- in a process of its own ---------------------------------------------------------------------

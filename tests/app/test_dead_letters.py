@@ -100,7 +100,7 @@ WRONG = [
 @pytest.mark.parametrize(("chosen", "words"), WRONG, ids=[str(one) for one, _ in WRONG])
 def test_a_filter_that_cannot_be_meant_is_refused_with_what_there_is(app, works, chosen, words):
     works.pipe.enqueue({"n": 1})
-    for ask in (app.dead.list, app.dead.groups, app.dead.counted, app.dead.preview):
+    for ask in (app.dead.list, app.dead.groups, app.dead.count, app.dead.preview):
         with pytest.raises(CallerError) as refused:
             ask(**chosen)
         assert words in str(refused.value)
@@ -145,13 +145,13 @@ def test_a_filter_that_finds_nothing_is_no_mistake(app, works):
 def test_one_dead_letter_is_shown_with_its_attempts(app, works):
     failed_run(app, works, broken=[2])
     (job,) = app.dead.list()
-    shown, attempts = app.dead.show(job.id)
+    shown, attempts = app.dead.get_letter(job.id)
     assert (shown.id, [one.stage for one in attempts]) == (job.id, ["read", "ask"])
     with pytest.raises(UnknownName):
-        app.dead.show("nobody")
-    done = next(iter(app.run("batch").results()))
+        app.dead.get_letter("nobody")
+    done = next(iter(app.get_run("batch").results()))
     with pytest.raises(NotRetriable, match="is succeeded, and no dead letter"):
-        app.dead.show(done.job_id)
+        app.dead.get_letter(done.job_id)
 
 
 def test_a_redrive_is_done_by_a_worker_and_the_parent_recomputed(app, works):
@@ -171,9 +171,9 @@ def test_a_redrive_is_done_by_a_worker_and_the_parent_recomputed(app, works):
     assert {one.why for one in redrive.refusals()} == {"its source is gone"}
     assert [one.value for one in redrive.run.results(failed=False)] == [3, 4, 5]
     assert [one.id for one in app.dead.redrives()] == [redrive.id]
-    assert app.dead.redriving(redrive.id).show().done == 4
-    assert app.opened.reader.audit() == []
-    job = app.opened.reader.job(app.dead.list(fingerprint=None, limit=1)[0].id)
+    assert app.dead.get_redrive(redrive.id).view().done == 4
+    assert app._session.opened.reader.audit() == []
+    job = app._session.opened.reader.job(app.dead.list(fingerprint=None, limit=1)[0].id)
     assert job is not None
 
 
@@ -195,11 +195,11 @@ def test_a_redrive_is_stopped_in_the_middle_and_goes_on(app, works):
     works.broken = set()
     with app.working(concurrency=4):
         redrive = app.dead.redrive(run="batch", rate="60/min")
-        assert redrive.show().status is BulkStatus.RUNNING
+        assert redrive.view().status is BulkStatus.RUNNING
         stopped = redrive.stop(reason="wait")
         assert stopped.status is BulkStatus.STOPPED
         assert stopped.done < 30
-    again = app.dead.redriving(redrive.id)
+    again = app.dead.get_redrive(redrive.id)
     assert again.resume().status is BulkStatus.RUNNING
 
 
@@ -213,7 +213,7 @@ def test_a_single_job_is_retried_where_its_source_exists(app, works):
         ref.retry()
     works.gone = set()
     ref.retry(from_start=True, reason="mended")
-    assert (ref.show().state, ref.show().stage, ref.show().retries_manual) == (
+    assert (ref.view().state, ref.view().stage, ref.view().retries_manual) == (
         State.QUEUED, "read", 1,
     )  # fmt: skip
 
@@ -233,7 +233,7 @@ def test_dead_letters_are_discarded(app, works):
     assert (bulk.status, bulk.done) == (BulkStatus.DONE, 3)
     assert len(app.dead.list()) == 3
     assert len(app.dead.list(discarded=True)) == 3
-    assert app.opened.reader.books().failed == 6
+    assert app._session.opened.reader.books().failed == 6
 
 
 def test_dead_letters_are_exported_with_their_attempts(app, works, tmp_path):

@@ -46,8 +46,8 @@ def ran(tmp_path, url: str, body: str) -> str:
 
 def counted(url: str) -> list[tuple[str, int, int]]:
     app = App(url)
-    jobs = app.opened.reader.jobs()
-    assert app.opened.reader.audit() == []
+    jobs = app._session.opened.reader.jobs()
+    assert app._session.opened.reader.audit() == []
     app.close()
     return sorted((job.state.value, job.counters.failures, job.counters.crashes) for job in jobs)
 
@@ -73,7 +73,7 @@ def test_a_stage_that_never_ends_does_not_keep_a_program_that_has_closed_everyth
 pipe = app.pipeline("deaf", deaf)
 with app.working(concurrency=2, grace_s=0.2):
     job = pipe.enqueue(1)
-    while job.show().shown_state in ("queued", "processing"):
+    while job.view().shown_state in ("queued", "processing"):
         time.sleep(0.01)
 app.close()
 """
@@ -94,9 +94,9 @@ def serve():
     late = pipe.enqueue("late")
     gate.set()
     print(running.result(wait_s=30))
-    print(pipe.call_blocking("called", wait_s=30).value)
+    print(pipe.call("called", wait_s=30).value)
     worker.close()
-    print(late.show().shown_state)
+    print(late.view().shown_state)
     app.close()
 
 threading.Thread(target=serve).start()
@@ -126,8 +126,8 @@ def test_one_that_is_declared_dead_begins_anew_while_its_old_stages_still_run(ur
         with app.working(concurrency=2):
             pipe.enqueue("old")
             assert begun.wait(30)
-            (row,) = [one for one in app.opened.reader.workers() if one.dead_at is None]
-            app.opened.store.end_worker(row.no, Death("silent"))
+            (row,) = [one for one in app._session.opened.reader.workers() if one.dead_at is None]
+            app._session.opened.store.end_worker(row.no, Death("silent"))
             assert pipe.enqueue("new").result(wait_s=30) == "new"
             assert not gate.is_set()
             started = [one for one in told if one.name is EventName.WORKER_STARTED]
@@ -155,10 +155,10 @@ def test_a_blocked_event_loop_in_a_program_is_told_of_and_works_again_when_it_tu
             until(lambda: any(one.name is EventName.JOB_CLAIMED for one in told), "it is claimed")
             other = pipe.enqueue("other")
             until(lambda: any(one.name is EventName.LOOP_BLOCKED for one in told), "it is told")
-            until(lambda: other.show().shown_state == "queued", "the other is given back")
+            until(lambda: other.view().shown_state == "queued", "the other is given back")
             gate.set()
             assert other.result(wait_s=30) == "other"
-        assert other.show().counters.failures == 0
+        assert other.view().counters.failures == 0
     finally:
         gate.set()
         app.close()

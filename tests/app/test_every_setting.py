@@ -61,7 +61,7 @@ class Ground:
             app.url, self.clock, create=True, wait_s_max=10.0, injected=True
         )
         app.ready()
-        self.store, self.reader = app.opened.store, app.opened.reader
+        self.store, self.reader = app._session.opened.store, app._session.opened.reader
         self.worker = self.store.add_worker(NewWorker("boot", "here", Role.MAIN, 1e6))
         self.order = ClaimOrder(self.worker, 9, app._session.catalogue.lane_nos())
         with closing(app):
@@ -125,7 +125,7 @@ def worker_of(ground: Ground) -> Iterator[Worker]:
     with ground.opened() as app:
         bulks = BulkWork(app._session, app._session.catalogue, ground.worker)
         working = EmbeddedWorker(app._session, ground.config)
-        yield working._worker(app.opened, app._session.catalogue, ground.worker, bulks)
+        yield working._worker(app._session.opened, app._session.catalogue, ground.worker, bulks)
 
 
 def longest_rest_s(ground: Ground) -> object:
@@ -154,9 +154,14 @@ def looks_for_hints_s(ground: Ground) -> object:
 def swept(ground: Ground, app: App, *, for_s: float) -> object:
     """The states of all jobs, after upkeep for so long."""
     ground.monkeypatch.setattr(upkeep_module, "SystemClock", lambda: ground.clock)
-    gates = gatekeeper_of(app._session, app.opened, app._session.catalogue, ground.worker)
+    gates = gatekeeper_of(app._session, app._session.opened, app._session.catalogue, ground.worker)
     upkeep = upkeep_of(
-        app._session, app.opened, app._session.catalogue, ground.worker, ground.config, gates=gates
+        app._session,
+        app._session.opened,
+        app._session.catalogue,
+        ground.worker,
+        ground.config,
+        gates=gates,
     )
     for _ in range(10):
         upkeep.once()
@@ -186,13 +191,13 @@ def after_a_discard(ground: Ground) -> object:
     with ground.opened() as app:
         ground.store.turn([failure(ground.claimed(), ground.worker)], None, by=ground.worker)
         (job,) = ground.reader.jobs(limit=1)
-        app.opened.control.discard([target(job)], DEED)
+        app._session.opened.control.discard([target(job)], DEED)
         return swept(ground, app, for_s=3600.0)
 
 
 def raw_output_expires(ground: Ground) -> object:
     with ground.opened():
-        (capture,) = ground.pipe.call_blocking(1).job.captures()
+        (capture,) = ground.pipe.call(1).job.captures()
         return capture.expires_at is not None
 
 

@@ -36,7 +36,7 @@ def raising(error: Exception):
 
 def test_a_job_is_heard_of_from_its_acceptance_to_its_end(app, pipe):
     with app.follow() as listener:
-        called = pipe.call_blocking(1, owner="ann")
+        called = pipe.call(1, owner="ann")
         found = []
         while not found or found[-1].kind is not ChangeKind.JOB_ENDED:
             page = listener.take(WAIT_S)

@@ -1,5 +1,6 @@
 """Jobs through the App: cancelled, run now and retried, one by one and by filter, each by its owner."""
 
+import asyncio
 import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -61,7 +62,7 @@ def later():
 
 
 def deeds(app):
-    return [(one.by_whom, one.verb, one.reason) for one in app.opened.reader.deeds()]
+    return [(one.by_whom, one.verb, one.reason) for one in app._session.opened.reader.deeds()]
 
 
 # -- one ---------------------------------------------------------------------------------
@@ -69,8 +70,8 @@ def deeds(app):
 
 def test_a_job_is_found_by_id_or_number_and_by_its_owner(app, works):
     ref = works.pipe.enqueue(Row(1), owner="ann")
-    no = ref.show().no
-    assert app.job(ref.id).show() == app.job(str(no), owner="ann").show() == ref.show()
+    no = ref.view().no
+    assert app.job(ref.id).view() == app.job(str(no), owner="ann").view() == ref.view()
     for owner in ("bob", ""):
         with pytest.raises(UnknownName) as refused:
             app.job(ref.id, owner=owner)
@@ -79,10 +80,70 @@ def test_a_job_is_found_by_id_or_number_and_by_its_owner(app, works):
         assert str(refused.value).replace(ref.id, "nobody") == str(unknown.value)
 
 
+def test_a_process_that_kept_an_id_has_all_that_the_one_that_enqueued_has(app, works, url):
+    done, dead = works.pipe.enqueue(Row(3), owner="ann"), works.dead(-1)[0]
+    other = App(url)
+    found = other.job(done.id)
+    assert (found.state, found.result(), found.wait().label) == (State.SUCCEEDED, 3, None)
+    assert [one.stage for one in found.attempts()] == ["read", "ask"]
+    assert other.job(dead.id).state is State.FAILED
+    with pytest.raises(JobFailed, match="fatal"):
+        other.job(dead.id).result()
+    other.close()
+
+    async def same():
+        ref = await app.job_async(done.id, owner="ann")
+        assert (await ref.view_async()).state is State.SUCCEEDED
+        assert len(await ref.attempts_async()) == 2
+        assert [one.event for one in await ref.history_async()] == [
+            "enqueued", "success", "success", "succeeded",
+        ]  # fmt: skip
+        again = await app.job_async(dead.id)
+        assert await again.retry_async(dry_run=True) == "ask"
+        await again.retry_async()
+        await again.cancel_async(reason="enough", by="ann")
+        scheduled = await works.pipe.enqueue_async(Row(4), run_at=later())
+        await scheduled.run_now_async()
+        return again, scheduled
+
+    again, scheduled = asyncio.run(same())
+    assert again.state is State.CANCELLED
+    assert scheduled.view().ready
+
+
+def test_a_dry_run_of_a_retry_says_where_it_would_begin_or_why_it_cannot(app, works):
+    (ref,) = works.dead(-1)
+    before = ref.view()
+    assert ref.retry(dry_run=True) == "ask"
+    assert ref.retry(from_start=True, dry_run=True) == "read"
+    assert ref.retry(payload={"n": 1}, dry_run=True) == "read"
+    with pytest.raises(PayloadRefused):
+        ref.retry(payload={"n": "x"}, dry_run=True)
+    rival = works.pipe.enqueue(Row(-1), key="k-1", if_failed="keep")
+    assert (rival.id, ref.view(), deeds(app)) == (ref.id, before, [])
+    assert ref.retry() == "ask"
+    with pytest.raises(NotRetriable, match="is queued"):
+        ref.retry(dry_run=True)
+
+
+def test_the_history_of_a_job_has_its_attempts_and_what_people_did(app, works):
+    (ref,) = works.dead(-1)
+    ref.retry(reason="again", by="ann")
+    works.work()
+    seen = ref.history()
+    assert [(one.event, one.stage, one.by) for one in seen] == [
+        ("enqueued", None, None), ("success", "read", None), ("failed", "ask", None),
+        ("revive job", None, "ann"), ("failed", "ask", None), ("failed", "ask", None),
+    ]  # fmt: skip
+    assert "row -1" in seen[2].text or "input_invalid" in seen[2].text
+    assert seen[3].text == "revive job by ann: again"
+    assert [one.at for one in seen] == sorted(one.at for one in seen)
+
+
 def test_who_cancels_a_job_and_why_is_kept(app, works):
     ref = works.pipe.enqueue(Row(1))
     ref.cancel(reason="wrong file", by="ann")
-    assert ref.show().state is State.CANCELLED
+    assert ref.view().state is State.CANCELLED
     assert deeds(app) == [("ann", "cancel job", "wrong file")]
     with pytest.raises(NotCancellable):
         ref.cancel()
@@ -104,14 +165,14 @@ def test_a_job_is_retried_with_a_corrected_payload(app, works):
         ref.retry(payload={"n": "one"})
     with pytest.raises(PayloadRefused):
         ref.retry(payload=None)
-    assert ref.show().state is State.FAILED
+    assert ref.view().state is State.FAILED
     ref.retry(payload={"n": 1}, reason="the sign was wrong", by="ann")
     works.work()
-    job = ref.show()
+    job = ref.view()
     assert (job.state, job.key, job.payload_json) == (State.SUCCEEDED, "k-1", '{"n":1}')
     assert [(one.life, json.loads(one.payload_json)) for one in ref.payloads()] == [(1, {"n": -1})]
     assert deeds(app) == [("ann", "revive job", "the sign was wrong")]
-    assert app.opened.reader.audit() == []
+    assert app._session.opened.reader.audit() == []
 
 
 # -- many --------------------------------------------------------------------------------
@@ -120,22 +181,22 @@ def test_a_job_is_retried_with_a_corrected_payload(app, works):
 def test_open_jobs_are_cancelled_by_filter(app, works):
     mine = [works.pipe.enqueue(Row(n), owner="ann") for n in range(3)]
     other = works.pipe.enqueue(Row(9), owner="bob")
-    assert app.jobs.counted("cancel", owner="ann").count == 3
-    bulk = app.jobs.cancel(owner="ann", reason="enough", by="bob").show()
+    assert app.jobs.count("cancel", owner="ann").count == 3
+    bulk = app.jobs.cancel(owner="ann", reason="enough", by="bob").view()
     assert (bulk.status, bulk.done, bulk.begun_by, bulk.reason) == (
         BulkStatus.DONE, 3, "bob", "enough",
     )  # fmt: skip
-    assert {ref.show().state for ref in mine} == {State.CANCELLED}
-    assert other.show().state is State.QUEUED
+    assert {ref.view().state for ref in mine} == {State.CANCELLED}
+    assert other.view().state is State.QUEUED
     assert app.jobs.list(state="cancelled", limit=2)[0].id == mine[-1].id
 
 
 def test_jobs_that_wait_are_run_now_by_filter(app, works):
     refs = [works.pipe.enqueue(Row(n), run_at=later()) for n in range(3)]
     ready = works.pipe.enqueue(Row(9))
-    assert app.jobs.counted("run now", pipeline="p").count == 3
+    assert app.jobs.count("run now", pipeline="p").count == 3
     assert app.jobs.run_now(pipeline="p").wait(wait_s=30).done == 3
-    assert all(ref.show().ready for ref in (*refs, ready))
+    assert all(ref.view().ready for ref in (*refs, ready))
 
 
 def test_dead_letters_are_retried_by_filter_with_payloads_by_key(app, works, tmp_path):
@@ -151,11 +212,11 @@ def test_dead_letters_are_retried_by_filter_with_payloads_by_key(app, works, tmp
     bulk = app.jobs.retry(pipeline="p", payloads=file, reason="fixed").wait(wait_s=30)
     assert (bulk.status, bulk.done) == (BulkStatus.DONE, 2)
     works.work()
-    assert [ref.show().state for ref in refs] == [State.SUCCEEDED, State.SUCCEEDED, State.FAILED]
+    assert [ref.view().state for ref in refs] == [State.SUCCEEDED, State.SUCCEEDED, State.FAILED]
     assert [job.owner for job in app.dead.list()] == ["ann", ""]
     bulk = app.jobs.retry(pipeline="p", payloads={"k-1": Row(5)}, owner="ann").wait(wait_s=30)
     assert bulk.done == 1
-    assert app.opened.reader.audit() == []
+    assert app._session.opened.reader.audit() == []
 
 
 def test_dead_letters_are_retried_where_they_stand_and_in_no_run(app, works):
@@ -186,7 +247,7 @@ def test_a_file_of_payloads_that_is_wrong_is_refused_before_anything_is_done(
     file.write_text(text)
     with pytest.raises(CallerError, match=words):
         app.jobs.retry(pipeline="p", payloads=str(file))
-    assert app.opened.reader.bulks() == []
+    assert app._session.opened.reader.bulks() == []
 
 
 WRONG = [
@@ -207,7 +268,7 @@ def test_what_cannot_be_is_refused_with_a_reason(app, works, act, kind, words):
     works.pipe.enqueue(Row(1))
     with pytest.raises(kind, match=words):
         act(app.jobs)
-    assert app.opened.reader.bulks() == []
+    assert app._session.opened.reader.bulks() == []
 
 
 def test_a_job_that_has_not_failed_is_not_given_another_payload(app, works):

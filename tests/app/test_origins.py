@@ -18,8 +18,8 @@ from tests.app.worker.working_off import worked_off
 def test_a_defect_of_the_stage_is_kept_and_told_as_own_code(app, url, process):
     ref = app.pipeline("p", app.stage(process=process)(acts.looks_up)).enqueue("lost")
     worked_off(app)
-    job = ref.show()
-    (attempt,) = app.opened.reader.attempts(job.no)
+    job = ref.view()
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert (job.state, attempt.kind) == (State.QUEUED, "unknown")
     assert json.loads(attempt.evidence_json)["origin"] == "own code"
     told = CliRunner().invoke(cli, ["jobs", "show", ref.id, "--store", url]).output

@@ -34,7 +34,7 @@ def pipe(app):
 
 def given_s(app, ref) -> float:
     """How long this life of a job may take."""
-    job = app.opened.reader.job(ref.id)
+    job = app._session.opened.reader.job(ref.id)
     began_at = job.enqueued_at if job.life == 1 else job.due_at
     return (job.deadline_at - began_at).total_seconds()
 
@@ -56,34 +56,34 @@ def test_every_way_in_gives_the_smallest_total_time_of_the_stages(app, pipe, url
 
 def test_every_way_in_counts_from_when_the_job_may_begin(app, pipe, url):
     app.ready()
-    later = app.opened.reader.now() + timedelta(days=2)
+    later = app._session.opened.reader.now() + timedelta(days=2)
     with connected(url) as cx:
         within = [pipe.enqueue(1, run_at=later, deadline_s=own_s, within=cx) for own_s in (None, 5)]
         cx.commit()
     alone = [pipe.enqueue(1, run_at=later, deadline_s=own_s) for own_s in (None, 5)]
-    ends = [app.opened.reader.job(ref.id).deadline_at for ref in (*within, *alone)]
+    ends = [app._session.opened.reader.job(ref.id).deadline_at for ref in (*within, *alone)]
     assert [(one - later).total_seconds() for one in ends] == [600.0, 5.0] * 2
 
 
 def test_items_of_a_run_have_it_unless_the_run_brings_its_own(app, pipe):
     for own_s, wanted in ((None, 600.0), (5.0, 5.0)):
         pipe.run([1, 2], name=f"run {own_s}", deadline_s=own_s)
-        jobs = app.opened.reader.jobs(limit=2)
+        jobs = app._session.opened.reader.jobs(limit=2)
         assert [given_s(app, job) for job in jobs] == [wanted] * 2
 
 
 def test_a_call_has_the_smallest_of_its_policy_and_the_stages(app, pipe):
     sync = preset("gateway-sync")
     for own_s, wanted in ((None, 600.0), (900.0, 600.0), (20.0, 20.0)):
-        done = pipe.call_blocking(1, policy=replace(sync, deadline_s=own_s))
+        done = pipe.call(1, policy=replace(sync, deadline_s=own_s))
         assert (done.done, given_s(app, done.job)) == (True, wanted)
 
 
 def test_a_job_whose_call_failed_has_the_stages_time_in_its_next_life(app, pipe):
     brief = replace(preset("gateway-sync"), deadline_s=20.0)
     with pytest.raises(JobFailed):
-        pipe.call_blocking("broken", policy=brief)
-    (job,) = app.opened.reader.jobs()
+        pipe.call("broken", policy=brief)
+    (job,) = app._session.opened.reader.jobs()
     assert given_s(app, job) == 20.0
     app.job(job.id).retry()
     assert given_s(app, job) == 600.0
@@ -98,7 +98,7 @@ def test_each_new_life_has_the_whole_time_again(app, pipe):
     pipe.enqueue("broken", key="k", if_failed="retry")
     assert given_s(app, ref) == 600.0
     worked_off(app)
-    job = app.opened.reader.job(ref.id)
+    job = app._session.opened.reader.job(ref.id)
     assert (job.life, job.state) == (3, State.FAILED)
 
 
@@ -125,8 +125,8 @@ def test_a_job_in_flight_is_judged_by_the_numbers_of_today_without_a_migration(u
         changed = App(url)  # the next release: another number, the same table
         flaky(changed, replace(before, version=2, attempts_max=attempts_max))
         worked_off(changed)
-        job = changed.opened.reader.job(ref.id)
-        attempts = changed.opened.reader.attempts(job.no)
+        job = changed._session.opened.reader.job(ref.id)
+        attempts = changed._session.opened.reader.attempts(job.no)
         seen[attempts_max] = (job.failed_reason, len(attempts), {one.policy for one in attempts})
         changed.close()
     assert seen == {

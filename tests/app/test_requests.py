@@ -24,7 +24,7 @@ def pipe(app):
 
 
 def seen(app, ref):
-    return app.opened.reader.job(ref.id)
+    return app._session.opened.reader.job(ref.id)
 
 
 def test_every_way_in_takes_a_request_id_and_else_the_jobs_id_serves(app, pipe, url):
@@ -32,13 +32,13 @@ def test_every_way_in_takes_a_request_id_and_else_the_jobs_id_serves(app, pipe, 
     with connected(url) as cx:
         within = pipe.enqueue(1, request_id="req-7", within=cx)
         cx.commit()
-    called = pipe.call_blocking(1, request_id="req-7").job
+    called = pipe.call(1, request_id="req-7").job
     given = [pipe.enqueue(1, request_id="req-7"), *pipe.enqueue_many([1, 2], request_id="req-7")]
     assert {seen(app, ref).request_id for ref in (within, called, *given)} == {"req-7"}
-    for ref in (pipe.enqueue(1), *pipe.enqueue_many([1]), pipe.call_blocking(1).job):
+    for ref in (pipe.enqueue(1), *pipe.enqueue_many([1]), pipe.call(1).job):
         assert seen(app, ref).request_id == ref.id
     pipe.run([{"trace": "req-8"}], request_id="trace")
-    assert app.opened.reader.jobs(limit=1)[0].request_id == "req-8"
+    assert app._session.opened.reader.jobs(limit=1)[0].request_id == "req-8"
 
 
 def test_every_way_in_takes_a_place_in_line(app, pipe):
@@ -48,7 +48,7 @@ def test_every_way_in_takes_a_place_in_line(app, pipe):
 
 
 def test_a_stage_is_given_the_request_of_its_job_and_an_id_of_its_attempt(app, pipe):
-    called = pipe.call_blocking(1, request_id="req-7")
+    called = pipe.call(1, request_id="req-7")
     assert called.value == ["req-7", f"{called.job.id}:1"]
     ref = pipe.enqueue(1)
     worked_off(app)
@@ -56,7 +56,7 @@ def test_a_stage_is_given_the_request_of_its_job_and_an_id_of_its_attempt(app, p
 
 
 def test_every_event_of_a_job_says_whose_request_it_is(app, pipe, told):
-    pipe.call_blocking(1, request_id="req-7")
+    pipe.call(1, request_id="req-7")
     pipe.enqueue(1, request_id="req-7").cancel()
     later = datetime.now(UTC) + timedelta(hours=1)
     pipe.enqueue(1, request_id="req-7", run_at=later).run_now()
@@ -75,12 +75,12 @@ def test_every_event_of_a_job_says_whose_request_it_is(app, pipe, told):
 
 def test_a_log_line_has_both_the_jobs_id_and_the_requests(app, pipe, told, caplog):
     """C22."""
-    pipe.call_blocking(1, request_id="req-7")
+    pipe.call(1, request_id="req-7")
     with caplog.at_level(logging.DEBUG, logger="perdure"):
         for event in told:
             log_event(event)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 3
-    (job,) = app.opened.reader.jobs()
+    (job,) = app._session.opened.reader.jobs()
     assert all(f" job_id={job.id} request_id=req-7 " in line for line in lines)
     assert json.loads(json.dumps(caplog.records[0].perdure))["request_id"] == "req-7"

@@ -10,7 +10,7 @@ import pytest
 
 from perdure import App, CallerError, PayloadRefused, StageError
 from perdure.app.files.items import lively
-from perdure.engine.batch import runs as runs_module
+from perdure.engine.batch import runs as runs_module, unattended
 from perdure.engine.batch.feeding import NothingNow
 from perdure.model.errors import NotChangeable, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Retention
@@ -28,9 +28,9 @@ class Works:
         self._lock = threading.Lock()
 
         @app.stage(policy="datasets-once")
-        def read(item, ctx):
+        def read(item, context):
             self._note("read", item["n"])
-            ctx.usage(tokens_in=10, tokens_out=2, cost_usd=0.001)
+            context.usage(tokens_in=10, tokens_out=2, cost_usd=0.001)
             return item["n"]
 
         @app.stage(policy="datasets-once")
@@ -73,7 +73,7 @@ def test_a_run_goes_to_its_end_and_gives_its_results_in_order(app, works):
     assert "row" not in (broken.error or "")
     assert {one.job_id for one in run.results(order="ended")} == {one.job_id for one in found}
     assert len(list(run.results(failed=False))) == 39
-    assert app.opened.reader.audit() == []
+    assert app._session.opened.reader.audit() == []
     assert run.report().as_json()["counts"]["failed_by_kind"] == {"invalid_request": 1}
 
 
@@ -111,7 +111,7 @@ def test_a_broken_stage_aborts_the_run_after_the_first_checks(app, works):
         run = works.pipe.run(items(3_000), failure_budget=0.1, check_every=50, sample_min=20)
         with pytest.raises(RunAborted, match=r"the rate of failures is 100 %, the budget is 10 %"):
             run.wait(wait_s=60)
-    over = run.show()
+    over = run.view()
     assert over.status is RunStatus.ABORTED
     assert over.counts.processed < 2_500
     assert over.counts.open == 3_000 - over.counts.processed
@@ -136,25 +136,27 @@ def test_a_run_is_paused_resumed_and_cancelled(app, works):
         with pytest.raises(NotChangeable):
             run.resume()
     assert works.ledger == Counter()
-    assert app.opened.reader.audit() == []
+    assert app._session.opened.reader.audit() == []
 
 
 def test_runs_are_found_and_listed(app, works):
     run = works.pipe.run([], name="nothing")
     assert run.status is RunStatus.COMPLETED
     assert list(run.results()) == []
-    assert app.run("nothing").id == app.run(str(run.no)).id == app.run(run.id).id == run.id
+    assert (
+        app.get_run("nothing").id == app.get_run(str(run.no)).id == app.get_run(run.id).id == run.id
+    )
     assert [one.name for one in app.runs(pipeline="p")] == ["nothing"]
     assert "nothing" in repr(run)
     with pytest.raises(UnknownName):
-        app.run("other")
+        app.get_run("other")
 
 
 def test_a_run_can_be_sealed_by_another_hand(app, works):
     with app.working(concurrency=2):
         run = works.pipe.run(items(2), name="batch", seal=False)
         works.pipe.run(items(3), name="batch", seal=False)
-        app.run("batch").seal()
+        app.get_run("batch").seal()
         assert run.wait(wait_s=30).counts.succeeded == 3
 
 
@@ -174,7 +176,7 @@ def test_who_waits_for_a_run_that_nobody_feeds_is_told(app, works, monkeypatch):
         assert {next(results).ok for _ in range(2)} == {True}
         with pytest.raises(RunUnfinished, match=said):
             next(results)
-    app.run("batch").seal()
+    app.get_run("batch").seal()
     assert run.wait(wait_s=30).counts.succeeded == 2
 
 
@@ -285,6 +287,22 @@ def test_a_completed_run_stays_so_when_nothing_comes_in_after_all(app, works):
     assert run.status is RunStatus.COMPLETED
 
 
+def test_who_waits_for_a_run_on_which_nobody_works_is_told(url, monkeypatch):
+    monkeypatch.setattr(unattended, "UNATTENDED_S", 0.02)
+    told = []
+
+    def hear(event):
+        if event.name == "run_unattended":
+            told.append(event.fields["reason"])
+            run.cancel()
+
+    app = App(url, observers=[hear])
+    run = app.pipeline("p", app.stage(name="one")(lambda item: item)).run([1, 2])
+    assert list(run.results()) == []
+    assert "no worker is at work on this store" in told[0]
+    app.close()
+
+
 def test_a_wait_can_be_given_up(app, works):
     run = works.pipe.run(items(1))
 
@@ -303,7 +321,7 @@ def test_results_that_were_pruned_are_missed(app, works, tmp_path):
     with app.working(concurrency=2):
         run = works.pipe.run(items(3))
         run.wait(wait_s=30)
-    app.opened.control.prune(Retention(succeeded_s=0.0), limit=100)
+    app._session.opened.control.prune(Retention(succeeded_s=0.0), limit=100)
     with pytest.raises(CallerError, match=r"3 of 3 results of run .* are gone"):
         run.write_results(tmp_path / "results.jsonl")
     assert list(tmp_path.glob("results*")) == []
@@ -313,7 +331,7 @@ def test_a_paused_run_is_resumed_whatever_has_failed_so_far(app, works):
     works.broken = set(range(200))
     with app.working(concurrency=4):
         run = works.pipe.run(items(19), seal=False, failure_budget=0.1)  # too few to be aborted
-        until(lambda: run.show().counts.failed == 19, "all have failed")
+        until(lambda: run.view().counts.failed == 19, "all have failed")
         run.pause()
         run.resume(failure_budgets={"timeout": 0.5}, count_rate_limits=False)
         assert run.status is RunStatus.RUNNING

@@ -32,7 +32,7 @@ class Counting:
 
 
 def a_dead_letter(app: App, job, words: str) -> None:
-    (attempt,) = app.opened.reader.attempts(job.no)
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert (job.state, job.failed_reason) == (State.FAILED, FailedReason.FATAL)
     assert (job.error_kind, attempt.kind) == ("internal", "internal")
     assert words in job.error_detail
@@ -49,7 +49,7 @@ def test_it_costs_one_call_under_every_preset(app):
         asked.append((counting, app.pipeline(f"by {policy.name}", stage).enqueue(1)))
     worked_off(app)
     for counting, ref in asked:
-        a_dead_letter(app, ref.show(), A_SET)
+        a_dead_letter(app, ref.view(), A_SET)
         assert counting.calls == 1
 
 
@@ -68,14 +68,14 @@ def test_its_sentence_names_the_fault_and_the_remedy(app, value, words):
     stage = app.stage(name="ask")(Counting(value))
     ref = app.pipeline("p", stage).enqueue(1)
     worked_off(app)
-    a_dead_letter(app, ref.show(), words)
+    a_dead_letter(app, ref.view(), words)
 
 
 def test_it_is_the_same_for_a_stage_in_a_process_of_its_own(app):
     stage = app.stage(process=True)(acts.returns_a_set)
     ref = app.pipeline("p", stage).enqueue(1)
     worked_off(app)
-    a_dead_letter(app, ref.show(), A_SET)
+    a_dead_letter(app, ref.view(), A_SET)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_call_fails_at_once_and_is_not_handed_over(app, policy):
     counting = Counting({1, 2})
     pipe = app.pipeline("p", app.stage(name="ask")(counting))
     with pytest.raises(JobFailed, match=r"failed \(fatal\)"):
-        asyncio.run(pipe.call(1, policy=policy))
-    (job,) = app.opened.reader.jobs()
+        asyncio.run(pipe.call_async(1, policy=policy))
+    (job,) = app._session.opened.reader.jobs()
     a_dead_letter(app, job, A_SET)
     assert counting.calls == 1

@@ -45,7 +45,7 @@ def test_a_job_is_there_when_the_caller_commits_and_not_before(shop, caller):
     caller.commit()
     assert (shop.orders(), shop.jobs()) == ([1], 1)
     assert ref.created
-    assert ref.show().payload_json == '{"n":1}'
+    assert ref.view().payload_json == '{"n":1}'
 
 
 @every_way
@@ -95,7 +95,7 @@ def test_many_items_are_one_with_the_transaction(shop, caller, way):
         refs = shop.pipe.enqueue_many(range(50), within=again.within)
         again.commit()
     assert (shop.orders(), shop.jobs()) == ([2], 50)
-    assert [ref.show().payload_json for ref in refs] == [str(n) for n in range(50)]
+    assert [ref.view().payload_json for ref in refs] == [str(n) for n in range(50)]
 
 
 @both_stores
@@ -209,7 +209,7 @@ def test_an_enqueue_that_fails_leaves_nothing_of_it_in_the_transaction(shop, cal
     if begun:
         caller.order(1)
     with pytest.raises(StoreError, match="NOT NULL"):
-        shop.app.opened.store.enqueue(broken(shop), within=caller.within)
+        shop.app._session.opened.store.enqueue(broken(shop), within=caller.within)
     caller.order(2)
     caller.commit()
     assert shop.orders() == ([1, 2] if begun else [2])

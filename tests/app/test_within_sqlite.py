@@ -84,7 +84,7 @@ def test_lanes_that_are_missing_while_the_caller_holds_the_store_are_explained(t
     pipe.enqueue(1, within=cx)
     cx.execute("COMMIT")
     cx.close()
-    assert app.opened.reader.books().queued == 1
+    assert app._session.opened.reader.books().queued == 1
     app.close()
 
 

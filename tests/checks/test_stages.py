@@ -33,8 +33,8 @@ def test_a_failed_check_is_evidence_of_its_kind(tmp_path, text, reason, kind, pa
 
     ref = app.pipeline("p", ask).enqueue(1)
     worked_off(app)
-    job = ref.show()
-    (attempt,) = app.opened.reader.attempts(job.no)
+    job = ref.view()
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     evidence = json.loads(attempt.evidence_json)
     assert (job.state, attempt.kind) == (State.FAILED, kind)
     assert (evidence["kind"], dict(evidence["facts"])) == (kind, {"path": path, "rule": rule})
@@ -52,10 +52,10 @@ def test_the_how_to_does_what_it_says(tmp_path, monkeypatch):
     app = names["app"]
     refs = names["refs"]
     worked_off(app)
-    jobs = [ref.show() for ref in refs]
+    jobs = [ref.view() for ref in refs]
     assert [job.state for job in jobs] == [State.SUCCEEDED, State.SUCCEEDED, State.QUEUED]
     assert [job.label for job in jobs] == [None, "repaired", None]
-    (attempt,) = app.opened.reader.attempts(jobs[2].no)
+    (attempt,) = app._session.opened.reader.attempts(jobs[2].no)
     assert attempt.kind == "invalid_output"
     assert dict(json.loads(attempt.evidence_json)["facts"]) == {
         "path": "$.lines[0].price",

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from perdure.engine import enqueue as enqueue_module
+from perdure.engine.attempt.context import Context
 from perdure.engine.claim import order_for
 from perdure.engine.enqueue import enqueue, new_job
 from perdure.engine.ids import Ids
@@ -136,11 +137,76 @@ def test_a_stage_knows_how_it_is_to_be_called():
     assert not stage(call=lambda item, extra=1: item).wants_context
 
 
+def annotated(item, about: Context):
+    return about.item
+
+
+def in_words(item, about: "Context | None" = None):
+    return about.item
+
+
+def by_keyword(item, model="small", *, context):
+    return context.item
+
+
+def by_place(item, context, /):
+    return context.item
+
+
+def unresolved(item, about: "elsewhere.Context"):  # noqa: F821 - known by its name
+    return about.item
+
+
+@pytest.mark.parametrize(
+    "call", [with_context, annotated, in_words, by_keyword, by_place, unresolved]
+)
+def test_the_context_goes_to_the_parameter_that_asks_for_it(call):
+    assert stage(call=call).wants_context
+
+
+def test_an_annotation_goes_before_a_name():
+    found = stage(call=lambda item, context=1, *, other=None: item).callee.context
+    assert found.name == "context"
+
+    def both(item, context=1, *, other: Context):
+        return other
+
+    assert stage(call=both).callee.context.name == "other"
+
+
+def spare(item, tries):
+    return tries
+
+
+def late(item, *, tries):
+    return tries
+
+
+def only_context(about: Context):
+    return about
+
+
+@pytest.mark.parametrize("call", [spare, late, lambda item, context, tries: tries])
+def test_any_other_required_parameter_is_refused_with_its_name_and_a_remedy(call):
+    with pytest.raises(ConfigError) as caught:
+        stage("ask", call=call)
+    said = str(caught.value)
+    assert said.startswith("stage 'ask' has the required parameter 'tries', which nobody fills")
+    assert "named 'context' or annotated perdure.Context" in said
+    assert said.endswith("annotate it so, else give it a default")
+
+
+@pytest.mark.parametrize("call", [lambda: 1, lambda *all: all, only_context])
+def test_a_stage_must_take_the_item_first(call):
+    with pytest.raises(ConfigError, match="must take the item as its first parameter"):
+        stage("ask", call=call)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: stage(call=lambda: 1), "must take the item, or the item and a Context"),
-        (lambda: stage(call=lambda a, b, c: 1), "must take the item"),
+        (lambda: stage(call=lambda: 1), "stage 'one' must take the item as its first parameter"),
+        (lambda: stage(call=lambda a, b, c: 1), "the required parameter 'b'"),
         (lambda: stage(timeout_s=0), "timeout_s of stage 'one' is 0; it must lie between 0 and 86400"),
         (lambda: stage(timeout_s=float("nan")), "timeout_s"),
         (lambda: stage(timeout_s=90_000), "timeout_s"),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.engine import run as module
-from perdure.engine.attempt.context import AttemptNotes
+from perdure.engine.attempt.context import AttemptNotes, Context
 from perdure.engine.attempt.perform import context_for
 from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import Threads
@@ -97,6 +97,16 @@ def test_a_stage_gets_its_input_and_a_context_when_it_wants_one():
 
     outcome = ran(call, claim=claim_of(input_json='"checkpoint"'))
     assert outcome == Returned('["checkpoint","job-00001",1]')
+
+
+def test_a_context_is_given_by_name_or_by_place_as_the_stage_takes_it():
+    async def by_name(item, other=1, *, about: Context):
+        return [item, other, about.attempt]
+
+    async def by_place(item, context, /, other=1):
+        return [item, other, context.attempt]
+
+    assert {ran(call) for call in (by_name, by_place)} == {Returned('[{"n":1},1,1]')}
 
 
 def test_the_context_says_what_the_attempt_is():

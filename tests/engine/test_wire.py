@@ -222,8 +222,8 @@ def test_an_app_s_worker_and_its_call_agree_about_a_code(gateway, tmp_path):
     pipe.enqueue(1)
     worked_off(app)
     with pytest.raises(JobFailed):
-        pipe.call_blocking(2, wait_s=30.0)
-    codes = [one.error_code for one in app.opened.reader.jobs()]
+        pipe.call(2, wait_s=30.0)
+    codes = [one.error_code for one in app._session.opened.reader.jobs()]
     assert (codes, len(gateway.upstream.requests)) == (["CONFIG_MISSING"] * 2, 2)
     app.close()
 
@@ -246,10 +246,10 @@ def test_an_app_s_default_call_reads_no_codes_that_its_stage_does_not_know(gatew
     app = App(f"sqlite:///{tmp_path / 'work.db'}")
     pipe = app.pipeline("p", app.stage(policy="standard")(asking(gateway)))
     gateway.script(Answer(500, body("CONFIG_MISSING")))
-    assert pipe.call_blocking(1).handed_over
+    assert pipe.call(1).handed_over
     with pytest.raises(JobFailed):
-        pipe.call_blocking(2, policy="gateway-sync")
-    assert [one.error_kind for one in app.opened.reader.jobs()] == [
+        pipe.call(2, policy="gateway-sync")
+    assert [one.error_kind for one in app._session.opened.reader.jobs()] == [
         "config_missing", "upstream_error",
     ]  # fmt: skip
     app.close()

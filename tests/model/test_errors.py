@@ -4,8 +4,19 @@ import re
 
 import pytest
 
+import perdure
 from perdure.model import errors
-from perdure.model.errors import ConfigError, PerdureError, StageError
+from perdure.model.errors import (
+    CallerError,
+    ConfigError,
+    JobFailed,
+    JobUnfinished,
+    NoResult,
+    PerdureError,
+    RunAborted,
+    RunUnfinished,
+    StageError,
+)
 from perdure.model.kinds import Kind
 
 CLASSES = [
@@ -61,12 +72,13 @@ def test_the_codes_and_exit_statuses_are_stable():
         "NotCancellable": ("not_cancellable", 2, 409),
         "NotRetriable": ("not_retriable", 2, 409),
         "NotCompletable": ("not_completable", 2, 409),
+        "NotChangeable": ("not_changeable", 2, 409),
+        "CursorTooOld": ("cursor_too_old", 2, 410),
+        "NoResult": ("no_result", 2, 409),
         "JobUnfinished": ("job_unfinished", 2, 409),
         "JobFailed": ("job_failed", 2, 409),
-        "NotChangeable": ("not_changeable", 2, 409),
         "RunUnfinished": ("run_unfinished", 2, 409),
         "RunAborted": ("run_aborted", 2, 409),
-        "CursorTooOld": ("cursor_too_old", 2, 410),
         "ConfigError": ("config_error", 2, 500),
         "StoreError": ("store_error", 10, 503),
         "StoreUnavailable": ("store_unavailable", 11, 503),
@@ -91,6 +103,23 @@ def test_the_codes_and_exit_statuses_are_stable():
 def test_exit_and_http_statuses_are_possible_and_tell_of_failure(one):
     assert 1 <= one.exit_code <= 125  # a shell keeps 126 and above for itself
     assert 400 <= one.http_status <= 599
+
+
+@pytest.mark.parametrize("one", CLASSES)
+def test_every_class_can_be_imported_from_the_package(one):
+    assert getattr(perdure, one.__name__) is one
+
+
+@pytest.mark.parametrize("one", [JobUnfinished, RunUnfinished])
+def test_waiting_too_long_is_a_timeout_as_python_has_it(one):
+    with pytest.raises(TimeoutError, match="still queued after 1 s"):
+        raise one("still queued after 1 s")
+
+
+@pytest.mark.parametrize("one", [JobFailed, JobUnfinished, RunAborted, RunUnfinished])
+def test_a_result_that_is_not_there_is_no_mistake_of_the_caller(one):
+    assert issubclass(one, NoResult)
+    assert not issubclass(one, CallerError)
 
 
 @pytest.mark.parametrize("one", CLASSES)

@@ -163,16 +163,16 @@ def test_no_layer_of_ours_nests_retries(upstream, tmp_path):
     upstream.script(DOWN)
     ref = pipe.enqueue(1)
     worked_off(app)
-    job = app.opened.reader.job(ref.id)
-    attempts = app.opened.reader.attempts(job.no)
+    job = app._session.opened.reader.job(ref.id)
+    attempts = app._session.opened.reader.attempts(job.no)
     assert len(upstream.requests) == len(attempts) == job.counters.failures == 3
 
     upstream.script(DOWN)
     sync = replace(
         preset("gateway-sync"), backoff=Backoff("fixed", base_s=0.0), exhausted="hand_over"
     )
-    called = pipe.call_blocking(1, policy=sync)
-    attempts = app.opened.reader.attempts(app.opened.reader.job(called.job.id).no)
+    called = pipe.call(1, policy=sync)
+    attempts = app._session.opened.reader.attempts(app._session.opened.reader.job(called.job.id).no)
     assert called.handed_over
     assert len(upstream.requests) == len(attempts)
     app.close()

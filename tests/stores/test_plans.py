@@ -60,6 +60,8 @@ PLANS = {
         r"USING INDEX perdure_jobs_key \(owner=\? AND pipeline=\? AND key=\? AND <expr>=\?\)"
     ],
     "settle_workers": [r"SEARCH j USING COVERING INDEX perdure_jobs_held \(worker=\?\)"],
+    "jobs_ended": [r"SEARCH j USING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)"],
+    "deeds_of": [r"USING INDEX perdure_audit_log_subject \(subject=\?"],
     "job_by_id": [
         r"SEARCH j USING INDEX sqlite_autoindex_perdure_jobs_1 \(id=\?\)",
         r"SEARCH l USING INTEGER PRIMARY KEY \(rowid=\?\)",

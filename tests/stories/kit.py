@@ -222,7 +222,7 @@ class Story:
     ) -> list[str]:
         """Enqueue as any client of the store does; the ids in order."""
         with self._loaded(module) as app:
-            return [one.id for one in app.find(pipeline).enqueue_many(items, owner=owner)]
+            return [one.id for one in app.get_pipeline(pipeline).enqueue_many(items, owner=owner)]
 
     @contextmanager
     def _loaded(self, module: str) -> Iterator[App]:

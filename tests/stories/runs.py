@@ -54,7 +54,7 @@ def run_of(story: Story, name: str) -> RunView:
     """A run as it stands."""
     app = App(story.url)
     try:
-        return app.run(name).show()
+        return app.get_run(name).view()
     finally:
         app.close()
 
@@ -72,7 +72,7 @@ def outcome(story: Story, name: str) -> tuple[dict[int, Any], set[int]]:
     """The values of a run by item, and the items of its dead letters."""
     app = App(story.url)
     try:
-        values = {one.value["n"]: one.value for one in app.run(name).results(failed=False)}
+        values = {one.value["n"]: one.value for one in app.get_run(name).results(failed=False)}
         dead = {letter["item"]["n"] for letter in app.dead.letters(run=name)}
     finally:
         app.close()

@@ -17,7 +17,7 @@ import work
 from perdure.engine import call
 
 call.HARD_MORE_S = 0.5
-work.walk.call_blocking({"work": {"until": "go"}}, wait_s=6.0, on_lost=sys.argv[1])
+work.walk.call({"work": {"until": "go"}}, wait_s=6.0, on_lost=sys.argv[1])
 """
 
 

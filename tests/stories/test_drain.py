@@ -124,7 +124,7 @@ def test_a_second_signal_ends_the_worker_fast_and_counts_nothing(story, second):
 def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path):
     app = App(f"sqlite:///{tmp_path / 'story.db'}")
     worker = Worker(
-        app.opened.store, app._session.catalogue, WorkerIdentity(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
+        app._session.opened.store, app._session.catalogue, WorkerIdentity(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
         clock=SystemClock(), chance=None, observers=Observers(),
     )  # fmt: skip
     bell = worker._loop._bell = Wakeup()

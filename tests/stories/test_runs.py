@@ -140,7 +140,7 @@ def broken(story: Story, *, count: int, check_every: int) -> None:
     )
     over = until(
         "the run is aborted",
-        lambda: seen if (seen := run.show()).status is RunStatus.ABORTED else None,
+        lambda: seen if (seen := run.view()).status is RunStatus.ABORTED else None,
         within_s=300,
     )
     print(f"FIGURE aborted at {over.counts.processed} of {count}: {over.why}")
@@ -186,7 +186,7 @@ def outage(story: Story, *, count: int, outage_s: float) -> None:
             "its lanes are closed by the gate",
             lambda: [
                 one.closed_by
-                for one in app.opened.reader.lanes()
+                for one in app._session.opened.reader.lanes()
                 if one.lane.run == run.no and one.closed_by
             ],
             within_s=60,
@@ -232,22 +232,22 @@ def redriven(story: Story, *, count: int, rate: int, kills: int) -> None:
     redrive = app.dead.redrive(run="dead", rate=rate)
     chance = seeded()
     for _ in range(kills):
-        at = redrive.show().done + chance.randint(1, max(2, rate))
+        at = redrive.view().done + chance.randint(1, max(2, rate))
         until(
             "some more are driven again",
-            lambda at=at: redrive.show().done >= at or redrive.show().status is BulkStatus.DONE,
+            lambda at=at: redrive.view().done >= at or redrive.view().status is BulkStatus.DONE,
             within_s=120,
         )
         first.child(within_s=60)
         for child in first.children():
             os.kill(child.pid, signal.SIGKILL)
-    until("a third are done", lambda: redrive.show().done >= count // 3, within_s=300)
+    until("a third are done", lambda: redrive.view().done >= count // 3, within_s=300)
     stopped = redrive.stop(reason="in the middle")
     print(f"FIGURE stopped after {stopped.done} of {count}")
     if stopped.status is BulkStatus.STOPPED and stopped.done < count:
         time_s = time.monotonic()
         until("a while", lambda: time.monotonic() - time_s > 1.0, within_s=30)
-        assert redrive.show().done == stopped.done
+        assert redrive.view().done == stopped.done
         redrive.resume()
     over = redrive.wait(wait_s=300)
     assert (over.done, over.refused) == (seen.eligible, 0)

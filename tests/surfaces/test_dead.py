@@ -302,7 +302,7 @@ def test_one_is_retried_at_the_stage_where_it_failed(office):
     told = office.error("dead", "retry", id)
     assert told == f"job {id} is queued; only a failed job can be retried"
     assert "is not in this app" in office.error("dead", "retry", office.ids()[0], "--from-start")
-    (deed, *_) = office.app.opened.reader.deeds()
+    (deed, *_) = office.app._session.opened.reader.deeds()
     assert (deed.by_whom, deed.reason) == ("bob", "once more")
 
 
@@ -319,7 +319,7 @@ def test_discarded_letters_leave_the_lists_and_stay_in_the_books(office):
     assert office(*words, "--yes") == "no dead letters are meant\n"
     assert office.json("dead", "discard", "--all", "--reason", "x", "--yes")["bulk"]["done"] == 1
     assert "failed 3 +" in office("audit")
-    assert office.app.opened.reader.books().failed == len(BAD)
+    assert office.app._session.opened.reader.books().failed == len(BAD)
 
 
 def test_dead_letters_of_two_pipelines_are_not_driven_together(office):
@@ -330,7 +330,7 @@ def test_dead_letters_of_two_pipelines_are_not_driven_together(office):
     pipe = office.app.pipeline("more", other)
     with office.app.working():
         id = pipe.enqueue(1).id
-        job = office.app.opened.reader.job
+        job = office.app._session.opened.reader.job
         until(lambda: job(id).state is State.FAILED, "it is dead, too")
     told = office.error(*ALL)
     assert told.startswith(

@@ -26,7 +26,7 @@ def states(office, *ids):
 
 def log(office):
     return [
-        (one.by_whom, one.verb, one.reason) for one in office.app.opened.reader.deeds()
+        (one.by_whom, one.verb, one.reason) for one in office.app._session.opened.reader.deeds()
     ]  # newest first
 
 
@@ -125,7 +125,7 @@ def test_dead_letters_are_retried_by_filter_with_payloads_by_key(office, tmp_pat
     assert (told["bulk"]["done"], told["bulk"]["verb"]) == (2, "retry")
     left = office.json("dead", "list")
     assert [one["payload"]["n"] for one in left] == [7]
-    assert office.app.opened.reader.audit() == []
+    assert office.app._session.opened.reader.audit() == []
 
 
 WRONG = [

@@ -1,6 +1,7 @@
 """perdure policy: list, show, check and explain, as a person and as a program use them."""
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -120,7 +121,9 @@ def test_an_unknown_base_names_the_choices(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\nbased_on = "standart"\n')
     told = str(run("check", str(file)).exception)
-    assert told.startswith("based_on is 'standart'; give a Policy or one of: ")
+    assert told.startswith(
+        f"policy file {str(file)!r}: based_on is 'standart'; give a Policy or one of: "
+    )
     assert all(name in told for name in PRESETS)
 
 
@@ -255,3 +258,72 @@ def test_a_file_that_is_wrong_is_named_by_field(tmp_path):
     assert "attempts_max is 0; it must be a whole number between 1" in str(done.exception)
     file.write_text("name = ")
     assert str(file) in str(run("check", str(file)).exception)
+
+
+MODULE = """
+import perdure
+
+app = perdure.App("sqlite:///work.db")
+patient = perdure.Policy.based_on("standard", name="patient", attempts_max=9)
+
+
+@app.stage(policy="mine.toml")
+def ask(item):
+    return item
+
+
+@app.stage(policy=patient)
+def save(item, context):
+    return item
+
+
+p = app.pipeline("p", ask, save)
+other = app.stage(name="save", policy="datasets")(lambda item: item)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module in the working directory, with a policy in a file beside it."""
+    name = f"own_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    (tmp_path / "mine.toml").write_text(BASED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield name
+    sys.modules.pop(name, None)
+
+
+def test_what_a_module_or_a_stage_has_is_explained_as_it_runs(module):
+    assert explained(f"{module}:patient", "--error", "http:503")["attempts_max"] == 9
+    of_stage = explained(f"{module}:app:ask", "--error", "http:503")
+    assert of_stage == explained("mine.toml", "--error", "http:503")
+    assert (of_stage["policy"], of_stage["attempts_max"]) == ("mine", 2)
+    assert run("show", f"{module}:app:ask").output == run("show", "mine.toml").output
+    assert "policy patient, version 1, is valid" in run("check", f"{module}:patient").output
+
+
+def test_the_public_code_is_that_of_the_stage_that_is_named(tmp_path, monkeypatch):
+    name = f"codes_{tmp_path.name}".replace("-", "_")
+    text = 'import perdure\napp = perdure.App("sqlite:///w.db")\napp.stage(policy="reports", name="fetch")(lambda item: item)\n'
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    by_stage = explained("reports", "--error", "kind:storage_transient", "--stage", "fetch")
+    assert explained(f"{name}:app:fetch", "--error", "kind:storage_transient") == by_stage
+
+
+WRONG_NAMES = [
+    ("{}:app:aks", "has no stage 'aks'; write {}:app:STAGE, one of: ask, save"),
+    ("{}:app", "has no stage ''; write {}:app:STAGE, one of: ask, save"),
+    ("{}:app:save", "2 stages 'save', with different policies"),
+    ("{}:patiant", "names no policy; write module:policy or module:app:stage; {} has the policies: patient"),
+    ("nowhere:patient", "no module 'nowhere' here"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "words"), WRONG_NAMES)
+def test_what_leads_to_no_policy_says_what_there_is(module, target, words):
+    done = run("explain", target.format(module), "--error", "lost")
+    assert words.format(module) in str(done.exception)
+    assert done.exception.exit_code == 2

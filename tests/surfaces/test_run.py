@@ -323,10 +323,10 @@ def test_a_run_that_somebody_cancels_or_pauses_tells_so(story):
     try:
         with begun(story, "--concurrency", "1") as process:
             until("it waits", lambda: waiting(story), within_s=60)
-            app.run("items.jsonl").pause(reason="lunch")
+            app.get_run("items.jsonl").pause(reason="lunch")
             until("it is told", lambda: "(lunch)" in said(story), within_s=30)
             assert "the run is paused; to go on: perdure runs resume items.jsonl" in said(story)
-            app.run("items.jsonl").cancel(reason="no longer wanted")
+            app.get_run("items.jsonl").cancel(reason="no longer wanted")
             story.open_gate("go")
             assert process.wait(60) == 6, said(story)
     finally:
@@ -349,7 +349,7 @@ def test_whoever_leaves_a_paused_run_is_told_how_it_goes_on(story):
     try:
         with begun(story, "--concurrency", "1") as process:
             until("it waits", lambda: waiting(story), within_s=60)
-            app.run("items.jsonl").pause(reason="lunch")
+            app.get_run("items.jsonl").pause(reason="lunch")
             story.open_gate("go")
             until("it has ended", lambda: "second 0" in notes(story), within_s=30)
             process.send_signal(signal.SIGINT)
@@ -784,7 +784,7 @@ def app(tmp_path) -> Iterator[App]:
 
 
 def carried(app: App, asked: Any = lambda: 0, **order: Any) -> RunOutcome:
-    return carry_out(app.find("p"), RunRequest(**order), lambda shot: None, asked)
+    return carry_out(app.get_pipeline("p"), RunRequest(**order), lambda shot: None, asked)
 
 
 def test_a_worker_that_cannot_live_is_an_error_that_keeps_the_items(app):
@@ -821,8 +821,8 @@ def stopped_and_resumed(app: App, shown: threading.Event) -> Iterator[Any]:
     """Items of a run that is aborted after the first ones and resumed when its feeder has seen that."""
     yield from range(3)
     assert shown.wait(30)
-    run = app.run("a")
-    run._session.runs.abort(run.show(), "aborted: enough")
+    run = app.get_run("a")
+    run._session.runs.abort(run.view(), "aborted: enough")
     yield NothingNow()
     run.resume()
     yield 4
@@ -847,14 +847,14 @@ def test_a_run_that_goes_on_after_its_feeder_has_stopped_is_shown_as_unfed(app, 
         return int(bool(shots) and shots[-1].note.startswith("the run is not sealed and fed by"))
 
     with app.working(concurrency=2):
-        outcome = carry_out(app.find("p"), RunRequest(source(), "a"), show, asked)
+        outcome = carry_out(app.get_pipeline("p"), RunRequest(source(), "a"), show, asked)
         assert (outcome.interrupted, outcome.fed.whole) == (True, False)
         assert "perdure runs seal a" in progress_line(shots[-1])
         shots.clear()
         shown.clear()
         fed.clear()
         monkeypatch.setattr(runs_module, "FEEDER_SILENT_S", 0.0)
-        outcome = carry_out(app.find("p"), RunRequest(source(), "a"), show, lambda: 0)
+        outcome = carry_out(app.get_pipeline("p"), RunRequest(source(), "a"), show, lambda: 0)
     assert "is not sealed and fed by nobody" in str(outcome.error)
     assert outcome.run.counts.succeeded == 4  # what was taken from the source is fed
 
@@ -866,7 +866,7 @@ def test_feeding_waits_while_the_backlog_is_full(app):
         return int(len(shots) > 3)
 
     outcome = carry_out(
-        app.find("p"), RunRequest(range(100), "a", backlog_max=7), shots.append, asked
+        app.get_pipeline("p"), RunRequest(range(100), "a", backlog_max=7), shots.append, asked
     )
     assert outcome.run.counts.total == 7
     assert not outcome.fed.whole
@@ -913,7 +913,7 @@ def test_a_held_gate_is_named_with_its_reason_and_the_command_that_releases_it(t
     app.pipeline("p", ask)
     said = {"by_whom": "me", "reason": "it is down", "for_text": for_text}
     try:
-        shot = watched(app, lambda _: hold(app.opened, "my vendor", **said))
+        shot = watched(app, lambda _: hold(app._session.opened, "my vendor", **said))
     finally:
         app.close()
     (held,) = shot.held
@@ -942,12 +942,14 @@ def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipel
         return app
 
     with closing(made("one", "two")) as app:
-        run = app.find("p").run([1, 2, 3], name="my run")
+        run = app.get_pipeline("p").run([1, 2, 3], name="my run")
 
     def held(*names: str, hired: bool = False, queue: str = "default") -> list[Held]:
         with closing(made(*names, queue=queue)) as app:
             app.ready()
-            watch = Watch(app.opened, run.id, line=app.find("p")._line, hired=hired)
+            watch = Watch(
+                app._session.opened, run.id, line=app.get_pipeline("p")._line, hired=hired
+            )
             return list(watch.look(watch.run(), Fed(3, 3), feeding=False).held)
 
     assert held("one", "two") == []
@@ -961,8 +963,8 @@ def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipel
 
 def test_nobody_says_when_a_run_will_be_over_that_does_not_move(app):
     seconds = iter([0.0, 0.0, 1.0, 10.9, 11.0, 12.0])
-    run = app.find("p").run([1], name="a").show()
-    watch = Watch(app.opened, run.id, monotonic=lambda: next(seconds))
+    run = app.get_pipeline("p").run([1], name="a").view()
+    watch = Watch(app._session.opened, run.id, monotonic=lambda: next(seconds))
 
     def eta_s(done: int) -> float | None:
         counts = RunCounts(total=100, succeeded=done, attempts=done)
@@ -977,16 +979,16 @@ def test_nobody_says_when_a_run_will_be_over_that_does_not_move(app):
 
 def watched(app: App, deed: Callable[[Run], object]) -> RunSnapshot:
     """A run with three items and no worker, looked at after something was done to it."""
-    run = app.find("p").run([1, 2, 3], name="a")
+    run = app.get_pipeline("p").run([1, 2, 3], name="a")
     deed(run)
-    watch = Watch(app.opened, run.id)
+    watch = Watch(app._session.opened, run.id)
     return watch.look(watch.run(), Fed(3, 3), feeding=False)
 
 
 def test_pace_cost_and_time_left_follow_from_the_counters(app):
     seconds = iter([0.0, 0.0, 30.0])
-    run = app.find("p").run([1], name="a").show()
-    watch = Watch(app.opened, run.id, monotonic=lambda: next(seconds))
+    run = app.get_pipeline("p").run([1], name="a").view()
+    watch = Watch(app._session.opened, run.id, monotonic=lambda: next(seconds))
     early = replace(run, counts=RunCounts(total=100, succeeded=10, attempts=30, calls=20))
     watch.look(early, Fed(100), feeding=True)
     late = replace(
@@ -1057,8 +1059,8 @@ def drawn(shot: RunSnapshot) -> str:
 
 
 def test_lines_are_written_now_and_then_and_whenever_something_changes(app):
-    run = app.find("p").run([1], name="a").show()
-    watch = Watch(app.opened, run.id)
+    run = app.get_pipeline("p").run([1], name="a").view()
+    watch = Watch(app._session.opened, run.id)
     shot = watch.look(run, Fed(1), feeding=False)
     written: list[str] = []
     show = lines(written.append)

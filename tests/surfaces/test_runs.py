@@ -32,7 +32,7 @@ def test_runs_are_listed_with_their_counts(archive):
 
 
 def test_a_run_is_found_by_its_id_its_number_and_its_name(archive):
-    run = archive.app.run("march")
+    run = archive.app.get_run("march")
     said = archive("runs", "show", "march")
     assert archive("runs", "show", run.id) == archive("runs", "show", str(run.no)) == said
     for words in (
@@ -47,7 +47,7 @@ def test_a_run_is_found_by_its_id_its_number_and_its_name(archive):
 
 
 def test_a_report_says_what_the_reader_says(archive):
-    figures = archive.app.run("march").report()
+    figures = archive.app.get_run("march").report()
     assert archive.json("runs", "report", "march") == json.loads(json.dumps(figures.as_json()))
     said = archive("runs", "report", "march").splitlines()
     assert said[1] == (
@@ -100,7 +100,7 @@ def waiting(office):
 
 
 def status(office, named: str = "april") -> RunStatus:
-    return office.app.run(named).status
+    return office.app.get_run(named).status
 
 
 def test_a_run_is_paused_and_resumed_with_who_and_why(waiting):
@@ -117,7 +117,7 @@ def test_a_run_is_paused_and_resumed_with_who_and_why(waiting):
     assert "failure budget 50.0 %, timeout 25.0 %, at most $9.5000" in waiting(
         "runs", "show", "april"
     )
-    (_, deed, *_) = waiting.app.opened.reader.deeds()
+    (_, deed, *_) = waiting.app._session.opened.reader.deeds()
     assert (deed.by_whom, deed.reason) == ("bob", "too loud")
 
 
@@ -151,7 +151,7 @@ def test_an_aborted_run_goes_on_with_a_larger_budget(office):
     office.mended.touch()
     assert "may: running" in office("runs", "resume", "may", "--failure-budget", "1")
     with office.app.working(poll_s=0.05):
-        until(lambda: office.app.run("may").show().ended_at is not None, "it is over")
+        until(lambda: office.app.get_run("may").view().ended_at is not None, "it is over")
     assert office("audit", "--run", "may").endswith("clean\n")
 
 
@@ -162,7 +162,9 @@ def test_a_run_is_cancelled_by_who_is_sure(waiting):
     assert said == "april: cancelled; a worker cancels its 5 open items\n"
     assert status(waiting) is RunStatus.CANCELLED
     with waiting.app.working(poll_s=0.05):
-        until(lambda: waiting.app.run("april").show().counts.cancelled == 5, "all are cancelled")
+        until(
+            lambda: waiting.app.get_run("april").view().counts.cancelled == 5, "all are cancelled"
+        )
     assert "it cannot be cancelled, because it is over" in waiting.error(
         "runs", "cancel", "march", "--yes"
     )
@@ -186,8 +188,8 @@ def test_an_unsealed_run_ends_when_it_is_sealed(waiting):
 
 
 def test_a_run_says_who_feeds_it(waiting):
-    run = waiting.app.run("april").show()
-    waiting.app.opened.control.note_feeding(run.no, "here:7")
+    run = waiting.app.get_run("april").view()
+    waiting.app._session.opened.control.note_feeding(run.no, "here:7")
     said = waiting("runs", "show", "april")
     assert "\n  not sealed: more items may follow, fed by here:7 since 20" in said
 

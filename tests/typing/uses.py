@@ -1,7 +1,9 @@
 """Uses of the public API that a type checker has to accept as they stand; never executed."""
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import assert_type
 
 import perdure
@@ -30,6 +32,21 @@ patient = Policy(
     rules={Kind.NETWORK: Rule(Action.RETRY), Kind.TIMEOUT: Rule(Action.RETRY, attempts_max=2)},
     matches=(Match(Kind.BILLING, code="no_money"),),
 )
+
+wordy = Policy(
+    "wordy",
+    rules={"network": Rule("retry", attempts_max=9), "timeout": "retry", "limits": Rule("wait")},
+    otherwise="retry",
+    matches=[Match(Kind.BILLING, code="no_money")],
+)
+by_kind: dict[Kind, Rule] = {Kind.NETWORK: Rule("retry")}
+by_name: dict[str, str] = {"network": "retry"}
+assert_type(Policy("a", rules=by_kind).rules, Mapping[Kind, Rule])
+assert_type(Policy("b", rules=by_name, profile="sync", exhausted="hand_over").exhausted, Action)
+assert_type(Rule("retry").action, Action)
+Policy.based_on("standard", name="c", rules={"transient": "retry"}, otherwise="fail")
+Policy.based_on(wordy, name="d", rules={Kind.NETWORK: "wait", "timeout": Rule("fail")})
+assert_type(Policy.load(Path("mine.toml")), Policy)
 
 
 @app.stage
@@ -77,6 +94,7 @@ ref = pipe.enqueue({"text": "x"}, owner="me", key="k", priority=1, deadline_s=60
 assert_type(fetch({"text": "x"}), str)
 assert_type(ref, perdure.JobRef)
 assert_type(pipe.enqueue_many([1, 2]), list[perdure.JobRef])
+pipe.enqueue_many(perdure.Item(n, key=f"k{n}", priority=n, deadline_s=60) for n in range(3))
 
 run = pipe.run([1, 2], name="nightly", key=lambda item: item, failure_budget=0.2)
 assert_type(run, perdure.Run)
@@ -88,12 +106,19 @@ assert_type(app.jobs.retry(pipeline="p", payloads={"k": 1}), perdure.Redrive)
 assert_type(app.job("some id", owner="ann"), perdure.JobRef)
 app.job("some id").run_now(reason="it is urgent", by="ann")
 app.job("some id").retry(payload=None)
+assert_type(app.job("some id").retry(dry_run=True), str)
+assert_type(app.job("some id").state, perdure.State)
+assert_type(app.job("some id").wait(wait_s=None), perdure.JobView)
+assert_type(app.job("some id").attempts(), list[perdure.AttemptView])
+assert_type(app.job("some id").history()[0], perdure.HistoryLine)
 
 
 async def caller() -> None:
     later = await pipe.enqueue_async({"text": "y"})
     await later.result_async(wait_s=1)
     later.cancel(reason="no longer wanted")
+    assert_type(await pipe.call_async(1, wait_s=2), perdure.Called)
+    assert_type(pipe.call(1, on_lost="drop"), perdure.Called)
 
 
 def invoice(text: str) -> Letter:

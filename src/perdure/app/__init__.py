@@ -4,13 +4,11 @@ from perdure.app.app import App
 from perdure.app.job_refs import Called, JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.opening import configured, open_store, schema_of, shown_url
-from perdure.app.session.session import Session
-from perdure.app.surface.loading import load_pipeline, load_session
+from perdure.app.surface.loading import load_pipeline, load_policy, load_session
 from perdure.app.surface.policies import (
     explained,
     falling_otherwise,
     falling_unlisted,
-    policy_at,
     policy_page,
     policy_pages,
 )
@@ -23,7 +21,6 @@ __all__ = [
     "Called",
     "JobRef",
     "Pipeline",
-    "Session",
     "check_served",
     "check_times",
     "configured",
@@ -31,9 +28,9 @@ __all__ = [
     "falling_otherwise",
     "falling_unlisted",
     "load_pipeline",
+    "load_policy",
     "load_session",
     "open_store",
-    "policy_at",
     "policy_page",
     "policy_pages",
     "schema_of",

@@ -1,10 +1,12 @@
 """The App: stages, pipelines, and the store that keeps their jobs."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from perdure.app.dead_letters import DeadLetters
+from perdure.app.files.policies import policy_at
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
@@ -31,9 +33,7 @@ from perdure.ports import Observer
 from perdure.rules.field_checks import made
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.policy import Policy
-from perdure.rules.presets import preset
 from perdure.stores import urls
-from perdure.stores.opening import Opened
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,11 +77,12 @@ class App:
     ) -> Any:
         """Declare a function, sync or async, to be a stage; the function itself stays as it is.
 
-        Use it bare, ``@app.stage``, or with options, ``@app.stage(timeout_s=20)``. With ``process`` it
+        Use it bare, ``@app.stage``, or with options, ``@app.stage(timeout_s=20)``. ``policy`` is a preset's name, a
+        `Policy`, or the path of a policy file (.toml, .json), from the working directory. With ``process`` it
         runs in a child process, which a timeout kills and a crash takes with it: for code that holds
         the interpreter, cannot be trusted to end, or may crash.
         """
-        chosen = preset(policy) if isinstance(policy, str) else policy
+        chosen = policy_at(policy) if isinstance(policy, str) else policy
 
         def declare(call: F) -> F:
             own_name = name or getattr(call, "__name__", None)
@@ -200,21 +201,27 @@ class App:
         return Jobs(self._session)
 
     def job(self, id: str, *, owner: str | None = None) -> JobRef:
-        """A job by its id or number. With ``owner``, a job of any other owner is unknown, as if it did not exist."""
-        return JobRef(job_at(self.opened.reader, id, owner).id, False, self._session, owner)
+        """The job of an id or number, as `Pipeline.enqueue` has given it. With ``owner``, a job of any other owner is unknown, as if it did not exist."""
+        return JobRef(
+            job_at(self._session.opened.reader, id, owner).id, False, self._session, owner
+        )
 
-    def run(self, named: str) -> Run:
+    async def job_async(self, id: str, *, owner: str | None = None) -> JobRef:
+        """As `job`, without blocking the event loop."""
+        return await asyncio.to_thread(self.job, id, owner=owner)
+
+    def get_run(self, named: str) -> Run:
         """A run by its id, its number or its name."""
-        return Run(self._session, find_run(self.opened.reader, named))
+        return Run(self._session, find_run(self._session.opened.reader, named))
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[Run]:
         """Runs, newest first."""
         return [
             Run(self._session, one)
-            for one in self.opened.reader.runs(pipeline=pipeline, limit=limit)
+            for one in self._session.opened.reader.runs(pipeline=pipeline, limit=limit)
         ]
 
-    def find(self, name: str) -> Pipeline:
+    def get_pipeline(self, name: str) -> Pipeline:
         """The pipeline of that name."""
         if name not in self._pipelines:
             known = ", ".join(sorted(self._pipelines)) or "none"
@@ -230,11 +237,6 @@ class App:
     def url(self) -> str:
         """The URL of the store."""
         return self._session.url
-
-    @property
-    def opened(self) -> Opened:
-        """The store, opened on first use."""
-        return self._session.opened
 
     def ready(self) -> None:
         """Make sure that every declared pipeline has its lanes."""
@@ -279,7 +281,7 @@ class App:
         With ``owner``, output of another owner's job is unknown, as if it did not exist; so are tracebacks, which are
         for those who look after the server.
         """
-        found = self.opened.reader.capture(id, owner=owner)
+        found = self._session.opened.reader.capture(id, owner=owner)
         if found is None or (owner is not None and found[0].kind == TRACEBACK):
             raise UnknownName(f"there is no capture {id!r}; it may have been kept for long enough")
         return found[1]

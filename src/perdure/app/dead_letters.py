@@ -47,7 +47,7 @@ class Redrive:
         )
         return Run(self._session, found[0]) if found else None
 
-    def show(self) -> BulkView:
+    def view(self) -> BulkView:
         """How far it is."""
         found = self._session.opened.reader.bulks(id=self.id)
         self._bulk = found[0] if found else self._bulk
@@ -55,7 +55,7 @@ class Redrive:
 
     def wait(self, *, wait_s: float = 3_600.0) -> BulkView:
         """The operation when all are taken on, or it was stopped; what it drives again may still be at work."""
-        bulk = wait_until(lambda bulk: bulk.status is not BulkStatus.RUNNING, self.show, wait_s)
+        bulk = wait_until(lambda bulk: bulk.status is not BulkStatus.RUNNING, self.view, wait_s)
         if bulk.status is BulkStatus.RUNNING:
             raise RunUnfinished(
                 f"bulk operation {self.id} has taken on {bulk.done} after {wait_s:g} s; "
@@ -65,12 +65,12 @@ class Redrive:
 
     def stop(self, *, reason: str = "", by: str = "app") -> BulkView:
         """Take on no more; what lives again goes on."""
-        self._bulk = self._session.bulks.stop(self.show(), Deed(by, reason))
+        self._bulk = self._session.bulks.stop(self.view(), Deed(by, reason))
         return self._bulk
 
     def resume(self, *, reason: str = "", by: str = "app") -> BulkView:
         """Go on where it stands."""
-        self._bulk = self._session.bulks.resume(self.show(), Deed(by, reason))
+        self._bulk = self._session.bulks.resume(self.view(), Deed(by, reason))
         return self._bulk
 
     def refusals(self) -> Iterator[LoggedRefusal]:
@@ -106,7 +106,7 @@ class DeadLetters:
             dead_meant(self._session, chosen), limit=limit
         )
 
-    def show(self, job_id: str) -> tuple[JobView, Sequence[AttemptView]]:
+    def get_letter(self, job_id: str) -> tuple[JobView, Sequence[AttemptView]]:
         """One dead letter, by id or number, with all its attempts."""
         reader = self._session.opened.reader
         job = job_at(reader, job_id)
@@ -114,7 +114,7 @@ class DeadLetters:
             raise NotRetriable(f"job {job_id} is {job.state.value}, and no dead letter")
         return job, reader.attempts(job.no)
 
-    def counted(self, *, count_max: int = _PREVIEW_MAX, **chosen: Any) -> Preview:
+    def count(self, *, count_max: int = _PREVIEW_MAX, **chosen: Any) -> Preview:
         """How many there are, counted up to a bound, and how they have ended."""
         return self._session.opened.reader.preview(
             dead_meant(self._session, chosen), count_max=count_max
@@ -171,7 +171,7 @@ class DeadLetters:
         found = self._session.opened.reader.bulks(limit=limit)
         return [Redrive(self._session, one) for one in found]
 
-    def redriving(self, bulk_id: str) -> Redrive:
+    def get_redrive(self, bulk_id: str) -> Redrive:
         """A bulk operation by its id."""
         found = self._session.opened.reader.bulks(id=bulk_id)
         if not found:

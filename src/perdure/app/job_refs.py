@@ -1,19 +1,22 @@
 """Jobs as their callers hold them: what was enqueued, and what came of a call."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.app.job_history import HistoryLine, history_of
 from perdure.app.session.session import Session
-from perdure.app.session.waiting import wait_until
 from perdure.engine.call import Over
 from perdure.engine.operate import single_jobs
 from perdure.engine.operate.revival import Restart, corrected
 from perdure.engine.payloads import decode
-from perdure.model.errors import JobFailed, JobUnfinished, UnknownName
+from perdure.model.errors import JobFailed, JobUnfinished, StoreError, UnknownName
+from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed
 from perdure.model.states import TERMINAL, FailedReason, State
-from perdure.model.views import CaptureView, JobView, PayloadView
+from perdure.model.views import AttemptView, CaptureView, JobView, PayloadView
 from perdure.ports import Reader
 
 KEPT: Any = object()  # an item may be anything, None as well
@@ -28,31 +31,80 @@ class JobRef:
     _session: Session
     _owner: str | None = None
 
-    def show(self) -> JobView:
+    def view(self) -> JobView:
         """The job as it is now."""
         job = self._session.opened.reader.job(self.id)
         if job is None or self._owner not in (None, job.owner):
             raise UnknownName(f"job {self.id} is no longer in the store")
         return job
 
-    def result(self, *, wait_s: float = 60.0) -> Any:
-        """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
-        job = wait_until(lambda job: job.state in TERMINAL, self.show, wait_s)
-        if job.state not in TERMINAL:
-            raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
-        return _result_of(job)
+    @property
+    def state(self) -> State:
+        """What the job is now."""
+        return self.view().state
 
-    async def result_async(self, *, wait_s: float = 60.0) -> Any:
-        """As `result`, without blocking the event loop."""
-        return await asyncio.to_thread(self.result, wait_s=wait_s)
+    def wait(self, *, wait_s: float | None = 60.0) -> JobView:
+        """The job when it has ended, however that was; raises `JobUnfinished` after ``wait_s``, if that is given.
+
+        All who wait in one process are served by one query a look.
+        """
+        if wait_s is not None and wait_s <= 0:
+            return self._ended(self.view(), wait_s)
+        left_s = _countdown(wait_s)
+        while True:
+            wait = self._session.watch.wait_for(self.id)
+            try:
+                job = wait.result(left_s())
+            except (TimeoutError, StoreError):  # what is amiss is seen by who looks for itself
+                job = None
+            finally:
+                wait.cancel()
+            job = job or self.view()
+            if job.state in TERMINAL or left_s() == 0:
+                return self._ended(job, wait_s)
+
+    async def wait_async(self, *, wait_s: float | None = 60.0) -> JobView:
+        """As `wait`, without blocking the event loop; it can be cancelled."""
+        if wait_s is not None and wait_s <= 0:
+            return self._ended(await self.view_async(), wait_s)
+        left_s = _countdown(wait_s)
+        while True:
+            wait = await asyncio.to_thread(lambda: self._session.watch.wait_for(self.id))
+            try:
+                job = await asyncio.wait_for(asyncio.wrap_future(wait), left_s())
+            except (TimeoutError, StoreError):
+                job = None
+            finally:
+                wait.cancel()
+            job = job or await self.view_async()
+            if job.state in TERMINAL or left_s() == 0:
+                return self._ended(job, wait_s)
+
+    def result(self, *, wait_s: float | None = 60.0) -> Any:
+        """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
+        return _result_of(self.wait(wait_s=wait_s))
+
+    async def result_async(self, *, wait_s: float | None = 60.0) -> Any:
+        """As `result`, without blocking the event loop; it can be cancelled."""
+        return _result_of(await self.wait_async(wait_s=wait_s))
+
+    def attempts(self) -> list[AttemptView]:
+        """The job's attempts that have ended, oldest first, each with what it met and why it was judged so."""
+        return self._session.opened.reader.attempts(self.view().no)
+
+    def history(self) -> list[HistoryLine]:
+        """What has happened to the job, oldest first: attempts, and what people did."""
+        job, reader = self.view(), self._session.opened.reader
+        deeds = reader.deeds(subject=job.id, limit=PAGE_ROWS_MAX)
+        return history_of(job, reader.attempts(job.no), deeds)
 
     def captures(self) -> list[CaptureView]:
         """What the job's attempts have put aside, oldest first; `App.read_capture` has the output itself."""
-        return self._session.opened.reader.captures(self.show().no)
+        return self._session.opened.reader.captures(self.view().no)
 
     def payloads(self) -> list[PayloadView]:
         """The payloads that the job had before it was retried with a corrected one, oldest first."""
-        return self._session.opened.reader.payloads(self.show().no)
+        return self._session.opened.reader.payloads(self.view().no)
 
     def retry(
         self,
@@ -60,18 +112,21 @@ class JobRef:
         from_stage: str | None = None,
         from_start: bool = False,
         payload: Any = KEPT,
+        dry_run: bool = False,
         reason: str = "",
         by: str = "app",
-    ) -> None:
+    ) -> str:
         """Give the failed job a new life: at its failed stage, at an earlier one, or from the start.
+
+        The answer is the stage at which it begins. With ``dry_run`` it is checked whether that can be, and nothing is done.
 
         A corrected ``payload`` takes the place of the item, and is checked as a new one is: the job begins at its first
         stage, and no earlier result is used. Its key stays; the old payload is kept.
         """
-        session, job = self._session, self.show()
+        session, job = self._session, self.view()
         opened = session.opened
         kept = payload is KEPT
-        single_jobs.retry(
+        return single_jobs.retry(
             opened.control,
             opened.reader,
             session.catalogue,
@@ -82,6 +137,7 @@ class JobRef:
             payload_json=None if kept else corrected(session.catalogue, job.pipeline, payload),
             check=session.checks.get(job.pipeline),
             observers=session.observers,
+            dry_run=dry_run,
         )
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
@@ -112,6 +168,37 @@ class JobRef:
             owner=self._owner,
             observers=self._session.observers,
         )
+
+    async def view_async(self) -> JobView:
+        """As `view`, without blocking the event loop."""
+        return await asyncio.to_thread(self.view)
+
+    async def attempts_async(self) -> list[AttemptView]:
+        """As `attempts`, without blocking the event loop."""
+        return await asyncio.to_thread(self.attempts)
+
+    async def history_async(self) -> list[HistoryLine]:
+        """As `history`, without blocking the event loop."""
+        return await asyncio.to_thread(self.history)
+
+    async def retry_async(self, **options: Any) -> str:
+        """As `retry`, without blocking the event loop."""
+        return await asyncio.to_thread(self.retry, **options)
+
+    async def cancel_async(self, *, reason: str = "", by: str = "app") -> None:
+        """As `cancel`, without blocking the event loop."""
+        await asyncio.to_thread(self.cancel, reason=reason, by=by)
+
+    async def run_now_async(self, *, reason: str = "", by: str = "app") -> None:
+        """As `run_now`, without blocking the event loop."""
+        await asyncio.to_thread(self.run_now, reason=reason, by=by)
+
+    def _ended(self, job: JobView, wait_s: float | None) -> JobView:
+        if self._owner not in (None, job.owner):
+            raise UnknownName(f"job {self.id} is no longer in the store")
+        if job.state not in TERMINAL:
+            raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
+        return job
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +249,11 @@ def _no_result(
     reason = f" ({failed_reason.value})" if failed_reason else ""
     what = f": {message}" if message else ""
     return JobFailed(f"job {id} {state.value}{reason}{what}; see: perdure jobs show {id}")
+
+
+def _countdown(wait_s: float | None) -> Callable[[], float | None]:
+    """How much is left of a wait, from now on; None of one without end."""
+    if wait_s is None:
+        return lambda: None
+    until_s = time.monotonic() + wait_s
+    return lambda: max(0.0, until_s - time.monotonic())

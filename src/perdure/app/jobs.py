@@ -48,7 +48,7 @@ class Jobs:
             jobs_meant(self._session, chosen), limit=limit, before=before
         )
 
-    def counted(
+    def count(
         self, verb: str | None = None, *, count_max: int = COUNT_MAX, **chosen: Any
     ) -> Preview:
         """How many jobs are meant, counted up to a bound: by the filter, or by "cancel" or "run now" with it."""

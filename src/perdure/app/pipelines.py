@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from perdure.app.job_refs import Called, JobRef, called
 from perdure.app.runs import Run, given
 from perdure.app.session.session import Session
 from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, FeedTerms, feed_whole
+from perdure.engine.call import CallTerms
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
 from perdure.engine.stages import LaidPipeline, shortest_s
 from perdure.model.errors import PayloadRefused, StoreBusy
@@ -96,6 +97,8 @@ class Pipeline:
         *,
         owner: str = "",
         priority: int = 0,
+        run_at: datetime | None = None,
+        deadline_s: float | None = None,
         tokens: int | None = None,
         request_id: str | None = None,
         ordered_at: datetime | None = None,
@@ -103,7 +106,8 @@ class Pipeline:
     ) -> list[JobRef]:
         """Enqueue items in order, in transactions of up to 10,000, or ``within`` one of your own.
 
-        ``request_id`` and ``ordered_at`` are then those of each item; see `enqueue`.
+        The options are those of each item; see `enqueue`. An item with options of its own, a ``key`` say, is an
+        `Item`: ``pipe.enqueue_many(Item(one, key=one["id"]) for one in orders)``.
         """
         self._ready(within)
         jobs = new_jobs(
@@ -112,14 +116,17 @@ class Pipeline:
             items,
             owner=owner,
             priority=priority,
+            run_at=run_at,
+            deadline_s=deadline_s,
             tokens=tokens,
             fair=self._is_fair,
             request_id=request_id,
             ordered_at=ordered_at,
         )
-        return self._refs(
-            enqueue(self._session.opened.store, jobs, within=within), within, request_id
-        )
+        requests: dict[str, str] = {}  # by job, for those that bring one
+        done = enqueue(self._session.opened.store, _noted(jobs, requests), within=within)
+        first = next((requests.get(one.id) for one in done if one.created), None)
+        return self._refs(done, within, first)
 
     def run(
         self,
@@ -146,7 +153,8 @@ class Pipeline:
     ) -> Run:
         """Put a batch of items in: any iterable, or the path of a .jsonl or .csv file. Returns when all are in.
 
-        Items are streamed, and while ``backlog_max`` of them are open this waits for workers. With a ``name``,
+        Items are streamed, and while ``backlog_max`` of them are open this waits for workers. Neither this nor `Run.wait`
+        works on them: when nobody does for 10 s, a warning says so. With a ``name``,
         the same call goes on with the same run: items are known by their ``key`` (a field's name or a
         function; else by position and content), and none is done twice. ``request_id`` says in the same way what an
         item's request id is; one that gives none has its job's id.
@@ -186,7 +194,7 @@ class Pipeline:
         """As `enqueue_many`, without blocking the event loop."""
         return await asyncio.to_thread(self.enqueue_many, list(items), **options)
 
-    async def call(
+    def call(
         self,
         item: Any,
         *,
@@ -197,14 +205,36 @@ class Pipeline:
         request_id: str | None = None,
         on_lost: Literal["hand_over", "drop"] = "hand_over",
     ) -> Called:
-        """Run one item now, here, and wait for it at most ``wait_s``.
+        """Run one item now, here, and wait for it at most ``wait_s``; async stages run on a loop that the app keeps.
 
         What cannot be done by then is handed over to a durable job, whose id the answer has. Raises
         `JobFailed` when the policy gives up, which is ``gateway-sync`` unless you name one. A named one's
-        wire vocabulary is read where the stage's policy has none. ``on_lost`` says what becomes of the job when this task is
-        cancelled or this process dies: a worker goes on with it, or it is cancelled.
+        wire vocabulary is read where the stage's policy has none. ``on_lost`` says what becomes of the job when this call is
+        interrupted or this process dies: a worker goes on with it, or it is cancelled.
         """
         terms = terms_of(policy, wait_s, on_lost)
+        return self._session.calls.blocking(
+            lambda: self._called(item, terms, owner=owner, key=key, request_id=request_id)
+        )
+
+    async def call_async(
+        self,
+        item: Any,
+        *,
+        policy: str | Policy | None = None,
+        wait_s: float = 30.0,
+        owner: str = "",
+        key: str | None = None,
+        request_id: str | None = None,
+        on_lost: Literal["hand_over", "drop"] = "hand_over",
+    ) -> Called:
+        """As `call`, on the caller's own event loop, async stages too; ``on_lost`` also counts when its task is cancelled."""
+        terms = terms_of(policy, wait_s, on_lost)
+        return await self._called(item, terms, owner=owner, key=key, request_id=request_id)
+
+    async def _called(
+        self, item: Any, terms: CallTerms, *, owner: str, key: str | None, request_id: str | None
+    ) -> Called:
         policies = (terms.policy, *(stage.policy for stage in self._line.stages))
         job = partial(
             self._new_job,
@@ -217,10 +247,6 @@ class Pipeline:
         session = self._session
         over = await session.calls.call(lambda: session.opened, self._line, job, terms)
         return called(over, session)
-
-    def call_blocking(self, item: Any, **options: Any) -> Called:
-        """As `call`, for callers without an event loop; async stages run on one that the app keeps."""
-        return self._session.calls.blocking(lambda: self.call(item, **options))
 
     def _fed(
         self,
@@ -280,3 +306,11 @@ class Pipeline:
         if within is None:  # else it is not durable yet, and may never be
             self._session.observers.enqueued(self.name, done, request_id=request_id)
         return [JobRef(one.id, one.created, self._session) for one in done]
+
+
+def _noted(jobs: Iterable[NewJob], requests: dict[str, str]) -> Iterator[NewJob]:
+    """The same jobs, their request ids written down."""
+    for job in jobs:
+        if job.request_id is not None:
+            requests[job.id] = job.request_id
+        yield job

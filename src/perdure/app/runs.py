@@ -15,6 +15,7 @@ from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
 from perdure.engine.batch.results import as_ended, ended_so_far, in_order
 from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
+from perdure.engine.batch.unattended import Attendance
 from perdure.engine.payloads import decode
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
@@ -61,6 +62,7 @@ class Run:
         self._session = session
         self._run = run
         self.fed = fed
+        self._attendance: Attendance | None = None
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r} of pipeline {self.pipeline!r}, {self._run.status.value}>"
@@ -88,9 +90,9 @@ class Run:
     @property
     def status(self) -> RunStatus:
         """What the run is now."""
-        return self.show().status
+        return self.view().status
 
-    def show(self) -> RunView:
+    def view(self) -> RunView:
         """The run as it is now, its counts summed."""
         found = self._session.opened.reader.run(self.id)
         if found is None:
@@ -101,7 +103,7 @@ class Run:
     def wait(self, *, wait_s: float | None = None) -> RunView:
         """The run when it is over. Raises `RunAborted` with the reason, or `RunUnfinished` after ``wait_s``.
 
-        A worker has to work on it; a paused run is waited for, and a cancelled one until none of its items is open.
+        A worker has to work on it: when nobody has for 10 s, a warning says so. A paused run is waited for, and a cancelled one until none of its items is open.
         One that is not sealed, has no open items and was fed by nobody for 90 s would never end: `RunUnfinished` says so.
         """
         return _checked(wait_until(_is_over, self._look, wait_s), wait_s)
@@ -152,7 +154,7 @@ class Run:
             for one in self.results(order=order, failed=False):
                 sink.write(one)
                 count += 1
-            missing = self.show().counts.succeeded - count
+            missing = self.view().counts.succeeded - count
             if missing > 0 and not settings_of(self._run).redrive:
                 raise CallerError(
                     f"{missing} of {count + missing} results of run {self.name!r} are gone: succeeded jobs are "
@@ -162,7 +164,7 @@ class Run:
 
     def pause(self, *, reason: str = "", by: str = "app") -> None:
         """Claim none of its items until it is resumed; attempts under way end."""
-        self._run = self._session.runs.pause(self.show(), Deed(by, reason))
+        self._run = self._session.runs.pause(self.view(), Deed(by, reason))
 
     def resume(
         self,
@@ -189,23 +191,26 @@ class Run:
             partial_at=partial_at,
             cost_max_usd=cost_max_usd,
         )
-        self._run = self._session.runs.resume(self.show(), Deed(by, reason), budgets)
+        self._run = self._session.runs.resume(self.view(), Deed(by, reason), budgets)
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the run: nothing of it is claimed any more, and a worker cancels its open items."""
-        self._run = self._session.runs.cancel(self.show(), Deed(by, reason))
+        self._run = self._session.runs.cancel(self.view(), Deed(by, reason))
 
     def seal(self) -> None:
         """Say that all items are in, of a run that somebody else was feeding."""
-        self._run = self._session.runs.seal(self.show())
+        self._run = self._session.runs.seal(self.view())
 
     def report(self) -> Report:
         """How it went: retries, errors, stages, waste; walks over all its attempts."""
-        return report_of(self._session.opened.reader, self.show())
+        return report_of(self._session.opened.reader, self.view())
 
     def _look(self) -> RunView:
         """The run as it is now; raises for one that nothing more will happen to, instead of waiting for ever."""
-        run = self.show()
+        run = self.view()
+        if self._attendance is None:
+            self._attendance = Attendance(self._session.opened.reader, self._session.observers)
+        self._attendance.look(run)
         if _is_over(run) or run.sealed_at is not None or run.counts.open:
             return run
         now = self._session.opened.reader.now()

@@ -198,7 +198,7 @@ class _Tour:
         for job in jobs:
             sums = sums.plus(job.counters).plus(job.past)
         bereaved = [job for job in jobs if job.counters.crashes + job.past.crashes]
-        reader = self.app.opened.reader
+        reader = self.app._session.opened.reader
         return Summary(
             items=self.order.items,
             seed=self.order.seed,

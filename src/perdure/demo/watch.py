@@ -58,7 +58,7 @@ class Look:
 
 def look(app: App) -> Look:
     """Read the store."""
-    books, workers = app.opened.reader.books(), tuple(app.opened.reader.workers())
+    books, workers = app._session.opened.reader.books(), tuple(app._session.opened.reader.workers())
     unfinished = tuple(jobs_in(app, UNFINISHED))
     failed = tuple(jobs_in(app, (State.FAILED,)))
     return Look(books, unfinished, _stages(books, unfinished, failed), workers)
@@ -68,7 +68,7 @@ def jobs_in(app: App, states: tuple[State, ...] = ()) -> Iterator[JobView]:
     """All jobs in these states, newest first."""
     before = None
     while True:
-        page = app.opened.reader.jobs(JobFilter(states=states), limit=_PAGE, before=before)
+        page = app._session.opened.reader.jobs(JobFilter(states=states), limit=_PAGE, before=before)
         yield from page
         if len(page) < _PAGE:
             return
@@ -119,7 +119,7 @@ def most_eventful(app: App, jobs: list[JobView]) -> tuple[JobView, list[AttemptV
     for job in jobs:
         sums = job.counters.plus(job.past)
         if job.state is State.SUCCEEDED and sums.failures + sums.waits + sums.crashes >= 2:
-            attempts = app.opened.reader.attempts(job.no)
+            attempts = app._session.opened.reader.attempts(job.no)
             kinds = len({one.kind for one in attempts if one.kind is not None})
             if kinds >= 2 and (best is None or kinds > best[0]):
                 best = (kinds, job, attempts)

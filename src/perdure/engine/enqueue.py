@@ -1,10 +1,11 @@
 """enqueue: `NewJob` → `Job` on stable storage."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import NoneType
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -13,7 +14,7 @@ from perdure.engine.ids import Ids
 from perdure.engine.item_types import ItemMisfit
 from perdure.engine.payloads import admit
 from perdure.engine.stages import LaidPipeline, Stage, check_name
-from perdure.model.errors import CallerError, PayloadRefused
+from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.model.jobs import Enqueued, IfFailed, NewJob
 from perdure.model.limits import (
     ENQUEUE_BATCH_MAX,
@@ -34,6 +35,30 @@ _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{REQUEST_ID_CHARS_MAX}}}")
 # What is earlier is a mistake; what is later has no moment in every time zone.
 _ORDERED_YEARS = (1970, 9998)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One of the items of `Pipeline.enqueue_many`, with options of its own; what is None is as the call says.
+
+    ``Item(payload, key="order-7", run_at=…)``: the options are those of `Pipeline.enqueue`.
+    """
+
+    payload: Any = field(kw_only=False)
+    owner: str | None = None
+    key: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    deadline_s: float | None = None
+    if_failed: Literal["keep", "retry"] | None = None
+    tokens: int | None = None
+    request_id: str | None = None
+    ordered_at: datetime | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The options that it brings."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "payload"}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def new_job(
@@ -99,15 +124,31 @@ def new_job(
 def new_jobs(
     ids: Ids, line: LaidPipeline, items: Iterable[Any], **options: Any
 ) -> Iterator[NewJob]:
-    """A job for each item, all with the same options, which are checked with the first."""
+    """A job for each item, with the same options, which are checked with the first; an `Item` has its own besides."""
     like: NewJob | None = None
-    for item in items:
-        if like is None:
-            like = job = new_job(ids, line, item, **options)
-        else:
-            payload_json = admitted(item, line.stages[0])
-            job = structs.replace(like, id=ids.next(), payload_json=payload_json)
+    for place, item in enumerate(items, start=1):
+        if isinstance(item, Item):
+            yield _job_of(ids, line, item, place, options)
+            continue
+        try:
+            if like is None:
+                like = job = new_job(ids, line, item, **options)
+            else:
+                payload_json = admitted(item, line.stages[0])
+                job = structs.replace(like, id=ids.next(), payload_json=payload_json)
+        except PayloadRefused as refused:
+            raise PayloadRefused(f"item {place}: {refused}") from None
         yield job
+
+
+def _job_of(
+    ids: Ids, line: LaidPipeline, item: Item, place: int, options: Mapping[str, Any]
+) -> NewJob:
+    try:
+        return new_job(ids, line, item.payload, **{**options, **item.options()})
+    except (CallerError, ConfigError) as wrong:
+        key = "" if item.key is None else f" (key {item.key!r})"
+        raise type(wrong)(f"item {place}{key}: {wrong}") from None
 
 
 def _check_types(*given: object) -> None:
@@ -160,6 +201,10 @@ def _run_at(run_at: datetime | None, total_s: float | None) -> datetime | None:
 
 def admitted(item: Any, first: Stage) -> str:
     """The item as JSON text that fits the first stage of its pipeline, or `PayloadRefused`."""
+    if isinstance(item, Item):
+        raise CallerError(
+            "an Item goes into enqueue_many; here, pass its payload, with the options beside it"
+        )
     text = admit(item, what="the item", bytes_max=PAYLOAD_BYTES_MAX)
     try:
         first.callee.shape.check(text)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from perdure.engine.attempt.context import AttemptNotes
-from perdure.engine.attempt.perform import arguments_of, outcome_of, raised, unfit
+from perdure.engine.attempt.perform import call_for, outcome_of, raised, unfit
 from perdure.engine.attempt.stage_process_messages import FindStage, StageOrder
 from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import NoThread, Threads
@@ -108,15 +108,13 @@ async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
     time.begin(time.left_s())
     callee, claim = attempt.stage.callee, attempt.claim
     try:
-        arguments = arguments_of(callee, claim, attempt.stage.policy.attempts_max, attempt.desk)
+        call = call_for(callee, claim, attempt.stage.policy.attempts_max, attempt.desk)
     except ItemMisfit as misfit:
         return unfit(misfit, claim)
     if callee.is_async:
-        return outcome_of(await callee.call(*arguments))
+        return outcome_of(await call())
     try:
-        return outcome_of(
-            await threads.call(callee.call, *arguments, waits=time.wait, late=time.begin_late)
-        )
+        return outcome_of(await threads.call(call, waits=time.wait, late=time.begin_late))
     except NoThread:
         await asyncio.sleep(_REFUSED_S)
         raise

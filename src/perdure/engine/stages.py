@@ -8,6 +8,7 @@ from types import CodeType
 from typing import Any
 
 from perdure.engine.item_types import ItemType, function_behind
+from perdure.engine.stage_parameters import check_parameters, context_parameter
 from perdure.model.errors import BugError, ConfigError
 from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
@@ -30,7 +31,7 @@ class Callee:
 
     call: Callable[..., Any]
     is_async: bool
-    wants_context: bool
+    context: inspect.Parameter | None  # which parameter it has for the Context
     shape: ItemType
     home: str
 
@@ -40,7 +41,7 @@ class Callee:
         return cls(
             call,
             is_async=inspect.iscoroutinefunction(call),
-            wants_context=_positional(call) == 2,
+            context=context_parameter(call),
             shape=ItemType(call),
             home=package_of(held(function_behind(call), "__module__")),
         )
@@ -78,8 +79,7 @@ class Stage:
                 f"stage {self.name!r} has the policy {self.policy.name!r}, which is for callers "
                 "that wait; a stage needs one of profile 'background'"
             )
-        if _positional(self.call) not in (1, 2):
-            raise ConfigError(f"stage {self.name!r} must take the item, or the item and a Context")
+        check_parameters(self.name, self.call)
         if self.process:
             _check_importable(self.name, self.call)
             _check_returns(self.name, function_behind(self.call))
@@ -95,8 +95,8 @@ class Stage:
 
     @property
     def wants_context(self) -> bool:
-        """Whether it takes a second argument."""
-        return self.callee.wants_context
+        """Whether it takes a Context."""
+        return self.callee.context is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,9 +374,3 @@ def _codes(call: object) -> Iterator[CodeType]:
 def _has_word(code: CodeType, word: str) -> bool:
     """Whether it passes an argument of this name: the names of a call's arguments are one constant."""
     return any(isinstance(one, tuple) and word in one for one in code.co_consts)
-
-
-def _positional(call: Callable[..., Any]) -> int:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(call).parameters.values()
-    return sum(1 for one in parameters if one.kind in kinds and one.default is one.empty)

@@ -8,12 +8,13 @@
     │   ├── NotCancellable          the job is already finished
     │   ├── NotRetriable            the job has not failed, or cannot go on where it is asked to
     │   ├── NotCompletable          the attempt is over, or has its record already
-    │   ├── JobUnfinished           the result was asked for, the wait is over, the job is not
-    │   ├── JobFailed               the result was asked for and the job failed or was cancelled
     │   ├── NotChangeable           the job, the run or the bulk operation is not in a state for that
-    │   ├── RunUnfinished           the end of a run was asked for, the wait is over, the run is not
-    │   ├── RunAborted              the run has overspent its budget
     │   └── CursorTooOld            the change feed no longer has what came after the cursor
+    ├── NoResult                    the call is right, and what it asks for is not there
+    │   ├── JobUnfinished           the wait is over, the job is not; a ``TimeoutError``, too
+    │   ├── JobFailed               the job failed or was cancelled
+    │   ├── RunUnfinished           the wait is over, the run is not; a ``TimeoutError``, too
+    │   └── RunAborted              the run has overspent its budget
     ├── ConfigError                 a setting or a declaration is wrong
     ├── StoreError                  the store cannot do it now, or at all
     │   ├── StoreUnavailable        not reachable; the same call may succeed later
@@ -102,38 +103,10 @@ class NotCompletable(CallerError):
     http_status = 409
 
 
-class JobUnfinished(CallerError):
-    """The job has not finished yet."""
-
-    code = "job_unfinished"
-    http_status = 409
-
-
-class JobFailed(CallerError):
-    """The job ended without a result."""
-
-    code = "job_failed"
-    http_status = 409
-
-
 class NotChangeable(CallerError):
     """The job, the run or the bulk operation cannot be changed like this now."""
 
     code = "not_changeable"
-    http_status = 409
-
-
-class RunUnfinished(CallerError):
-    """The run is not over yet."""
-
-    code = "run_unfinished"
-    http_status = 409
-
-
-class RunAborted(CallerError):
-    """The run has overspent its budget; what is left of it can be resumed."""
-
-    code = "run_aborted"
     http_status = 409
 
 
@@ -142,6 +115,38 @@ class CursorTooOld(CallerError):
 
     code = "cursor_too_old"
     http_status = 410
+
+
+class NoResult(PerdureError):
+    """The call is right, and what it asks for is not there, or not yet."""
+
+    code = "no_result"
+    http_status = 409
+    exit_code = 2
+
+
+class JobUnfinished(NoResult, TimeoutError):
+    """The job has not finished yet."""
+
+    code = "job_unfinished"
+
+
+class JobFailed(NoResult):
+    """The job ended without a result."""
+
+    code = "job_failed"
+
+
+class RunUnfinished(NoResult, TimeoutError):
+    """The run is not over yet."""
+
+    code = "run_unfinished"
+
+
+class RunAborted(NoResult):
+    """The run has overspent its budget; what is left of it can be resumed."""
+
+    code = "run_aborted"
 
 
 class ConfigError(PerdureError):

@@ -42,6 +42,7 @@ class EventName(StrEnum):
     CHORE_FAILED = "chore_failed"
     RUN_CHANGED = "run_changed"
     RUN_FEED_WAITING = "run_feed_waiting"
+    RUN_UNATTENDED = "run_unattended"
     BULK_CHANGED = "bulk_changed"
     GATE_CHANGED = "gate_changed"
     GATE_PROBED = "gate_probed"
@@ -284,6 +285,12 @@ EVENTS: dict[EventName, EventFacts] = {
         "Feeding a run waits because `backlog_max` of its items are open and none is worked off; told every 30 "
         "seconds.",
         ("run_id", "run", "pipeline", "open", "backlog_max", "status"),
+    ),
+    EventName.RUN_UNATTENDED: EventFacts(
+        "warning",
+        "Nobody works on a run that somebody feeds or waits for: none of its items has moved for 10 seconds, and `reason` "
+        "says what is missing. Told by who waits, again every minute.",
+        ("run_id", "run", "pipeline", "open", "reason"),
     ),
     EventName.BULK_CHANGED: EventFacts(
         "info",

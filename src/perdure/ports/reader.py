@@ -37,6 +37,10 @@ class Reader(Protocol):
         """One job."""
         ...
 
+    def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
+        """Of these jobs, those that have ended, and None for those that are not there; open ones are left out."""
+        ...
+
     def jobs(
         self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
     ) -> list[JobView]:
@@ -191,8 +195,10 @@ class Reader(Protocol):
         """What a bulk operation has left as it was, by job number above ``after``."""
         ...
 
-    def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
-        """The audit log, newest first; ``before`` continues below a line's number."""
+    def deeds(
+        self, *, subject: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[LoggedDeed]:
+        """The audit log, or what it has about one subject, newest first; ``before`` continues below a line's number."""
         ...
 
     def changes(

@@ -1,10 +1,10 @@
 """Policy is data: a frozen, versioned value that says what to do about each failure kind."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import GROUPS, Kind
@@ -25,6 +25,9 @@ class Action(StrEnum):
     HOLD = "hold"  # as wait, and hold everything that shares the upstream or credential
     FAIL = "fail"
     HAND_OVER = "hand_over"  # leave it to a durable job; for the sync profile
+
+
+ActionName = Literal["retry", "wait", "hold", "fail", "hand_over"]
 
 
 class HintMode(StrEnum):
@@ -95,6 +98,17 @@ class Rule:
     jitter: Jitter | None = None
     hint: Hints | None = None
 
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            action: Action | ActionName,
+            attempts_max: int | None = None,
+            backoff: Backoff | None = None,
+            jitter: Jitter | None = None,
+            hint: Hints | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "action", one_of("rule.action", Action, self.action))
         _parts("rule.", self.backoff, self.jitter, self.hint)
@@ -107,9 +121,17 @@ WAIT = Rule(Action.WAIT)
 FAIL = Rule(Action.FAIL)
 HAND_OVER = Rule(Action.HAND_OVER)
 
-Rules = Mapping[Kind, Rule | str] | Mapping[str, Rule | str]  # by kind or group of kinds
+KindName = TypeVar("KindName", bound=str)  # a kind, or the name of one or of a group of them
 Retriable = Literal["all", "none"] | tuple[int | str, ...] | None
 OwnDelay = Callable[[int, Kind], float]
+
+
+class FilePath(Protocol):
+    """The path of a file, as `pathlib` has them."""
+
+    def __fspath__(self) -> str:
+        """The path as text."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +179,36 @@ class Policy:
     matches: tuple[Match, ...] = ()
     vocabulary: Vocabulary = KIND_NAMES
     own_delay: OwnDelay | None = None
+
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            name: str,
+            version: int = 1,
+            profile: Profile | Literal["background", "sync"] = Profile.BACKGROUND,
+            scope: Scope | Literal["stage", "job"] = Scope.STAGE,
+            attempts_max: int = 3,
+            waits_max: int = 20,
+            wait_s_max: float = 7 * 86_400.0,
+            weak_share: float | None = None,
+            crashes_max: int = 3,
+            snoozes_max: int = 1_000,
+            crash_is_failure: bool = False,
+            deadline_s: float | None = None,
+            inline_s_max: float | None = None,
+            exhausted: Action | Literal["fail", "hand_over"] = Action.FAIL,
+            heed_server: bool = True,
+            backoff: Backoff = ...,
+            jitter: Jitter = ...,
+            hint: Hints = ...,
+            rules: Mapping[KindName, Rule | str] = ...,
+            retriable: Retriable | list[int | str] = None,
+            otherwise: Rule | ActionName = FAIL,
+            matches: Sequence[Match] = (),
+            vocabulary: Vocabulary = KIND_NAMES,
+            own_delay: OwnDelay | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         text("name", self.name, 100)
@@ -216,7 +268,12 @@ class Policy:
 
     @classmethod
     def based_on(
-        cls, other: "str | Policy", *, name: str, rules: Rules | None = None, **changes: Any
+        cls,
+        other: "str | Policy",
+        *,
+        name: str,
+        rules: Mapping[KindName, Rule | str] | None = None,
+        **changes: Any,
     ) -> "Policy":
         """A preset, or another policy, with some fields changed and ``rules`` laid over its own.
 
@@ -236,6 +293,11 @@ class Policy:
         over = _by_kind({} if rules is None else rules)
         return replace(found, name=name, rules={**found.rules, **over}, **changes)
 
+    @classmethod
+    def load(cls, path: str | FilePath) -> "Policy":
+        """The policy in a TOML or JSON file, as `perdure policy check` reads it."""
+        return LOADERS[0](path)
+
     @property
     def label(self) -> str:
         """Name and version, as stored with every attempt."""
@@ -245,6 +307,7 @@ class Policy:
 NAMED: dict[
     str, Policy
 ] = {}  # the presets, which are made of this file's classes and put here by theirs
+LOADERS: list[Callable[[str | FilePath], Policy]] = []  # put here by whoever may read files
 
 
 def named(policy: object) -> Policy:

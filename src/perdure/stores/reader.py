@@ -48,6 +48,7 @@ from perdure.stores.columns import (
     DEED,
     GATE,
     ITEM,
+    JOB,
     PAUSE,
     RUN,
     SCHEDULE,
@@ -93,6 +94,15 @@ class SharedReader(ABC):
         """One job; `StoreDamaged` when its row cannot be read."""
         rows = self._with_id(self._sql.job_by_id, id)
         return job_out(rows[0]) if rows else None
+
+    def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
+        """Of these jobs, those that have ended, and None for those that are not there."""
+        asked = [one for one in ids if self._is_id(one)]
+        packed = self._dialect.packed_texts(asked)
+        rows = self._rows(self._sql.jobs_ended, {"ids": packed}) if asked else ()
+        place = 1 + JOB.places["id"]
+        found = {row[0]: None if row[place] is None else job_out(row[1:]) for row in rows}
+        return {one: None for one in ids if not self._is_id(one)} | found
 
     def jobs(
         self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
@@ -274,9 +284,14 @@ class SharedReader(ABC):
         rows = self._with_id(self._sql.capture_by_id, id, owner=owner)
         return (CAPTURE.read(rows[0]), bytes(rows[0][CAPTURE.width])) if rows else None
 
-    def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
+    def deeds(
+        self, *, subject: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[LoggedDeed]:
         """The audit log, newest first; ``before`` continues below a line's number."""
-        return DEED.read_all(self._rows(self._sql.deeds_page, _bounds(limit, before)))
+        bounds = _bounds(limit, before)
+        if subject is None:
+            return DEED.read_all(self._rows(self._sql.deeds_page, bounds))
+        return DEED.read_all(self._rows(self._sql.deeds_of, {"subject": subject, **bounds}))
 
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""

@@ -47,6 +47,7 @@ class Statements:
     claims: str
     deaths_fold: str
     deeds_add: str
+    deeds_of: str
     deeds_page: str
     depths_home: str
     discard: str
@@ -70,6 +71,7 @@ class Statements:
     items_ended_redriven: str
     items_redriven: str
     job_by_id: str
+    jobs_ended: str
     jobs_page: str
     lane_add: str
     lane_nos: str

@@ -62,9 +62,9 @@ class Shop:
 
     def jobs(self) -> int:
         """The jobs that a stranger sees; the books and the audit say the same."""
-        books = self.app.opened.reader.books()
+        books = self.app._session.opened.reader.books()
         assert books.balanced
-        assert self.app.opened.reader.audit() == []
+        assert self.app._session.opened.reader.audit() == []
         assert books.accepted == books.queued
         return books.accepted
 

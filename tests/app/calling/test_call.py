@@ -65,24 +65,24 @@ def paused(app: App) -> list[float]:
 
 def statuses(called_or_ref) -> list[str]:
     ref = called_or_ref.job if isinstance(called_or_ref, Called) else called_or_ref
-    attempts = ref._session.opened.reader.attempts(ref.show().no)
+    attempts = ref._session.opened.reader.attempts(ref.view().no)
     return [one.status.value for one in attempts]
 
 
 def only_job(app: App):
-    (job,) = app.opened.reader.jobs()
+    (job,) = app._session.opened.reader.jobs()
     return job
 
 
 def clean(app: App) -> None:
-    assert app.opened.reader.audit() == []
-    assert app.opened.reader.books().balanced
+    assert app._session.opened.reader.audit() == []
+    assert app._session.opened.reader.books().balanced
 
 
 def unreliable(app: App) -> Unreliable:
     """Put a line that breaks between the app and its store."""
-    store = Unreliable(app.opened.store)
-    app._session._opened = replace(app.opened, store=store)
+    store = Unreliable(app._session.opened.store)
+    app._session._opened = replace(app._session.opened, store=store)
     return store
 
 
@@ -118,7 +118,7 @@ def test_async_stages_run_on_the_caller_s_loop_and_sync_ones_on_a_thread(app):
     pipe = piped(app, one, two)
 
     async def calling():
-        return await pipe.call({"n": 1}, owner="ann"), asyncio.get_running_loop()
+        return await pipe.call_async({"n": 1}, owner="ann"), asyncio.get_running_loop()
 
     called, loop = asyncio.run(calling())
     assert (called.done, called.value, called.handed_over) == (
@@ -128,11 +128,11 @@ def test_async_stages_run_on_the_caller_s_loop_and_sync_ones_on_a_thread(app):
     )
     assert seen["loop"] is loop
     assert seen["thread"] is not threading.main_thread()
-    job = called.job.show()
+    job = called.job.view()
     assert (job.state, job.owner, job.label) == (State.SUCCEEDED, "ann", "passed")
     assert called.job.result() == called.value
     assert statuses(called) == ["success", "success"]
-    attempt = app.opened.reader.attempts(job.no)[1]
+    attempt = app._session.opened.reader.attempts(job.no)[1]
     assert '"tokens_in":3' in attempt.why_json
     clean(app)
 
@@ -145,7 +145,7 @@ def test_a_caller_without_a_loop_calls_just_so(app):
         return {**item, "context": local.get()}
 
     pipe = piped(app, one, lambda item: {**item, "thread": True})
-    called = pipe.call_blocking({"n": 1}, key="k")
+    called = pipe.call({"n": 1}, key="k")
     assert called.value == {"n": 1, "context": "mine", "thread": True}
     assert called.done
     clean(app)
@@ -159,22 +159,22 @@ def test_blocking_calls_share_one_loop_so_that_a_stage_may_keep_its_client(app):
         return item
 
     pipe = piped(app, one)
-    with_threads = [threading.Thread(target=pipe.call_blocking, args=(n,)) for n in range(4)]
+    with_threads = [threading.Thread(target=pipe.call, args=(n,)) for n in range(4)]
     for thread in with_threads:
         thread.start()
     for thread in with_threads:
         thread.join(30)
     assert len(loops) == 1
-    assert app.opened.reader.books().succeeded == 4
+    assert app._session.opened.reader.books().succeeded == 4
 
 
 def test_a_blocking_call_on_an_event_loop_is_refused(app):
     pipe = piped(app, lambda item: item)
 
     async def wrong():
-        pipe.call_blocking(1)
+        pipe.call(1)
 
-    with pytest.raises(CallerError, match=r"await pipe\.call"):
+    with pytest.raises(CallerError, match=r"await pipe\.call_async"):
         asyncio.run(wrong())
 
 
@@ -186,10 +186,10 @@ def test_many_calls_at_once_share_one_row(app):
     pipe = piped(app, one, lambda item: item)
 
     async def many():
-        return await asyncio.gather(*(pipe.call(n, wait_s=LONG_S) for n in range(40)))
+        return await asyncio.gather(*(pipe.call_async(n, wait_s=LONG_S) for n in range(40)))
 
     assert [one.value for one in asyncio.run(many())] == list(range(40))
-    (row,) = app.opened.reader.workers()
+    (row,) = app._session.opened.reader.workers()
     assert row.role is Role.CALLER
     clean(app)
 
@@ -200,7 +200,7 @@ def test_many_calls_at_once_share_one_row(app):
 def test_one_retry_after_300_to_800_ms(app):
     pauses = paused(app)
     stage = Faults(StageError("timeout", "slow"))
-    called = asyncio.run(piped(app, stage).call(1))
+    called = asyncio.run(piped(app, stage).call_async(1))
     assert (called.done, called.value, stage.calls) == (True, 1, 2)
     (pause_s,) = pauses
     assert 0.3 <= pause_s <= 0.8
@@ -217,7 +217,7 @@ def test_the_pause_is_waited_for_in_earnest(app):
             raise ConnectionResetError("gone")
         return item
 
-    assert asyncio.run(piped(app, one).call(1)).done
+    assert asyncio.run(piped(app, one).call_async(1)).done
     first, second = moments
     assert second - first >= 0.3
 
@@ -226,12 +226,12 @@ def test_a_handed_over_job_goes_on_under_the_stage_s_own_policy_where_it_stands(
     paused(app)
     first, second = Faults(), Faults(*(StageError("timeout", "slow") for _ in range(2)))
     pipe = piped(app, first, second, policy=Policy("own", attempts_max=2))
-    called = asyncio.run(pipe.call({"n": 1}))
+    called = asyncio.run(pipe.call_async({"n": 1}))
     assert (called.done, called.handed_over, called.due_in_s) == (False, True, 0.0)
     worked_off(app)
     assert called.job.result(wait_s=0) == {"n": 1}
     assert (first.calls, second.calls) == (1, 3)
-    attempts = app.opened.reader.attempts(called.job.show().no)
+    attempts = app._session.opened.reader.attempts(called.job.view().no)
     assert [one.policy for one in attempts] == ["gateway-sync/1"] * 3 + ["own/1"]
     clean(app)
 
@@ -241,21 +241,21 @@ def test_a_handed_over_job_goes_on_under_the_stage_s_own_policy_where_it_stands(
 
 def test_a_rate_limit_is_handed_over_with_its_hint_and_not_tried_again(app):
     stage = Faults(StageError("rate_limited", "slow down", wait_s=0.2))
-    called = asyncio.run(piped(app, stage).call(1))
+    called = asyncio.run(piped(app, stage).call_async(1))
     assert (called.done, called.value, called.handed_over, called.due_in_s) == (
         False, None, True, 0.2,
     )  # fmt: skip
     assert "rate_limited" in called.why
     assert stage.calls == 1
-    job = called.job.show()
-    (attempt,) = app.opened.reader.attempts(job.no)
+    job = called.job.view()
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert (attempt.status, attempt.due_at) == (AttemptStatus.HANDED_OVER, job.due_at)
     assert (job.due_at - attempt.settled_at).total_seconds() == 0.2
     clean(app)
 
 
 def test_a_snooze_is_handed_over(app):
-    called = asyncio.run(piped(app, lambda _: Snooze(60.0)).call(1))
+    called = asyncio.run(piped(app, lambda _: Snooze(60.0)).call_async(1))
     assert (called.handed_over, called.due_in_s) == (True, 60.0)
     clean(app)
 
@@ -263,7 +263,7 @@ def test_a_snooze_is_handed_over(app):
 def test_a_failure_is_raised_with_the_public_message_and_kept_as_a_dead_letter(app):
     stage = Faults(StageError("invalid_request", "secret detail"))
     with pytest.raises(JobFailed, match=r"failed \(fatal\): The upstream says") as caught:
-        asyncio.run(piped(app, stage).call(1))
+        asyncio.run(piped(app, stage).call_async(1))
     assert "secret" not in str(caught.value)
     job = only_job(app)
     assert (job.state, job.error_kind) == (State.FAILED, "invalid_request")
@@ -285,7 +285,7 @@ def test_an_async_stage_is_stopped_when_the_wait_is_over(app):
 
     pipe = piped(app, one)
     app.ready()  # opening a store takes a part of the wait, too
-    called = asyncio.run(asyncio.wait_for(pipe.call(1, wait_s=SHORT_S), LONG_S))
+    called = asyncio.run(asyncio.wait_for(pipe.call_async(1, wait_s=SHORT_S), LONG_S))
     assert (called.done, called.handed_over) == (False, True)
     assert "wait of 1 s is over" in called.why
     assert ended == [1]
@@ -305,12 +305,12 @@ def test_a_thread_is_given_up_when_the_wait_is_over_and_what_it_says_later_count
 
     pipe = piped(app, one)
     app.ready()
-    called = asyncio.run(pipe.call(1, wait_s=SHORT_S))
+    called = asyncio.run(pipe.call_async(1, wait_s=SHORT_S))
     assert called.handed_over
     let_go.set()
     assert left.wait(30)
     assert seen == [True]
-    assert (called.job.show().state, called.job.show().result_json) == (State.QUEUED, None)
+    assert (called.job.view().state, called.job.view().result_json) == (State.QUEUED, None)
     assert statuses(called) == ["handed_over"]
     clean(app)
 
@@ -330,7 +330,7 @@ def test_a_stage_that_does_not_stop_when_told_to_keeps_nobody_waiting(app):
 
         pipe = piped(app, one)
         app.ready()
-        called = await pipe.call(1, wait_s=SHORT_S)
+        called = await pipe.call_async(1, wait_s=SHORT_S)
         assert begun.is_set()
         (stubborn,) = app._session.calls.unheard
         let_go.set()
@@ -357,7 +357,7 @@ def cancelled_midway(app: App, **options):
             begun.set()
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(piped(app, one).call(1, **options))
+        task = asyncio.create_task(piped(app, one).call_async(1, **options))
         await asyncio.wait_for(begun.wait(), 30)
         task.cancel("client gone")
         with pytest.raises(asyncio.CancelledError):
@@ -375,7 +375,7 @@ def cancelled_midway(app: App, **options):
 def test_a_cancelled_caller_s_job_ends_as_was_asked_before_the_caller_is_let_go(app, wish, state, status):  # fmt: skip
     job = cancelled_midway(app, on_lost=wish)
     assert job.state is state
-    (attempt,) = app.opened.reader.attempts(job.no)
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert attempt.status.value == status
     clean(app)
 
@@ -388,7 +388,7 @@ def test_a_timeout_of_the_caller_s_own_is_a_caller_that_goes(app):
 
     async def calling():
         async with asyncio.timeout(0.2):
-            await pipe.call(1)
+            await pipe.call_async(1)
 
     with pytest.raises(TimeoutError):
         asyncio.run(calling())
@@ -399,7 +399,7 @@ def test_a_timeout_of_the_caller_s_own_is_a_caller_that_goes(app):
 def test_a_caller_that_goes_while_its_job_is_being_accepted_leaves_none_in_work(app):
     pipe = piped(app, lambda item: item)
     accepting, go_on = threading.Event(), threading.Event()
-    begin = app.opened.store.begin
+    begin = app._session.opened.store.begin
 
     def slow(*arguments, **options):
         accepting.set()
@@ -409,7 +409,7 @@ def test_a_caller_that_goes_while_its_job_is_being_accepted_leaves_none_in_work(
     unreliable(app).begin = slow
 
     async def calling():
-        task = asyncio.create_task(pipe.call(1))
+        task = asyncio.create_task(pipe.call_async(1))
         await asyncio.to_thread(accepting.wait, 30)
         task.cancel()
         await asyncio.sleep(0)
@@ -431,7 +431,7 @@ def test_a_result_that_comes_as_the_caller_goes_is_kept(app):
             task.cancel()  # the caller goes, and the stage does not wait for anything any more
             return {"paid": item}
 
-        task = asyncio.create_task(piped(app, one).call(1, on_lost="drop"))
+        task = asyncio.create_task(piped(app, one).call_async(1, on_lost="drop"))
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -450,7 +450,7 @@ def test_a_caller_that_goes_during_the_pause_is_not_kept(app):
 
         app._session.calls.pause = pause
         stage = Faults(StageError("timeout", "slow"))
-        task = asyncio.create_task(piped(app, stage).call(1))
+        task = asyncio.create_task(piped(app, stage).call_async(1))
         await asyncio.wait_for(pausing.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -460,7 +460,7 @@ def test_a_caller_that_goes_during_the_pause_is_not_kept(app):
     asyncio.run(calling())
     job = only_job(app)
     assert job.state is State.QUEUED
-    assert [one.status.value for one in app.opened.reader.attempts(job.no)] == [
+    assert [one.status.value for one in app._session.opened.reader.attempts(job.no)] == [
         "retrying", "handed_over",
     ]  # fmt: skip
     clean(app)
@@ -476,7 +476,7 @@ def test_an_interrupted_blocking_caller_hands_its_job_over(app):
 
     pipe = piped(app, one)
     with pytest.raises(KeyboardInterrupt):
-        pipe.call_blocking(1)
+        pipe.call(1)
     assert only_job(app).state is State.QUEUED
     clean(app)
 
@@ -489,7 +489,7 @@ def test_a_loop_that_ends_with_calls_under_way_hands_them_over(app):
             begun.set()
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(piped(app, one).call(1))
+        task = asyncio.create_task(piped(app, one).call_async(1))
         await asyncio.wait_for(begun.wait(), 30)
         return task
 
@@ -510,7 +510,7 @@ def test_an_app_that_is_closed_lets_blocking_callers_go(app, url):
 
     def caller():
         try:
-            pipe.call_blocking(1)
+            pipe.call(1)
         except BaseException as error:
             ended.append(error)
 
@@ -542,7 +542,7 @@ def test_no_blocking_caller_is_left_waiting_whenever_the_app_is_closed(app):
     def caller():
         while not over.is_set():
             try:
-                pipe.call_blocking(1, wait_s=5)
+                pipe.call(1, wait_s=5)
             except (CallerError, StoreError):
                 pass
             except BaseException as error:
@@ -592,8 +592,8 @@ def test_what_runs_on_a_loop_that_ends_is_answered_even_if_it_will_not_end(monke
 def test_the_same_key_gives_the_same_job_and_its_result(app):
     stage = Faults()
     pipe = piped(app, stage)
-    first = pipe.call_blocking({"n": 1}, key="k")
-    again = pipe.call_blocking({"n": 1}, key="k")
+    first = pipe.call({"n": 1}, key="k")
+    again = pipe.call({"n": 1}, key="k")
     assert (again.job.id, again.job.created, again.done, again.value) == (
         first.job.id, False, True, {"n": 1},
     )  # fmt: skip
@@ -605,7 +605,7 @@ def test_a_key_whose_job_still_waits_gives_that_job(app):
     stage = Faults()
     pipe = piped(app, stage)
     ref = pipe.enqueue(1, key="k")
-    called = pipe.call_blocking(1, key="k")
+    called = pipe.call(1, key="k")
     assert (called.job.id, called.done, called.handed_over, called.value) == (
         ref.id, False, False, None,
     )  # fmt: skip
@@ -616,8 +616,8 @@ def test_a_key_whose_job_has_failed_fails_again(app):
     pipe = piped(app, Faults(StageError("invalid_request", "no")))
     for _ in range(2):
         with pytest.raises(JobFailed, match="The upstream says"):
-            pipe.call_blocking(1, key="k")
-    assert app.opened.reader.books().accepted == 1
+            pipe.call(1, key="k")
+    assert app._session.opened.reader.books().accepted == 1
 
 
 # -- the store ----------------------------------------------------------------------------------------
@@ -631,7 +631,7 @@ def test_nothing_runs_when_the_store_is_away(away):
     stage = Faults()
     pipe = piped(app, stage)
     with pytest.raises(StoreUnavailable):
-        asyncio.run(pipe.call(1))
+        asyncio.run(pipe.call_async(1))
     assert stage.calls == 0
     app.close()
 
@@ -641,7 +641,7 @@ def test_a_result_is_sent_again_until_it_is_recorded(app):
     pipe = piped(app, stage)
     app.ready()
     unreliable(app).breaks = ["before", "after", "before"]
-    called = asyncio.run(pipe.call(1))
+    called = asyncio.run(pipe.call_async(1))
     assert (called.done, stage.calls) == (True, 1)
     assert statuses(called) == ["success"]
     clean(app)
@@ -654,7 +654,7 @@ def test_a_caller_is_told_when_it_is_not_known_whether_its_result_is_recorded(ap
     app.ready()
     unreliable(app).breaks = ["before"] * 100
     with pytest.raises(StoreUnavailable, match="is not known") as caught:
-        asyncio.run(pipe.call(1, wait_s=SHORT_S))
+        asyncio.run(pipe.call_async(1, wait_s=SHORT_S))
     job = only_job(app)
     assert job.id in str(caught.value)
     assert (job.state, job.worker is not None, stage.calls) == (State.PROCESSING, True, 1)
@@ -665,7 +665,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_for_longer_than_the_wait(app,
     pipe = piped(app, Faults())
     app.ready()
     go_on, over = threading.Event(), threading.Event()
-    begin = app.opened.store.begin
+    begin = app._session.opened.store.begin
 
     def slow(*arguments, **options):
         try:
@@ -676,7 +676,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_for_longer_than_the_wait(app,
 
     unreliable(app).begin = slow
     with pytest.raises(StoreUnavailable, match="has not answered in time"):
-        asyncio.run(_bounded(pipe.call(1, wait_s=0.1), go_on))
+        asyncio.run(_bounded(pipe.call_async(1, wait_s=0.1), go_on))
     assert over.wait(30)
 
 
@@ -704,10 +704,10 @@ def test_a_server_that_dies_under_a_stage_is_not_taken_for_a_result(own_server, 
     pipe = piped(app, lambda _: own_server.stop("immediate"))
     app.ready()
     with pytest.raises(StoreUnavailable, match="whether that is recorded is not known"):
-        pipe.call_blocking(1, wait_s=2.0)
+        pipe.call(1, wait_s=2.0)
     own_server.start()
     job = only_job(app)
-    assert (job.state, app.opened.reader.attempts(job.no)) == (State.PROCESSING, [])
+    assert (job.state, app._session.opened.reader.attempts(job.no)) == (State.PROCESSING, [])
     clean(app)
     app.close()
 
@@ -716,7 +716,7 @@ def test_a_server_that_comes_back_within_the_wait_gets_the_result(own_server):
     app = App(own_server.create_database())
     pipe = piped(app, lambda _: own_server.restart("immediate"))
     app.ready()
-    called = pipe.call_blocking(1, wait_s=LONG_S)
+    called = pipe.call(1, wait_s=LONG_S)
     assert called.done
     assert statuses(called) == ["success"]
     clean(app)
@@ -728,23 +728,23 @@ def test_a_server_that_comes_back_within_the_wait_gets_the_result(own_server):
 
 def test_closing_the_app_ends_its_row_and_the_next_call_has_a_new_one(app):
     pipe = piped(app, Faults())
-    pipe.call_blocking(1)
+    pipe.call(1)
     app.close()
-    (row,) = app.opened.reader.workers()
+    (row,) = app._session.opened.reader.workers()
     assert row.dead_at is not None
     assert '"stopped"' in row.death_json
-    pipe.call_blocking(2)
-    assert len(app.opened.reader.workers()) == 2
+    pipe.call(2)
+    assert len(app._session.opened.reader.workers()) == 2
     clean(app)
 
 
 def test_a_row_that_was_declared_dead_is_replaced(app):
     pipe = piped(app, Faults())
-    pipe.call_blocking(1)
-    (row,) = app.opened.reader.workers()
-    app.opened.store.end_worker(row.no, Death("silent"))
-    assert pipe.call_blocking(2).done
-    alive = [one for one in app.opened.reader.workers() if one.dead_at is None]
+    pipe.call(1)
+    (row,) = app._session.opened.reader.workers()
+    app._session.opened.store.end_worker(row.no, Death("silent"))
+    assert pipe.call(2).done
+    alive = [one for one in app._session.opened.reader.workers() if one.dead_at is None]
     assert [one.role for one in alive] == [Role.CALLER]
 
 
@@ -760,11 +760,11 @@ def test_the_row_is_replaced_long_before_its_lease_runs_out(app):
 
     clock = Later()
     seat = calls.CallerRow(clock)
-    first = seat.no(app.opened.store)
+    first = seat.no(app._session.opened.store)
     clock.ahead_s = calls.LEASE_S / 2 - 5
-    assert seat.no(app.opened.store) == first
+    assert seat.no(app._session.opened.store) == first
     clock.ahead_s = calls.LEASE_S / 2
-    assert seat.no(app.opened.store) != first
+    assert seat.no(app._session.opened.store) != first
     assert calls.LEASE_S / 2 > calls.WAIT_S_MAX + calls.ANSWER_S
     seat.end()
 
@@ -782,7 +782,7 @@ async def one(item):
 
 
 pipe = app.pipeline("p", one)
-assert pipe.call_blocking(1).done
+assert pipe.call(1).done
 """
 
 
@@ -797,13 +797,13 @@ def test_a_process_that_exits_without_closing_ends_its_row(app, url, tmp_path):
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    (row,) = app.opened.reader.workers()
+    (row,) = app._session.opened.reader.workers()
     assert (row.role, row.dead_at is None) == (Role.CALLER, False)
 
 
 def test_what_a_process_of_its_own_runs_is_called_too(app):
     pipe = app.pipeline("p", app.stage(process=True)(textwrap.dedent))
-    called = pipe.call_blocking("  text", wait_s=LONG_S)
+    called = pipe.call("  text", wait_s=LONG_S)
     assert (called.done, called.value) == (True, "text")
 
 
@@ -811,10 +811,10 @@ def test_a_process_of_its_own_is_ended_at_the_stage_s_timeout(app, tmp_path):
     paused(app)
     pipe = app.pipeline("p", app.stage(process=True, timeout_s=0.5)(plays.waits))
     item = {"file": str(tmp_path / "pid"), "until": str(tmp_path / "never")}
-    called = asyncio.run(pipe.call(item, wait_s=LONG_S))
+    called = asyncio.run(pipe.call_async(item, wait_s=LONG_S))
     assert (called.done, called.handed_over) == (False, True)
     assert statuses(called) == ["retrying", "handed_over"]
-    kinds = [one.kind for one in app.opened.reader.attempts(called.job.show().no)]
+    kinds = [one.kind for one in app._session.opened.reader.attempts(called.job.view().no)]
     assert kinds == ["timeout", "timeout"]
 
 
@@ -831,9 +831,9 @@ def test_a_call_that_waits_for_a_thread_has_not_begun_its_time(app):
     pipe = piped(app, one, timeout_s=0.3)
 
     async def both():
-        first = asyncio.create_task(pipe.call("first", wait_s=LONG_S))
+        first = asyncio.create_task(pipe.call_async("first", wait_s=LONG_S))
         await asyncio.to_thread(begun.wait, 30)
-        late = asyncio.create_task(pipe.call("late", wait_s=LONG_S))
+        late = asyncio.create_task(pipe.call_async("late", wait_s=LONG_S))
         await asyncio.wait([late], timeout=1.0)  # it would have ended in that, by its own time
         assert not late.done()
         gate.set()
@@ -848,7 +848,7 @@ def test_a_call_that_waits_for_a_thread_has_not_begun_its_time(app):
 
 WRONG = [
     ({"policy": "standard"}, "not for callers that wait"),
-    ({"policy": "nope"}, "no policy preset"),
+    ({"policy": "nope"}, "no policy .nope.; did you mean"),
     ({"wait_s": 0}, "wait_s"),
     ({"wait_s": float("nan")}, "wait_s"),
     ({"wait_s": 1e9}, "wait_s"),
@@ -864,22 +864,22 @@ def test_a_wrong_argument_is_named(tmp_path, options, words):
     app = App(f"sqlite:///{tmp_path / 'work.db'}")
     pipe = piped(app, Faults())
     with pytest.raises(CallerError, match=words):
-        pipe.call_blocking(1, **options)
+        pipe.call(1, **options)
     app.close()
 
 
 def test_what_is_no_policy_is_refused(tmp_path):
     app = App(f"sqlite:///{tmp_path / 'work.db'}")
     with pytest.raises(ConfigError, match="policy"):
-        asyncio.run(piped(app, Faults()).call(1, policy=3))
+        asyncio.run(piped(app, Faults()).call_async(1, policy=3))
     app.close()
 
 
 def test_a_policy_of_one_s_own_judges_the_call(app):
     strict = Policy("strict", profile=Profile.SYNC, rules={Kind.TIMEOUT: FAIL}, otherwise=RETRY)
     with pytest.raises(JobFailed, match="within the time allowed"):
-        asyncio.run(piped(app, Faults(StageError("timeout", "slow"))).call(1, policy=strict))
-    (attempt,) = app.opened.reader.attempts(only_job(app).no)
+        asyncio.run(piped(app, Faults(StageError("timeout", "slow"))).call_async(1, policy=strict))
+    (attempt,) = app._session.opened.reader.attempts(only_job(app).no)
     assert attempt.policy == "strict/1"
     clean(app)
 

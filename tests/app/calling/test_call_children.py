@@ -25,23 +25,23 @@ def test_calls_of_one_app_share_a_child_whatever_loop_they_come_from(app):
     pipe = app.pipeline("p", app.stage(process=True)(acts.where))
 
     async def twice() -> list[int]:
-        return [(await pipe.call(1)).value for _ in range(2)]
+        return [(await pipe.call_async(1)).value for _ in range(2)]
 
-    pids = {*asyncio.run(twice()), *asyncio.run(twice()), pipe.call_blocking(1).value}
+    pids = {*asyncio.run(twice()), *asyncio.run(twice()), pipe.call(1).value}
     assert len(pids) == 1
     (pid,) = pids
     assert pid != os.getpid()
     assert runs(pid)
     app.close()
     assert not runs(pid)
-    assert pipe.call_blocking(1).value != pid  # the app can be used again
+    assert pipe.call(1).value != pid  # the app can be used again
 
 
 def test_calls_at_once_have_a_child_each(app):
     pipe = app.pipeline("p", app.stage(process=True)(acts.where))
 
     async def together() -> set[int]:
-        return {one.value for one in await asyncio.gather(*(pipe.call(n) for n in range(3)))}
+        return {one.value for one in await asyncio.gather(*(pipe.call_async(n) for n in range(3)))}
 
     first = asyncio.run(together())
     assert asyncio.run(together()) <= first
@@ -51,11 +51,11 @@ def test_a_child_that_dies_is_not_the_caller_and_the_next_call_has_another(app):
     pipe = app.pipeline("p", app.stage(process=True)(acts.ends))
     other = app.pipeline("other", app.stage(process=True)(acts.where))
     with pytest.raises(JobFailed, match="crashed"):
-        pipe.call_blocking(1)
-    (job,) = app.opened.reader.jobs()
-    (attempt,) = app.opened.reader.attempts(job.no)
+        pipe.call(1)
+    (job,) = app._session.opened.reader.jobs()
+    (attempt,) = app._session.opened.reader.attempts(job.no)
     assert "the process in which the stage ran exited with status 7" in attempt.why_json
-    assert other.call_blocking(1).done
+    assert other.call(1).done
 
 
 def test_a_caller_that_leaves_takes_the_child_of_its_stage_with_it(app, tmp_path):
@@ -63,7 +63,7 @@ def test_a_caller_that_leaves_takes_the_child_of_its_stage_with_it(app, tmp_path
     file = tmp_path / "pid"
 
     async def leave() -> int:
-        task = asyncio.create_task(pipe.call(str(file)))
+        task = asyncio.create_task(pipe.call_async(str(file)))
         while not (file.exists() and file.read_text()):  # noqa: ASYNC110 - the sign is a file
             await asyncio.sleep(0.02)
         task.cancel()
@@ -78,7 +78,7 @@ def test_a_caller_that_leaves_takes_the_child_of_its_stage_with_it(app, tmp_path
 @pytest.mark.parametrize("process", [False, True])
 def test_what_a_stage_says_of_its_progress_is_told(app, told, process):
     pipe = app.pipeline("p", app.stage(process=process)(acts.counts))
-    called = pipe.call_blocking(1)
+    called = pipe.call(1)
     assert called.value == "counted"
     said = [one.fields for one in told if one.name is EventName.JOB_PROGRESSED]
     assert said
@@ -97,7 +97,7 @@ def test_a_job_that_is_handed_over_wakes_the_workers(app, url):
     app.ready()
     ear = open_store(url)
     until(lambda: not ear.store.changed(), "nothing is new")
-    assert pipe.call_blocking(1).handed_over
+    assert pipe.call(1).handed_over
     until(ear.store.changed, "the hint has come", within_s=30)
     ear.close()
 
@@ -105,14 +105,14 @@ def test_a_job_that_is_handed_over_wakes_the_workers(app, url):
 def test_a_stage_that_gives_up_in_a_child_fails_the_call(app):
     pipe = app.pipeline("p", app.stage(process=True)(acts.refuses))
     with pytest.raises(JobFailed):
-        pipe.call_blocking(1)
+        pipe.call(1)
 
 
 def test_a_call_that_blocks_a_loop_is_still_refused(app):
     pipe = app.pipeline("p", app.stage(process=True)(acts.where))
 
     async def wrong() -> None:
-        pipe.call_blocking(1)
+        pipe.call(1)
 
     with pytest.raises(CallerError):
         asyncio.run(wrong())

@@ -175,11 +175,13 @@ def test_each_line_is_there_once_when_the_store_was_away_meanwhile(tmp_path, mon
     settled = threading.Event()
     settled.set()
     with app.working():
-        run = app.find("p").run(list(range(7)), name="a", key=str)
+        run = app.get_pipeline("p").run(list(range(7)), name="a", key=str)
         run.wait(wait_s=30)
     try:
         with Sink(out) as sink:
-            writer = Writer(Faulty(app.opened.reader), run.show(), "items", settled, sink, None)
+            writer = Writer(
+                Faulty(app._session.opened.reader), run.view(), "items", settled, sink, None
+            )
             writer.write()
     finally:
         app.close()

@@ -99,11 +99,15 @@ def test_an_outage_holds_the_queue_and_a_job_finds_out_that_it_is_over(app, told
         outage.over.set()
         assert [job.result(wait_s=20) for job in jobs] == list(range(30))
     assert moves(told) == ["trip", "flow"]
-    verbs = [one.verb for one in reversed(app.opened.reader.deeds(limit=500)) if one.subject == "v"]
+    verbs = [
+        one.verb
+        for one in reversed(app._session.opened.reader.deeds(limit=500))
+        if one.subject == "v"
+    ]
     assert (verbs[0], verbs[-1]) == ("trip gate", "flow gate")
     assert set(verbs[1:-1]) <= {"send probe", "probe failed", "hold gate (hint)"}
     assert verbs[1:3] == ["send probe", "probe failed"]
-    spent = sum(job.show().counters.failures for job in jobs)
+    spent = sum(job.view().counters.failures for job in jobs)
     assert spent <= 8  # what was out when it tripped
 
 
@@ -112,8 +116,8 @@ def test_a_credential_that_is_written_down_for_an_upstream_is_no_release(app):
     pipe = app.pipeline("p", app.stage(name="ask", upstream="v")(lambda item: item))
     with app.working(concurrency=1):
         assert pipe.enqueue(1).result(wait_s=20) == 1
-        until(lambda: app.opened.reader.deeds() != [], "the row names its credential")
-    (deed,) = app.opened.reader.deeds()
+        until(lambda: app._session.opened.reader.deeds() != [], "the row names its credential")
+    (deed,) = app._session.opened.reader.deeds()
     assert (deed.verb, deed.subject, deed.reason) == ("declare gate", "v", "declared")
 
 
@@ -139,7 +143,7 @@ def test_a_health_check_finds_out_instead_of_a_job(app, told, way):
         assert outage.calls <= max(calls, 8)
         outage.over.set()
         assert [job.result(wait_s=20) for job in jobs] == list(range(30))
-    assert sum(job.show().counters.probes for job in jobs) == 0
+    assert sum(job.view().counters.probes for job in jobs) == 0
 
 
 def _probes(told: list[Event]) -> int:
@@ -162,9 +166,9 @@ def test_headers_that_a_stage_hands_over_slow_its_calls_down(app, left, calls):
     jobs = [asking.enqueue(n) for n in range(10)]
     with app.working(concurrency=8):
         until(lambda: len(begun) == calls, "calls begin")
-        until(lambda: any(job.show().shown_state == "succeeded" for job in jobs), "one is done")
+        until(lambda: any(job.view().shown_state == "succeeded" for job in jobs), "one is done")
         for n in range(5):  # the worker goes on meanwhile
             assert free.enqueue(n).result(wait_s=20) == n
-        (gate,) = gate_control.gates(app.opened)
+        (gate,) = gate_control.gates(app._session.opened)
         assert gate.state is GateState.FLOWING  # not held: it only has no room
     assert len(begun) == calls

@@ -20,7 +20,7 @@ from tests.house.markdown import fences
 
 
 def deaths(app: App) -> list[str | None]:
-    rows = app.opened.reader.workers()
+    rows = app._session.opened.reader.workers()
     return [None if one.death_json is None else json.loads(one.death_json)["why"] for one in rows]
 
 
@@ -31,7 +31,7 @@ def test_it_works_while_its_block_runs_and_has_ended_its_row_after_it(app):
         assert first.result(wait_s=20) == [os.getpid(), 1]
         assert deaths(app) == [None]
     assert deaths(app) == ["stopped"]
-    assert pipe.enqueue(2).show().shown_state == "queued"
+    assert pipe.enqueue(2).view().shown_state == "queued"
 
 
 def test_async_code_has_one_as_well_and_its_loop_goes_on_meanwhile(app):
@@ -60,7 +60,7 @@ def test_it_serves_the_queues_that_it_is_told_to(app):
     left, taken = slow.enqueue(1), fast.enqueue(1)
     with app.working(queues=["fast"]):
         assert taken.result(wait_s=20) == 1
-    assert left.show().shown_state == "queued"
+    assert left.view().shown_state == "queued"
 
 
 def test_an_error_in_the_block_closes_it_and_goes_on(app):
@@ -127,7 +127,7 @@ def test_slots_that_are_all_lost_are_told_and_filled_again_when_they_come_back(a
         later = fine.enqueue(2)
         seen_at = time.monotonic()
         until(lambda: time.monotonic() - seen_at > 0.5, "time enough to take it")
-        assert later.show().shown_state == "queued"
+        assert later.view().shown_state == "queued"
         go.set()
         assert later.result(wait_s=20) == 2
     assert [one.name for one in told].count(EventName.SLOTS_LOST) == 1
@@ -213,7 +213,7 @@ def test_one_that_is_cancelled_while_it_starts_is_closed_again(app):
 
     asyncio.run(main())
     assert set(deaths(app)) <= {"stopped"}
-    assert pipe.enqueue(1).show().shown_state == "queued"
+    assert pipe.enqueue(1).view().shown_state == "queued"
 
 
 def test_closing_waits_for_a_start_under_way(app):

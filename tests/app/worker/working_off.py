@@ -21,7 +21,7 @@ from tests.engine.kit import Played
 def worked_off(app: App) -> None:
     """Be a worker for all that is due, until nothing is."""
     app.ready()
-    store = app.opened.store
+    store = app._session.opened.store
     worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
     order = ClaimOrder(worker, 10, app._session.catalogue.lane_nos())
     threads = Threads(1)
@@ -37,7 +37,7 @@ def worked_off(app: App) -> None:
 def pumped_off(app: App, *, concurrency: int = 4) -> None:
     """As `worked_off`, with a real pump, for stages that complete their jobs themselves."""
     app.ready()
-    store, catalogue, clock = app.opened.store, app._session.catalogue, SystemClock()
+    store, catalogue, clock = app._session.opened.store, app._session.catalogue, SystemClock()
     worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
     shelf = CaptureFactory(clock, Random(), kept_s=None)
     completions = completions_of(store, catalogue, worker, shelf, clock)

@@ -4,7 +4,6 @@ from typing import Any
 
 from perdure.engine.operate import single_jobs
 from perdure.engine.stages import Catalogue
-from perdure.model.jobs import Receipt
 from tests.stores.kit import DEED, Place, failure
 
 
@@ -24,7 +23,7 @@ def retried(
     through: Any = None,
     deed: Any = DEED,
     **options: Any,
-) -> Receipt:
+) -> str:
     """A new life for one job."""
     return single_jobs.retry(
         through or place.control, place.reader, known, id, deed=deed, **options

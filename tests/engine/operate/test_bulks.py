@@ -340,8 +340,9 @@ def test_jobs_whose_key_is_alive_again_are_reported_and_stay_dead(place, known, 
     (refusal,) = place.reader.refusals(bulk.no)
     assert refusal.why == f"its key is alive again as job {alive.id}"
     assert place.see(refusal.job_id).state is State.FAILED
-    with pytest.raises(NotRetriable, match=f"its key 'a' is alive again as job {alive.id}"):
-        retried(place, known, refusal.job_id)
+    for dry_run in (True, False):
+        with pytest.raises(NotRetriable, match=f"its key 'a' is alive again as job {alive.id}"):
+            retried(place, known, refusal.job_id, dry_run=dry_run)
     place.clean()
 
 

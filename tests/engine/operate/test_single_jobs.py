@@ -244,6 +244,14 @@ def test_a_new_life_is_told_after_it_is_durable_with_who_gave_it_and_why(place, 
     assert seen == [(EventName.JOB_REVIVED, fields, State.QUEUED)]
 
 
+def test_a_retry_that_is_only_looked_at_does_nothing(place, known, worker):
+    notes = Notes()
+    (id,) = dead(place, worker)
+    before = place.see(id)
+    assert retried(place, known, id, dry_run=True, observers=Observers([notes])) == "one"
+    assert (place.see(id), place.reader.deeds(), notes.names()) == (before, [], [])
+
+
 def test_a_retry_that_is_refused_tells_nothing(place, known):
     notes = Notes()
     id = place.put().id
@@ -255,9 +263,10 @@ def test_a_retry_that_is_refused_tells_nothing(place, known):
 def test_a_failed_job_is_retried_with_counters_from_zero(place, known, worker):
     (id,) = dead(place, worker)
     place.clock.push(60)
-    receipt = retried(place, known, id)
-    assert (receipt.state, receipt.due_at) == (State.QUEUED, place.clock.now())
+    begins_at = retried(place, known, id)
     job = place.see(id)
+    assert (begins_at, job.stage) == ("one", "one")
+    assert (job.state, job.due_at) == (State.QUEUED, place.clock.now())
     assert (job.life, job.retries_manual, job.counters.failures) == (2, 1, 0)
     assert (job.failed_reason, job.error_kind, job.finished_at) == (None, None, None)
     assert place.taken_ids(worker) == [id]

@@ -48,6 +48,7 @@ JOBS: dict[str, set[str]] = {
     "jobs_hold": {"perdure_jobs_pkey"},
     "attempts_ended": set(),
     "job_by_id": {"perdure_jobs_id_key"},
+    "jobs_ended": {"perdure_jobs_id_key"},
     "revive": {"perdure_jobs_pkey"},
     "discard": {"perdure_jobs_pkey"},
     "probe_promote": {"perdure_jobs_later", "perdure_jobs_pkey"},

@@ -49,6 +49,11 @@ class ModelReader(Reports):
         with self._tables.read():
             return next((self._view(job) for job in self._all() if job.id == id), None)
 
+    def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
+        """Of these, those that have ended, and those that are not there."""
+        seen = {id: self.job(id) for id in ids}
+        return {id: job for id, job in seen.items() if job is None or job.state in TERMINAL}
+
     def jobs(
         self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
     ) -> list[JobView]:
@@ -222,11 +227,14 @@ class ModelReader(Reports):
             ]
             return found[: rows_of(limit)]
 
-    def deeds(self, *, limit: int = 50, before: int | None = None) -> list[LoggedDeed]:
+    def deeds(
+        self, *, subject: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[LoggedDeed]:
         """The audit log, newest first."""
         with self._tables.read():
             rows = sorted(self._tables.deeds.items(), reverse=True)
-            found = [row for no, row in rows if before is None or no < before]
+            below = [row for no, row in rows if before is None or no < before]
+            found = [row for row in below if subject in (None, row.subject)]
             return found[: rows_of(limit)]
 
     def changes(

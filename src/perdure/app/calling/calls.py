@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from perdure.app.calling.own_loop import OwnLoop, SharedStageProcesses
+from perdure.app.files.policies import policy_at
 from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.context import AttemptNotes
 from perdure.engine.attempt.progress import ProgressBoard
@@ -46,7 +47,6 @@ from perdure.model.workers import NewWorker, Role
 from perdure.ports import Clock, Store
 from perdure.rules.field_checks import made
 from perdure.rules.policy import Policy, Profile
-from perdure.rules.presets import preset
 from perdure.stores.opening import Opened
 
 WAIT_S_MAX = 3_600.0  # nobody waits longer for an answer; enqueue instead
@@ -65,7 +65,7 @@ Pause = Callable[[float], Awaitable[None]]
 def terms_of(policy: str | Policy | None, wait_s: float, on_lost: str) -> CallTerms:
     """What a caller asks for, checked; without a policy it is gateway-sync."""
     named = "gateway-sync" if policy is None else policy
-    chosen = preset(named) if isinstance(named, str) else named
+    chosen = policy_at(named) if isinstance(named, str) else named
     made("policy", chosen, Policy)
     if chosen.profile is not Profile.SYNC:
         raise CallerError(
@@ -200,7 +200,7 @@ class Calls:
     def blocking(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine for a caller that has no event loop, and wait for it."""
         if asyncio._get_running_loop() is not None:
-            raise CallerError("this thread has an event loop; write: await pipe.call(...)")
+            raise CallerError("this thread has an event loop; write: await pipe.call_async(...)")
         return self._loop.run(make())
 
     @property

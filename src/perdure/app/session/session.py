@@ -8,6 +8,7 @@ import random
 import threading
 
 from perdure.app.calling.calls import Calls
+from perdure.app.session.job_watch import JobWatch
 from perdure.app.session.opening import open_store
 from perdure.config import load
 from perdure.engine.batch.runs import Runs
@@ -43,6 +44,7 @@ class Session:
         self._opened = opened
         self._calls: Calls | None = None
         self._feed: FeedThread | None = None
+        self._watch: JobWatch | None = None
         self._laid: set[str] = set()
         self._opening = threading.Lock()
         tell_of_forks(self)
@@ -87,6 +89,15 @@ class Session:
             if self._feed is None or not self._feed.is_of_this_process:
                 self._feed = FeedThread(reader, poll_s=load().poll_s)
             return self._feed
+
+    @property
+    def watch(self) -> JobWatch:
+        """The one who looks for the ends of jobs, for all of this process that wait for one."""
+        reader = self.opened.reader
+        with self._opening:
+            if self._watch is None or not self._watch.is_of_this_process:
+                self._watch = JobWatch(reader.jobs_ended)
+            return self._watch
 
     @property
     def runs(self) -> Runs:
@@ -134,10 +145,13 @@ class Session:
         with self._opening:
             calls, self._calls = self._calls, None
             feed, self._feed = self._feed, None
+            watch, self._watch = self._watch, None
         if calls is not None:
             calls.close()
         if feed is not None and feed.is_of_this_process:
             feed.close()
+        if watch is not None and watch.is_of_this_process:
+            watch.close()
         with self._opening:
             if self._opened is not None:
                 self._opened.close()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-_FIRST_S, _LONGEST_S = 0.005, 0.25
+SHORTEST_S, _LONGEST_S = 0.005, 0.25
 
 T = TypeVar("T")
 
@@ -15,11 +15,11 @@ class Pauses:
     """Pauses between looks, each longer than the last, until something has moved."""
 
     def __init__(self) -> None:
-        self._next_s = _FIRST_S
+        self._next_s = SHORTEST_S
 
     def begin(self) -> None:
         """Begin with short ones again: something has moved."""
-        self._next_s = _FIRST_S
+        self._next_s = SHORTEST_S
 
     def next_s(self, left_s: float = math.inf) -> float:
         """The length of the next pause, for somebody who has so much time left."""

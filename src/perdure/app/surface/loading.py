@@ -3,6 +3,7 @@
 ``module:variable`` names an App or a pipeline, ``module:app:name`` a pipeline by the name with which it was declared. A
 variable goes before a declared name: ``module:name`` is a declared one where no App or pipeline is called so.
 Without a variable it is the App that is called ``app``, or the only one that the module has.
+A policy is named alike: ``module:policy``, or ``module:app:stage`` for the one that a stage really has.
 """
 
 import importlib
@@ -12,9 +13,12 @@ from types import ModuleType
 from typing import NamedTuple
 
 from perdure.app.app import App
+from perdure.app.files.policies import policy_at
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
+from perdure.engine.stages import Stage
 from perdure.model.errors import AppNotFound, UnknownName
+from perdure.rules.policy import Policy
 
 
 class _Found(NamedTuple):
@@ -36,6 +40,41 @@ def load_pipeline(target: str) -> tuple[str, Session, Pipeline]:
     return reference, session, pipe or _only_one(target, session)
 
 
+def load_policy(target: str) -> tuple[Policy, str | None]:
+    """The policy that is named, and the stage whose it is: a preset, a file, a module's variable or a stage of an App."""
+    module_name, colon, rest = target.partition(":")
+    if not colon or Path(target).suffix in (".toml", ".json"):
+        return policy_at(target), None
+    variable, _, name = rest.partition(":")
+    module = _imported(module_name, target)
+    thing = getattr(module, variable, None)
+    if isinstance(thing, Policy) and not name:
+        return thing, None
+    if isinstance(thing, App):
+        stage = _stage_called(name, thing, f"{module_name}:{variable}")
+        return stage.policy, stage.name
+    policies = sorted(one for one, value in vars(module).items() if isinstance(value, Policy))
+    raise AppNotFound(
+        f"{target!r} names no policy; write module:policy or module:app:stage; {module_name} has the policies: "
+        f"{', '.join(policies) or 'none'}; the apps: {', '.join(sorted(_apps(module))) or 'none'}"
+    )
+
+
+def _stage_called(name: str, app: App, where: str) -> Stage:
+    """The stage of that name as pipelines run it, or as it is declared where none does."""
+    laid = [stage for line in app._session.lines.values() for stage in line.stages]
+    known = laid + [stage for stage in app._stages.values() if stage not in laid]
+    found = [stage for stage in known if stage.name == name]
+    if not found:
+        names = ", ".join(sorted({stage.name for stage in known})) or "none"
+        raise UnknownName(f"{where} has no stage {name!r}; write {where}:STAGE, one of: {names}")
+    if any(stage.policy != found[0].policy for stage in found):
+        raise UnknownName(
+            f"{where} has {len(found)} stages {name!r}, with different policies; name the policy: module:policy"
+        )
+    return found[0]
+
+
 def _found(target: str) -> _Found:
     module_name, _, rest = target.partition(":")
     variable, _, name = rest.partition(":")
@@ -44,7 +83,7 @@ def _found(target: str) -> _Found:
         variable = _usual(module)
     thing = getattr(module, variable, None)
     if isinstance(thing, App):
-        pipe = thing.find(name) if name else None
+        pipe = thing.get_pipeline(name) if name else None
         return _Found(f"{module_name}:{variable}", thing._session, pipe)
     if name:
         raise AppNotFound(f"{module_name}:{variable} is no perdure.App; {_has(module)}")
@@ -85,7 +124,7 @@ def _declared(module: ModuleType, name: str) -> _Found:
         ways = ", ".join(f"{module.__name__}:{variable}:{name}" for variable in apps)
         raise AppNotFound(f"more than one app has a pipeline {name!r}; write one of: {ways}")
     for variable, app in apps.items():
-        return _Found(f"{module.__name__}:{variable}", app._session, app.find(name))
+        return _Found(f"{module.__name__}:{variable}", app._session, app.get_pipeline(name))
     raise AppNotFound(f"{module.__name__} has no app or pipeline {name!r}; {_has(module)}")
 
 

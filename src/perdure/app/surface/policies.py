@@ -1,21 +1,19 @@
-"""Policies for surfaces: named or from a file, shown, checked and explained."""
+"""Policies for surfaces: by name, from a file or as a stage has it; shown, checked and explained."""
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from perdure.model.errors import CallerError, ConfigError, UnknownName
+from perdure.app.surface.loading import load_policy
+from perdure.model.errors import CallerError
 from perdure.model.kinds import Kind
 from perdure.rules.explain import Question, explain, schedule, when_weak
 from perdure.rules.failure_spec import DescribedFailure, failure_of
 from perdure.rules.policy import Policy
-from perdure.rules.policy_form import nearest, policy_form, policy_from
+from perdure.rules.policy_form import policy_form
 from perdure.rules.presets import PRESETS
 from perdure.rules.rule_choice import kinds_left, kinds_unlisted
 
@@ -51,22 +49,12 @@ def policy_pages() -> list[PolicyPage]:
 
 
 def policy_page(name: str) -> PolicyPage:
-    """A preset by name, or the policy in a file."""
+    """A preset by name, the policy in a file, or the one that a module or a stage has."""
     found = PRESETS.get(name)
-    policy = policy_at(name)
+    policy, _ = load_policy(name)
     reason = "" if found is None else found.reason
     implements = () if found is None else found.implements
     return PolicyPage(policy.name, policy.version, reason, implements, policy_form(policy))
-
-
-def policy_at(name: str) -> Policy:
-    """The preset of that name, or the policy in the file of that name."""
-    if name in PRESETS:
-        return PRESETS[name].policy
-    path = Path(name)
-    if path.suffix not in (".toml", ".json") and not path.exists():
-        raise UnknownName(f"no policy {name!r}; {nearest(name, PRESETS)}; or a .toml or .json file")
-    return policy_from(_read(path))
 
 
 def falling_otherwise(policy: Policy) -> tuple[str, list[str]]:
@@ -95,14 +83,17 @@ def explained(
     body: str | None = None,
     stage: str | None = None,
 ) -> Explained:
-    """What a policy would do about a failure described in words; see `rules/failure_spec.py`."""
-    policy = policy_at(name)
+    """What a policy would do about a failure described in words; see `rules/failure_spec.py`.
+
+    Where ``name`` leads to a stage, it is asked for that stage.
+    """
+    policy, own_stage = load_policy(name)
     for what, value in (("--attempt", attempt), ("--waits", waits), ("--crashes", crashes)):
         if value < 1:
             raise CallerError(f"{what} is {value}; it must be at least 1")
     asked = DescribedFailure(spec, tuple(_header(one) for one in headers), body)
     failure, code = failure_of(asked, policy, datetime.now(UTC))
-    question = Question(failure, attempt, waits, crashes, code, stage)
+    question = Question(failure, attempt, waits, crashes, code, stage or own_stage)
     rows = tuple(answer.as_form() for _, answer in schedule(policy, question))
     return Explained(explain(policy, question).as_form(), rows, when_weak(policy, question))
 
@@ -112,17 +103,3 @@ def _header(text: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise CallerError(f"--header {text!r} is not a header; write 'name: value'")
     return name.strip().lower(), value.strip()
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CallerError(f"cannot read the policy file {str(path)!r}: {error}") from None
-    try:
-        form = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"policy file {str(path)!r}: {error}") from None
-    if not isinstance(form, dict):
-        raise ConfigError(f"policy file {str(path)!r} does not hold a table of fields")
-    return form

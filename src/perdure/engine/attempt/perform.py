@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from perdure.engine.attempt.context import AttemptNotes, Context
@@ -40,10 +41,10 @@ def perform(
     An async one has the event loop of the child, which lives as long as that.
     """
     try:
-        arguments = arguments_of(callee, claim, attempts_max, desk)
+        call = call_for(callee, claim, attempts_max, desk)
         if callee.is_async:
-            return events.run(_awaited(callee, arguments, desk))
-        return outcome_of(callee.call(*arguments))
+            return events.run(_awaited(callee, call, desk))
+        return outcome_of(call())
     except ItemMisfit as misfit:
         return unfit(misfit, claim)
     except BaseException as error:  # a stage may do anything
@@ -52,9 +53,9 @@ def perform(
         desk.end()
 
 
-async def _awaited(callee: Callee, arguments: list[Any], desk: AttemptNotes) -> Outcome:
+async def _awaited(callee: Callee, call: Callable[[], Any], desk: AttemptNotes) -> Outcome:
     try:
-        return outcome_of(await callee.call(*arguments))
+        return outcome_of(await call())
     except BaseException as error:  # what ends an interpreter would end the loop, too
         return raised(error, desk=desk, home=callee.home)
 
@@ -93,10 +94,17 @@ def unfit(misfit: ItemMisfit, claim: Claim) -> Raised:
     return Raised(Evidence(names, message, facts=facts, kind=Kind.INPUT_INVALID))
 
 
-def arguments_of(callee: Callee, claim: Claim, attempts_max: int, desk: AttemptNotes) -> list[Any]:
-    """What the stage is called with; `ItemMisfit` when its input does not fit."""
-    item = callee.shape.read(claim.input_json)
-    return [item, context_for(claim, attempts_max, desk)] if callee.wants_context else [item]
+def call_for(
+    callee: Callee, claim: Claim, attempts_max: int, desk: AttemptNotes
+) -> Callable[[], Any]:
+    """The call of the stage, with the item and perhaps a Context; `ItemMisfit` when its input does not fit."""
+    item, parameter = callee.shape.read(claim.input_json), callee.context
+    if parameter is None:
+        return partial(callee.call, item)
+    context = context_for(claim, attempts_max, desk)
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        return partial(callee.call, item, context)
+    return partial(callee.call, item, **{parameter.name: context})
 
 
 def context_for(claim: Claim, attempts_max: int, desk: AttemptNotes) -> Context:

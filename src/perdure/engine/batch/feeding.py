@@ -25,6 +25,7 @@ from typing import Any
 from msgspec import structs
 
 from perdure.engine.batch.runs import OpenRun, Runs
+from perdure.engine.batch.unattended import Attendance
 from perdure.engine.enqueue import bad_request_id, enqueue, is_request_id, new_job
 from perdure.engine.idempotency import Key, key_from_item, key_from_position, value_from_item
 from perdure.engine.ids import Ids
@@ -132,6 +133,7 @@ class Feeder:
         self._seal = seal
         self._by = by or f"{socket.gethostname()}:{os.getpid()}"
         self._monotonic = monotonic
+        self._attendance = Attendance(runs.reader, runs.observers, monotonic=monotonic)
         self._held_at: float | None = None
         self._signed_at = -math.inf
         self._signing = threading.Lock()  # no sign after the end
@@ -188,6 +190,7 @@ class Feeder:
     def _feed_chunk(self) -> bool:
         """Whether there was something to do: a chunk, what is left of the last one, or an end."""
         run = self._now()
+        self._attendance.look(run)
         if run.status is RunStatus.CANCELLED:
             self._stop()
         elif self._unsent:

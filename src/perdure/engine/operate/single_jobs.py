@@ -96,29 +96,41 @@ def retry(
     payload_json: str | None = None,
     check: Check | None = None,
     observers: Observers = NOBODY,
-) -> Receipt:
-    """Give a failed job a new life, at its failed stage or from an earlier one; with a corrected payload, from the first."""
+    dry_run: bool = False,
+) -> str:
+    """Give a failed job a new life, at its failed stage or from an earlier one; with a corrected payload, from the first.
+
+    The answer is the stage at which it begins. With ``dry_run`` all is checked, and nothing is done.
+    """
     revivals = Revivals(reader, catalogue, restart)
 
-    def once() -> Receipt | None:
+    def once() -> str | None:
         job = _job(reader, job_id, owner)
         _check_run(reader, job)
         revival = revivals.of(job, payload_json)
         refused = why_not(job, check, payload_json)
         if refused is not None:
             raise NotRetriable(f"job {job_id} cannot be retried: {refused}")
+        if dry_run:
+            _check_rival(job, reader.rivals([job.no]).get(job.no))
+            return revival.stage
         (answer,) = control.revive([revival], cleaned(deed), owner=owner)
         if isinstance(answer, Conflict):
-            raise NotRetriable(
-                f"job {job_id} cannot be retried: its key {job.key!r} is alive again as job "
-                f"{answer.with_id}; wait for that one, or cancel it"
-            )
+            _check_rival(job, answer.with_id)
         if isinstance(answer, Receipt):
             observers.revived(revival, cleaned(deed))
-            return answer
+            return revival.stage
         return None
 
     return compare_and_set(f"job {job_id}", once)
+
+
+def _check_rival(job: JobView, rival: str | None) -> None:
+    if rival is not None:
+        raise NotRetriable(
+            f"job {job.id} cannot be retried: its key {job.key!r} is alive again as job "
+            f"{rival}; wait for that one, or cancel it"
+        )
 
 
 def run_now(

@@ -7,6 +7,15 @@ from perdure.rules.presets.preset import ALL_5XX, Preset
 from perdure.rules.vocabulary import CLASSES
 
 _HINTED = Rule(Action.RETRY, hint=Hints(HintMode.EXACT, counted=False))
+_RULES: dict[Kind, Rule] = {
+    kind: {
+        FailureClass.FINAL: FAIL,
+        FailureClass.RETRYABLE: RETRY,
+        FailureClass.RATE_LIMITED: _HINTED,
+    }[facts.failure_class]
+    for kind, facts in KINDS.items()
+    if kind is not Kind.WORKER_LOST
+}
 
 VERIFIER = Preset(
     Policy(
@@ -16,15 +25,7 @@ VERIFIER = Preset(
         attempts_max=8,
         backoff=Backoff(Curve.EXPONENTIAL, base_s=60.0, factor=2.0, cap_s=3600.0),
         jitter=Jitter(Spread.NONE),
-        rules={
-            kind: {
-                FailureClass.FINAL: FAIL,
-                FailureClass.RETRYABLE: RETRY,
-                FailureClass.RATE_LIMITED: _HINTED,
-            }[facts.failure_class]
-            for kind, facts in KINDS.items()
-            if kind is not Kind.WORKER_LOST
-        },
+        rules=_RULES,
         matches=ALL_5XX,
         vocabulary=CLASSES,
     ),

@@ -27,7 +27,7 @@ def audit(named: str | None, store: str | None, as_json: bool) -> None:
     url = configured(store=store).store
     with session_at(store) as session:
         reader = session.opened.reader
-        run = None if named is None else run_at(session, named).show()
+        run = None if named is None else run_at(session, named).view()
         books = reader.books()
         findings = reader.audit(run=None if run is None else run.no)
     clean = not findings and (books.balanced or run is not None)

@@ -118,9 +118,9 @@ def _way(options: Mapping[str, Any]) -> str:
 
 
 def _seen(redrive: Redrive) -> tuple[BulkView, RunView | None]:
-    bulk = redrive.show()
+    bulk = redrive.view()
     run = redrive.run
-    return bulk, None if run is None else run.show()
+    return bulk, None if run is None else run.view()
 
 
 def _is_over(bulk: BulkView, run: RunView | None) -> bool:

@@ -92,7 +92,7 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
 def show(job_id: str, store: str | None, as_json: bool) -> None:
     """Show one dead letter, by id or number: item, reason, every attempt with its decision, captures."""
     with session_at(store) as session:
-        job, attempts = DeadLetters(session).show(job_id)
+        job, attempts = DeadLetters(session).get_letter(job_id)
         captures = session.opened.reader.captures(job.no)
     if as_json:
         attempted = [plain_attempt(one) for one in attempts]
@@ -128,7 +128,7 @@ def retry_one(
     with session_at(store, app) as session:
         one = job_of(session, job_id)
         one.retry(from_stage=from_stage, from_start=from_start, reason=reason, by=by_whom)
-        job = one.show()
+        job = one.view()
     if as_json:
         echo_json(plain_job(job))
         return

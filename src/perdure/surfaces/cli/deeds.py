@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 
 import click
 
-from perdure.app import Session
 from perdure.app.dead_letters import Redrive
 from perdure.app.jobs import Jobs
+from perdure.app.session.session import Session
 from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
@@ -66,7 +66,7 @@ def cancel(job_id: str | None, **options: Any) -> None:
                 one.cancel(reason=asked.reason, by=asked.by_whom)
                 asked.tell_one(session, one.id, "is cancelled")
             return
-        if asked.sure_of(Jobs(session).counted("cancel", **asked.chosen), "Cancel"):
+        if asked.sure_of(Jobs(session).count("cancel", **asked.chosen), "Cancel"):
             asked.tell(session, Jobs(session).cancel(**asked.words, **asked.chosen))
 
 
@@ -88,7 +88,7 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
                 one.run_now(reason=asked.reason, by=asked.by_whom)
                 asked.tell_one(session, one.id, "is due now")
             return
-        if asked.sure_of(Jobs(session).counted("run now", **asked.chosen), "Run now"):
+        if asked.sure_of(Jobs(session).count("run now", **asked.chosen), "Run now"):
             asked.tell(session, Jobs(session).run_now(rate=rate, **asked.words, **asked.chosen))
 
 
@@ -181,7 +181,7 @@ class _DeedAsked:
 
     def tell_one(self, session: Session, job_id: str, what: str) -> None:
         """What became of one job."""
-        job = job_of(session, job_id).show()
+        job = job_of(session, job_id).view()
         if self._as_json:
             echo_json(plain_job(job))
             return
@@ -213,13 +213,13 @@ class _DeedAsked:
 
     def tell(self, session: Session, begun: Redrive) -> None:
         """What a bulk operation has come to; it is watched until it is over, unless that is not wanted."""
-        bulk = begun.show()
+        bulk = begun.view()
         if bulk.status is BulkStatus.RUNNING:
             warn_if_nobody_works(session, bulk)
             if not self._detach:
                 watch(begun, self._found.count, quiet=self._as_json)
         if self._as_json:
-            echo_json({"preview": self._found, "bulk": plain_bulk(begun.show())})
+            echo_json({"preview": self._found, "bulk": plain_bulk(begun.view())})
         else:
             click.echo(f"bulk operation {bulk.id}; see: perdure dead history {bulk.id}")
             for line in told(begun):

@@ -8,7 +8,7 @@ from perdure.app import (
     explained,
     falling_otherwise,
     falling_unlisted,
-    policy_at,
+    load_policy,
     policy_page,
     policy_pages,
 )
@@ -36,7 +36,10 @@ def list_policies(as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def show(name: str, as_json: bool) -> None:
-    """Show a preset, or the policy in a file, as TOML that can be edited and used."""
+    """Show a policy as TOML that can be edited and used.
+
+    NAME is a preset, a policy file, module:policy, or module:app:stage for the policy that a stage really has.
+    """
     page = policy_page(name)
     if as_json:
         echo_json({"reason": page.reason, "implements": page.implements, "policy": page.form})
@@ -52,12 +55,14 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("file")
 @json_option
 def check(file: str, as_json: bool) -> None:
-    """Check a policy file; names the field, the value and what is allowed.
+    """Check a policy; names the field, the value and what is allowed.
+
+    FILE is a policy file, or what `policy show` takes.
 
     Lists the failure kinds that no rule speaks about, which the policy answers otherwise; or, where it has a
     `retriable`, those that fail because they are not in it.
     """
-    found = policy_at(file)
+    found, _ = load_policy(file)
     action, kinds = falling_otherwise(found)
     unless, unlisted = falling_unlisted(found)
     if as_json:
@@ -101,7 +106,8 @@ def explain(
 ) -> None:
     """Say what a policy would do about a failure, and why.
 
-    NAME is a preset or a policy file. SPEC is one of http:STATUS, kind:NAME, code:PUBLIC_CODE,
+    NAME is a preset, a policy file, module:policy, or module:app:stage for the policy that a stage really has.
+    SPEC is one of http:STATUS, kind:NAME, code:PUBLIC_CODE,
     exception:NAME, sqlstate:CODE, s3:CODE or lost.
     """
     found = explained(

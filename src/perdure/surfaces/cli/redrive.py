@@ -7,8 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.app import Session
 from perdure.app.dead_letters import DeadLetters, Redrive, redrive_settings
+from perdure.app.session.session import Session
 from perdure.app.surface.store_session import RedrivePreview, run_at, session_at, workers_alive
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
@@ -127,7 +127,7 @@ def discard(
         raise CallerError("the reason is blank; say why, it is kept in the audit log")
     with session_at(store) as session:
         letters = DeadLetters(session)
-        found = letters.counted(**chosen)
+        found = letters.count(**chosen)
         meant = f"{'more than ' if found.capped else ''}{many(found.count, 'dead letter')}"
         if not as_json:
             click.echo(f"{meant}{in_words(chosen)}" if found.count else "no dead letters are meant")
@@ -157,7 +157,7 @@ def discard(
 def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a bulk operation take on no more; what it has driven again goes on."""
     with session_at(store) as session:
-        bulk = DeadLetters(session).redriving(bulk_id).stop(reason=reason, by=by_whom)
+        bulk = DeadLetters(session).get_redrive(bulk_id).stop(reason=reason, by=by_whom)
     click.echo(
         f"stopped after {bulk.done:,}; to go on where it stands: perdure dead continue {bulk.id}"
     )
@@ -170,7 +170,7 @@ def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
 def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
     """Go on with a stopped bulk operation where it stands; a canary that failed is taken as known."""
     with session_at(store) as session:
-        bulk = DeadLetters(session).redriving(bulk_id).resume(reason=reason, by=by_whom)
+        bulk = DeadLetters(session).get_redrive(bulk_id).resume(reason=reason, by=by_whom)
         warn_if_nobody_works(session, bulk)
     click.echo(f"goes on after {bulk.done:,}; see: perdure dead history {bulk.id}")
 
@@ -188,9 +188,9 @@ def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -
     with session_at(store) as session:
         letters = DeadLetters(session)
         if bulk_id is not None:
-            _show(letters.redriving(bulk_id), as_json=as_json)
+            _show(letters.get_redrive(bulk_id), as_json=as_json)
             return
-        found = [one.show() for one in letters.redrives(limit=limit)]
+        found = [one.view() for one in letters.redrives(limit=limit)]
     if as_json:
         echo_json([plain_bulk(one) for one in found])
         return
@@ -279,7 +279,7 @@ def _begun(
     as_json: bool,
 ) -> int:
     """Say what was begun, and watch it unless that is not wanted; the exit status."""
-    bulk, run = begun.show(), begun.run
+    bulk, run = begun.view(), begun.run
     named = "" if run is None else f", run {run.name!r} (number {run.no})"
     if not as_json:
         click.echo(f"bulk operation {bulk.id}{named}")
@@ -295,11 +295,11 @@ def _begun(
             )
             return 130
     if as_json:
-        after = begun.show()
+        after = begun.view()
         echo_json(
             {
                 "preview": found, "notes": notes, "bulk": plain_bulk(after),
-                "run": None if run is None else run.show(),
+                "run": None if run is None else run.view(),
                 "refusals": list(_first(begun)),
             }
         )  # fmt: skip
@@ -326,10 +326,10 @@ def warn_if_nobody_works(session: Session, bulk: BulkView) -> None:
 
 
 def _show(one: Redrive, *, as_json: bool) -> None:
-    bulk, run = one.show(), one.run
+    bulk, run = one.view(), one.run
     if as_json:
         refusals = list(one.refusals())
-        counted = None if run is None else run.show()
+        counted = None if run is None else run.view()
         echo_json({**plain_bulk(bulk), "child": counted, "refusals": refusals})
         return
     click.echo(

@@ -103,7 +103,7 @@ def list_runs(
 def show(named: str, store: str | None, as_json: bool) -> None:
     """Show one run, by id, number or name: status and why, counts, budgets, and re-drives of it."""
     with session_at(store) as session:
-        run = run_at(session, named).show()
+        run = run_at(session, named).view()
         same = session.opened.reader.runs(pipeline=run.pipeline, limit=PAGE_ROWS_MAX)
         now = session.opened.reader.now()
     children = [one for one in same if one.parent == run.no]
@@ -158,7 +158,7 @@ def results(
                 click.echo(_line(one))
             else:
                 values.write(one)
-        seen = run.show()
+        seen = run.view()
     where = "" if values is None else f" in {output}"
     beside = "" if failures is None else f", {bad:,} without one in {failures}"
     still = "" if has_stopped(seen) else f"; {seen.counts.open:,} items are still open"
@@ -173,7 +173,7 @@ def pause(named: str, reason: str, by_whom: str, store: str | None) -> None:
     """Claim none of a run's items until it is resumed; attempts under way end."""
     with _opened(named, store) as run:
         run.pause(reason=reason, by=by_whom)
-        click.echo(f"{run.name}: paused; {run.show().counts.open:,} items are open")
+        click.echo(f"{run.name}: paused; {run.view().counts.open:,} items are open")
 
 
 _BUDGETS = (
@@ -207,7 +207,7 @@ def resume(
     kinds = dict(kind_budget(text) for text in kind_budgets) or None
     with _opened(named, store) as run:
         run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **budgets)
-        seen = run.show()
+        seen = run.view()
         click.echo(f"{run.name}: {seen.status.value}; {seen.counts.open:,} items are open")
 
 
@@ -219,13 +219,13 @@ def resume(
 def cancel(named: str, yes: bool, reason: str, by_whom: str, store: str | None) -> None:
     """Cancel a run for good: nothing of it is claimed any more, and a worker cancels its open items."""
     with _opened(named, store) as run:
-        count = run.show().counts.open
+        count = run.view().counts.open
         if not is_sure(f"Cancel run {run.name} with {count:,} open items?", yes=yes):
             click.echo("nothing was done")
             sys.exit(1)
         run.cancel(reason=reason, by=by_whom)
         click.echo(
-            f"{run.name}: cancelled; a worker cancels its {run.show().counts.open:,} open items"
+            f"{run.name}: cancelled; a worker cancels its {run.view().counts.open:,} open items"
         )
 
 
@@ -236,7 +236,7 @@ def seal(named: str, store: str | None) -> None:
     """Say that all items of a run are in, where whoever fed it has not; then it can end."""
     with _opened(named, store) as run:
         run.seal()
-        click.echo(f"{run.name}: sealed, {run.show().status.value}")
+        click.echo(f"{run.name}: sealed, {run.view().status.value}")
 
 
 def _shown(run: RunView, children: list[RunView], now: datetime) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from perdure.app import policy_at
+from perdure.app import load_policy
 from perdure.model.errors import CallerError
 from perdure.simulate import (
     SCENARIOS,
@@ -93,7 +93,7 @@ def simulate(
     minutes.
     """
     own = _own(outage, jobs, rate, latency, workers, concurrency, no_hints)
-    policy = policy_at(policy_name)
+    policy, _ = load_policy(policy_name)
     if plots is not None:
         require_matplotlib()
     wanted = _scenarios(names, own)

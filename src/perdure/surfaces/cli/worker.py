@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from perdure.app import (
-    Session,
     check_served,
     check_times,
     configured,
@@ -20,6 +19,7 @@ from perdure.app import (
     supervise,
     work,
 )
+from perdure.app.session.session import Session
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role

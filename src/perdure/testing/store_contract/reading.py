@@ -117,6 +117,14 @@ class ReadsContract(OnAFreshStore):
         for stranger in strangers:
             assert self.place.reader.job(stranger) is None, stranger
 
+    def test_of_many_jobs_those_that_have_ended_are_found_at_once(self) -> None:
+        claims = self._busy()
+        strangers = ["nobody", "00000000-0000-7000-8000-ffffffffffff"]
+        found = self.place.reader.jobs_ended([*(one.id for one in claims), *strangers])
+        ended = [self.place.see(claims[place].id) for place in (0, 1, 2, 3)]
+        assert found == {one.id: one for one in ended} | dict.fromkeys(strangers)
+        assert self.place.reader.jobs_ended([]) == {}
+
     # -- filters -----------------------------------------------------------------------------
 
     def test_jobs_are_filtered_by_state(self) -> None:
@@ -298,6 +306,16 @@ class ReadsContract(OnAFreshStore):
         assert [one.subject for one in deeds(before=first[-1].no)] == subjects[2:]
         assert deeds(before=deeds()[-1].no) == []
         assert {one.by_whom for one in deeds()} == {DEED.by_whom}
+
+    def test_the_deeds_about_one_subject_are_found_by_it(self) -> None:
+        jobs = [self.place.dead_letter(self.worker) for _ in range(2)]
+        for job in jobs:
+            self.place.discard(job)
+        deeds = self.place.reader.deeds
+        (found,) = deeds(subject=jobs[0].id)
+        assert found == deeds()[-1]
+        assert deeds(subject=jobs[0].id, before=found.no) == []
+        assert deeds(subject="nobody") == []
 
     def test_workers_with_unsettled_jobs_come_before_those_that_are_done_with(self) -> None:
         holding, idle = self.place.hire(), self.place.hire()

@@ -1,0 +1,53 @@
+"""Policies by name or in files, TOML or JSON; a relative path counts from the working directory."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.model.errors import CallerError, ConfigError, UnknownName
+from perdure.rules.policy import LOADERS, FilePath, Policy
+from perdure.rules.policy_form import nearest, policy_from
+from perdure.rules.presets import PRESETS
+
+_SUFFIXES = (".toml", ".json")
+
+
+def policy_at(name: str) -> Policy:
+    """The preset of that name, or the policy in the file of that name."""
+    if name in PRESETS:
+        return PRESETS[name].policy
+    path = Path(name)
+    if path.suffix not in _SUFFIXES and not path.is_file():
+        raise UnknownName(f"no policy {name!r}; {nearest(name, PRESETS)}; or a .toml or .json file")
+    return policy_in(path)
+
+
+def policy_in(path: str | FilePath) -> Policy:
+    """The policy in a file; what is wrong with it is told with the file's name."""
+    file = Path(path)
+    form = _read(file)
+    try:
+        return policy_from(form)
+    except ConfigError as wrong:
+        raise ConfigError(f"policy file {str(file)!r}: {wrong}") from None
+
+
+LOADERS[:] = [policy_in]
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        where = "" if path.is_absolute() else f" in the folder {str(Path.cwd())!r}"
+        raise CallerError(f"cannot read the policy file {str(path)!r}{where}: {why}") from None
+    try:
+        form = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"policy file {str(path)!r}: {error}") from None
+    if not isinstance(form, dict):
+        raise ConfigError(f"policy file {str(path)!r} does not hold a table of fields")
+    return form
