@@ -204,9 +204,9 @@ def raw_output_expires(ground: Ground) -> object:
 def what_a_failure_leaves(ground: Ground) -> object:
     with ground.opened() as app:
         with pytest.raises(JobFailed):
-            ground.pipe.call_blocking("raise")
+            ground.pipe.call("raise")
         (job,) = ground.reader.jobs(limit=10)
-        return [one.kind for one in app.opened.reader.captures(job.no)]
+        return [one.kind for one in app._session.opened.reader.captures(job.no)]
 
 
 def what_is_left_of_the_feed(ground: Ground) -> object:

@@ -51,7 +51,7 @@ def test_what_was_raised_and_where_is_told_to_operators_and_to_nobody_else(
         assert f"{PLACE}: 'nope'" in invoke(cli, [*arguments, "--store", url]).output
     (event,) = [one for one in told if one.name is EventName.JOB_FAILED]
     assert event.fields["raised"] == PLACE
-    job = ref.show()
+    job = ref.view()
     assert job.error_detail == f"{PLACE}: 'nope'"
     for public in (str(failed.value), job.error_message):
         assert "acts" not in public
@@ -68,7 +68,7 @@ def test_a_failure_that_moved_to_another_line_is_still_the_same_failure(app):
     stage = app.stage(name="ask", policy=preset("datasets-once"))
     refs = [app.pipeline(one.__name__, stage(one)).enqueue(1) for one in (before, after)]
     worked_off(app)
-    one, other = (ref.show() for ref in refs)
+    one, other = (ref.view() for ref in refs)
     assert one.error_detail != other.error_detail
     assert one.fingerprint == other.fingerprint
 

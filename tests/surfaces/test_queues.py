@@ -25,13 +25,13 @@ def test_a_paused_queue_says_since_when_by_whom_and_why_and_keeps_its_jobs(offic
     assert "by ann (moving house)" in line
     (one,) = office.json("queues", "list")
     assert (one["ready"], one["paused_by"]) == (1, "ann")
-    lanes = office.app.opened.reader.lanes()
+    lanes = office.app._session.opened.reader.lanes()
     assert {lane.closed_by for lane in lanes if lane.lane.run is None} == {
         "queue default is paused"
     }
     assert office("queues", "resume", "default") == "default: open\n"
     assert office("queues", "resume", "default") == "default: it was not paused\n"
-    assert [deed.verb for deed in office.app.opened.reader.deeds(limit=2)] == [
+    assert [deed.verb for deed in office.app._session.opened.reader.deeds(limit=2)] == [
         "resume queue", "pause queue",
     ]  # fmt: skip
 

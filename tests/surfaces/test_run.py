@@ -926,7 +926,7 @@ def test_a_held_gate_is_named_with_its_reason_and_the_command_that_releases_it(t
 
 def test_a_paused_queue_is_named_with_the_command_that_resumes_it(app):
     deed = Deed("me", "moving house")
-    shot = watched(app, lambda _: app.opened.control.pause(LaneScope.QUEUE, "default", deed))
+    shot = watched(app, lambda _: app._session.opened.control.pause(LaneScope.QUEUE, "default", deed))
     assert (
         "held: queue default is paused, 3 waiting (moving house); to release it: perdure queues resume default"
         in progress_line(shot)
@@ -1043,7 +1043,7 @@ HINTS = [
 
 @pytest.mark.parametrize(("why", "typed", "hint"), HINTS)
 def test_the_command_that_goes_on_has_each_option_once(app, monkeypatch, why, typed, hint):
-    run = replace(app.find("p").run([1], name="a").show(), status=RunStatus.ABORTED, why=why)
+    run = replace(app.get_pipeline("p").run([1], name="a").view(), status=RunStatus.ABORTED, why=why)
     files = Files("items.jsonl", None, None)
     monkeypatch.setattr(sys, "argv", ["perdure", "run", "w", "items.jsonl", *typed])
     with click.Context(run_command):
@@ -1072,8 +1072,8 @@ def test_lines_are_written_now_and_then_and_whenever_something_changes(app):
 
 
 def test_a_gate_that_comes_and_goes_makes_a_line_every_ten_seconds_with_how_often_it_was(app):
-    run = app.find("p").run([1], name="a").show()
-    shot = Watch(app.opened, run.id).look(run, Fed(1), feeding=False)
+    run = app.get_pipeline("p").run([1], name="a").view()
+    shot = Watch(app._session.opened, run.id).look(run, Fed(1), feeding=False)
     held = (Held("upstream m is held", "", 1),)
     written: list[str] = []
     show = lines(written.append)
