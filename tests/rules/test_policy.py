@@ -1,7 +1,10 @@
 """A policy is data that is checked where it is written."""
 
+import ast
 import dataclasses
+import inspect
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -203,3 +206,20 @@ def test_a_preset_is_found_by_its_own_name(name):
 def test_an_unknown_preset_lists_the_known_ones():
     with pytest.raises(UnknownName, match=r"no policy preset 'standart'; one of: .*standard"):
         preset("standart")
+
+
+@pytest.mark.parametrize("kind", [Policy, Rule])
+def test_what_a_type_checker_is_told_has_every_field_in_its_order(kind):
+    tree = ast.parse(Path(inspect.getfile(kind)).read_text(encoding="utf-8"))
+    (defined,) = [
+        one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == kind.__name__
+    ]
+    (told,) = [
+        one
+        for one in ast.walk(defined)
+        if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+    ]
+    assert [one.arg for one in told.args.args] == [
+        "self",
+        *(one.name for one in dataclasses.fields(kind)),
+    ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure import App, CallerError, JobFailed, JobUnfinished, UnknownName
+from perdure import App, BugError, CallerError, JobFailed, JobUnfinished, UnknownName
 from perdure.app.session import job_watch
 from perdure.app.session.job_watch import JobWatch
 from perdure.model.errors import StoreDamaged
@@ -152,6 +152,23 @@ def test_a_look_that_fails_is_told_to_all_and_the_next_one_may_go_well():
 
     watch = JobWatch(look)
     with pytest.raises(StoreDamaged):
+        watch.wait_for("a").result(FAR_S)
+    assert watch.wait_for("b").result(FAR_S) is None
+    watch.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_a_look_that_has_broken_down():
+    looks = iter([ZeroDivisionError("a bug"), {"b": None}])
+
+    def look(ids):
+        answer = next(looks)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    watch = JobWatch(look)
+    with pytest.raises(BugError, match="has broken down"):
         watch.wait_for("a").result(FAR_S)
     assert watch.wait_for("b").result(FAR_S) is None
     watch.close()

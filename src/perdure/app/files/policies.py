@@ -1,7 +1,6 @@
 """Policies by name or in files, TOML or JSON; a relative path counts from the working directory."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,8 @@ LOADERS[:] = [policy_in]
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    import tomllib
+
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

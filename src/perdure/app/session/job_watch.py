@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import islice
 
 from perdure.app.session.waiting import SHORTEST_S, Pauses
-from perdure.model.errors import CallerError, StoreError
+from perdure.model.errors import BugError, CallerError, StoreError
 from perdure.model.views import JobView
 
 ASKED_MAX = 10_000  # jobs in one query; of more, the others have their turn in the next
@@ -48,12 +48,11 @@ class JobWatch:
         with self._one_at_a_time:
             if self._closed:
                 raise CallerError("the app was closed")
-            self._waits.setdefault(job_id, []).append(wait)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._watch, name="perdure-results", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._watch, name="perdure-results", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._waits.setdefault(job_id, []).append(wait)
         self._news.set()
         return wait
 
@@ -67,6 +66,21 @@ class JobWatch:
             thread.join(_LINGER_S)
 
     def _watch(self) -> None:
+        try:
+            self._look_on()
+        finally:  # nobody waits for a thread that is gone
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._one_at_a_time:
+            if self._thread is not threading.current_thread():
+                return  # it has ended as it should
+            self._thread = None
+            left = list(self._waits)
+        gone = BugError("whoever looks for the ends of jobs has broken down; see its traceback")
+        self._tell(left, lambda _, wait: wait.set_exception(gone))
+
+    def _look_on(self) -> None:
         pauses, idle_at = Pauses(), time.monotonic()
         while True:
             if self._news.wait(pauses.next_s()):
