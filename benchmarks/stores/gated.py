@@ -55,7 +55,7 @@ class GatedField(Field):
         failed = record(claim, FAILURE, self.ours.worker)
         assert failed.attempt is not None
         attempt = replace(failed.attempt, status="waiting", counted=Counted.PROBES)
-        counters = claim.counters.raised(Counted.PROBES)
+        counters = claim.counters.after_event(Counted.PROBES)
         return replace(failed, counters=counters, attempt=attempt)
 
     def _timed(self, call: Any) -> tuple[float, float]:

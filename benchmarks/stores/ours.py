@@ -164,7 +164,7 @@ def record(claim: Claim, ending: Record, worker: int) -> Record:
         like.elapsed_s, like.counted, like.kind, like.message, like.policy, like.why_json,
         like.evidence_json, like.config_hash,
     )  # fmt: skip
-    counters = claim.counters.raised(Counted.FAILURES) if again else claim.counters
+    counters = claim.counters.after_event(Counted.FAILURES) if again else claim.counters
     return Record(
         claim.no, claim.id, claim.token, ending.move, ending.state, claim.stage, claim.lane, counters,
         claim.past, claim.isolation, 0.0 if again else None, None, ending.error_kind,

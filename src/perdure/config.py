@@ -169,15 +169,15 @@ def load(environment: Mapping[str, str] | None = None, /, **given: Any) -> Confi
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         if given.get(setting.name) is not None:
-            values[setting.name] = _checked(setting, given[setting.name], setting.name)
+            values[setting.name] = _check(setting, given[setting.name], setting.name)
         elif setting.variable in source:
-            values[setting.name] = _checked(setting, source[setting.variable], setting.variable)
+            values[setting.name] = _check(setting, source[setting.variable], setting.variable)
         else:
             values[setting.name] = setting.default
     return Config(**values)
 
 
-def _checked(setting: Setting, raw: Any, origin: str) -> Any:
+def _check(setting: Setting, raw: Any, origin: str) -> Any:
     if setting.none and str(raw).lower() == setting.none:
         return None
     try:

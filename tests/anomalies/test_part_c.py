@@ -72,8 +72,8 @@ from perdure.rules.policy import FAIL, RETRY
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import CONVERTER, GATEWAY
 from perdure.testing import Answer as Said, Upstream
-from perdure.testing.store_contract.kit import TTL_S
-from perdure.testing.store_contract.records import retry, success
+from perdure.testing.store_contract.attempt_ends import retry, success
+from perdure.testing.store_contract.fresh_store import TTL_S
 from tests.app.worker.working_off import pumped_off, worked_off
 from tests.engine.kit import DONE, Notes, Shop, line_on, stage
 from tests.engine.upkeep.upkeeping import upkeep
@@ -290,7 +290,7 @@ def test_reports_5_a_stage_s_timeout_has_one_source(app):
     (claim,) = store.turn(
         [], ClaimOrder(worker, 1, app._session.catalogue.lane_nos()), by=worker
     ).claims
-    declared = app._session.catalogue.line("p").stage("slow")
+    declared = app._session.catalogue.pipeline("p").stage("slow")
     assert asyncio.run(run(claim, declared, Threads(1), Stopping())) == TimedOut(0.05)
     assert set(app._session.catalogue.timeouts_s().values()) == {
         0.05

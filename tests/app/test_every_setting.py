@@ -27,8 +27,8 @@ from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log, write_logs
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import DEED, target
-from perdure.testing.store_contract.records import failure, success
+from perdure.testing.store_contract.attempt_ends import failure, success
+from perdure.testing.store_contract.fresh_store import DEED, target
 from tests.engine.kit import Notes
 
 
@@ -84,7 +84,7 @@ def where_jobs_are(ground: Ground) -> object:
 
 def while_one_connection_is_lent(ground: Ground) -> object:
     opened = open_configured(ground.database(), wait_s_max=0.5)
-    with closing(opened), opened.store._connection.lent():
+    with closing(opened), opened.store._connection.autocommit():
         try:
             return len(opened.reader.jobs(limit=1))
         except StoreBusy:
@@ -97,7 +97,7 @@ def told_of_a_store_that_is_away(ground: Ground) -> object:
         held.bind(("127.0.0.1", 0))  # and nobody listens there
         url = f"postgresql://nobody@127.0.0.1:{held.getsockname()[1]}/nothing"
         with pytest.raises(StoreUnavailable):
-            processes._awaited(url, ground.config, Observers([notes]))
+            processes._await_store(url, ground.config, Observers([notes]))
     return len(notes.names())
 
 

@@ -86,7 +86,7 @@ def test_a_child_of_a_parent_in_the_middle_of_a_write_is_refused_and_says_why(
     def child() -> int:
         try:
             opened.store.lanes([])
-            opened.store.changed()
+            opened.store.has_changed()
         except StoreUnavailable as refused:
             return 0 if "forked off" in str(refused) else 2
         return 1
@@ -94,7 +94,7 @@ def test_a_child_of_a_parent_in_the_middle_of_a_write_is_refused_and_says_why(
     inside, leave = threading.Event(), threading.Event()
 
     def write() -> None:
-        with opened.store._connection.written():
+        with opened.store._connection.write():
             inside.set()
             leave.wait(30)
 

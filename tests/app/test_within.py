@@ -197,7 +197,7 @@ def test_autocommit_of_later_pythons_is_heeded(shop, autocommit):
 
 def broken(shop: Shop) -> list[NewJob]:
     """Two good jobs, and one that the tables refuse."""
-    lane = shop.pipe._line.lane_nos["one"]
+    lane = shop.pipe._laid.lane_nos["one"]
     good = [NewJob(f"00000000-0000-7000-8000-{n:012x}", "p", lane, "one", "{}") for n in range(2)]
     return [*good, NewJob("00000000-0000-7000-8000-0000000000ff", "p", lane, "one", None)]
 

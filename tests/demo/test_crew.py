@@ -47,62 +47,62 @@ def hire(tmp_path, mark, monkeypatch):
         environment = {**os.environ, "DEMO_MARK": mark}
         command = [sys.executable, "-c", FAMILY, manner]
         crew = Crew(command, folder=tmp_path, environment=environment)
-        hand = crew.hire()
-        until("the family is up", lambda: "ready" in hand.log.read_text(), within_s=20)
-        return crew, hand
+        demo_worker = crew.hire()
+        until("the family is up", lambda: "ready" in demo_worker.log.read_text(), within_s=20)
+        return crew, demo_worker
 
     return start
 
 
 def test_children_in_sessions_of_their_own_are_found(hire, mark):
-    crew, hand = hire("meek")
+    crew, demo_worker = hire("meek")
     with crew:
-        (child,) = descendants(hand.pid)
-        assert {hand.pid, child} == set(marked(mark))
-        assert os.getsid(child) != os.getsid(hand.pid)
+        (child,) = descendants(demo_worker.pid)
+        assert {demo_worker.pid, child} == set(marked(mark))
+        assert os.getsid(child) != os.getsid(demo_worker.pid)
 
 
 def test_ps_and_proc_agree_about_who_is_whose_child(hire):
-    crew, hand = hire("meek")
+    crew, demo_worker = hire("meek")
     with crew:
         by_ps, by_proc = crew_module._parents_by_ps(), parents_of_all()
-        (child,) = descendants(hand.pid)
-        for pid in (os.getpid(), hand.pid, child):
+        (child,) = descendants(demo_worker.pid)
+        for pid in (os.getpid(), demo_worker.pid, child):
             assert by_ps[pid] == by_proc[pid]
 
 
 def test_a_grip_holds_all_still_and_lets_all_go(hire):
-    crew, hand = hire("meek")
+    crew, demo_worker = hire("meek")
     with crew:
-        (child,) = descendants(hand.pid)
-        with Grip(hand):
-            until("both are stopped", lambda: both(hand, child) == {"T"}, within_s=30)
-        until("both go on", lambda: both(hand, child) <= {"S", "R"}, within_s=30)
-        assert not hand.killed
+        (child,) = descendants(demo_worker.pid)
+        with Grip(demo_worker):
+            until("both are stopped", lambda: both(demo_worker, child) == {"T"}, within_s=30)
+        until("both go on", lambda: both(demo_worker, child) <= {"S", "R"}, within_s=30)
+        assert not demo_worker.killed
 
 
-def both(hand: DemoWorker, child: int) -> set[str | None]:
-    return {state_of(hand.pid), state_of(child)}
+def both(demo_worker: DemoWorker, child: int) -> set[str | None]:
+    return {state_of(demo_worker.pid), state_of(child)}
 
 
 def test_a_strike_leaves_nobody(hire, mark):
-    crew, hand = hire("deaf")
+    crew, demo_worker = hire("deaf")
     with crew:
-        strike(hand)
+        strike(demo_worker)
         until("all are gone", lambda: not marked(mark), within_s=30)
-        assert hand.killed
-        assert hand.process.returncode == -signal.SIGKILL
+        assert demo_worker.killed
+        assert demo_worker.process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("manner", ["meek", "deaf"])
 def test_leaving_the_crew_ends_the_willing_and_the_unwilling(hire, mark, monkeypatch, manner):
     monkeypatch.setattr(crew_module, "_END_S_MAX", 5.0 if manner == "meek" else 0.2)
-    crew, hand = hire(manner)
+    crew, demo_worker = hire(manner)
     assert len(marked(mark)) == 2
     with crew:
         pass
     until("all are gone", lambda: not marked(mark), within_s=30)
-    assert hand.process.returncode == (0 if manner == "meek" else -signal.SIGKILL)
+    assert demo_worker.process.returncode == (0 if manner == "meek" else -signal.SIGKILL)
 
 
 def test_leaving_the_crew_by_an_exception_ends_everybody(hire, mark):

@@ -137,7 +137,7 @@ def called(
         if step.pause_s:
             waits_s.append(step.pause_s)
             place.clock.push(step.pause_s)
-        step = steps.ended(_outcome(step.claim, step.stage), 0.0)
+        step = steps.end_stage(_outcome(step.claim, step.stage), 0.0)
     told = _told(place, place.see(step.job_id), gateway, waits_s)
     state = "handed_over" if step.handed_over else told.state
     return replace(told, state=state, due_in_s=step.due_in_s)

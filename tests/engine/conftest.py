@@ -4,7 +4,7 @@ import pytest
 
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract import kit
+from perdure.testing.store_contract import fresh_store
 from tests.engine.kit import Shop
 from tests.stores.kit import MEMORY, Place, file_in, furnished
 
@@ -38,7 +38,7 @@ def anywhere(request, tmp_path):
 
     def opened():
         known = open_store(url, clock, create=True, wait_s_max=10.0, injected=True)
-        places.append(kit.Place(known, clock, series=len(places)))
+        places.append(fresh_store.Place(known, clock, series=len(places)))
         return places[-1]
 
     yield opened

@@ -21,7 +21,7 @@ from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.window import WindowSettings
 from perdure.rules.policy import Policy, Rule
 from perdure.rules.presets import preset
-from perdure.testing.store_contract.kit import Place
+from perdure.testing.store_contract.fresh_store import Place
 from tests.engine.kit import Notes, Played, Unreliable, echo
 
 VENDOR = "vendor"

@@ -38,7 +38,7 @@ from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.policy import RETRY, Policy, Profile
 from perdure.rules.presets import preset
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import DEED, Place
+from perdure.testing.store_contract.fresh_store import DEED, Place
 from tests.engine.kit import Notes, Unreliable, stage
 from tests.stores.kit import success
 from tests.stores.rigs import PostgresRig, Rig, SqliteRig
@@ -59,10 +59,10 @@ class Standing:
 
     gate: GateView
 
-    def ended(self, ending, verdict) -> GateView:
+    def end_call(self, ending, verdict) -> GateView:
         return self.gate
 
-    def heard(self, claim, decision) -> None:
+    def hear_decision(self, claim, decision) -> None:
         pass
 
 
@@ -149,10 +149,10 @@ def test_two_stages_run_one_after_the_other_and_each_leaves_its_rows(counter):
     call, first = counter.begun(owner="ann")
     job = counter.job()
     assert (job.state, job.worker, job.owner) == (State.PROCESSING, counter.caller, "ann")
-    second = again(call.ended(Returned('{"from":"one"}'), 0.5))
+    second = again(call.end_stage(Returned('{"from":"one"}'), 0.5))
     assert (first.stage.name, second.stage.name) == ("one", "two")
     assert second.claim.input_json == '{"from":"one"}'
-    end = over(call.ended(Returned('{"total":3}', "passed"), 0.25, Usage(10, 20)))
+    end = over(call.end_stage(Returned('{"total":3}', "passed"), 0.25, Usage(10, 20)))
     assert (end.state, end.result_json, end.handed_over) == (State.SUCCEEDED, '{"total":3}', False)
     job = counter.job()
     assert (job.id, job.state, job.result_json, job.label) == (
@@ -170,8 +170,8 @@ def test_two_stages_run_one_after_the_other_and_each_leaves_its_rows(counter):
 
 def test_what_is_durable_is_told_and_nothing_else(counter):
     call, _ = counter.begun()
-    call.ended(DONE, 0.1)
-    call.ended(DONE, 0.1)
+    call.end_stage(DONE, 0.1)
+    call.end_stage(DONE, 0.1)
     assert counter.notes.names() == [
         EventName.JOB_ENQUEUED, EventName.JOB_CLAIMED, EventName.JOB_ADVANCED,
         EventName.JOB_CLAIMED, EventName.JOB_SUCCEEDED,
@@ -183,11 +183,11 @@ def test_the_limit_and_the_wish_stay_with_the_job_for_as_long_as_its_caller_hold
     kept = counter.kept()
     began_us = int(counter.place.clock.now().timestamp() * 1_000_000)
     assert kept == (began_us + int((10 + HARD_MORE_S) * 1_000_000), "drop")
-    call.ended(failing(Kind.NETWORK), 0.1)
+    call.end_stage(failing(Kind.NETWORK), 0.1)
     assert counter.kept() == kept
-    call.ended(DONE, 0.1)
+    call.end_stage(DONE, 0.1)
     assert counter.kept() == kept
-    call.ended(failing(Kind.RATE_LIMITED, wait_s=30), 0.1)
+    call.end_stage(failing(Kind.RATE_LIMITED, wait_s=30), 0.1)
     assert counter.kept() == (None, None)
     counter.clean()
 
@@ -197,14 +197,14 @@ def test_the_limit_and_the_wish_stay_with_the_job_for_as_long_as_its_caller_hold
 
 def test_a_fault_that_may_be_gone_is_tried_once_more_after_a_short_pause(counter):
     call, first = counter.begun()
-    retry = again(call.ended(failing(Kind.UPSTREAM_ERROR), 0.5))
+    retry = again(call.end_stage(failing(Kind.UPSTREAM_ERROR), 0.5))
     assert 0.3 <= retry.pause_s <= 0.8
     assert (retry.stage.name, retry.claim.token) == ("one", first.claim.token + 2)
     assert retry.claim.counters == Counters(starts=2, failures=1)
     counter.clean()
     counter.place.clock.push(retry.pause_s)
-    call.ended(DONE, 0.1)
-    assert over(call.ended(DONE, 0.1)).state is State.SUCCEEDED
+    call.end_stage(DONE, 0.1)
+    assert over(call.end_stage(DONE, 0.1)).state is State.SUCCEEDED
     failed, done, _ = counter.attempts()
     assert (failed.status, failed.number, failed.delay_s) == (AttemptStatus.RETRYING, 1, 0.0)
     assert (done.status, done.number) == (AttemptStatus.SUCCESS, 2)
@@ -219,7 +219,7 @@ def test_the_pause_covers_the_whole_range_of_the_policy(counter):
         call = counter.call()
         call._chance = Random(len(pauses))
         call.begin()
-        pauses.append(again(call.ended(SLOW, 0.1)).pause_s)
+        pauses.append(again(call.end_stage(SLOW, 0.1)).pause_s)
     assert min(pauses) >= 0.3
     assert max(pauses) <= 0.8
     assert max(pauses) - min(pauses) > 0.3
@@ -227,8 +227,8 @@ def test_the_pause_covers_the_whole_range_of_the_policy(counter):
 
 def test_the_second_failure_is_handed_over(counter):
     call, _ = counter.begun()
-    call.ended(SLOW, 1.0)
-    end = over(call.ended(SLOW, 1.0))
+    call.end_stage(SLOW, 1.0)
+    end = over(call.end_stage(SLOW, 1.0))
     assert (end.handed_over, end.due_in_s, end.state) == (True, 0.0, State.QUEUED)
     assert end.why.startswith("hand over to a durable job: timeout")
     assert counter.statuses() == ["retrying", "handed_over"]
@@ -237,9 +237,9 @@ def test_the_second_failure_is_handed_over(counter):
 
 def test_a_call_is_tried_once_more_in_all_not_once_a_stage(counter):
     call, _ = counter.begun()
-    call.ended(SLOW, 0.1)
-    call.ended(DONE, 0.1)
-    end = over(call.ended(SLOW, 0.1))
+    call.end_stage(SLOW, 0.1)
+    call.end_stage(DONE, 0.1)
+    end = over(call.end_stage(SLOW, 0.1))
     assert end.handed_over
     assert "has been tried again already" in end.why
     assert counter.statuses() == ["retrying", "success", "handed_over"]
@@ -251,7 +251,7 @@ def test_a_call_is_tried_once_more_in_all_not_once_a_stage(counter):
 
 def test_a_rate_limit_is_never_waited_for_and_its_hint_is_when_the_job_is_due(counter):
     call, _ = counter.begun()
-    end = over(call.ended(failing(Kind.RATE_LIMITED, wait_s=0.4), 0.1))
+    end = over(call.end_stage(failing(Kind.RATE_LIMITED, wait_s=0.4), 0.1))
     assert (end.handed_over, end.due_in_s) == (True, 0.4)
     job = counter.job()
     assert (job.due_at - counter.place.clock.now()).total_seconds() == 0.4
@@ -263,7 +263,7 @@ def test_a_rate_limit_is_never_waited_for_and_its_hint_is_when_the_job_is_due(co
 def test_a_policy_that_would_retry_a_rate_limit_here_is_not_heard(counter):
     bold = Policy("bold", profile=Profile.SYNC, attempts_max=5, otherwise=RETRY)
     call, _ = counter.begun(policy=bold)
-    end = over(call.ended(failing(Kind.RATE_LIMITED), 0.1))
+    end = over(call.end_stage(failing(Kind.RATE_LIMITED), 0.1))
     assert end.handed_over
     assert "a rate limit is not waited for here" in end.why
     counter.clean()
@@ -279,20 +279,20 @@ LONGER = [
 def test_a_hint_that_is_longer_than_the_rest_is_when_the_job_is_due(counter, outcome, left_s, due_in_s):  # fmt: skip
     call, _ = counter.begun(wait_s=10.0)
     counter.place.clock.push(10.0 - left_s)
-    end = over(call.ended(outcome, 0.1))
+    end = over(call.end_stage(outcome, 0.1))
     assert (end.handed_over, end.due_in_s) == (True, due_in_s)
     counter.clean()
 
 
 def test_the_same_hint_is_waited_for_where_it_fits(counter):
     call, _ = counter.begun(wait_s=10.0)
-    assert again(call.ended(failing(Kind.OVERLOADED, wait_s=0.7), 0.1)).pause_s == 0.7
+    assert again(call.end_stage(failing(Kind.OVERLOADED, wait_s=0.7), 0.1)).pause_s == 0.7
 
 
 def test_a_pause_that_does_not_fit_into_the_wait_is_not_begun(counter):
     call, _ = counter.begun(wait_s=1.0)
     counter.place.clock.push(0.75)
-    end = over(call.ended(failing(Kind.NETWORK), 0.75))
+    end = over(call.end_stage(failing(Kind.NETWORK), 0.75))
     assert "too long with 0.2 s left" in end.why or "too long with 0.3 s left" in end.why
     assert 0.3 <= end.due_in_s <= 0.8
     counter.clean()
@@ -300,7 +300,7 @@ def test_a_pause_that_does_not_fit_into_the_wait_is_not_begun(counter):
 
 def test_a_snooze_belongs_in_the_queue(counter):
     call, _ = counter.begun()
-    end = over(call.ended(Snoozed(0.1), 0.1))
+    end = over(call.end_stage(Snoozed(0.1), 0.1))
     assert (end.handed_over, end.due_in_s) == (True, 0.1)
     assert counter.job().error_kind is None
     counter.clean()
@@ -309,7 +309,7 @@ def test_a_snooze_belongs_in_the_queue(counter):
 @pytest.mark.parametrize("kind", [Kind.NETWORK, Kind.INVALID_OUTPUT])
 def test_nothing_is_tried_again_here_while_the_gate_is_held(counter, kind):
     call, _ = counter.begun(gate=GateView("held"))
-    end = over(call.ended(failing(kind), 0.1))
+    end = over(call.end_stage(failing(kind), 0.1))
     assert end.handed_over
     assert "the upstream's gate is held" in end.why
     counter.clean()
@@ -317,9 +317,9 @@ def test_nothing_is_tried_again_here_while_the_gate_is_held(counter, kind):
 
 def test_when_the_wait_is_over_the_stage_that_runs_is_handed_over(counter):
     call, _ = counter.begun(wait_s=2.0)
-    call.ended(DONE, 0.5)
+    call.end_stage(DONE, 0.5)
     counter.place.clock.push(2.0)
-    end = over(call.over(1.5, Usage(5)))
+    end = over(call.end_wait(1.5, Usage(5)))
     assert (end.handed_over, end.due_in_s) == (True, 0.0)
     assert "the caller's wait of 2 s is over" in end.why
     job = counter.job()
@@ -331,7 +331,7 @@ def test_when_the_wait_is_over_the_stage_that_runs_is_handed_over(counter):
 def test_no_stage_is_begun_when_the_wait_is_over(counter):
     call, _ = counter.begun(wait_s=2.0)
     counter.place.clock.push(2.0)
-    end = over(call.ended(DONE, 2.0))
+    end = over(call.end_stage(DONE, 2.0))
     assert (end.handed_over, counter.statuses()) == (True, ["success"])
     assert "is over before stage 'two'" in end.why
     assert counter.job().stage == "two"
@@ -340,14 +340,14 @@ def test_no_stage_is_begun_when_the_wait_is_over(counter):
 
 def test_the_last_stage_counts_even_when_the_wait_is_over(counter):
     call, _ = counter.begun(wait_s=2.0)
-    call.ended(DONE, 0.1)
+    call.end_stage(DONE, 0.1)
     counter.place.clock.push(3.0)
-    assert over(call.ended(DONE, 3.0)).state is State.SUCCEEDED
+    assert over(call.end_stage(DONE, 3.0)).state is State.SUCCEEDED
 
 
 def test_a_caller_that_goes_leaves_its_job_to_a_worker(counter):
     call, _ = counter.begun(on_lost=OnLost.HAND_OVER)
-    end = over(call.gone(0.5))
+    end = over(call.leave(0.5))
     assert (end.handed_over, end.state) == (True, State.QUEUED)
     job = counter.job()
     assert (job.error_kind, job.counters) == (None, ZERO)
@@ -357,7 +357,7 @@ def test_a_caller_that_goes_leaves_its_job_to_a_worker(counter):
 
 def test_a_caller_that_goes_may_have_asked_for_the_job_to_be_dropped(counter):
     call, _ = counter.begun(on_lost=OnLost.DROP)
-    assert over(call.gone(0.5)).state is State.CANCELLED
+    assert over(call.leave(0.5)).state is State.CANCELLED
     assert counter.statuses() == ["cancelled"]
     counter.clean()
 
@@ -381,9 +381,9 @@ def worked_off(counter: Counter, *outcomes: Outcome) -> JobView:
 
 def test_a_worker_goes_on_at_the_failed_stage_with_counters_from_zero(counter):
     call, _ = counter.begun()
-    call.ended(Returned('{"paid":1}'), 0.1)
-    call.ended(SLOW, 0.1)
-    call.ended(SLOW, 0.1)
+    call.end_stage(Returned('{"paid":1}'), 0.1)
+    call.end_stage(SLOW, 0.1)
+    call.end_stage(SLOW, 0.1)
     job = counter.job()
     assert (job.stage, job.input_json, job.counters) == ("two", '{"paid":1}', ZERO)
     job = worked_off(counter, SLOW, SLOW)
@@ -402,8 +402,8 @@ def test_a_worker_goes_on_at_the_failed_stage_with_counters_from_zero(counter):
 
 def test_the_stage_s_policy_gives_up_after_its_own_number_of_attempts(counter):
     call, _ = counter.begun()
-    call.ended(SLOW, 0.1)
-    call.ended(SLOW, 0.1)
+    call.end_stage(SLOW, 0.1)
+    call.end_stage(SLOW, 0.1)
     job = worked_off(counter, SLOW, SLOW, SLOW)
     assert (job.state, job.failed_reason) == (State.FAILED, FailedReason.EXHAUSTED)
 
@@ -413,7 +413,7 @@ def test_the_stage_s_policy_gives_up_after_its_own_number_of_attempts(counter):
 
 def test_a_wrong_request_fails_at_once_with_the_public_message(counter):
     call, _ = counter.begun()
-    end = over(call.ended(failing(Kind.INVALID_REQUEST, message="key sk-123 is wrong"), 0.1))
+    end = over(call.end_stage(failing(Kind.INVALID_REQUEST, message="key sk-123 is wrong"), 0.1))
     assert (end.state, end.failed_reason) == (State.FAILED, FailedReason.FATAL)
     assert end.error_message == KINDS[Kind.INVALID_REQUEST].sentence
     job = counter.job()
@@ -424,14 +424,14 @@ def test_a_wrong_request_fails_at_once_with_the_public_message(counter):
 
 def test_a_stage_may_withdraw_its_job(counter):
     call, _ = counter.begun()
-    assert over(call.ended(Withdrawn("not wanted"), 0.1)).state is State.CANCELLED
+    assert over(call.end_stage(Withdrawn("not wanted"), 0.1)).state is State.CANCELLED
     counter.clean()
 
 
 def test_a_result_that_the_store_cannot_write_is_a_failure_of_the_stage(counter):
     call, _ = counter.begun()
-    call.ended(DONE, 0.1)
-    end = over(call.ended(Returned('"fine"', "half \ud800"), 0.1, Usage(7)))
+    call.end_stage(DONE, 0.1)
+    end = over(call.end_stage(Returned('"fine"', "half \ud800"), 0.1, Usage(7)))
     assert (end.state, counter.job().error_kind) == (State.FAILED, "internal")
     assert msgspec.json.decode(counter.attempts()[-1].why_json)["usage"]["tokens_in"] == 7
     counter.clean()
@@ -453,8 +453,8 @@ def test_a_taken_key_gives_the_earlier_job_while_it_waits(counter):
 
 def test_a_taken_key_gives_the_earlier_result(counter):
     call, _ = counter.begun(key="k")
-    call.ended(DONE, 0.1)
-    call.ended(Returned('"first"'), 0.1)
+    call.end_stage(DONE, 0.1)
+    call.end_stage(Returned('"first"'), 0.1)
     end = over(counter.call(key="k").begin())
     assert (end.state, end.result_json, end.created) == (State.SUCCEEDED, '"first"', False)
     assert len(counter.attempts()) == 2
@@ -462,7 +462,7 @@ def test_a_taken_key_gives_the_earlier_result(counter):
 
 def test_a_taken_key_gives_the_earlier_failure(counter):
     call, _ = counter.begun(key="k")
-    call.ended(failing(Kind.INVALID_REQUEST), 0.1)
+    call.end_stage(failing(Kind.INVALID_REQUEST), 0.1)
     end = over(counter.call(key="k").begin())
     assert (end.state, end.failed_reason) == (State.FAILED, FailedReason.FATAL)
 
@@ -486,7 +486,7 @@ def test_a_call_on_a_paused_pipeline_is_handed_over_without_a_try(counter):
 def test_a_pipeline_that_is_paused_meanwhile_is_left_after_the_stage_that_runs(counter):
     call, _ = counter.begun()
     counter.place.control.pause(LaneScope.PIPELINE, "p", DEED)
-    end = over(call.ended(DONE, 0.1))
+    end = over(call.end_stage(DONE, 0.1))
     assert (end.handed_over, counter.job().stage) == (True, "two")
     assert "stage 'two' may not begin now, pipeline p is paused" in end.why
     assert counter.kept() == (None, None)
@@ -504,7 +504,7 @@ def test_a_call_on_a_paused_queue_says_what_to_type(counter):
 def test_a_retry_does_not_begin_in_a_closed_lane(counter):
     call, _ = counter.begun()
     counter.place.control.pause(LaneScope.PIPELINE, "p", DEED)
-    end = over(call.ended(SLOW, 0.1))
+    end = over(call.end_stage(SLOW, 0.1))
     assert (end.handed_over, counter.job().state) == (True, State.QUEUED)
     counter.clean()
 
@@ -519,7 +519,7 @@ def test_a_job_that_a_person_cancels_meanwhile_is_told_as_cancelled(counter):
     cancel(
         opened.control, opened.reader, catalogue, step.claim.id, deed=Deed("ann", "enough"),
     )  # fmt: skip
-    end = over(call.ended(DONE, 0.1))
+    end = over(call.end_stage(DONE, 0.1))
     assert end.state is State.CANCELLED
     assert "enough" in end.error_message
     assert counter.statuses() == ["cancelled"]
@@ -538,7 +538,7 @@ def test_a_job_that_was_taken_from_its_caller_goes_on_elsewhere(counter):
         ),
         by=counter.place.hire(),
     )
-    end = over(call.ended(DONE, 30.0))
+    end = over(call.end_stage(DONE, 30.0))
     assert (end.handed_over, end.state) == (True, State.QUEUED)
     assert "another hand has taken the job" in end.why
     assert counter.statuses() == ["handed_over"]
@@ -548,10 +548,10 @@ def test_a_job_that_was_taken_from_its_caller_goes_on_elsewhere(counter):
 @pytest.mark.parametrize("fault", ["before", "after"])
 def test_a_result_whose_answer_was_lost_is_sent_again_and_counts_once(counter, fault):
     call, _ = counter.begun()
-    call.ended(DONE, 0.1)
+    call.end_stage(DONE, 0.1)
     counter.store.breaks = [fault]
     with pytest.raises(StoreUnavailable):
-        call.ended(DONE, 0.1)
+        call.end_stage(DONE, 0.1)
     assert over(call.resend()).state is State.SUCCEEDED
     assert counter.statuses() == ["success", "success"]
     counter.clean()
@@ -562,11 +562,11 @@ def test_a_retry_whose_answer_was_lost_is_still_in_our_hands(counter, fault):
     call, first = counter.begun()
     counter.store.breaks = [fault]
     with pytest.raises(StoreUnavailable):
-        call.ended(SLOW, 0.1)
+        call.end_stage(SLOW, 0.1)
     retry = again(call.resend())
     assert (retry.claim.token, retry.pause_s > 0) == (first.claim.token + 2, True)
-    call.ended(DONE, 0.1)
-    assert over(call.ended(DONE, 0.1)).state is State.SUCCEEDED
+    call.end_stage(DONE, 0.1)
+    assert over(call.end_stage(DONE, 0.1)).state is State.SUCCEEDED
     counter.clean()
 
 
@@ -574,7 +574,7 @@ def test_a_caller_that_was_declared_dead_begins_and_records_nothing(counter):
     call, _ = counter.begun()
     counter.place.store.end_worker(counter.caller, Death("silent"))
     with pytest.raises(WorkerDead):
-        call.ended(DONE, 0.1)
+        call.end_stage(DONE, 0.1)
     with pytest.raises(WorkerDead):
         counter.call().begin()
     assert (counter.job().state, counter.attempts()) == (State.PROCESSING, [])
@@ -582,9 +582,9 @@ def test_a_caller_that_was_declared_dead_begins_and_records_nothing(counter):
 
 def test_a_damaged_job_is_left_to_a_worker(counter):
     call, _ = counter.begun()
-    call.ended(DONE, 0.1)
+    call.end_stage(DONE, 0.1)
     counter.rig.damage("DELETE FROM perdure_checkpoints")
-    end = over(call.ended(SLOW, 0.1))
+    end = over(call.end_stage(SLOW, 0.1))
     assert end.handed_over
     assert "the result of the stage before is gone" in end.why
     assert counter.job().error_kind == "input_invalid"
@@ -596,15 +596,15 @@ def test_a_job_that_is_no_longer_there_is_said_so(counter):
     no = step.claim.no
     counter.rig.damage(f"DELETE FROM perdure_jobs WHERE no = {no}")
     with pytest.raises(UnknownName, match="no longer in the store"):
-        call.ended(DONE, 0.1)
+        call.end_stage(DONE, 0.1)
 
 
 def test_an_end_that_cannot_be_written_at_all_is_an_error_of_the_store(counter):
     call, _ = counter.begun()
-    call._line.lane_nos["one"] = call._line.lane_nos["two"] = 2**70
+    call._laid.lane_nos["one"] = call._laid.lane_nos["two"] = 2**70
     call._claim = msgspec.structs.replace(call._claim, lane=2**70)
     with pytest.raises(StoreError, match="cannot write the end of job"):
-        call.ended(DONE, 0.1)
+        call.end_stage(DONE, 0.1)
     assert counter.notes.names()[-1] is EventName.RESULT_REFUSED
 
 
@@ -631,8 +631,8 @@ def test_a_dead_caller_s_job_is_found_when_its_limit_has_passed_and_not_before(c
 )
 def test_a_dead_caller_s_job_ends_as_it_had_wished(counter, wish, state, status):
     call, _ = counter.begun(on_lost=wish)
-    call.ended(DONE, 0.1)
-    call.ended(SLOW, 0.1)
+    call.end_stage(DONE, 0.1)
+    call.end_stage(SLOW, 0.1)
     counter.place.clock.push(100)
     limits = dict.fromkeys(counter.place.lanes.values(), 1.0)
     (found,) = counter.place.store.overrun(limits, limit=10)
@@ -651,7 +651,7 @@ def test_a_dead_caller_s_job_ends_as_it_had_wished(counter, wish, state, status)
 def test_a_caller_that_has_left_leaves_lost_jobs_with_their_wish(counter, wish):
     counter.begun(on_lost=wish)
     counter.place.store.end_worker(counter.caller, Death("stopped"))
-    (found,) = counter.place.store.lost(limit=10)
+    (found,) = counter.place.store.lost_claims(limit=10)
     assert (found.on_lost, found.death.why) == (wish, "stopped")
 
 
@@ -662,7 +662,7 @@ def test_a_worker_s_jobs_have_no_such_wish(counter):
     counter.place.clock.push(100)
     (found,) = counter.place.store.overrun({claim.lane: 5.0}, limit=10)
     counter.place.store.end_worker(worker, Death("exited", 1))
-    (lost,) = counter.place.store.lost(limit=10)
+    (lost,) = counter.place.store.lost_claims(limit=10)
     assert (found.on_lost, lost.on_lost) == (None, None)
 
 
@@ -675,6 +675,6 @@ def test_nobody_declares_a_caller_dead_while_its_lease_lasts(counter):
 
 def test_a_crash_in_a_process_of_the_stage_s_own_is_judged_by_the_call_s_policy(counter):
     call, _ = counter.begun()
-    end = over(call.ended(Lost(Death("exited", signal="SIGSEGV")), 0.1))
+    end = over(call.end_stage(Lost(Death("exited", signal="SIGSEGV")), 0.1))
     assert (end.state, end.failed_reason) == (State.FAILED, FailedReason.CRASHED)
     counter.clean()

@@ -239,8 +239,8 @@ def test_a_line_knows_its_stages_in_order():
 
 def test_a_catalogue_finds_what_it_has():
     catalogue = Catalogue([LINE])
-    assert catalogue.line("p") == LINE
-    assert catalogue.line("x") is None
+    assert catalogue.pipeline("p") == LINE
+    assert catalogue.pipeline("x") is None
     assert catalogue.stage("p", "one") is LINE.stages[0]
     assert catalogue.stage("p", "x") is None
     assert catalogue.stage("x", "one") is None

@@ -30,16 +30,16 @@ from perdure.rules.gate.pace import (
     Pace,
     Trouble,
     admits,
-    answered,
-    failed as pace_failed,
-    refused,
-    started,
-    strained,
+    after_answer,
+    after_failure as pace_failed,
+    after_refusal,
+    after_strain,
+    slow_start,
 )
 from perdure.rules.gate.pace_settings import PaceSettings
-from perdure.rules.gate.probe import lease, probed
+from perdure.rules.gate.probe import end_probe, lease
 from perdure.rules.gate.signs import WELL
-from perdure.rules.gate.window import WindowSettings, isolated
+from perdure.rules.gate.window import WindowSettings, is_isolated
 from perdure.rules.hints.calls_left import Room
 from perdure.rules.matchers import Match
 from perdure.rules.policy import Hints, Policy, Rule
@@ -195,10 +195,10 @@ JITTER: dict[str, Row] = {
 class Failing:
     """Gates that say that all of the last ten calls failed."""
 
-    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+    def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
         return GateView(failed=10, known=10)
 
-    def heard(self, claim: Claim, decision: Decision) -> None:
+    def hear_decision(self, claim: Claim, decision: Decision) -> None:
         """Nothing is held."""
 
 
@@ -216,7 +216,7 @@ def first_gap(settings: GateSettings) -> object:
 
 def probe_passes(settings: GateSettings) -> object:
     gate, now = probing(settings=settings)
-    return probed(
+    return end_probe(
         gate, settings, word=WELL, generation=gate.generation, now=now, chance=MIDDLE
     ).move
 
@@ -242,13 +242,13 @@ def asked_for_an_hour(settings: GateSettings) -> object:
 
 def calls_at_once(settings: GateSettings) -> object:
     """How many may start after a hold."""
-    return admits(started(settings.pace, at(0)), settings.pace, at(0))
+    return admits(slow_start(settings.pace, at(0)), settings.pace, at(0))
 
 
-def is_isolated(settings: GateSettings) -> object:
+def rare_refusal(settings: GateSettings) -> object:
     """One call of ten was turned away."""
     window, share = window_of([False] * 9 + [True]), settings.isolated_share
-    return isolated(window, settings.window, share, counts_from=0, now=at(20))
+    return is_isolated(window, settings.window, share, counts_from=0, now=at(20))
 
 
 # A pace that has run for a while, and what happens to it then.
@@ -265,24 +265,24 @@ def later(settings: PaceSettings) -> Pace:
     return pace_failed(running(), settings, at(1))
 
 
-def after_refusal(*, wait_s: float = 0.0, isolated: bool = False, **changes: Any) -> Look:
+def pace_after_refusal(*, wait_s: float = 0.0, isolated: bool = False, **changes: Any) -> Look:
     def look(settings: PaceSettings) -> object:
         pace = running(**changes)
         call = {"sent_at": at(0), "now": at(0), "wait_s": wait_s, "isolated": isolated}
-        return refused(pace, settings, **call)
+        return after_refusal(pace, settings, **call)
 
     return look
 
 
-def after_strain(settings: PaceSettings) -> object:
+def pace_after_strain(settings: PaceSettings) -> object:
     """Calls time out."""
     pace = running(in_flight=20, strain=Trouble(share=0.3))
-    return strained(pace, settings, sent_at=at(0), now=at(0)).knee
+    return after_strain(pace, settings, sent_at=at(0), now=at(0)).knee
 
 
 def told_of_room(settings: PaceSettings) -> object:
     room = Room(40, at(30), 100)
-    return answered(running(), settings, sent_at=at(0), now=at(0), room=room).room
+    return after_answer(running(), settings, sent_at=at(0), now=at(0), room=room).room
 
 
 def saved_up(settings: PaceSettings) -> object:
@@ -290,34 +290,34 @@ def saved_up(settings: PaceSettings) -> object:
 
 
 def grown(settings: PaceSettings) -> object:
-    pace = replace(started(settings, at(0)), allowance=2.0)
-    return answered(pace, settings, sent_at=at(0), now=at(0)).allowance
+    pace = replace(slow_start(settings, at(0)), allowance=2.0)
+    return after_answer(pace, settings, sent_at=at(0), now=at(0)).allowance
 
 
 NOISY = Trouble(share=0.3, noise=0.1)
 
 PACE: dict[str, Row] = {
-    "start_calls": Row(1, 2, lambda one: admits(started(one, at(0)), one, at(0))),
+    "start_calls": Row(1, 2, lambda one: admits(slow_start(one, at(0)), one, at(0))),
     "calls_max": Row(2, 10, grown),
-    "rate_min_per_s": Row(0.01, 100.0, after_refusal()),
+    "rate_min_per_s": Row(0.01, 100.0, pace_after_refusal()),
     "climb_per_s": Row(0.01, 0.02, later),
     "quicken_s": Row(10.0, 20.0, later),
-    "still_times": Row(20.0, 10.0, after_refusal(wait_s=5.0)),
+    "still_times": Row(20.0, 10.0, pace_after_refusal(wait_s=5.0)),
     "measured_times_max": Row(1.0, 2.0, later),
     "measure_s": Row(10.0, 20.0, later),
     "burst_s": Row(0.25, 0.5, saved_up),
     "room_share": Row(0.5, 0.3, told_of_room),
     "room_s_max": Row(60.0, 20.0, told_of_room),
-    "find_s": Row(4.0, 8.0, after_refusal()),
-    "rest_s": Row(0.5, 1.0, after_refusal()),
-    "strain_share": Row(0.2, 0.9, after_strain),
-    "slack_share": Row(0.08, 0.5, after_refusal(isolated=True, limit=NOISY)),
+    "find_s": Row(4.0, 8.0, pace_after_refusal()),
+    "rest_s": Row(0.5, 1.0, pace_after_refusal()),
+    "strain_share": Row(0.2, 0.9, pace_after_strain),
+    "slack_share": Row(0.08, 0.5, pace_after_refusal(isolated=True, limit=NOISY)),
 }
 
 
 GATE: dict[str, Row] = {
     "window": Row(WindowSettings(), WindowSettings(fail_share=0.5), trips),
-    "isolated_share": Row(0.25, 0.0, is_isolated),
+    "isolated_share": Row(0.25, 0.0, rare_refusal),
     "gaps": Row(GateSettings().gaps, Backoff("fixed", base_s=30.0), first_gap),
     "jitter": Row(STILL, Jitter("full"), first_gap),
     "flow_after": Row(1, 2, probe_passes),

@@ -138,7 +138,7 @@ def test_the_sweep_of_lost_jobs_settles_every_job_of_the_batch(either):
 def test_a_call_goes_on_by_the_policys_curve(counter):  # noqa: F811
     policy = replace(SYNC, own_delay=broken, otherwise=RETRY)
     call, _ = counter.begun(policy=policy)
-    step = call.ended(failing(Kind.NETWORK), 0.1)
+    step = call.end_stage(failing(Kind.NETWORK), 0.1)
     assert isinstance(step, Try)
     assert TOLD in why_of(counter.place, counter.job())
 
@@ -176,14 +176,14 @@ def test_a_defect_in_judging_what_was_refused_keeps_no_other_back(monkeypatch):
     for claim in good:
         shop.finish(claim)
     shop.pump._gather()
-    right = shop.pump._settled
+    right = shop.pump._record_of
 
     def settled(one):
         if one.claim.no == refused.no:
             raise BugError("cannot be judged")
         return right(one)
 
-    monkeypatch.setattr(shop.pump, "_settled", settled)
+    monkeypatch.setattr(shop.pump, "_record_of", settled)
     with pytest.raises(BugError, match="cannot be judged"):
         shop.pump._send(None)
     assert len(shop.notes.of(EventName.JOB_SUCCEEDED)) == 2

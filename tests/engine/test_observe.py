@@ -67,7 +67,7 @@ NAMES = [
 def test_a_settled_record_is_told_under_its_name(place, outcome, options, name):
     notes = Notes()
     record = record_for(place, outcome, **options)
-    Observers([notes]).settled(record, receipt_of(record))
+    Observers([notes]).tell_settled(record, receipt_of(record))
     assert notes.names() == [name]
 
 
@@ -84,7 +84,7 @@ def told_of(place, outcome, *, before: Counters | None = None, **options):
     claim = claim_of(counters=before, run=7)
     ending = Ending(claim, outcome, 1.25, 7, policy=OWN, **options)
     record = settle(ending, line, line.stages[0], chance=0.5)
-    Observers([notes]).settled(record, receipt_of(record))
+    Observers([notes]).tell_settled(record, receipt_of(record))
     (event,) = notes.events
     assert "secret" not in str(event.fields)
     return event
@@ -130,16 +130,16 @@ def test_a_dead_letter_is_told_with_its_reason(place, outcome, before, reason):
 
 def test_a_wait_behind_a_held_gate_is_told_with_the_gate_and_counts_no_failure(place):
     class Held:
-        def ended(self, _ending, _verdict):
+        def end_call(self, _ending, _verdict):
             return GateView("held")
 
-        def heard(self, _claim, _decision):
+        def hear_decision(self, _claim, _decision):
             pass
 
     notes, line = Notes(), line_on(place)
     ending = Ending(claim_of(), BAD_GATEWAY, 1.25, 7, policy=OWN)
     record = settle(ending, line, line.stages[0], chance=0.5, gates=Held())
-    Observers([notes]).settled(record, receipt_of(record))
+    Observers([notes]).tell_settled(record, receipt_of(record))
     (fields,) = notes.of(EventName.JOB_RETRIED)
     assert (fields["gate"], fields["failures"], fields["upstream_status"]) == ("held", 0, 502)
 
@@ -155,7 +155,7 @@ def test_a_success_has_no_error_and_says_which_try_it_was(place):
 def test_a_cancelled_wait_has_no_attempt_to_tell_of(place):
     notes = Notes()
     record = replace(record_for(place, Withdrawn()), attempt=None)
-    Observers([notes]).settled(record, receipt_of(record))
+    Observers([notes]).tell_settled(record, receipt_of(record))
     (fields,) = notes.of(EventName.JOB_CANCELLED)
     assert (fields["stage"], fields["attempt"], fields["duration_ms"]) == ("one", None, None)
 
@@ -163,14 +163,14 @@ def test_a_cancelled_wait_has_no_attempt_to_tell_of(place):
 @pytest.mark.parametrize("answer", [Stale(1, "a", 1), RecordRefused(1, "a", 1, "bad row")])
 def test_a_word_that_did_not_count_is_told_as_refused(place, answer):
     notes = Notes()
-    Observers([notes]).settled(record_for(place, Returned("1")), answer)
+    Observers([notes]).tell_settled(record_for(place, Returned("1")), answer)
     (fields,) = notes.of(EventName.RESULT_REFUSED)
     assert fields["request_id"] == "req-1"
 
 
 def test_a_claim_is_told():
     notes = Notes()
-    Observers([notes]).claimed(claim_of())
+    Observers([notes]).tell_claimed(claim_of())
     assert notes.of(EventName.JOB_CLAIMED) == [
         {
             "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": None,
@@ -182,9 +182,9 @@ def test_a_claim_is_told():
 def test_what_people_do_to_a_job_is_told_with_its_request_id():
     notes = Notes()
     observers, target, deed = Observers([notes]), Target(1, "a", 1, "req-1"), Deed("ann", "why")
-    observers.discarded(target, deed)
-    observers.brought_forward(target, deed)
-    observers.revived(Revival(1, "a", 1, "one", 1, None, request_id="req-1"), deed)
+    observers.tell_discarded(target, deed)
+    observers.tell_brought_forward(target, deed)
+    observers.tell_revived(Revival(1, "a", 1, "one", 1, None, request_id="req-1"), deed)
     assert notes.names() == [
         EventName.JOB_DISCARDED, EventName.JOB_BROUGHT_FORWARD, EventName.JOB_REVIVED,
     ]  # fmt: skip
@@ -196,10 +196,10 @@ def test_a_batch_is_told_by_its_new_jobs_alone():
     notes = Notes()
     observers = Observers([notes])
     done = [Enqueued("a", 1, created=False), Enqueued("b", 2, created=True)]
-    observers.enqueued("p", done)
-    observers.enqueued("p", done[:1])
-    observers.enqueued("p", [])
-    observers.enqueued("p", done, request_id="req-7")
+    observers.tell_enqueued("p", done)
+    observers.tell_enqueued("p", done[:1])
+    observers.tell_enqueued("p", [])
+    observers.tell_enqueued("p", done, request_id="req-7")
     assert notes.of(EventName.JOB_ENQUEUED) == [
         {"job_id": "b", "request_id": request_id, "pipeline": "p", "count": 1}
         for request_id in ("b", "req-7")

@@ -15,7 +15,7 @@ from perdure.engine.operate.single_jobs import retry
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue, LaidPipeline
-from perdure.engine.upkeep.schedules import Declaring, Ticking, declared
+from perdure.engine.upkeep.schedules import Declaring, Ticking, declare
 from perdure.model.errors import CallerError
 from perdure.model.filters import EVERY_JOB
 from perdure.model.jobs import NewJob
@@ -25,8 +25,8 @@ from perdure.model.outcomes import Evidence, Raised
 from perdure.model.states import FailedReason, State
 from perdure.rules.backoff import Backoff
 from perdure.testing.clock import VirtualClock
-from perdure.testing.store_contract.kit import DEED
-from perdure.testing.store_contract.records import failure
+from perdure.testing.store_contract.attempt_ends import failure
+from perdure.testing.store_contract.fresh_store import DEED
 from tests.engine.kit import PLAIN, line_on, stage
 from tests.engine.upkeep.upkeeping import upkeep
 
@@ -217,7 +217,7 @@ def check_again(either, worker, on, own_s, wanted):
 
 def test_a_periodic_job_has_the_total_time_of_its_pipeline(either):
     on = line(either, 60.0, 30.0)
-    every = declared("15m", on, None)
+    every = declare("15m", on, None)
     Declaring(either.control, either.reader, [every]).once()
     either.clock.push(900)
     ticking = Ticking(

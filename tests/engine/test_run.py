@@ -38,10 +38,10 @@ from tests.engine.kit import PLAIN, claim_of, stage, until
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None, desk=None, begun=None):
+def ran(call, *, claim=None, timeout_s=30.0, threads=None, stopping=None, notes=None, begun=None):
     """The outcome of one stage, run on a loop of its own; with ``begun``, no time is over before that is set."""
     own, chosen = threads or Threads(2), stage(call=call, timeout_s=timeout_s)
-    running = run(claim or claim_of(), chosen, own, stopping or Stopping(), desk=desk)
+    running = run(claim or claim_of(), chosen, own, stopping or Stopping(), notes=notes)
 
     async def held_up():
         outcome = asyncio.create_task(running)
@@ -161,7 +161,7 @@ def children():
     def ran_in_a_child(call, item):
         claim = claim_of(input_json=json.dumps(item))
         chosen = Stage("one", call, PLAIN, 30.0, None, True)
-        return events.run(run(claim, chosen, Threads(1), Stopping(), hands=hands))
+        return events.run(run(claim, chosen, Threads(1), Stopping(), process_pool=hands))
 
     yield ran_in_a_child
     events.run(hands.close())
@@ -300,11 +300,11 @@ def test_a_sync_stage_is_given_up_at_its_timeout_and_keeps_its_thread():
 
     try:
         assert ran(call, timeout_s=0.02, threads=threads, begun=begun) == TimedOut(0.02)
-        assert threads.lost == 1
+        assert threads.lost_count == 1
         assert threads.lost_at <= time.monotonic()
     finally:
         let_go.set()
-    until(lambda: threads.lost == 0, "the thread has ended by itself")
+    until(lambda: threads.lost_count == 0, "the thread has ended by itself")
     assert threads.lost_at is None
 
 
@@ -347,15 +347,15 @@ def test_the_time_of_a_sync_stage_does_not_run_while_it_waits_for_a_thread():
 
     outcome = crowd.outcome(call, before=longer_than_its_time, timeout_s=0.1)
     assert outcome == Returned("true")
-    assert crowd.threads.lost == 0
+    assert crowd.threads.lost_count == 0
 
 
 def test_it_runs_from_the_moment_in_which_the_thread_is_there():
     crowd, ends = Crowd(), threading.Event()
     outcome = crowd.outcome(lambda _: ends.wait(30), before=longer_than_its_time, timeout_s=0.1)
-    assert (outcome, crowd.threads.lost) == (TimedOut(0.1), 1)
+    assert (outcome, crowd.threads.lost_count) == (TimedOut(0.1), 1)
     ends.set()
-    until(lambda: crowd.threads.lost == 0, "the thread has ended by itself")
+    until(lambda: crowd.threads.lost_count == 0, "the thread has ended by itself")
 
 
 def test_a_deadline_that_passes_while_a_stage_waits_for_a_thread_is_not_its_timeout():
@@ -365,7 +365,7 @@ def test_a_deadline_that_passes_while_a_stage_waits_for_a_thread_is_not_its_time
         await asyncio.wait([late], timeout=20)
 
     outcome = crowd.outcome(called.append, before=over, claim=claim_of(deadline_s=0.1))
-    assert (outcome, called, crowd.threads.lost) == (Unbegun(), [], 0)
+    assert (outcome, called, crowd.threads.lost_count) == (Unbegun(), [], 0)
 
 
 def test_a_stage_for_which_there_is_no_thread_has_not_failed(monkeypatch):
@@ -512,13 +512,13 @@ def test_what_a_stage_has_used_up_is_known_whatever_becomes_of_it():
         context.usage(tokens_in=4, tokens_out=1)
         raise ValueError
 
-    desk = AttemptNotes()
-    ran(call, desk=desk)
-    assert desk.usage == Usage(7, 1, 0.25)
+    notes = AttemptNotes()
+    ran(call, notes=notes)
+    assert notes.usage == Usage(7, 1, 0.25)
 
 
 def test_a_thread_that_was_given_up_has_nothing_more_to_say():
-    begun, late, desk, threads = threading.Event(), threading.Event(), AttemptNotes(), Threads(1)
+    begun, late, notes, threads = threading.Event(), threading.Event(), AttemptNotes(), Threads(1)
 
     def call(_, context):
         context.usage(tokens_in=1)
@@ -528,10 +528,10 @@ def test_a_thread_that_was_given_up_has_nothing_more_to_say():
         context.progress(1)
         late.set()
 
-    outcome = ran(call, timeout_s=0.05, threads=threads, desk=desk, begun=begun)
+    outcome = ran(call, timeout_s=0.05, threads=threads, notes=notes, begun=begun)
     assert outcome == TimedOut(0.05)
     assert late.wait(20)
-    assert (desk.usage, desk.progress) == (Usage(1), None)
+    assert (notes.usage, notes.progress) == (Usage(1), None)
 
 
 # -- types -------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_only_lanes_of_the_named_queues_and_categories_are_served(queues, catego
 
 def test_a_run_of_a_pipeline_that_has_moved_goes_on_in_its_own_lanes():
     catalogue = Catalogue([line("a", "fast", "x", 1)]).only(queues=["fast", "old"])
-    moved = catalogue.line("a")
+    moved = catalogue.pipeline("a")
     begun = {
         11: Lane("old", "x", "a", "one", run=7), 12: Lane("old", "x", "a", "two", run=7),
     }  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_run_of_a_pipeline_that_has_moved_goes_on_in_its_own_lanes():
 @pytest.mark.parametrize("queue", ["fast", "slow"], ids=["served", "not served"])
 def test_lanes_of_a_run_that_is_over_are_forgotten(queue):
     catalogue = Catalogue([line("a", "fast", "x", 1)]).only(queues=[queue])
-    known = catalogue.line("a")
+    known = catalogue.pipeline("a")
     catalogue.learn({
         9: Lane("fast", "x", "a", "one", run=7), 10: Lane("fast", "x", "a", "two", run=7),
         11: Lane("fast", "x", "a", "gone", run=7), 12: Lane("old", "x", "a", "one", run=7),
@@ -151,8 +151,8 @@ def test_what_one_worker_knows_of_runs_is_not_left_to_the_next_one():
     shared = line("a", "fast", "x", 1)
     first = Catalogue([shared])
     first.learn({9: Lane("fast", "x", "a", "one", run=7), 10: Lane("fast", "x", "a", "two", run=7)})
-    assert Catalogue([shared]).line("a").lane_beside(9, "two") == 2
-    assert first.line("a").lane_beside(9, "two") == 10
+    assert Catalogue([shared]).pipeline("a").lane_beside(9, "two") == 2
+    assert first.pipeline("a").lane_beside(9, "two") == 10
 
 
 def test_a_lane_without_a_number_is_not_served_yet():

@@ -28,7 +28,7 @@ counts = st.builds(
 def test_raising_moves_one_counter_by_one_and_the_waited_time_by_what_was_waited(
     before, counted, waited_s
 ):
-    after = before.raised(counted, waited_s=float(waited_s))
+    after = before.after_event(counted, waited_s=float(waited_s))
     name = counted.value
     assert getattr(after, name) == getattr(before, name) + 1
     assert after.waited_s == before.waited_s + waited_s
@@ -37,7 +37,7 @@ def test_raising_moves_one_counter_by_one_and_the_waited_time_by_what_was_waited
 
 @given(counts)
 def test_what_counts_as_nothing_raises_nothing(before):
-    assert before.raised(None, waited_s=5.0) is before
+    assert before.after_event(None, waited_s=5.0) is before
 
 
 @given(counts, counts)

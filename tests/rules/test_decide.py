@@ -242,7 +242,7 @@ def test_the_attempts_of_a_job_are_exactly_the_limit(limit):
     while True:
         tries += 1
         decision = decide(Standing(counters), NETWORK, policy, FLOWING, NOW, MIDDLE)
-        counters = counters.raised(decision.counted)
+        counters = counters.after_event(decision.counted)
         if isinstance(decision, Fail):
             break
     assert tries == limit
@@ -516,7 +516,7 @@ def test_an_exact_hint_is_the_delay(action, backoff, jitter, hint_s, chance):
 
 def ends_late(decision, counters: Counters, policy: Policy, rule: Rule) -> bool:
     """Whether a retry breaks one of the limits."""
-    after = counters.raised(decision.counted, waited_s=decision.delay_s)
+    after = counters.after_event(decision.counted, waited_s=decision.delay_s)
     return (
         after.failures >= (rule.attempts_max or policy.attempts_max)
         if decision.counted is Counted.FAILURES

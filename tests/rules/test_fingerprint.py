@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from perdure.model.kinds import Kind
-from perdure.rules.fingerprint import fingerprint, normalised
+from perdure.rules.fingerprint import fingerprint, normalise
 
 ALIKE = {
     "numbers": ("got 5 of 12 rows", "got 17 of 4,000 rows"),
@@ -54,7 +54,7 @@ APART = {
 
 @pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
 def test_messages_that_differ_in_data_alone_are_alike(pair: tuple[str, str]) -> None:
-    assert normalised(pair[0]) == normalised(pair[1])
+    assert normalise(pair[0]) == normalise(pair[1])
     one, other = (fingerprint(Kind.UNKNOWN, "ask", text) for text in pair)
     assert one == other
 
@@ -79,9 +79,9 @@ def test_any_text_has_one_fingerprint_that_is_short_and_stable(text: str) -> Non
     mark = fingerprint(Kind.UNKNOWN, "ask", text)
     assert re.fullmatch("[0-9a-f]{16}", mark)
     assert mark == fingerprint(Kind.UNKNOWN, "ask", text)
-    assert len(normalised(text)) <= 400
+    assert len(normalise(text)) <= 400
 
 
 @given(st.integers(), st.integers())
 def test_numbers_never_tell_failures_apart(one: int, other: int) -> None:
-    assert normalised(f"row {one} of it") == normalised(f"row {other} of it")
+    assert normalise(f"row {one} of it") == normalise(f"row {other} of it")

@@ -42,9 +42,9 @@ _NO_ATTEMPT = "DELETE FROM perdure_attempts WHERE job = :no AND token = :token"
 
 def release_is_a_failure(patch: pytest.MonkeyPatch) -> None:
     """What is given back at a shutdown has cost an attempt."""
-    for name in ("_raised", "_counted"):
+    for name in ("_raise_counters", "_counted_as"):
         right = getattr(record_module, name)
-        place = {"_raised": 1, "_counted": 0}[name]
+        place = {"_raise_counters": 1, "_counted_as": 0}[name]
 
         def counted(*args: Any, right: Callable[..., Any] = right, place: int = place) -> Any:
             given = list(args)
@@ -74,7 +74,7 @@ def cancel_keeps_the_token(patch: pytest.MonkeyPatch) -> None:
         answers = right(control, records, *words, **more)
         for one in records:
             if one.attempt is not None:
-                with control._connection.written() as (cx, _):
+                with control._connection.write() as (cx, _):
                     claim = {"no": one.no, "token": one.token}
                     cx.execute(_AS_BEFORE, claim)
                     cx.execute(_NO_ATTEMPT, claim)  # it would stand in the way of the result's own
@@ -120,7 +120,7 @@ def hint_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def waits_by_the_workers_clock(patch: pytest.MonkeyPatch) -> None:
     """A retry is due at a moment that its worker has reckoned by its own wall clock."""
-    right_init, right = Worker.__init__, Pump._settled
+    right_init, right = Worker.__init__, Pump._record_of
 
     def init(worker: Worker, *args: Any, **kwargs: Any) -> None:
         right_init(worker, *args, **kwargs)
@@ -135,7 +135,7 @@ def waits_by_the_workers_clock(patch: pytest.MonkeyPatch) -> None:
         return replace(record, delay_s=max(0.0, record.delay_s + off_s))
 
     patch.setattr(Worker, "__init__", init)
-    patch.setattr(Pump, "_settled", settled)
+    patch.setattr(Pump, "_record_of", settled)
 
 
 def ticks_by_the_workers_clock(patch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ class Rig:
 
     def damage(self, sql: str) -> None:
         """Change a table behind everybody's back."""
-        with self.connection.written() as (cx, _):
+        with self.connection.write() as (cx, _):
             cx.execute(sql)
 
 

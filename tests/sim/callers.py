@@ -74,7 +74,7 @@ class Callers:
             if not self._world.chaos:
                 break
             self._left -= 1
-            line = self._catalogue.line(self._world.rng.choice((LONG, SHORT)))
+            line = self._catalogue.pipeline(self._world.rng.choice((LONG, SHORT)))
             assert line is not None
             key = f"call{self._world.rng.randint(1, 4)}" if self._world.rng.random() < 0.3 else None
             terms = CallTerms(
@@ -146,18 +146,18 @@ class Callers:
         if self._vanishes():
             self._kernel.die(process, 9)
         if call.left_s <= 0:
-            return call.over
+            return call.end_wait
         self._checker.began(step.claim.id, step.claim.token, worker)
         took_s = self._world.rng.expovariate(1 / self._setup.work_s)
         strand.sleep(min(took_s, call.left_s))
         if self._vanishes():
             self._kernel.die(process, 9)
         if took_s >= call.left_s:
-            return lambda: call.over(took_s)
+            return lambda: call.end_wait(took_s)
         if self._world.rng.random() < 0.1:
-            return lambda: call.gone(took_s)
+            return lambda: call.leave(took_s)
         outcome = self._outcome()
-        return lambda: call.ended(outcome, took_s)
+        return lambda: call.end_stage(outcome, took_s)
 
     def _vanishes(self) -> bool:
         chance = self._setup.chances.get("caller_lost", 0.0)

@@ -406,7 +406,7 @@ class Checker:
         self.gates.claimed(job, claim, worker, probes)
 
     def _stages_before(self, job: JobAccount, stage: str) -> list[str]:
-        line = self.catalogue.line(job.pipeline)
+        line = self.catalogue.pipeline(job.pipeline)
         assert line is not None
         names = [one.name for one in line.stages]
         return names[: names.index(stage)]

@@ -54,7 +54,7 @@ class Deeds:
 
     def closed(self, pipeline: str, run: int | None = None) -> bool:
         """Whether the lanes of a pipeline, in a run or outside of all, are closed now."""
-        line = self._checker.catalogue.line(pipeline)
+        line = self._checker.catalogue.pipeline(pipeline)
         assert line is not None
         ours = {(LaneScope.PIPELINE, pipeline), (LaneScope.QUEUE, line.queue)}
         if run is not None:

@@ -45,7 +45,7 @@ class Feeding:
         self._checker = checker
         self._feed = feed
         self._observers = Observers([checker.told])
-        line = catalogue.line(feed.pipeline)
+        line = catalogue.pipeline(feed.pipeline)
         assert line is not None
         self._line: LaidPipeline = line
         self._items = [self._item(number) for number in range(feed.items)]

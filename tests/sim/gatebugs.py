@@ -32,12 +32,12 @@ def probing_counts_as_flowing(patch: pytest.MonkeyPatch) -> None:
 
 def late_results_count(patch: pytest.MonkeyPatch) -> None:
     """The result of any probe is taken for that of the one that is out."""
-    right = gatekeeper_module.probed
+    right = gatekeeper_module.end_probe
 
     def probed(gate: Gate, settings: Any, *, generation: int, **rest: Any) -> Step:
         return right(gate, settings, generation=gate.generation, **rest)
 
-    patch.setattr(gatekeeper_module, "probed", probed)
+    patch.setattr(gatekeeper_module, "end_probe", probed)
 
 
 def the_last_hint_stands(patch: pytest.MonkeyPatch) -> None:
@@ -51,23 +51,23 @@ def the_last_hint_stands(patch: pytest.MonkeyPatch) -> None:
 
 def probes_are_never_lost(patch: pytest.MonkeyPatch) -> None:
     """A probe is waited for, for as long as it takes."""
-    patch.setattr(gatekeeper_module, "lost", lambda gate, *_, **__: Step(gate))
+    patch.setattr(gatekeeper_module, "lose_probe", lambda gate, *_, **__: Step(gate))
 
 
 def failures_count_while_held(patch: pytest.MonkeyPatch) -> None:
     """Who settles does not look at the gate."""
-    right = Gatekeeper.ended
+    right = Gatekeeper.end_call
 
     def ended(gatekeeper: Gatekeeper, *args: Any) -> Any:
         seen = right(gatekeeper, *args)
         return seen if seen.probe else FLOWING
 
-    patch.setattr(Gatekeeper, "ended", ended)
+    patch.setattr(Gatekeeper, "end_call", ended)
 
 
 def hints_are_kept_to_oneself(patch: pytest.MonkeyPatch) -> None:
     """A pause that was asked for is made by the job that heard of it, and by no other."""
-    patch.setattr(Gatekeeper, "heard", lambda *_: None)
+    patch.setattr(Gatekeeper, "hear_decision", lambda *_: None)
 
 
 def nothing_is_set_aside(patch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def nothing_is_set_aside(patch: pytest.MonkeyPatch) -> None:
 
     def may_carry_on(gatekeeper: Gatekeeper, upstream: str | None) -> bool:
         may = right(gatekeeper, upstream)
-        gatekeeper.kept()
+        gatekeeper.forget_promises()
         return may
 
     patch.setattr(Gatekeeper, "may_carry_on", may_carry_on)
@@ -109,13 +109,13 @@ def nobody_gives_up(patch: pytest.MonkeyPatch) -> None:
 
 def failures_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Probes that say nothing are counted in all, not in a row."""
-    right = probe_module._again
+    right = probe_module._hold_again
 
     def again(gate: Gate, *args: Any) -> Step:
         step = right(gate, *args)
         return replace(step, gate=replace(step.gate, undecided=gate.undecided))
 
-    patch.setattr(probe_module, "_again", again)
+    patch.setattr(probe_module, "_hold_again", again)
 
 
 GATES = (

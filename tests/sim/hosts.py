@@ -15,7 +15,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervise.supervisor import Supervisor
 from perdure.engine.upkeep.rounds import Upkeep, UpkeepSettings
-from perdure.engine.upkeep.schedules import Schedule, declared
+from perdure.engine.upkeep.schedules import Schedule, declare
 from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.shutdown import EXIT_DEAD
 from perdure.engine.worker.worker import Worker, WorkerSettings
@@ -57,7 +57,7 @@ class SimWorker(Worker):
             self.strand.sleep(0.0001)
         return wait_s
 
-    def _ended(self, last: Exception | None) -> None:
+    def _end(self, last: Exception | None) -> None:
         self.leave(EXIT_DEAD if isinstance(last, WorkerDead) else self._shutdown.exit_status)
 
 
@@ -89,9 +89,9 @@ class Machine:
         """What the app declares, as far as a process knows the pipelines."""
         made = []
         for name, period_s in self.setup.periods_s.items() if self.ticking else ():
-            line = catalogue.line(name)
+            line = catalogue.pipeline(name)
             if line is not None:
-                made.append(declared(f"{period_s}s", line, {"by": "schedule"}, name=f"of {name}"))
+                made.append(declare(f"{period_s}s", line, {"by": "schedule"}, name=f"of {name}"))
         return made
 
 
@@ -218,7 +218,7 @@ class Host:
         worker.strand, worker.world = strand, machine.world
         child.idle = lambda: worker._pump.empty
         worker._runner._events = child.loop
-        worker._loop._bell = bell
+        worker._loop._wakeup = bell
         child.on_terminate = worker.drain
         child.on_orphaned = worker.drain_now
         if child.parent is None or child.parent.dead:  # its pipe is closed already

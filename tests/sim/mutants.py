@@ -102,7 +102,7 @@ def crash_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def failure_not_counted(patch: pytest.MonkeyPatch) -> None:
     """The counters stay as they were."""
-    patch.setattr(record_module, "_raised", lambda counters, *_: counters)
+    patch.setattr(record_module, "_raise_counters", lambda counters, *_: counters)
 
 
 def suspects_beside_others(patch: pytest.MonkeyPatch) -> None:
@@ -126,20 +126,20 @@ def lost_news_taken_twice(patch: pytest.MonkeyPatch) -> None:
     def catch_up(pump: Pump) -> None:
         pump._send(None)
         pump._unsure = False
-        pump._take_up(pump._store.claims_held(pump._seat.worker))
+        pump._take_up(pump._store.claims_held(pump._identity.worker))
 
     patch.setattr(pump_module.Pump, "_catch_up", catch_up)
 
 
 def told_whatever_was_answered(patch: pytest.MonkeyPatch) -> None:
     """A refused result is announced like an accepted one."""
-    right = Observers.settled
+    right = Observers.tell_settled
 
     def settled(observers: Observers, record: Record, answer: Any) -> None:
         accepted = Receipt(record.no, record.id, record.token, record.state, None)
         right(observers, record, accepted)
 
-    patch.setattr(Observers, "settled", settled)
+    patch.setattr(Observers, "tell_settled", settled)
 
 
 def never_anew(patch: pytest.MonkeyPatch) -> None:

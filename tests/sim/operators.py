@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from perdure.engine.gates.changes import held_by_person, probed_by_person, released_by_person
-from perdure.engine.operate.revival import FAILED_STAGE, FROM_START, Restart, corrected
+from perdure.engine.operate.revival import FAILED_STAGE, FROM_START, Restart, admit_correction
 from perdure.engine.operate.single_jobs import cancel, retry, run_now
 from perdure.engine.stages import Stage
 from perdure.model.errors import (
@@ -92,7 +92,10 @@ class Operator(Overseer):
         payload_json = None
         if self._world.rng.random() < 0.3:
             item = {"n": -self._world.rng.randint(1, 9), "poison": None}
-            restart, payload_json = FAILED_STAGE, corrected(self._catalogue, job.pipeline, item)
+            restart, payload_json = (
+                FAILED_STAGE,
+                admit_correction(self._catalogue, job.pipeline, item),
+            )
         try:
             retry(
                 sides.control,
@@ -131,7 +134,7 @@ class Operator(Overseer):
             self._said("run nows refused")
 
     def _stages(self, job: JobAccount) -> tuple[Stage, ...]:
-        line = self._catalogue.line(job.pipeline)
+        line = self._catalogue.pipeline(job.pipeline)
         assert line is not None
         return line.stages
 

@@ -72,7 +72,7 @@ class Client:
                     batch[:] = [self._again(job) for job in batch]
 
     def _again(self, job: NewJob) -> NewJob:
-        line = self._catalogue.line(job.pipeline)
+        line = self._catalogue.pipeline(job.pipeline)
         assert line is not None
         return new_job(self._ids, line, {"again": job.id}, key=job.key, owner=job.owner)
 
@@ -80,7 +80,7 @@ class Client:
         rng = self._world.rng
         pipeline, stages = rng.choice(((LONG, LONG_STAGES), (SHORT, SHORT_STAGES)))
         key, owner = self._key(pipeline)
-        line = self._catalogue.line(pipeline)
+        line = self._catalogue.pipeline(pipeline)
         assert line is not None
         poison = rng.choice(stages) if rng.random() < self._setup.poison else None
         late = rng.random() < 0.1

@@ -30,13 +30,13 @@ WRITES = frozenset({
 SETTLING = ("turn", "settle")
 _GIVING_WORK = ("enqueue", "tick", "revive", "run_now", "resume", "change_run")
 READS = frozenset({
-    "claims_held", "ended", "expired", "held", "lost", "overrun", "run_lanes", "suspects", "waiting",
+    "claims_held", "ends_of", "expired_jobs", "lost_claims", "overrun", "run_lanes", "tokens_held", "suspects", "waiting",
     "attempts", "bulk_payloads", "bulks", "changes", "gate", "job", "jobs", "now", "preview", "run", "runs", "schedules",
 })  # fmt: skip
 LEFT_OUT = {
-    "ear": "as changed",
+    "ear": "as has_changed",
     "complete": "a stage's own transaction; the stories kill it between any two steps",
-    "changed": "a hint, which has its own way here, without a transaction",
+    "has_changed": "a hint, which has its own way here, without a transaction",
     "close": "the real connection is shared by all, and closed by the simulation",
     "depths": "for screens, and nothing is decided by it",
     "deaths": "as depths",
@@ -143,7 +143,7 @@ class Remote:
             raise AttributeError(f"{method} is not simulated: {LEFT_OUT.get(method, 'unknown')}")
         return partial(self._call, method)
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """A hint, so it may be missed."""
         if self._wire.away:  # only busy, perhaps: then it is told
             if self._wire.world.rng.random() < 0.5:

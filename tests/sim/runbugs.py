@@ -66,7 +66,7 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
         ).fetchone()
         if isinstance(answer, Stale) and row is not None:
             tally = TallyChanges()
-            tally.settled(record, JobBefore(*row, "processing"))
+            tally.add_settled(record, JobBefore(*row, "processing"))
             rows = tally.rows(by or 0)
             cx.executemany(settling_module.SQL.run_counts_add, rows)
         return answer
@@ -150,7 +150,7 @@ def bulks_settings(bulk: Any) -> Any:
 
 def failed_stays_failed(patch: pytest.MonkeyPatch) -> None:
     """A job that lives again is still counted among the failed ones of its run."""
-    patch.setattr(TallyChanges, "came_back", lambda *_: None)
+    patch.setattr(TallyChanges, "return_to_run", lambda *_: None)
 
 
 def short_chunks_are_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def ends_without_a_look(patch: pytest.MonkeyPatch) -> None:
         if run.status is not RunStatus.RUNNING or run.sealed_at is None:
             return run
         change = RunChange(run.no, RunStatus.RUNNING, final_status(run))
-        return runs._changed(change, Deed("perdure", "it is sealed")) or run
+        return runs._write_change(change, Deed("perdure", "it is sealed")) or run
 
     def may_change(run: RunView, change: RunChange) -> bool:
         return run.status is change.seen

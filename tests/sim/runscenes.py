@@ -19,7 +19,7 @@ from perdure.model.operations import (
 from perdure.model.outcomes import Outcome
 from perdure.model.runs import FINISHED, NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
-from perdure.stores.rows import encoded
+from perdure.stores.rows import encode
 from perdure.testing.nouns import replace
 from tests.sim.scenes import DEED, DONE, FAILED, Scene
 
@@ -119,8 +119,8 @@ class RunScene(Scene):
 
     def bulk(self, settings: BulkSettings | None = None, run: int | None = None) -> None:
         phase = BulkPhase.CANARY if settings and settings.canary else BulkPhase.ALL
-        chosen = encoded(JobFilter(states=(State.FAILED,), pipeline="p", discarded=False))
-        said = encoded(settings or BulkSettings())
+        chosen = encode(JobFilter(states=(State.FAILED,), pipeline="p", discarded=False))
+        said = encode(settings or BulkSettings())
         new = NewBulk("b", BulkVerb.REDRIVE, chosen, DEED, said, run, phase)
         now = self.world.clock.now()
         view = BulkView(

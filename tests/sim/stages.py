@@ -195,7 +195,7 @@ def lay(store: Store, catalogue: Catalogue) -> dict[str, dict[str, int]]:
     """The lane numbers of both pipelines, by pipeline and stage."""
     numbers: dict[str, dict[str, int]] = {}
     for name in (LONG, SHORT):
-        line = catalogue.line(name)
+        line = catalogue.pipeline(name)
         assert line is not None
         found = store.lanes(line.lanes())
         numbers[name] = {lane.stage: found[lane] for lane in line.lanes()}

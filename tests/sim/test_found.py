@@ -23,7 +23,7 @@ from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.gate.gate import Gate, GateSettings, HoldCause
 from perdure.rules.gate.hold import hint, hold
-from perdure.rules.gate.probe import lease, probed
+from perdure.rules.gate.probe import end_probe, lease
 from perdure.rules.gate.signs import WELL, Word
 from perdure.rules.presets import preset
 from perdure.stores.sqlite.connection import SqliteConnection
@@ -94,7 +94,7 @@ def test_a_worker_with_a_duty_is_not_forgotten_and_its_duty_is_free_as_soon_as_i
     first, second = hired(store, "first", 15.0), hired(store, "second", 15.0)
     assert control.take_duty("upkeep", worker=first, ttl_s=3.0)
     store.end_worker(first, Death("stopped"))
-    with store._connection.written() as (cx, now):
+    with store._connection.write() as (cx, now):
         cx.execute("UPDATE perdure_workers SET settled_at = ? WHERE no = ?", (now, first))
     clock.push(0.1)
     assert control.prune_workers(0.0, limit=9) == 0
@@ -120,8 +120,8 @@ def test_what_a_worker_takes_for_the_stores_clock_is_neither_ahead_of_it_nor_beh
     """A pause of 9 s ended after 6.5 s, where the answer with the time had been 2.5 s on its way."""
     rows = GateRows(
         SlowAnswers(store, clock), SqliteControl(store._connection), {"u": DeclaredUpstream("u")}, 1,
-        clock=clock, observers=Observers([]), looked=lambda _: None, shown=lambda _: None,
-        told=dict,
+        clock=clock, observers=Observers([]), on_look=lambda _: None, on_change=lambda _: None,
+        samples=dict,
     )  # fmt: skip
     rows.look()
     clock.push(1.0)
@@ -138,7 +138,7 @@ class Away:
 def test_a_caller_that_cannot_see_its_gate_records_the_end_of_its_call_all_the_same():
     """The error left `Call.ended` before there was a record to send again."""
     gates = CallerGates(Away(), Away(), DeclaredUpstream("u", "key"), "caller")
-    assert gates.ended(None, None).state == "flowing"
+    assert gates.end_call(None, None).state == "flowing"
 
 
 def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_among_them(clock):
@@ -148,7 +148,7 @@ def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_am
     passage.start((1, 1), clock.now(), tokens=None, probes="u")
     passage.gate = Gate("u", generation=2, counts_from=2)  # a later probe has let it flow
     passage.see(clock.now())
-    passage.land((1, 1), CallEnd(WELL, clock.now()))
+    passage.end_call((1, 1), CallEnd(WELL, clock.now()))
     assert passage.room(clock.now(), 1) == 1
 
 
@@ -162,13 +162,13 @@ def test_a_credential_that_a_person_held_for_a_while_is_still_freed_by_a_good_an
         now = gate.held_until
         gate = lease(gate, settings, now).gate
         said = Word(Sign.NEITHER, Kind.INTERNAL)
-        gate = probed(
+        gate = end_probe(
             gate, settings, word=said, generation=gate.generation, now=now, chance=0.5
         ).gate
         assert (gate.state, gate.probe_first) == (GateState.HELD, True)
     gate = lease(gate, settings, gate.held_until).gate
     answered = Word(Sign.GOOD, Kind.INVALID_OUTPUT)
-    gate = probed(
+    gate = end_probe(
         gate, settings, word=answered, generation=gate.generation, now=clock.now(), chance=0.5
     ).gate
     assert gate == Gate(
@@ -182,7 +182,7 @@ def test_a_third_probe_that_is_told_of_its_credential_does_not_end_the_proving(c
     settings, now = GateSettings(), clock.now()
     gate = Gate("u", GateState.PROBING, 7, cause=HoldCause.TRIP, probe_first=True, undecided=2)
     until = now + timedelta(seconds=5.0)
-    told = probed(
+    told = end_probe(
         gate, settings, word=Word(Sign.NEITHER, Kind.BILLING), generation=7, until=until, now=now,
         chance=0.5,
     ).gate  # fmt: skip

@@ -7,7 +7,7 @@ from tools.simulator import change
 
 from perdure.model.errors import CallerError, UnknownName
 from perdure.rules.presets import preset
-from perdure.simulate import SCENARIOS, chosen, form, row, summary_lines, text_lines
+from perdure.simulate import SCENARIOS, form, row, scenarios_named, summary_lines, text_lines
 from perdure.simulate.measure import Row, aims_of
 from perdure.simulate.scenarios import Scenario
 from perdure.simulate.table import markdown_lines
@@ -73,10 +73,10 @@ def test_the_table_has_a_column_for_everything_and_json_the_same_numbers(small):
 
 
 def test_scenarios_are_found_by_name_whole_or_by_family():
-    assert [one.name for one in chosen("w5")] == ["W5"]
-    assert [one.name for one in chosen("W2")] == ["W2a", "W2b", "W2c", "W2d"]
-    assert [one.name for one in chosen("W2C")] == ["W2c"]
-    assert [one.name for one in chosen("W13")] == ["W13a", "W13b"]
+    assert [one.name for one in scenarios_named("w5")] == ["W5"]
+    assert [one.name for one in scenarios_named("W2")] == ["W2a", "W2b", "W2c", "W2d"]
+    assert [one.name for one in scenarios_named("W2C")] == ["W2c"]
+    assert [one.name for one in scenarios_named("W13")] == ["W13a", "W13b"]
     assert {one.name.rstrip("abcd") for one in SCENARIOS.values()} == {
         f"W{n}" for n in range(1, 15)
     }
@@ -85,7 +85,7 @@ def test_scenarios_are_found_by_name_whole_or_by_family():
 @pytest.mark.parametrize("name", ["W15", "", "W", "2", "W1a"])
 def test_a_scenario_that_there_is_not_is_refused_with_the_names_that_there_are(name):
     with pytest.raises(UnknownName, match="W1, W2a"):
-        chosen(name)
+        scenarios_named(name)
 
 
 def test_a_policy_for_callers_is_not_simulated():

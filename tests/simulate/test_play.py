@@ -5,7 +5,7 @@ import pytest
 from perdure.rules.decide import FLOWING
 from perdure.rules.policy import Policy
 from perdure.rules.presets import gate_for, preset
-from perdure.simulate.keeping import Keeping
+from perdure.simulate.gates import SimulatedGates
 from perdure.simulate.play import Play
 from perdure.simulate.replies import Form, Reply
 from perdure.simulate.scene import Batch, Fleet, Scene
@@ -38,28 +38,28 @@ SCENES = {
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", SCENES)
 def test_every_job_ends_once_and_nobody_is_early(name, seed):
-    books = played(SCENES[name], seed=seed)
-    assert books.done == SCENES[name].jobs, f"seed {seed}: {books.given_up} given up"
-    assert books.given_up == books.left_over == 0
-    assert books.early == 0
-    assert books.spent_held == 0
-    assert sum(books.answers.values()) == len(books.starts_s)
-    assert books.answers[Form.OK] >= books.done
-    assert books.starts_s == sorted(books.starts_s)
+    history = played(SCENES[name], seed=seed)
+    assert history.done == SCENES[name].jobs, f"seed {seed}: {history.given_up} given up"
+    assert history.given_up == history.left_over == 0
+    assert history.early == 0
+    assert history.spent_held == 0
+    assert sum(history.answers.values()) == len(history.starts_s)
+    assert history.answers[Form.OK] >= history.done
+    assert history.starts_s == sorted(history.starts_s)
 
 
 def test_while_held_nothing_is_sent_but_probes():
-    books = played(down(120.0))
-    assert books.trips == 1
-    tripped_s = next(at_s for at_s, state in books.gate if state == "held")
-    assert books.calls_between(tripped_s + 0.1, 120.0) <= books.probes
-    assert books.probes in range(8, 13)
+    history = played(down(120.0))
+    assert history.trips == 1
+    tripped_s = next(at_s for at_s, state in history.gate if state == "held")
+    assert history.calls_between(tripped_s + 0.1, 120.0) <= history.probes
+    assert history.probes in range(8, 13)
 
 
 def test_without_gates_an_outage_takes_every_job():
-    books = played(down(60.0), gate=None)
-    assert (books.done, books.given_up) == (0, 300)
-    assert books.wasted == 300 * 5
+    history = played(down(60.0), gate=None)
+    assert (history.done, history.given_up) == (0, 300)
+    assert history.wasted == 300 * 5
 
 
 def test_a_longer_deadline_of_attempts_survives_without_gates_at_a_price():
@@ -71,8 +71,8 @@ def test_a_policy_s_total_time_ends_jobs_that_wait_behind_a_gate():
     outage = down(60.0, jobs=100)
     assert played(outage).given_up == 0
     hasty = Policy.based_on("standard", name="hasty", deadline_s=30.0)
-    books = played(outage, policy=hasty)
-    assert (books.given_up, books.done) == (100, 0)
+    history = played(outage, policy=hasty)
+    assert (history.given_up, history.done) == (100, 0)
 
 
 def test_the_gate_survives_workers_that_are_killed():
@@ -89,38 +89,38 @@ def test_a_probe_that_dies_with_its_worker_does_not_freeze_the_gate():
     probing_s = next(
         at_s for at_s, state in played(down(120.0)).gate if state == "probing" and at_s > 20
     )
-    books = played(down(120.0, killed_s=(probing_s + 0.1,)))
-    assert books.done == 300
-    assert books.finished_s < 120.0 + 30.0 + 60.0
+    history = played(down(120.0, killed_s=(probing_s + 0.1,)))
+    assert history.done == 300
+    assert history.finished_s < 120.0 + 30.0 + 60.0
 
 
 def test_an_empty_account_holds_the_credential_until_a_person_releases_it():
     model = UpstreamModel(account=Account(calls=100, paid_s=600.0))
-    books = played(scene(upstream=model, person_s=(700.0,)))
-    assert books.done == 300
-    assert books.alerts == 1
-    assert books.answers[Form.BILLING] <= 40  # what was in flight, and nobody after it
-    assert books.calls_between(60.0, 700.0) == 0
+    history = played(scene(upstream=model, person_s=(700.0,)))
+    assert history.done == 300
+    assert history.alerts == 1
+    assert history.answers[Form.BILLING] <= 40  # what was in flight, and nobody after it
+    assert history.calls_between(60.0, 700.0) == 0
 
 
 def test_seed_presets_fail_a_job_for_the_account_as_their_documents_say():
     model = UpstreamModel(account=Account(calls=100, paid_s=600.0))
-    books = played(scene(upstream=model, person_s=(700.0,)), policy=preset("datasets-llm"))
-    assert books.given_up > 0
-    assert books.alerts == 0
+    history = played(scene(upstream=model, person_s=(700.0,)), policy=preset("datasets-llm"))
+    assert history.given_up > 0
+    assert history.alerts == 0
 
 
 def test_a_run_that_cannot_end_is_ended_at_its_horizon():
-    books = played(down(10_000.0, horizon_s=100.0))
-    assert (books.done, books.left_over) == (0, 300)
-    assert books.ended_s <= 100.0
+    history = played(down(10_000.0, horizon_s=100.0))
+    assert (history.done, history.left_over) == (0, 300)
+    assert history.ended_s <= 100.0
 
 
 def test_a_run_may_end_with_one_owner_s_last_job():
     two = scene(batches=(Batch("a", 5_000), Batch("b", 20)), fair=True, stop_owner="b")
-    books = played(two)
-    assert len(books.done_s["b"]) == 20
-    assert books.done < 200
+    history = played(two)
+    assert len(history.done_s["b"]) == 20
+    assert history.done < 200
 
 
 class Refusing(SimulatedUpstream):
@@ -141,17 +141,17 @@ def test_five_minutes_of_refusals_without_a_hint_cost_few_calls_and_no_job():
     """There is nothing to measure, and the breaker does not count a 429: the pace rests, and each job waits."""
     refusing = UpstreamModel(outages_s=((20.0, 320.0),))
     batches = (Batch("all", 400), Batch("all", 1_000, at_s=21.0))
-    books = RefusedPlay(
+    history = RefusedPlay(
         Scene("refused", "refused", refusing, batches, 6_000.0), STANDARD, gate_for(STANDARD), 1
     ).run()
-    assert (books.done, books.lost) == (1_400, 0)
-    assert books.calls_between(290.0, 320.0) < 60
+    assert (history.done, history.lost) == (1_400, 0)
+    assert history.calls_between(290.0, 320.0) < 60
 
 
 # -- broken twins --------------------------------------------------------------------------
 
 
-class Deaf(Keeping):
+class Deaf(SimulatedGates):
     """Says that it holds everybody for a hint, and does not."""
 
     def heard_hold(self, hold, call, now_s):
@@ -159,8 +159,8 @@ class Deaf(Keeping):
 
 
 class DeafPlay(Play):
-    def _new_keeping(self):
-        return Deaf(self._settings, self.books, self._scene.fleet)
+    def _new_gates(self):
+        return Deaf(self._settings, self.history, self._scene.fleet)
 
 
 def test_gates_that_do_not_hear_a_hint_are_early():
@@ -171,7 +171,7 @@ def test_gates_that_do_not_hear_a_hint_are_early():
     assert played(slow, cls=DeafPlay).early > 0
 
 
-class OpenKeeping(Keeping):
+class OpenGates(SimulatedGates):
     """Lets everything pass, whatever the gates say."""
 
     def free(self, worker, now_s):
@@ -179,17 +179,17 @@ class OpenKeeping(Keeping):
 
 
 class OpenPlay(Play):
-    def _new_keeping(self):
-        return OpenKeeping(self._settings, self.books, self._scene.fleet)
+    def _new_gates(self):
+        return OpenGates(self._settings, self.history, self._scene.fleet)
 
 
 def test_gates_that_let_everything_pass_waste_and_are_early():
-    books = played(scene(), cls=OpenPlay)
-    assert books.early > 0
-    assert books.wasted > 10 * played(scene()).wasted
+    history = played(scene(), cls=OpenPlay)
+    assert history.early > 0
+    assert history.wasted > 10 * played(scene()).wasted
 
 
-class Blind(Keeping):
+class Blind(SimulatedGates):
     """Shows `decide` a gate that flows, whatever it is."""
 
     def view(self, ticket):
@@ -197,8 +197,8 @@ class Blind(Keeping):
 
 
 class BlindPlay(Play):
-    def _new_keeping(self):
-        return Blind(self._settings, self.books, self._scene.fleet)
+    def _new_gates(self):
+        return Blind(self._settings, self.history, self._scene.fleet)
 
 
 def test_a_decision_that_does_not_see_the_gate_spends_attempts_while_it_is_held():

@@ -49,11 +49,11 @@ def test_what_each_does_with_a_hint():
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_every_job_ends_or_is_left_over(name):
-    books = Melee(down(), RIVALS[name], 1).run()
-    assert books.done + books.given_up == 300
-    assert books.given_up == (300 if name == "sdk-3" else 0)
-    assert sum(books.answers.values()) == len(books.starts_s)
-    assert books.answers[Form.OK] == books.done
+    history = Melee(down(), RIVALS[name], 1).run()
+    assert history.done + history.given_up == 300
+    assert history.given_up == (300 if name == "sdk-3" else 0)
+    assert sum(history.answers.values()) == len(history.starts_s)
+    assert history.answers[Form.OK] == history.done
 
 
 def test_who_ignores_a_hint_is_early_and_who_heeds_it_is_not():
@@ -82,10 +82,10 @@ def test_rejected_calls_that_count_keep_everybody_out():
 
 
 def test_the_bound_is_what_arithmetic_says():
-    books = oracle(down(30.0), 1)
-    assert books.finished_s == pytest.approx(30.0 + (300 - 20) / 20 + 1.0, abs=0.3)
-    assert books.wasted == 0
-    assert books.calls_between(0.0, 30.0) == 0
+    history = oracle(down(30.0), 1)
+    assert history.finished_s == pytest.approx(30.0 + (300 - 20) / 20 + 1.0, abs=0.3)
+    assert history.wasted == 0
+    assert history.calls_between(0.0, 30.0) == 0
     assert oracle(scene(), 1).finished_s == pytest.approx((300 - 10) / 10 + 1.0, abs=0.3)
 
 
@@ -95,9 +95,9 @@ def test_the_bound_keeps_to_the_fleet_s_slots():
 
 
 def test_the_bound_repeats_what_nobody_can_foresee():
-    books = oracle(scene(upstream=UpstreamModel(fault_share=0.5)), 1)
-    assert books.done == 300
-    assert books.wasted == pytest.approx(300, rel=0.2)
+    history = oracle(scene(upstream=UpstreamModel(fault_share=0.5)), 1)
+    assert history.done == 300
+    assert history.wasted == pytest.approx(300, rel=0.2)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

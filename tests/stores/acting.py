@@ -10,7 +10,7 @@ from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Part, Receipt
 from perdure.model.runs import FINISHED
 from perdure.testing import VirtualClock
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import uuid_of
+from perdure.testing.store_contract.fresh_store import uuid_of
 from tests.stores.promises import Promises
 from tests.stores.sides import Side, Sides
 

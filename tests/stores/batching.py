@@ -21,7 +21,7 @@ from perdure.model.runs import NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import uuid_of
+from perdure.testing.store_contract.fresh_store import uuid_of
 from tests.stores.acting import LANES, Acting
 from tests.stores.operating import DEED, STALE
 from tests.stores.sides import Side

@@ -8,9 +8,9 @@ from perdure.model.jobs import Enqueued
 from perdure.model.operations import BulkStep, BulkVerb, NewBulk, Refusal
 from perdure.model.runs import RunStatus, RunView
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.capturing import putting_aside
-from perdure.testing.store_contract.kit import DEED, Place, uuid_of
-from perdure.testing.store_contract.records import spending
+from perdure.testing.store_contract.attempt_ends import spending
+from perdure.testing.store_contract.captures import putting_aside
+from perdure.testing.store_contract.fresh_store import DEED, Place, uuid_of
 from tests.stores.kit import advance, cancelled, crash, failure, retry, success
 from tests.stores.rigs import Rig
 

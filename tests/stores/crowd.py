@@ -145,12 +145,12 @@ class PostgresCrowd:
                         counts.append(_most(cx, query, params or {}))
                 return super().execute(query, params, **options)
 
-        with self._place.connection.lent() as cx:
+        with self._place.connection.autocommit() as cx:
             cx.cursor_factory = Watched
         try:
             read(self.reader)
         finally:
-            with self._place.connection.lent() as cx:
+            with self._place.connection.autocommit() as cx:
                 cx.cursor_factory = psycopg.Cursor
         return counts
 

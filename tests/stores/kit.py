@@ -12,9 +12,8 @@ from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract import kit
-from perdure.testing.store_contract.kit import DEED, TTL_S, target
-from perdure.testing.store_contract.records import (
+from perdure.testing.store_contract import fresh_store
+from perdure.testing.store_contract.attempt_ends import (
     ENDINGS,
     advance,
     attempt_of,
@@ -26,6 +25,7 @@ from perdure.testing.store_contract.records import (
     snooze,
     success,
 )
+from perdure.testing.store_contract.fresh_store import DEED, TTL_S, target
 
 __all__ = [
     "DEED",
@@ -92,7 +92,7 @@ def connected(path: str, clock: VirtualClock, *, wait_s_max: float = 10.0) -> Sq
     return connection
 
 
-class Place(kit.Place):
+class Place(fresh_store.Place):
     """One connection to one file, for all three sides of the store."""
 
     def __init__(

@@ -293,7 +293,7 @@ def waiting(claim: Claim, worker: int, words: str) -> Record:
         claim, AttemptStatus.WAITING, worker, counted="waits",
         why_json=msgspec.json.encode({"text": words}).decode(),
     )  # fmt: skip
-    return replace(record, counters=claim.counters.raised(Counted.WAITS), attempt=attempt)
+    return replace(record, counters=claim.counters.after_event(Counted.WAITS), attempt=attempt)
 
 
 def test_the_audit_of_a_run_tells_of_that_run_and_its_jobs_only(busy):

@@ -6,8 +6,8 @@ import pytest
 
 from perdure.model.operations import BulkStatus, BulkStep, BulkVerb, NewBulk, Retention, Revival
 from perdure.model.runs import RunStatus, RunView
-from perdure.testing.store_contract.kit import DEED, uuid_of
-from perdure.testing.store_contract.records import failing, spending
+from perdure.testing.store_contract.attempt_ends import failing, spending
+from perdure.testing.store_contract.fresh_store import DEED, uuid_of
 from tests.stores.busy import Busy, busy_store
 from tests.stores.kit import retry, success
 

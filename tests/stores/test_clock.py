@@ -6,7 +6,7 @@ import pytest
 
 from perdure.stores.opening import Opened, open_store
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import Place
+from perdure.testing.store_contract.fresh_store import Place
 from tests.stores.kit import retry
 
 AHEAD = datetime(2050, 1, 1, tzinfo=UTC)

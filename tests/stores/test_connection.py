@@ -52,14 +52,14 @@ def test_the_stores_time_is_read_once_in_a_transaction(place):
 
 def test_a_transaction_that_raises_leaves_nothing(place):
     before = place.everything()
-    with pytest.raises(ZeroDivisionError), place.connection.written() as (cx, _):
+    with pytest.raises(ZeroDivisionError), place.connection.write() as (cx, _):
         cx.execute("DELETE FROM perdure_lanes").fetchall()[0 // 0]
     assert place.everything() == before
     place.put()
 
 
 def test_an_error_of_the_driver_is_one_of_ours(place):
-    with pytest.raises(StoreError, match="no such table"), place.connection.written() as (cx, _):
+    with pytest.raises(StoreError, match="no such table"), place.connection.write() as (cx, _):
         cx.execute("SELECT * FROM nowhere")
     with pytest.raises(StoreError, match="no such table"), place.connection.read() as (cx, _):
         cx.execute("SELECT * FROM nowhere")
@@ -73,13 +73,13 @@ def test_a_closed_store_says_so(file_place):
 
 def test_somebody_elses_write_is_noticed_and_ones_own_is_not(file_place):
     watching = Place(file_place.path, clock=file_place.clock)
-    file_place.store.changed()
-    watching.store.changed()
-    assert not watching.store.changed()
+    file_place.store.has_changed()
+    watching.store.has_changed()
+    assert not watching.store.has_changed()
     file_place.put()
-    assert watching.store.changed()
-    assert not watching.store.changed()
-    assert not file_place.store.changed()
+    assert watching.store.has_changed()
+    assert not watching.store.has_changed()
+    assert not file_place.store.has_changed()
     watching.close()
 
 
@@ -272,10 +272,10 @@ def test_a_connection_stays_at_its_file_when_the_process_goes_elsewhere(tmp_path
     monkeypatch.chdir(tmp_path)
     connection = SqliteConnection("work.db", VirtualClock())
     monkeypatch.chdir(other)
-    with connection.written() as (cx, _):
+    with connection.write() as (cx, _):
         cx.execute("CREATE TABLE t (text)")
     for _ in range(18):
-        with connection.written() as (cx, _):
+        with connection.write() as (cx, _):
             cx.execute("INSERT INTO t VALUES (?)", (MEGABYTE,))
     assert (tmp_path / "work.db-wal").stat().st_size < WAL_BYTES_MAX
     connection.close()

@@ -8,7 +8,7 @@ from perdure.model.jobs import ZERO, Receipt
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import Place
+from perdure.testing.store_contract.fresh_store import Place
 from tests.stores.kit import advance, failure, success
 
 UNREADABLE = ["oops", "{", "[1,2]", '{"starts":"many"}', "", "null", '{"starts":1e400}', "\\u0000"]
@@ -51,7 +51,7 @@ def test_a_damaged_job_that_was_lost_is_found_with_its_damage(rig, place):
     worker = place.hire()
     place.take(worker, 9)
     place.store.end_worker(worker, Death("silent"))
-    lost = {one.claim.id: one.claim.damage for one in place.store.lost(limit=9)}
+    lost = {one.claim.id: one.claim.damage for one in place.store.lost_claims(limit=9)}
     assert len(lost) == 5
     assert [id for id, damage in lost.items() if damage is not None] == [bad]
 

@@ -8,7 +8,7 @@ from perdure.model.jobs import Lane
 from perdure.model.outcomes import Death
 from perdure.stores.fair_ranks import Lines
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import Place as AnyPlace
+from perdure.testing.store_contract.fresh_store import Place as AnyPlace
 from tests.stores import mutants
 from tests.stores.kit import DEED, Place, file_in
 from tests.stores.rigs import broken
@@ -48,7 +48,7 @@ def test_a_gate_that_is_not_probed_for_want_of_a_job_has_no_line_in_the_log(rig,
 
 def test_a_look_without_samples_waits_for_no_writer(tmp_path):
     place, other = Place(file_in(tmp_path)), Place(file_in(tmp_path), wait_s_max=0.2)
-    with place.connection.written() as (cx, _):
+    with place.connection.write() as (cx, _):
         cx.execute("UPDATE perdure_lanes SET category = category")
         look = other.store.look_at_gates(["g"], worker=1, samples={})
         with pytest.raises(StoreBusy):

@@ -9,8 +9,7 @@ from perdure.model.jobs import OnLost, Record
 from perdure.model.states import FailedReason, Move, State
 from perdure.testing import VirtualClock
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import TTL_S, Place
-from perdure.testing.store_contract.records import (
+from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,
     crash,
@@ -19,6 +18,7 @@ from perdure.testing.store_contract.records import (
     snooze,
     success,
 )
+from perdure.testing.store_contract.fresh_store import TTL_S, Place
 
 EVENTS = {"queued", "processing", "retry", "complete", "failed", "expired"}
 

@@ -6,7 +6,7 @@ from perdure.model.jobs import Receipt, Stale
 from perdure.model.states import State
 from perdure.testing import VirtualClock
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import Place
+from perdure.testing.store_contract.fresh_store import Place
 from tests.stores.kit import crash, failure, retry
 from tests.stores.promises import Promises
 from tests.stores.reference import open_model

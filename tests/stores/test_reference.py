@@ -7,8 +7,8 @@ from perdure.model.jobs import RecordRefused
 from perdure.ports import Control, Reader, Store
 from perdure.testing import VirtualClock
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import Place
-from perdure.testing.store_contract.records import advance, retry
+from perdure.testing.store_contract.attempt_ends import advance, retry
+from perdure.testing.store_contract.fresh_store import Place
 from tests.stores.reference import open_model
 
 
@@ -52,12 +52,12 @@ def test_a_record_that_is_refused_half_way_leaves_nothing(place):
 def test_a_store_notices_what_others_write_and_not_what_it_writes_itself(place):
     other = place.model.again()
     for store in (place.store, other.store):
-        assert store.changed()
-        assert not store.changed()
+        assert store.has_changed()
+        assert not store.has_changed()
     place.put()
-    assert other.store.changed()
-    assert not other.store.changed()
-    assert not place.store.changed()
+    assert other.store.has_changed()
+    assert not other.store.has_changed()
+    assert not place.store.has_changed()
 
 
 def test_there_is_no_transaction_to_join(place):

@@ -81,7 +81,7 @@ def test_a_sweep_with_nothing_to_do_writes_nothing(file_place):
     watching = SqliteConnection(file_place.path, file_place.clock)
     before = watching.write_mark()
     file_place.store.mark_dead(by=judge)
-    assert file_place.store.lost(limit=10) == []
+    assert file_place.store.lost_claims(limit=10) == []
     assert watching.write_mark() == before
     watching.close()
 

@@ -7,7 +7,7 @@ from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from perdure.testing import VirtualClock
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import Place, uuid_of
+from perdure.testing.store_contract.fresh_store import Place, uuid_of
 from tests.stores.acting import LANES
 from tests.stores.reference import Model, open_model
 from tests.stores.sides import Differ, Side, Sides, dump

@@ -76,7 +76,7 @@ def passed_over(start, path: str, again) -> int:
     waiter = start(WAITER, path)
     over = 0
     for done in range(ROUNDS):
-        with line.held():
+        with line.hold():
             waiter.stdin.write("go\n")
             waiter.stdin.flush()
             until(lambda: in_line(path), "the other process is in line")
@@ -118,7 +118,7 @@ def without_the_line(line: Turnstile):
 
 
 def test_a_process_that_comes_back_at_once_does_not_pass_one_that_waits(tmp_path, start):
-    assert passed_over(start, file_in(tmp_path), Turnstile.held) == 0
+    assert passed_over(start, file_in(tmp_path), Turnstile.hold) == 0
 
 
 def test_a_lock_without_a_line_would_let_one_pass_the_other(tmp_path, start):
@@ -158,31 +158,31 @@ def test_one_who_waits_in_vain_leaves_the_line_for_others(tmp_path, start):
     holder = start(HOLDER, path)
     said(holder, "held")
     hasty = Turnstile(path, wait_s_max=0.05)
-    with pytest.raises(StoreBusy), hasty.held():
+    with pytest.raises(StoreBusy), hasty.hold():
         raise AssertionError("the line was not kept")
     holder.communicate("end\n")
-    with Turnstile(path, wait_s_max=1.0).held():
+    with Turnstile(path, wait_s_max=1.0).hold():
         pass
-    with hasty.held():
+    with hasty.hold():
         pass
 
 
 def test_a_line_that_is_left_in_the_middle_of_a_turn_is_left_quietly(tmp_path):
     line, other = (Turnstile(file_in(tmp_path), wait_s_max=0.2) for _ in range(2))
-    turn = line.held()
+    turn = line.hold()
     turn.__enter__()
     line.close()
     turn.__exit__(None, None, None)
-    with other.held():
+    with other.hold():
         pass
     other.close()
 
 
 def test_what_is_raised_in_a_turn_ends_the_turn(tmp_path):
     line, other = (Turnstile(file_in(tmp_path), wait_s_max=0.2) for _ in range(2))
-    with pytest.raises(ZeroDivisionError), line.held():
+    with pytest.raises(ZeroDivisionError), line.hold():
         raise ZeroDivisionError
-    with other.held():
+    with other.hold():
         pass
     line.close()
     other.close()

@@ -25,8 +25,8 @@ from perdure.model.states import State
 from perdure.model.views import SchemaStatus
 from perdure.stores.opening import Opened, open_store, schema_of
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import DEED, Place, uuid_of
-from perdure.testing.store_contract.records import advance, success
+from perdure.testing.store_contract.attempt_ends import advance, success
+from perdure.testing.store_contract.fresh_store import DEED, Place, uuid_of
 from tests.servers.proxy import Proxy
 from tests.stores.busy import busy_store
 from tests.stores.later import CODE_LATER, become, later, real, step

@@ -9,8 +9,7 @@ from perdure.model.jobs import Capture
 from perdure.model.runs import NANO
 from perdure.testing import VirtualClock
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import Place, uuid_of
-from perdure.testing.store_contract.records import (
+from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,
     failing,
@@ -18,6 +17,7 @@ from perdure.testing.store_contract.records import (
     spending,
     success,
 )
+from perdure.testing.store_contract.fresh_store import Place, uuid_of
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
 from tests.stores.rigs import SqliteRig

@@ -10,7 +10,7 @@ from perdure.model.outcomes import Death
 from perdure.model.states import Move, State
 from perdure.model.workers import NewWorker, Role
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract import records
+from perdure.testing.store_contract import attempt_ends
 from tests.stores.acting import Acting, Held
 from tests.stores.sides import Side
 
@@ -86,10 +86,10 @@ class Walking(Acting):
 
         for name in self.first(self.sides.each("mark dead", mark)):
             self.promises.died(name, silent=True)
-        lost = self.sides.each("lost", lambda side: side.store.lost(limit=limit))
+        lost = self.sides.each("lost", lambda side: side.store.lost_claims(limit=limit))
         if self.first(lost) and chance.randint(0, 3):
             said = {
-                name: [records.crash(one.claim, one.worker) for one in some]
+                name: [attempt_ends.crash(one.claim, one.worker) for one in some]
                 for name, some in lost.items()
             }
             self.turn(said, judge)
@@ -217,13 +217,13 @@ class Walking(Acting):
         claim, worker = held.claims[side.name], side.no("worker", held.worker)
         if end in ("advance", "carry_on"):
             if claim.stage == "two" or claim.pipeline != "p":
-                return records.success(claim, worker)
+                return attempt_ends.success(claim, worker)
             lane = side.no("lane", "two")
-            return records.advance(claim, worker, lane, reclaim=end == "carry_on")
+            return attempt_ends.advance(claim, worker, lane, reclaim=end == "carry_on")
         if end in ("retry", "snooze"):
-            delayed: Record = getattr(records, end)(claim, worker, delay_s=delay_s)
+            delayed: Record = getattr(attempt_ends, end)(claim, worker, delay_s=delay_s)
             return delayed
-        plain: Record = getattr(records, end)(claim, worker)
+        plain: Record = getattr(attempt_ends, end)(claim, worker)
         return plain
 
     def fail_all(self) -> None:
@@ -274,7 +274,7 @@ class Walking(Acting):
         worker = chance.choice(self.workers)
 
         def held(side: Side) -> Any:
-            found = side.store.held(side.no("worker", worker))
+            found = side.store.tokens_held(side.no("worker", worker))
             return {str(side.name_of("job", no)): token for no, token in found.items()}
 
         self.sides.each("held", held)

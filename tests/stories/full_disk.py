@@ -16,8 +16,8 @@ from perdure.model.errors import StoreError
 from perdure.model.jobs import ClaimOrder, Lane, NewJob, Receipt
 from perdure.model.workers import NewWorker, Role
 from perdure.stores.opening import Opened, open_store
-from perdure.testing.store_contract.kit import uuid_of
-from perdure.testing.store_contract.records import success
+from perdure.testing.store_contract.attempt_ends import success
+from perdure.testing.store_contract.fresh_store import uuid_of
 
 LANE = Lane("q", "c", "p", "one")
 BALLAST_BYTES = 24 * 1024 * 1024  # more than the log may grow to before it is moved

@@ -24,7 +24,7 @@ from perdure.model.errors import StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder, Lane, NewJob, Receipt, Record, Settled, Turn
 from perdure.model.workers import NewWorker, Role
 from perdure.stores.opening import Opened, open_store
-from perdure.testing.store_contract.records import release, retry, success
+from perdure.testing.store_contract.attempt_ends import release, retry, success
 from tests.stories.hands import (
     AWAY,
     CLAIMED,

@@ -22,8 +22,7 @@ from perdure.model.workers import NewWorker, Role
 from perdure.stores.opening import Opened, open_store
 from perdure.stores.sqlite import connection
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import uuid_of
-from perdure.testing.store_contract.records import (
+from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,
     failure,
@@ -31,6 +30,7 @@ from perdure.testing.store_contract.records import (
     retry,
     success,
 )
+from perdure.testing.store_contract.fresh_store import uuid_of
 
 LANES = [Lane("q", "c", "p", stage) for stage in ("one", "two")]
 JOBS = [uuid_of(1), uuid_of(2), uuid_of(3)]

@@ -127,7 +127,7 @@ def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path
         app._session.opened.store, app._session.catalogue, WorkerIdentity(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
         clock=SystemClock(), chance=None, observers=Observers(),
     )  # fmt: skip
-    bell = worker._loop._bell = Wakeup()
+    bell = worker._loop._wakeup = Wakeup()
     for _ in range(10_000):  # rung more often than anybody listens
         bell.ring()
     order = threading.Thread(target=worker.drain, daemon=True)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from perdure.engine.clock import SystemClock
 from perdure.model.jobs import Capture
 from perdure.surfaces.cli.root import cli
-from perdure.testing.store_contract.records import success
+from perdure.testing.store_contract.attempt_ends import success
 from tests.stores.kit import Place
 
 TEXT, BYTES, CUT = (f"00000000-0000-7000-8000-00000000000{n}" for n in (1, 2, 3))

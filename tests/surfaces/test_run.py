@@ -35,7 +35,7 @@ from perdure.model.runs import RunCounts, RunStatus
 from perdure.surfaces.cli.root import cli
 from perdure.surfaces.cli.run import run as run_command
 from perdure.surfaces.cli.run_panel import lines, panel, progress_line
-from perdure.surfaces.cli.run_summary import Files, resume, told
+from perdure.surfaces.cli.run_summary import Files, resume, summary_lines
 from perdure.testing.nouns import replace
 from tests.house.tree import ROOT
 from tests.house.walkthrough import Walk
@@ -926,7 +926,9 @@ def test_a_held_gate_is_named_with_its_reason_and_the_command_that_releases_it(t
 
 def test_a_paused_queue_is_named_with_the_command_that_resumes_it(app):
     deed = Deed("me", "moving house")
-    shot = watched(app, lambda _: app._session.opened.control.pause(LaneScope.QUEUE, "default", deed))
+    shot = watched(
+        app, lambda _: app._session.opened.control.pause(LaneScope.QUEUE, "default", deed)
+    )
     assert (
         "held: queue default is paused, 3 waiting (moving house); to release it: perdure queues resume default"
         in progress_line(shot)
@@ -948,7 +950,7 @@ def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipel
         with closing(made(*names, queue=queue)) as app:
             app.ready()
             watch = Watch(
-                app._session.opened, run.id, line=app.get_pipeline("p")._line, hired=hired
+                app._session.opened, run.id, line=app.get_pipeline("p")._laid, hired=hired
             )
             return list(watch.look(watch.run(), Fed(3, 3), feeding=False).held)
 
@@ -1043,12 +1045,14 @@ HINTS = [
 
 @pytest.mark.parametrize(("why", "typed", "hint"), HINTS)
 def test_the_command_that_goes_on_has_each_option_once(app, monkeypatch, why, typed, hint):
-    run = replace(app.get_pipeline("p").run([1], name="a").view(), status=RunStatus.ABORTED, why=why)
+    run = replace(
+        app.get_pipeline("p").run([1], name="a").view(), status=RunStatus.ABORTED, why=why
+    )
     files = Files("items.jsonl", None, None)
     monkeypatch.setattr(sys, "argv", ["perdure", "run", "w", "items.jsonl", *typed])
     with click.Context(run_command):
         again = resume(run, files, anonymous="--new" in typed)
-        summary, _ = told(RunOutcome(run, Fed(1, 1, whole=True), 1.0), files, again)
+        summary, _ = summary_lines(RunOutcome(run, Fed(1, 1, whole=True), 1.0), files, again)
     assert summary[-1] == f"  go on {hint}"
 
 

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from perdure.app.worker.processes import _awaited
+from perdure.app.worker.processes import _await_store
 from perdure.config import load
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable
 from perdure.model.events import EventName
-from perdure.stores.postgres.errors import BY_CLASS, BY_CODE, named
+from perdure.stores.postgres.errors import BY_CLASS, BY_CODE, error_of
 from tests.engine.kit import Notes, until
 from tests.servers.proxy import Proxy
 from tests.stories.kit import CLI
@@ -109,7 +109,7 @@ def test_a_database_that_is_not_there_is_not_waited_for(start, database):
 def test_after_the_wait_the_error_is_that_of_one_that_did_not_wait(line, database, wait_s, told):
     notes, config = Notes(), load({}, store_wait_s=wait_s)
     with pytest.raises(StoreUnavailable, match=r"^store postgresql://.* refused.*are right$"):
-        _awaited(line.url(database), config, Observers([notes]))
+        _await_store(line.url(database), config, Observers([notes]))
     assert notes.names() == [EventName.STORE_AWAY] * told
 
 
@@ -131,4 +131,4 @@ def test_only_what_may_be_well_again_by_itself_is_waited_for(code, may_pass):
         sqlstate = code
 
     assert code in BY_CODE or code[:2] in BY_CLASS
-    assert getattr(named(Failed("no"), "there"), "may_pass", False) is may_pass
+    assert getattr(error_of(Failed("no"), "there"), "may_pass", False) is may_pass

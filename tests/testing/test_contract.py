@@ -7,8 +7,8 @@ import pytest
 
 from perdure.ports import Control, Reader, Store
 from perdure.testing import SharedStoreContract, StoreContract, VirtualClock
-from perdure.testing.store_contract import kit
-from perdure.testing.store_contract.kit import raises
+from perdure.testing.store_contract import fresh_store
+from perdure.testing.store_contract.fresh_store import raises
 from tests.stores.reference import open_model
 
 
@@ -36,7 +36,9 @@ def test_the_contract_needs_no_test_library():
     assert (outcome.testsRun, outcome.failures, outcome.errors) == (20, [], [])
 
 
-PARTS = [part for part in SharedStoreContract.__mro__ if part not in (object, kit.OnAFreshStore)]
+PARTS = [
+    part for part in SharedStoreContract.__mro__ if part not in (object, fresh_store.OnAFreshStore)
+]
 
 
 def test_no_part_of_the_contract_overrides_a_test_of_another():
@@ -58,7 +60,7 @@ def test_no_part_of_the_contract_overrides_a_word_of_another():
 def test_every_operation_of_the_ports_is_called_by_the_contract(port):
     words = "\n".join(
         inspect.getsource(inspect.getmodule(part))
-        for part in (*SharedStoreContract.__mro__, kit.Place)
+        for part in (*SharedStoreContract.__mro__, fresh_store.Place)
         if part.__module__.startswith("perdure.testing.store_contract")
     )
     side = {Store: "store", Control: "control", Reader: "reader"}[port]
@@ -125,7 +127,7 @@ def test_raises_lets_pass_what_is_raised_and_only_that():
 
 def test_a_dump_of_everything_notices_each_kind_of_change():
     clock = VirtualClock()
-    place = kit.Place(open_model(clock), clock)
+    place = fresh_store.Place(open_model(clock), clock)
     worker = place.hire()
     job = place.dead_letter(worker)
     seen = [place.everything()]

@@ -3,16 +3,16 @@
 from perdure.app.app import App
 from perdure.app.job_refs import Called, JobRef
 from perdure.app.pipelines import Pipeline
-from perdure.app.session.opening import configured, open_store, schema_of, shown_url
+from perdure.app.session.opening import open_store, schema_of, settings_in_force, shown_url
 from perdure.app.surface.loading import load_pipeline, load_policy, load_session
 from perdure.app.surface.policies import (
-    explained,
+    explain_spec,
     falling_otherwise,
     falling_unlisted,
     policy_page,
     policy_pages,
 )
-from perdure.app.worker.lane_names import check_served, served
+from perdure.app.worker.lane_names import check_served, lanes_served
 from perdure.app.worker.processes import supervise, work
 from perdure.config import check_times
 
@@ -23,8 +23,8 @@ __all__ = [
     "Pipeline",
     "check_served",
     "check_times",
-    "configured",
-    "explained",
+    "settings_in_force",
+    "explain_spec",
     "falling_otherwise",
     "falling_unlisted",
     "load_pipeline",
@@ -34,7 +34,7 @@ __all__ = [
     "policy_page",
     "policy_pages",
     "schema_of",
-    "served",
+    "lanes_served",
     "shown_url",
     "supervise",
     "work",

@@ -23,14 +23,14 @@ from perdure.engine.observe import Observers
 from perdure.engine.operate.eligible import source_check
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.engine.stages import LaidPipeline, Stage, check_name
-from perdure.engine.upkeep.schedules import declared
+from perdure.engine.upkeep.schedules import declare
 from perdure.model.errors import (
     ConfigError,
     UnknownName,
 )
 from perdure.observers.log import log_event
 from perdure.ports import Observer
-from perdure.rules.field_checks import made
+from perdure.rules.field_checks import instance
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.policy import Policy
 from perdure.stores import urls
@@ -155,13 +155,13 @@ class App:
         """
         if name in self._pipelines:
             raise ConfigError(f"pipeline {name!r} is declared twice; names must differ")
-        line = LaidPipeline(
+        laid = LaidPipeline(
             name, queue, category, tuple(self._stage_of(name, call) for call in stages)
         )
-        self._session.lines[name] = line
+        self._session.laid_pipelines[name] = laid
         if source_exists is not None:
             self._session.checks[name] = source_check(source_exists)
-        self._pipelines[name] = Pipeline(self._session, line)
+        self._pipelines[name] = Pipeline(self._session, laid)
         return self._pipelines[name]
 
     def every(
@@ -180,10 +180,10 @@ class App:
         timezone="Europe/Berlin")`` goes by the clocks there. A worker of this app ticks it; each moment makes
         one job, however many workers there are. ``name`` tells the schedules of one pipeline apart.
         """
-        made("what a schedule enqueues", pipe, Pipeline)
+        instance("what a schedule enqueues", pipe, Pipeline)
         if self._pipelines.get(pipe.name) is not pipe:
             raise ConfigError(f"pipeline {pipe.name!r} of a schedule belongs to another app")
-        schedule = declared(spec, pipe._line, item, name=name, owner=owner, timezone=timezone)
+        schedule = declare(spec, pipe._laid, item, name=name, owner=owner, timezone=timezone)
         if schedule.name in self._session.schedules:
             raise ConfigError(
                 f"schedule {schedule.name!r} is declared twice; tell them apart with name="

@@ -10,7 +10,7 @@ from perdure.app.job_history import HistoryLine, history_of
 from perdure.app.session.session import Session
 from perdure.engine.call import Over
 from perdure.engine.operate import single_jobs
-from perdure.engine.operate.revival import Restart, corrected
+from perdure.engine.operate.revival import Restart, admit_correction
 from perdure.engine.payloads import decode
 from perdure.model.errors import JobFailed, JobUnfinished, StoreError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
@@ -134,7 +134,9 @@ class JobRef:
             deed=Deed(by, reason),
             owner=self._owner,
             restart=Restart(from_stage, from_start),
-            payload_json=None if kept else corrected(session.catalogue, job.pipeline, payload),
+            payload_json=None
+            if kept
+            else admit_correction(session.catalogue, job.pipeline, payload),
             check=session.checks.get(job.pipeline),
             observers=session.observers,
             dry_run=dry_run,
@@ -227,7 +229,7 @@ def job_at(reader: Reader, job_id: str, owner: str | None = None) -> JobView:
     return job
 
 
-def called(over: Over, session: Session) -> Called:
+def called_of(over: Over, session: Session) -> Called:
     """What a caller is told; raises `JobFailed` when there will be no result."""
     if over.state in (State.FAILED, State.CANCELLED):
         raise _no_result(over.job_id, over.state, over.failed_reason, over.error_message)

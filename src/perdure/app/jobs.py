@@ -18,7 +18,7 @@ from perdure.engine.operate.eligible import (
     open_jobs,
     waiting_jobs,
 )
-from perdure.engine.operate.revival import Revivals, corrected
+from perdure.engine.operate.revival import Revivals, admit_correction
 from perdure.model.errors import CallerError, PayloadRefused
 from perdure.model.filters import JobFilter
 from perdure.model.limits import COUNT_MAX, ENQUEUE_BATCH_MAX, ENQUEUE_BYTES_MAX
@@ -56,7 +56,7 @@ class Jobs:
 
     def cancel(self, *, reason: str = "", by: str = "app", **chosen: Any) -> Redrive:
         """Cancel queued and processing jobs; what is enqueued later is not meant."""
-        return self._begun(
+        return self._begin(
             BulkVerb.CANCEL, jobs_meant(self._session, chosen), BulkSettings(), Deed(by, reason)
         )
 
@@ -65,7 +65,7 @@ class Jobs:
     ) -> Redrive:
         """Let jobs that wait, for their time or after a failure, be due now; with a ``rate``, so many at a time."""
         settings = BulkSettings(rate_per_s=rate_per_s("rate", rate))
-        return self._begun(
+        return self._begin(
             BulkVerb.RUN_NOW, jobs_meant(self._session, chosen), settings, Deed(by, reason)
         )
 
@@ -92,7 +92,7 @@ class Jobs:
             payloads=payloads is not None,
         )
         meant, brought = self._dead(chosen, payloads)
-        return self._begun(BulkVerb.RETRY, meant, settings, Deed(by, reason), brought)
+        return self._begin(BulkVerb.RETRY, meant, settings, Deed(by, reason), brought)
 
     def preview_retry(
         self,
@@ -110,7 +110,7 @@ class Jobs:
         asking = Previewing(reader, revivals, self._session.checks, brought)
         return asking.of(meant, count_max=count_max)
 
-    def _begun(
+    def _begin(
         self,
         verb: BulkVerb,
         chosen: JobFilter,
@@ -149,16 +149,16 @@ class Jobs:
             return meant, None
         if meant.pipeline is None:
             raise CallerError("corrected payloads are for the jobs of one pipeline; name it")
-        return meant, self._admitted(meant.pipeline, payloads)
+        return meant, self._admit(meant.pipeline, payloads)
 
-    def _admitted(self, pipeline: str, payloads: Payloads) -> dict[str, str]:
+    def _admit(self, pipeline: str, payloads: Payloads) -> dict[str, str]:
         catalogue = self._session.catalogue
         given = payloads if isinstance(payloads, Mapping) else payloads_in(Path(payloads))
         found: dict[str, str] = {}
         size_bytes = 0
         for key, item in given.items():
             try:
-                found[key] = corrected(catalogue, pipeline, item)
+                found[key] = admit_correction(catalogue, pipeline, item)
             except PayloadRefused as refused:
                 raise PayloadRefused(f"the payload of key {key!r} is refused: {refused}") from None
             size_bytes += len(found[key])

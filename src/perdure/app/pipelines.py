@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from perdure.app.calling.calls import terms_of
 from perdure.app.files.items import items_of
-from perdure.app.job_refs import Called, JobRef, called
-from perdure.app.runs import Run, given
+from perdure.app.job_refs import Called, JobRef, called_of
+from perdure.app.runs import Run, given_options
 from perdure.app.session.session import Session
 from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, FeedTerms, feed_whole
 from perdure.engine.call import CallTerms
@@ -25,24 +25,24 @@ from perdure.rules.policy import Policy
 class Pipeline:
     """An ordered list of stages that items walk through."""
 
-    def __init__(self, session: Session, line: LaidPipeline) -> None:
+    def __init__(self, session: Session, laid: LaidPipeline) -> None:
         self._session = session
-        self._line = line
+        self._laid = laid
 
     @property
     def name(self) -> str:
         """The pipeline's name."""
-        return self._line.name
+        return self._laid.name
 
     @property
     def queue(self) -> str:
         """The queue in which its items wait."""
-        return self._line.queue
+        return self._laid.queue
 
     @property
     def category(self) -> str:
         """The category of its items."""
-        return self._line.category
+        return self._laid.category
 
     def enqueue(
         self,
@@ -75,7 +75,7 @@ class Pipeline:
         self._ready(within)
         job = new_job(
             self._session.ids,
-            self._line,
+            self._laid,
             item,
             owner=owner,
             key=key,
@@ -112,7 +112,7 @@ class Pipeline:
         self._ready(within)
         jobs = new_jobs(
             self._session.ids,
-            self._line,
+            self._laid,
             items,
             owner=owner,
             priority=priority,
@@ -166,7 +166,7 @@ class Pipeline:
         ``partial_at`` (0.50) on, else failed. ``bad`` hears of items that cannot be stored, which end the
         feeding otherwise. Without ``seal`` more items may follow.
         """
-        options = given(
+        options = given_options(
             failure_budget=failure_budget,
             kinds=failure_budgets,
             check_every=check_every,
@@ -180,7 +180,7 @@ class Pipeline:
         terms = FeedTerms(
             owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id
         )
-        return self._fed(items_of(items), terms, options, name=name, seal=seal)
+        return self._feed(items_of(items), terms, options, name=name, seal=seal)
 
     async def run_async(self, items: Iterable[Any] | str | os.PathLike[str], **options: Any) -> Run:
         """As `run`, without blocking the event loop; the items are taken on another thread."""
@@ -235,7 +235,7 @@ class Pipeline:
     async def _called(
         self, item: Any, terms: CallTerms, *, owner: str, key: str | None, request_id: str | None
     ) -> Called:
-        policies = (terms.policy, *(stage.policy for stage in self._line.stages))
+        policies = (terms.policy, *(stage.policy for stage in self._laid.stages))
         job = partial(
             self._new_job,
             item,
@@ -245,10 +245,10 @@ class Pipeline:
             policies_s=shortest_s(policies),
         )
         session = self._session
-        over = await session.calls.call(lambda: session.opened, self._line, job, terms)
-        return called(over, session)
+        over = await session.calls.call(lambda: session.opened, self._laid, job, terms)
+        return called_of(over, session)
 
-    def _fed(
+    def _feed(
         self,
         items: Iterable[Any],
         terms: FeedTerms,
@@ -260,9 +260,9 @@ class Pipeline:
         session, runs = self._session, self._session.runs
         session.ready()
         begun = runs.open(
-            self._line, session.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
+            self._laid, session.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
         )
-        feeder = Feeder(runs, self._line, begun, items, ids=session.ids, terms=terms, seal=seal)
+        feeder = Feeder(runs, self._laid, begun, items, ids=session.ids, terms=terms, seal=seal)
         run = feed_whole(feeder)
         return Run(session, run, feeder.fed)
 
@@ -278,7 +278,7 @@ class Pipeline:
         self._session.ready()
         return new_job(
             self._session.ids,
-            self._line,
+            self._laid,
             item,
             owner=owner,
             key=key,
@@ -289,7 +289,7 @@ class Pipeline:
 
     @property
     def _is_fair(self) -> bool:
-        return self._line.queue in self._session.fair_queues
+        return self._laid.queue in self._session.fair_queues
 
     def _ready(self, within: object) -> None:
         try:
@@ -304,7 +304,7 @@ class Pipeline:
 
     def _refs(self, done: list[Enqueued], within: object, request_id: str | None) -> list[JobRef]:
         if within is None:  # else it is not durable yet, and may never be
-            self._session.observers.enqueued(self.name, done, request_id=request_id)
+            self._session.observers.tell_enqueued(self.name, done, request_id=request_id)
         return [JobRef(one.id, one.created, self._session) for one in done]
 
 

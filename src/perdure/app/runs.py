@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from perdure.app.files.rewriting import written
+from perdure.app.files.rewriting import open_rewritten
 from perdure.app.session.session import Session
 from perdure.app.session.waiting import Pauses, wait_until, wait_until_async
 from perdure.engine.batch.feeding import Fed
@@ -106,11 +106,11 @@ class Run:
         A worker has to work on it: when nobody has for 10 s, a warning says so. A paused run is waited for, and a cancelled one until none of its items is open.
         One that is not sealed, has no open items and was fed by nobody for 90 s would never end: `RunUnfinished` says so.
         """
-        return _checked(wait_until(_is_over, self._look, wait_s), wait_s)
+        return _check_over(wait_until(_is_over, self._look, wait_s), wait_s)
 
     async def wait_async(self, *, wait_s: float | None = None) -> RunView:
         """As `wait`, without blocking the event loop; it can be cancelled."""
-        return _checked(await wait_until_async(_is_over, self._look, wait_s), wait_s)
+        return _check_over(await wait_until_async(_is_over, self._look, wait_s), wait_s)
 
     def results(
         self,
@@ -181,7 +181,7 @@ class Run:
         by: str = "app",
     ) -> None:
         """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`."""
-        budgets = given(
+        budgets = given_options(
             failure_budget=failure_budget,
             kinds=failure_budgets,
             check_every=check_every,
@@ -223,7 +223,7 @@ def _is_over(run: RunView) -> bool:
     return run.ended_at is not None or run.status is RunStatus.ABORTED
 
 
-def _checked(run: RunView, wait_s: float | None) -> RunView:
+def _check_over(run: RunView, wait_s: float | None) -> RunView:
     """A run that was waited for; says so when it was aborted, or is not over yet."""
     if run.status is RunStatus.ABORTED:
         raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
@@ -260,7 +260,7 @@ class Sink:
         self._path = path
 
     def __enter__(self) -> Self:
-        self._file = written(self._path)
+        self._file = open_rewritten(self._path)
         return self
 
     @property
@@ -291,6 +291,6 @@ class Sink:
                 raise CallerError(f"{self._path} cannot be written: {error.strerror}") from None
 
 
-def given(**options: Any) -> Mapping[str, Any]:
+def given_options(**options: Any) -> Mapping[str, Any]:
     """The options that were given at all; None means that one was not."""
     return {name: value for name, value in options.items() if value is not None}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.checks.json_values import DECODER, NESTED
-from perdure.checks.mend_json import mended
+from perdure.checks.mend_json import mend
 from perdure.checks.output_paths import OutputMisfit
 
 SYNTAX = "it is not JSON"
@@ -55,7 +55,7 @@ class _Search:
         self.text = text.strip()
         self.steps.append(step)
 
-    def found(self, value: Any, *steps: str) -> FoundValue:
+    def find(self, value: Any, *steps: str) -> FoundValue:
         return FoundValue(value, (*self.steps, *steps))
 
 
@@ -84,10 +84,10 @@ def find(text: str, *, is_whole: bool, repair: bool) -> FoundValue:
 
 def _alone(search: _Search) -> FoundValue | None:
     """The value, if the whole text is one."""
-    value = _decoded(search.text, 0)
+    value = _decode(search.text, 0)
     if value is None or value[1] != len(search.text):
         return None
-    return search.found(value[0])
+    return search.find(value[0])
 
 
 def _block(text: str) -> str | None:
@@ -101,7 +101,7 @@ def _block(text: str) -> str | None:
             blocks.append((_name(opening), text[opening.end() : fence.start()]))
             opening = None
     if opening is not None:  # it is closed at the end of a line, or not at all
-        blocks.append((_name(opening), _unfenced(text[opening.end() :])))
+        blocks.append((_name(opening), _strip_fence(text[opening.end() :])))
     named = [body for name, body in blocks if name in _JSON_NAMES]
     bodies = named or [body for name, body in blocks if not name]
     if len(bodies) > 1:
@@ -121,7 +121,7 @@ def _name(fence: re.Match[str]) -> str:
     return str(fence[1] or fence[2] or "").lower()
 
 
-def _unfenced(body: str) -> str:
+def _strip_fence(body: str) -> str:
     body = body.rstrip()
     return body.rstrip("`~") if body.endswith(("```", "~~~")) else body
 
@@ -134,33 +134,33 @@ def _inside(search: _Search, *, is_whole: bool, repair: bool) -> FoundValue:
     if bracket.start() > 0:
         search.narrow(WORDS, search.text[bracket.start() :])
     text = search.text
-    value = _decoded(text, 0)
+    value = _decode(text, 0)
     if value is None:
         text = _COMMA.sub(r"\1", text)
-        value = _decoded(text, 0)
+        value = _decode(text, 0)
         if value is not None:
             search.steps.append(COMMAS)
     if value is None:
-        return _broken(search, is_whole=is_whole, repair=repair)
+        return _mend(search, is_whole=is_whole, repair=repair)
     rest = text[value[1] :]
     if _BRACKET.search(rest):
         raise OutputMisfit(SEVERAL)
     if rest.strip() and WORDS not in search.steps:
         search.steps.append(WORDS)
-    return search.found(value[0])
+    return search.find(value[0])
 
 
-def _broken(search: _Search, *, is_whole: bool, repair: bool) -> FoundValue:
+def _mend(search: _Search, *, is_whole: bool, repair: bool) -> FoundValue:
     if is_whole and repair:
-        value = mended(search.text)
+        value = mend(search.text)
         if value is not None:
-            return search.found(value, REPAIR)
+            return search.find(value, REPAIR)
     if not is_whole and _is_open(search.text):
         raise Cut(UNCLOSED)
     raise OutputMisfit(SYNTAX)
 
 
-def _decoded(text: str, at: int) -> tuple[Any, int] | None:
+def _decode(text: str, at: int) -> tuple[Any, int] | None:
     """The value that begins there and where it ends; None if there is none."""
     try:
         return DECODER.raw_decode(text, at)

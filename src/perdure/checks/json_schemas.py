@@ -26,7 +26,7 @@ class OutputSchema:
 
     def __init__(self, schema: Any) -> None:
         self.known = frozenset(strings_in(schema))
-        self._validator = _compiled(schema)
+        self._validator = _compile(schema)
 
     def read(self, value: Any) -> Any:
         """The value itself, if it is valid; of several faults, the first is told."""
@@ -42,11 +42,11 @@ def schema_of(schema: Mapping[str, Any]) -> OutputSchema:
         text = msgspec.json.encode(schema)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"the JSON Schema is no JSON: {error}") from None
-    return _cached(text)
+    return _cached_schema(text)
 
 
 @lru_cache(maxsize=256)
-def _cached(text: bytes) -> OutputSchema:
+def _cached_schema(text: bytes) -> OutputSchema:
     return OutputSchema(json.loads(text))
 
 
@@ -63,7 +63,7 @@ def strings_in(schema: Any) -> Iterator[str]:
             left += one
 
 
-def _compiled(schema: Any) -> Any:
+def _compile(schema: Any) -> Any:
     try:
         import jsonschema_rs
     except ImportError:
@@ -81,11 +81,11 @@ def _rule(kind: Any) -> str:
     for name in _STATED:
         stated = getattr(kind, name, None)
         if stated is not None:
-            words += f" {_shown(stated)}"
+            words += f" {_short_text(stated)}"
     return words[:_RULE_CHARS_MAX]
 
 
-def _shown(stated: Any) -> str:
+def _short_text(stated: Any) -> str:
     if isinstance(stated, list):
         return " or ".join(str(one) for one in stated)
     return str(stated)

@@ -58,21 +58,21 @@ def mender() -> Any:
     return json_repair
 
 
-def mended(text: str) -> Any:
+def mend(text: str) -> Any:
     """The object or array that a broken text begins with, mended; None where that would be a guess."""
     escapes = text.count("\\")
     if len(text) > REPAIR_CHARS_MAX or escapes * len(text) > _ESCAPES_CHARS_MAX:
         return None
     if _LEFT_OUT.search(_QUOTED.sub("", text)):
         return None
-    value = _tried(text)
+    value = _try(text)
     if value is None:  # words may follow the value; they are left away only if all together is none
         end = text.rfind("}" if text[0] == "{" else "]") + 1
-        value = _tried(text[:end]) if 0 < end < len(text) else None
+        value = _try(text[:end]) if 0 < end < len(text) else None
     return value
 
 
-def _tried(text: str) -> Any:
+def _try(text: str) -> Any:
     try:
         value = mender().loads(_Counted(text), skip_json_loads=True, strict=True)
     except (*_STUMBLES, _TooHard):

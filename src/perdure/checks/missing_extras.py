@@ -57,7 +57,7 @@ def _has_schema(
     against = node.args[1] if len(node.args) > 1 else given.get("against")
     if isinstance(against, ast.Dict):
         return True
-    return against is not None and isinstance(_meant(against, names), Mapping)
+    return against is not None and isinstance(_meaning_of(against, names), Mapping)
 
 
 # -- reading functions -------------------------------------------------------------------
@@ -72,7 +72,7 @@ def _own_functions(call: object) -> Iterator[FunctionType]:
             continue
         seen.add(id(one))
         yield one
-        known = _known(one)
+        known = _names_known(one)
         named = [known.get(name) for name in _names_in(one.__code__)]
         left += [
             other
@@ -85,19 +85,19 @@ def _calls(
     function: FunctionType,
 ) -> Iterator[tuple[ast.Call, Callable[..., Any], Mapping[str, Any]]]:
     """Where it calls a check, which, and what its names mean."""
-    known, mentioned = _known(function), _names_in(function.__code__)
+    known, mentioned = _names_known(function), _names_in(function.__code__)
     if _HERE not in mentioned and not any(_is_ours(known.get(name)) for name in mentioned):
         return
     tree = _tree(function)
     if tree is None:
         return
-    names = known | _imported(tree)
+    names = known | _checks_imported(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _is_check(called := _meant(node.func, names)):
+        if isinstance(node, ast.Call) and _is_check(called := _meaning_of(node.func, names)):
             yield node, called, names
 
 
-def _known(function: FunctionType) -> dict[str, Any]:
+def _names_known(function: FunctionType) -> dict[str, Any]:
     """What the names mean that it has from outside; its own parameters and variables hide them."""
     code = function.__code__
     known = dict(function.__globals__)
@@ -126,7 +126,7 @@ def _is_check(thing: object) -> bool:
     return any(thing is one for one in _CHECKS.values())
 
 
-def _imported(tree: ast.AST) -> dict[str, Any]:
+def _checks_imported(tree: ast.AST) -> dict[str, Any]:
     """The checks that it imports itself."""
     return {
         one.asname or one.name: _CHECKS[one.name]
@@ -144,11 +144,11 @@ def _tree(function: FunctionType) -> ast.AST | None:
         return None
 
 
-def _meant(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _meaning_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
     """What a name, or a name in a module, stands for."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute):
-        inside = _meant(node.value, names)
+        inside = _meaning_of(node.value, names)
         return vars(inside).get(node.attr) if isinstance(inside, ModuleType) else None
     return None

@@ -99,8 +99,8 @@ def read_json(
     if is_whole and repair:
         mender()  # where it is missing, that is said at the first output, not at the first broken one
     try:
-        found = _found(raw, is_whole=is_whole, repair=repair)
-        return Parsed(_fitted(found.value, contract), found.steps)
+        found = _find(raw, is_whole=is_whole, repair=repair)
+        return Parsed(_fit(found.value, contract), found.steps)
     except OutputMisfit as error:
         misfit = error
     raise _error(misfit, raw)
@@ -149,7 +149,7 @@ def fits(value: Any, against: Any) -> Any:
     """A parsed JSON value as what was asked for; a text is a value, too, and not parsed."""
     contract = contract_of(against)
     try:
-        return _fitted(value, contract)
+        return _fit(value, contract)
     except OutputMisfit as error:
         misfit = error
     raise _error(misfit, _as_text(value))
@@ -162,11 +162,11 @@ def contract_of(against: Any) -> Contract:
     try:
         hash(against)
     except TypeError:  # an annotation may hold a list
-        return _compiled(against)
+        return _compile(against)
     return _known(against)
 
 
-def _compiled(against: Any) -> Contract:
+def _compile(against: Any) -> Contract:
     if against is None or isinstance(against, str | bytes | bool | int | float | list | tuple):
         raise ConfigError(
             f"an output cannot be checked against a {type(against).__name__}; pass a JSON Schema as a "
@@ -178,7 +178,7 @@ def _compiled(against: Any) -> Contract:
     return kind(against)
 
 
-_known = lru_cache(maxsize=256)(_compiled)
+_known = lru_cache(maxsize=256)(_compile)
 
 
 def _is_whole(finish_reason: Any, raw: str | bytes) -> bool:
@@ -190,7 +190,7 @@ def _is_whole(finish_reason: Any, raw: str | bytes) -> bool:
     return end is End.WHOLE
 
 
-def _found(raw: str | bytes, *, is_whole: bool, repair: bool) -> FoundValue:
+def _find(raw: str | bytes, *, is_whole: bool, repair: bool) -> FoundValue:
     if len(raw) > OUTPUT_CHARS_MAX:
         raise OutputMisfit(f"it is longer than {OUTPUT_CHARS_MAX} characters")
     if isinstance(raw, str):
@@ -202,7 +202,7 @@ def _found(raw: str | bytes, *, is_whole: bool, repair: bool) -> FoundValue:
     return find(text, is_whole=is_whole, repair=repair)
 
 
-def _fitted(value: Any, contract: Contract | None) -> Any:
+def _fit(value: Any, contract: Contract | None) -> Any:
     inspect(value, _NO_NAMES if contract is None else contract.known)
     return value if contract is None else contract.read(value)
 

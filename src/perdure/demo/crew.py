@@ -46,11 +46,11 @@ class Crew:
         self._command = command
         self._folder = folder
         self._environment = environment
-        self.hands: list[DemoWorker] = []
+        self.workers: list[DemoWorker] = []
 
     def hire(self) -> DemoWorker:
         """Start one more worker. It has a session of its own: Ctrl-C is for the tour to handle."""
-        name = f"worker {ascii_uppercase[len(self.hands)]}"  # the store numbers processes
+        name = f"worker {ascii_uppercase[len(self.workers)]}"  # the store numbers processes
         log = self._folder / f"{name.replace(' ', '-')}.log"
         leashed = [sys.executable, str(_LEASH), str(os.getpid()), *self._command]
         with log.open("wb") as output:
@@ -63,9 +63,9 @@ class Crew:
                 stderr=output,
                 start_new_session=True,
             )
-        hand = DemoWorker(name, process, log)
-        self.hands.append(hand)
-        return hand
+        demo_worker = DemoWorker(name, process, log)
+        self.workers.append(demo_worker)
+        return demo_worker
 
     def __enter__(self) -> Self:
         return self
@@ -76,38 +76,40 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for hand in self.hands:
-            if hand.running:  # its group too: it may be asking a process of its own about the app
-                _signal(-hand.pid, signal.SIGTERM)
+        for demo_worker in self.workers:
+            if (
+                demo_worker.running
+            ):  # its group too: it may be asking a process of its own about the app
+                _signal(-demo_worker.pid, signal.SIGTERM)
         give_up_at = time.monotonic() + _END_S_MAX
-        for hand in self.hands:
+        for demo_worker in self.workers:
             try:
-                hand.process.wait(max(0.0, give_up_at - time.monotonic()))
+                demo_worker.process.wait(max(0.0, give_up_at - time.monotonic()))
             except subprocess.TimeoutExpired:
-                strike(hand)
+                strike(demo_worker)
 
 
 class Grip:
     """A worker held still, all of its processes, so that its hands can be looked at."""
 
-    def __init__(self, hand: DemoWorker) -> None:
-        self._hand = hand
+    def __init__(self, demo_worker: DemoWorker) -> None:
+        self._demo_worker = demo_worker
         self._children: list[int] = []
 
     def __enter__(self) -> Self:
         # The supervisor first: it must not see its children stop, die, or be missed.
-        _signal(self._hand.pid, signal.SIGSTOP)
-        self._children = list(descendants(self._hand.pid))
+        _signal(self._demo_worker.pid, signal.SIGSTOP)
+        self._children = list(descendants(self._demo_worker.pid))
         for child in self._children:
             _signal(child, signal.SIGSTOP)
         return self
 
     def strike(self) -> None:
         """Kill them all, the children first, so that nobody is left to report the death."""
-        self._hand.killed = True
-        for pid in (*self._children, self._hand.pid):
+        self._demo_worker.killed = True
+        for pid in (*self._children, self._demo_worker.pid):
             _signal(pid, signal.SIGKILL)
-        self._hand.process.wait()
+        self._demo_worker.process.wait()
 
     def __exit__(
         self,
@@ -115,14 +117,14 @@ class Grip:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._hand.running:
-            for pid in (*self._children, self._hand.pid):
+        if self._demo_worker.running:
+            for pid in (*self._children, self._demo_worker.pid):
                 _signal(pid, signal.SIGCONT)
 
 
-def strike(hand: DemoWorker) -> None:
+def strike(demo_worker: DemoWorker) -> None:
     """Kill a worker and everything it started, at once."""
-    with Grip(hand) as grip:
+    with Grip(demo_worker) as grip:
         grip.strike()
 
 

@@ -58,11 +58,13 @@ class Loopback(ABC):
         await asyncio.gather(*self._calls, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        call = asyncio.create_task(self._met(reader, writer))
+        call = asyncio.create_task(self._serve_connection(reader, writer))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             await self.answer(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

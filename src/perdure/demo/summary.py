@@ -29,9 +29,9 @@ class Summary:
     @property
     def complaints(self) -> list[str]:
         """Everything that is not as promised; a tour without complaint succeeds."""
-        return [*self.trouble, *self._stuck(), *self._books(), *self._missing()]
+        return [*self.trouble, *self._stuck_lines(), *self._books(), *self._missing()]
 
-    def _stuck(self) -> list[str]:
+    def _stuck_lines(self) -> list[str]:
         if not self.unfinished:
             return []
         where = Counter(f"{job.shown_state} at {job.stage}" for job in self.unfinished)

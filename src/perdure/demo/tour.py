@@ -223,7 +223,7 @@ class _Tour:
             elapsed_s=self.elapsed_s,
             rate_per_s=self._rate_per_s(seen.settled),
             look=seen,
-            crew=tuple(self.crew.hands),
+            crew=tuple(self.crew.workers),
             faults=self._faults(seen.workers),
             happenings=tuple(self.happenings),
         )
@@ -239,10 +239,10 @@ class _Tour:
     def _faults(self, workers: Sequence[WorkerView]) -> dict[Fault, int]:
         """The upstream's own count, and from the store: who died, and how that became known."""
         silent = {
-            hand.pid
-            for hand in self.crew.hands
+            demo_worker.pid
+            for demo_worker in self.crew.workers
             for worker in workers
-            if hand.killed and belongs(worker, hand) and went_silent(worker)
+            if demo_worker.killed and belongs(worker, demo_worker) and went_silent(worker)
         }
         crashes = sum(1 for worker in workers if killed_by_item(worker))
         return {**self.upstream.faults(), Fault.CRASH: crashes, Fault.SIGKILL: len(silent)}
@@ -263,7 +263,9 @@ class _Tour:
             self._succeeded_by = self._hire(f" in place of {victim.name}")
 
     def _obituary(self, worker: WorkerView) -> str:
-        names = [hand.name for hand in self.crew.hands if belongs(worker, hand)]
+        names = [
+            demo_worker.name for demo_worker in self.crew.workers if belongs(worker, demo_worker)
+        ]
         killed = f"invoice {self.script.poison} killed {names[0]}'s process"
         match worker.role:
             case Role.MAIN | Role.CALLER:
@@ -276,39 +278,49 @@ class _Tour:
     # -- what is done --------------------------------------------------------------------
 
     def _hire(self, where: str) -> DemoWorker:
-        hand = self.crew.hire()
-        self._say(f"started {hand.name} (process {hand.pid}){where}")
-        return hand
+        demo_worker = self.crew.hire()
+        self._say(f"started {demo_worker.name} (process {demo_worker.pid}){where}")
+        return demo_worker
 
     def _strike_in_the_middle(self, seen: Look) -> None:
         if self._victim is not None or Fault.SIGKILL in self.order.without:
             return
         if seen.settled * 2 < self.order.items:
             return
-        for hand in sorted(self.crew.hands, key=lambda one: -len(seen.held_by(one))):
-            if hand.running and _may_be_struck(seen, hand) and self._strike(hand):
+        for demo_worker in sorted(self.crew.workers, key=lambda one: -len(seen.held_by(one))):
+            if (
+                demo_worker.running
+                and _may_be_struck(seen, demo_worker)
+                and self._strike(demo_worker)
+            ):
                 return
 
-    def _strike(self, hand: DemoWorker) -> bool:
+    def _strike(self, demo_worker: DemoWorker) -> bool:
         """Kill a worker that has items in its hands; False when it has let them go meanwhile."""
-        with Grip(hand) as grip:
+        with Grip(demo_worker) as grip:
             seen = look(self.app)
-            if not _may_be_struck(seen, hand):
+            if not _may_be_struck(seen, demo_worker):
                 return False
             grip.strike()
-        self._victim, self._victim_held = hand, len(seen.held_by(hand))
+        self._victim, self._victim_held = demo_worker, len(seen.held_by(demo_worker))
         self._struck_s = self.elapsed_s
-        self._say(f"killed {hand.name} with SIGKILL: {self._victim_held} items were in its hands")
+        self._say(
+            f"killed {demo_worker.name} with SIGKILL: {self._victim_held} items were in its hands"
+        )
         return True
 
     def _over(self) -> bool:
         if self.elapsed_s > self.order.limit_s:
             return True
-        ended = [hand for hand in self.crew.hands if not hand.running and not hand.killed]
-        for hand in ended:
-            tail = hand.log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+        ended = [
+            demo_worker
+            for demo_worker in self.crew.workers
+            if not demo_worker.running and not demo_worker.killed
+        ]
+        for demo_worker in ended:
+            tail = demo_worker.log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
             self.trouble.append(
-                f"{hand.name} ended by itself with status {hand.process.returncode}; "
+                f"{demo_worker.name} ended by itself with status {demo_worker.process.returncode}; "
                 f"its last words: {' / '.join(tail) or 'none'}"
             )
         return bool(ended)
@@ -317,7 +329,7 @@ class _Tour:
         self.happenings.append(Happening(self.elapsed_s, text))
 
 
-def _may_be_struck(seen: Look, hand: DemoWorker) -> bool:
+def _may_be_struck(seen: Look, demo_worker: DemoWorker) -> bool:
     """Its items must survive one crash more: the tour shows that no innocent one is failed."""
-    held = seen.held_by(hand)
+    held = seen.held_by(demo_worker)
     return bool(held) and all(job.counters.crashes + 1 < HURRIED.crashes_max for job in held)

@@ -58,7 +58,7 @@ class DemoUpstream(Loopback):
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """What the script has for this item at this stage."""
-        path = await _asked(reader)
+        path = await _read_path(reader)
         if path == "/faults":
             await _send(writer, DemoAnswer(200, json.dumps(self._struck).encode()))
         elif (place := _place(path)) is None:
@@ -123,7 +123,7 @@ def total(item: int) -> float:
     return item * 7919 % 99_991 / 100
 
 
-async def _asked(reader: asyncio.StreamReader) -> str:
+async def _read_path(reader: asyncio.StreamReader) -> str:
     """The path of a request, whose body is read to its end."""
     head = (await reader.readuntil(b"\r\n\r\n"))[:_HEAD_BYTES_MAX].decode("latin-1")
     request, *lines = head.split("\r\n")

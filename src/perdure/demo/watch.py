@@ -50,9 +50,9 @@ class Look:
         """Items that wait after a failure; read a moment later than the books, hence the bound."""
         return min(self.books.queued, sum(stage.retrying for stage in self.stages))
 
-    def held_by(self, hand: DemoWorker) -> list[JobView]:
+    def held_by(self, demo_worker: DemoWorker) -> list[JobView]:
         """The items in the hands of a worker's processes."""
-        rows = {worker.no for worker in self.workers if belongs(worker, hand)}
+        rows = {worker.no for worker in self.workers if belongs(worker, demo_worker)}
         return [job for job in self.unfinished if job.worker in rows]
 
 
@@ -91,9 +91,9 @@ def _stages(
     return tuple(reversed(counts))
 
 
-def belongs(worker: WorkerView, hand: DemoWorker) -> bool:
+def belongs(worker: WorkerView, demo_worker: DemoWorker) -> bool:
     """Whether a working process is a child of that supervisor; its row's name ends in the pid."""
-    return worker.name.endswith(f":{hand.pid}")
+    return worker.name.endswith(f":{demo_worker.pid}")
 
 
 def death_of(worker: WorkerView) -> Death | None:

@@ -34,8 +34,8 @@ from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import Completion, Completions, as_it_ended
 from perdure.engine.observe import Observers
 from perdure.engine.operate.closed_lanes import why_closed
-from perdure.engine.record import Ending, in_place, record_of, refused
-from perdure.engine.settle import Finished, Gates, judged, settle
+from perdure.engine.record import Ending, in_place, outcome_of_refusal, record_of
+from perdure.engine.settle import Finished, Gates, judge, settle
 from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.decisions import CancelJob, Counted, Decision, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreBusy, StoreError, UnknownName
@@ -111,7 +111,7 @@ class Call:
         self,
         store: Store,
         reader: Reader,
-        line: LaidPipeline,
+        laid: LaidPipeline,
         job: NewJob,
         terms: CallTerms,
         *,
@@ -124,7 +124,7 @@ class Call:
     ) -> None:
         self._store = store
         self._reader = reader
-        self._line = line
+        self._laid = laid
         self._job = job
         self._terms = terms
         self._worker = worker
@@ -154,16 +154,16 @@ class Call:
             self._job, worker=self._worker, hard_s=hard_s, on_lost=self._terms.on_lost
         )
         if isinstance(answer, Claim):
-            self._accepted(Enqueued(answer.id, answer.no, True))
-            return self._taken(answer, 0.0)
-        self._accepted(answer)
+            self._tell_accepted(Enqueued(answer.id, answer.no, True))
+            return self._take(answer, 0.0)
+        self._tell_accepted(answer)
         if answer.created:
             why = self._why_closed(self._job.stage, self._job.lane)
-            return self._looked(answer.id, why, created=True)
+            return self._look_up(answer.id, why, created=True)
         why = f"the key {self._job.key!r} belongs to job {answer.id}"
-        return self._looked(answer.id, why, created=False)
+        return self._look_up(answer.id, why, created=False)
 
-    def ended(
+    def end_stage(
         self,
         outcome: Outcome,
         elapsed_s: float,
@@ -177,16 +177,16 @@ class Call:
         ending = self._ending(outcome, elapsed_s, usage, captures, carry_on=self.left_s > 0)
         since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
         seen = _Seen(self._gates(stage))
-        decision = judged(
+        decision = judge(
             ending,
             stage,
             chance=self._chance.random(),
             now=self._claim.claimed_at + since,
             gates=seen,
         )
-        return self._settled(ending, self._here(decision, seen.gate))
+        return self._settle(ending, self._decide_here(decision, seen.gate))
 
-    def over(
+    def end_wait(
         self,
         elapsed_s: float = 0.0,
         usage: Usage | None = None,
@@ -196,33 +196,39 @@ class Call:
         wait = seconds(self._terms.wait_s)
         text = f"hand over to a durable job: the caller's wait of {wait} is over"
         ending = self._ending(TimedOut(elapsed_s), elapsed_s, usage, captures)
-        return self._settled(ending, HandOver(0.0, Kind.TIMEOUT, self._because(text, "wait_s")))
+        return self._settle(ending, HandOver(0.0, Kind.TIMEOUT, self._because(text, "wait_s")))
 
-    def gone(self, elapsed_s: float = 0.0, usage: Usage | None = None) -> Step:
+    def leave(self, elapsed_s: float = 0.0, usage: Usage | None = None) -> Step:
         """The caller has gone while it waited: a worker goes on, or nobody does."""
         reason = "the caller has gone"
         if self._terms.on_lost is OnLost.DROP:
             why = self._because(f"cancelled ({reason})", "on_lost")
-            return self._settled(self._ending(Revoked(reason), elapsed_s, usage), CancelJob(why))
+            return self._settle(self._ending(Revoked(reason), elapsed_s, usage), CancelJob(why))
         why = self._because(f"hand over to a durable job: {reason}", "on_lost")
         ending = self._ending(Interrupted(reason), elapsed_s, usage)
-        return self._settled(ending, HandOver(0.0, None, why))
+        return self._settle(ending, HandOver(0.0, None, why))
 
-    def completion(self, claim: Claim, began_s: float, shelf: CaptureFactory) -> Completion:
+    def completion(
+        self, claim: Claim, began_s: float, capture_factory: CaptureFactory
+    ) -> Completion:
         """What the desk of a try needs, so that its stage may write its record itself."""
         if self._completions is None:
             self._completions = Completions(
-                self._store, self._worker, make=self._made, shelf=shelf, clock=self._clock
+                self._store,
+                self._worker,
+                make=self._success_record,
+                capture_factory=capture_factory,
+                clock=self._clock,
             )
         return self._completions.of(claim, began_s)
 
     def resend(self) -> Step:
         """Send the last record again, after an answer that did not come."""
-        return self._sent()
+        return self._send()
 
     # -- judging ------------------------------------------------------------------------------
 
-    def _here(self, decision: Decision, gate: GateView) -> Decision:
+    def _decide_here(self, decision: Decision, gate: GateView) -> Decision:
         """The decision; a retry that is not waited for here is handed over."""
         if not isinstance(decision, Retry):
             return decision
@@ -267,7 +273,7 @@ class Call:
         )  # fmt: skip
 
     def _stage(self) -> Stage:
-        stage = self._line.stage(self._claim.stage)
+        stage = self._laid.stage(self._claim.stage)
         if stage is None:
             raise BugError(f"a call is at stage {self._claim.stage!r}, which is not its pipeline's")
         return stage
@@ -278,15 +284,15 @@ class Call:
     def _completes_itself(self) -> bool:
         return self._completions is not None and self._completions.has_asked(self._claim)
 
-    def _made(self, one: Finished) -> Record:
+    def _success_record(self, one: Finished) -> Record:
         """What there is to write about a success, on the stage's own thread."""
         ending = Ending(
             one.claim, one.outcome, one.elapsed_s, self._worker,
             policy=self._terms.policy, named=self._terms.named, usage=one.usage, captures=one.captures,
         )  # fmt: skip
-        return settle(ending, self._line, self._stage(), chance=0.0)
+        return settle(ending, self._laid, self._stage(), chance=0.0)
 
-    def _sent_apart(self, completions: Completions) -> Step:
+    def _send_apart(self, completions: Completions) -> Step:
         """What is stored decides; what was to be sent is only written if the stage has written nothing."""
         sent = self._record
         completions.add(Finished(self._claim, Interrupted(), 0.0))
@@ -296,7 +302,7 @@ class Call:
             if record is not sent:
                 self._record = record
                 self._why = f"stage {self._claim.stage!r} has completed its job itself"
-            self._observers.settled(record, answer)
+            self._observers.tell_settled(record, answer)
             return self._next(answer)
         raise StoreBusy(
             f"the transaction in which stage {self._claim.stage!r} of job {self._claim.id} called complete() is "
@@ -305,22 +311,22 @@ class Call:
 
     # -- trading with the store ---------------------------------------------------------------
 
-    def _settled(self, ending: Ending, decision: Decision) -> Step:
-        record = record_of(ending, decision, self._line, self._stage())
+    def _settle(self, ending: Ending, decision: Decision) -> Step:
+        record = record_of(ending, decision, self._laid, self._stage())
         self._pause_s = 0.0
         if isinstance(decision, Retry):
             record, self._pause_s = in_place(record), decision.delay_s
         self._record, self._why = record, decision.why.text
-        return self._sent()
+        return self._send()
 
-    def _sent(self) -> Step:
+    def _send(self) -> Step:
         if self._completions is not None and self._completes_itself:
-            return self._sent_apart(self._completions)
+            return self._send_apart(self._completions)
         (answer,) = self._store.turn([self._record], None, by=self._worker).settled
         if isinstance(answer, RecordRefused) and not self._is_refusal():
-            outcome = refused(self._record, answer.reason)
-            return self.ended(outcome, 0.0, self._usage, self._record.captures)
-        self._observers.settled(self._record, answer)
+            outcome = outcome_of_refusal(self._record, answer.reason)
+            return self.end_stage(outcome, 0.0, self._usage, self._record.captures)
+        self._observers.tell_settled(self._record, answer)
         return self._next(answer)
 
     def _is_refusal(self) -> bool:
@@ -330,31 +336,31 @@ class Call:
         if isinstance(answer, RecordRefused):
             raise StoreError(f"the store cannot write the end of job {answer.id}: {answer.reason}")
         if not isinstance(answer, Receipt):
-            return self._looked(answer.id, "another hand has taken the job", created=True)
+            return self._look_up(answer.id, "another hand has taken the job", created=True)
         if answer.claim is not None:
             self._retries += self._record.move is Move.REPEAT
-            return self._taken(answer.claim, self._pause_s)
+            return self._take(answer.claim, self._pause_s)
         if answer.state is State.PROCESSING:
-            return self._looked(answer.id, "another hand has taken the job", created=True)
-        return self._done(answer)
+            return self._look_up(answer.id, "another hand has taken the job", created=True)
+        return self._end_of(answer)
 
-    def _accepted(self, answer: Enqueued) -> None:
-        self._observers.enqueued(self._line.name, [answer], request_id=self._job.request_id)
+    def _tell_accepted(self, answer: Enqueued) -> None:
+        self._observers.tell_enqueued(self._laid.name, [answer], request_id=self._job.request_id)
 
-    def _taken(self, claim: Claim, pause_s: float) -> Step:
+    def _take(self, claim: Claim, pause_s: float) -> Step:
         self._claim = claim
         self._taken_s = self._clock.monotonic()
-        self._observers.claimed(claim)
+        self._observers.tell_claimed(claim)
         if claim.damage is not None:
             text = f"hand over to a durable job: the stored job is damaged, {claim.damage}"
             why = self._because(text, "damage")
-            return self._settled(
+            return self._settle(
                 self._ending(Interrupted("damage", begun=False), 0.0),
                 HandOver(0.0, Kind.INPUT_INVALID, why),
             )
         return Try(claim, self._stage(), pause_s)
 
-    def _done(self, receipt: Receipt) -> Over:
+    def _end_of(self, receipt: Receipt) -> Over:
         record = self._record
         queued = receipt.state is State.QUEUED
         return Over(
@@ -382,7 +388,7 @@ class Call:
         closed = why_closed(self._reader, lane) or "its lane was closed"
         return f"handed over: stage {stage!r} may not begin now, {closed}"
 
-    def _looked(self, job_id: str, why: str, *, created: bool) -> Over:
+    def _look_up(self, job_id: str, why: str, *, created: bool) -> Over:
         """What the store says of a job that is not in our hands."""
         job = self._reader.job(job_id)
         if job is None:
@@ -407,11 +413,11 @@ class _Seen:
         self._gates = gates
         self.gate = FLOWING
 
-    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+    def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
         if self._gates is not None:
-            self.gate = self._gates.ended(ending, verdict)
+            self.gate = self._gates.end_call(ending, verdict)
         return self.gate
 
-    def heard(self, claim: Claim, decision: Decision) -> None:
+    def hear_decision(self, claim: Claim, decision: Decision) -> None:
         if self._gates is not None:
-            self._gates.heard(claim, decision)
+            self._gates.hear_decision(claim, decision)

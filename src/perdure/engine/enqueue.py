@@ -63,7 +63,7 @@ class Item:
 
 def new_job(
     ids: Ids,
-    line: LaidPipeline,
+    laid: LaidPipeline,
     item: Any,
     *,
     owner: str = "",
@@ -100,13 +100,13 @@ def new_job(
         raise CallerError(f"if_failed is {if_failed!r}; one of: {', '.join(IfFailed)}")
     if if_failed != IfFailed.KEEP and key is None:
         raise CallerError("if_failed goes with a key: without one there is no earlier job to find")
-    first, policies_s = line.stages[0], line.deadline_s if policies_s is None else policies_s
+    first, policies_s = laid.stages[0], laid.deadline_s if policies_s is None else policies_s
     return NewJob(
         id=ids.next(),
-        pipeline=line.name,
-        lane=line.lane_nos[first.name],
+        pipeline=laid.name,
+        lane=laid.lane_nos[first.name],
         stage=first.name,
-        payload_json=admitted(item, first),
+        payload_json=admit_item(item, first),
         owner=owner,
         key=key,
         priority=priority,
@@ -122,19 +122,19 @@ def new_job(
 
 
 def new_jobs(
-    ids: Ids, line: LaidPipeline, items: Iterable[Any], **options: Any
+    ids: Ids, laid: LaidPipeline, items: Iterable[Any], **options: Any
 ) -> Iterator[NewJob]:
     """A job for each item, with the same options, which are checked with the first; an `Item` has its own besides."""
     like: NewJob | None = None
     for place, item in enumerate(items, start=1):
         if isinstance(item, Item):
-            yield _job_of(ids, line, item, place, options)
+            yield _job_of(ids, laid, item, place, options)
             continue
         try:
             if like is None:
-                like = job = new_job(ids, line, item, **options)
+                like = job = new_job(ids, laid, item, **options)
             else:
-                payload_json = admitted(item, line.stages[0])
+                payload_json = admit_item(item, laid.stages[0])
                 job = structs.replace(like, id=ids.next(), payload_json=payload_json)
         except PayloadRefused as refused:
             raise PayloadRefused(f"item {place}: {refused}") from None
@@ -142,10 +142,10 @@ def new_jobs(
 
 
 def _job_of(
-    ids: Ids, line: LaidPipeline, item: Item, place: int, options: Mapping[str, Any]
+    ids: Ids, laid: LaidPipeline, item: Item, place: int, options: Mapping[str, Any]
 ) -> NewJob:
     try:
-        return new_job(ids, line, item.payload, **{**options, **item.options()})
+        return new_job(ids, laid, item.payload, **{**options, **item.options()})
     except (CallerError, ConfigError) as wrong:
         key = "" if item.key is None else f" (key {item.key!r})"
         raise type(wrong)(f"item {place}{key}: {wrong}") from None
@@ -199,7 +199,7 @@ def _run_at(run_at: datetime | None, total_s: float | None) -> datetime | None:
     return moment
 
 
-def admitted(item: Any, first: Stage) -> str:
+def admit_item(item: Any, first: Stage) -> str:
     """The item as JSON text that fits the first stage of its pipeline, or `PayloadRefused`."""
     if isinstance(item, Item):
         raise CallerError(

@@ -75,7 +75,7 @@ class Observers:
             self.store_away = False
             self.tell(EventName.STORE_BACK)
 
-    def enqueued(
+    def tell_enqueued(
         self, pipeline: str, done: Sequence[Enqueued], *, request_id: str | None = None
     ) -> None:
         """Tell that items were accepted; those whose key was taken are not news."""
@@ -89,7 +89,7 @@ class Observers:
                 count=len(made),
             )
 
-    def settled(self, record: Record, answer: Settled) -> None:
+    def tell_settled(self, record: Record, answer: Settled) -> None:
         """Tell what became of a record."""
         if not isinstance(answer, Receipt):
             reason = answer.reason if isinstance(answer, RecordRefused) else None
@@ -124,7 +124,7 @@ class Observers:
             error_message=record.error_message,
         )
 
-    def revived(self, revival: Revival, deed: Deed) -> None:
+    def tell_revived(self, revival: Revival, deed: Deed) -> None:
         """Tell that a dead letter has a new life."""
         self.tell(
             EventName.JOB_REVIVED,
@@ -135,7 +135,7 @@ class Observers:
             reason=deed.reason or None,
         )
 
-    def discarded(self, target: Target, deed: Deed) -> None:
+    def tell_discarded(self, target: Target, deed: Deed) -> None:
         """Tell that a dead letter is dealt with."""
         self.tell(
             EventName.JOB_DISCARDED,
@@ -145,7 +145,7 @@ class Observers:
             reason=deed.reason or None,
         )
 
-    def brought_forward(self, target: Target, deed: Deed) -> None:
+    def tell_brought_forward(self, target: Target, deed: Deed) -> None:
         """Tell that a job which waited for its time is due."""
         self.tell(
             EventName.JOB_BROUGHT_FORWARD,
@@ -155,7 +155,7 @@ class Observers:
             reason=deed.reason or None,
         )
 
-    def claimed(self, claim: Claim) -> None:
+    def tell_claimed(self, claim: Claim) -> None:
         """Tell that a job is in our hands."""
         self.tell(
             EventName.JOB_CLAIMED,

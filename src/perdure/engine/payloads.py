@@ -24,7 +24,7 @@ def admit(value: Any, *, what: str, bytes_max: int) -> str:
     if not _is_plain(value, 0):
         _inspect(value, what, 0)
     try:
-        text = msgspec.json.encode(value, enc_hook=_dumped)
+        text = msgspec.json.encode(value, enc_hook=_dump)
     except (TypeError, ValueError, RecursionError) as error:  # a text or number type of one's own
         raise PayloadRefused(f"{what} cannot be written as JSON: {error}; {_ADVICE}") from None
     if len(text) > bytes_max:
@@ -86,7 +86,7 @@ def _inspect(value: Any, where: str, depth: int) -> None:
                         f"{where} has a key of type {type(key).__name__}; JSON keys must be text"
                     )
                 _inspect_text(key, f"a key of {where}")
-                _inspect(item, f"{where}.{_shown(key)}", depth + 1)
+                _inspect(item, f"{where}.{_short_key(key)}", depth + 1)
         case msgspec.Struct():
             _inspect(_builtins(value, where), where, depth)
         case _ if is_model(type(value)) or (is_dataclass(value) and not isinstance(value, type)):
@@ -100,18 +100,18 @@ def _inspect(value: Any, where: str, depth: int) -> None:
 
 def _builtins(value: Any, where: str) -> Any:
     try:
-        return msgspec.to_builtins(value, enc_hook=_dumped)
+        return msgspec.to_builtins(value, enc_hook=_dump)
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadRefused(f"{where} cannot be written as JSON: {error}; {_ADVICE}") from None
 
 
-def _dumped(value: Any) -> Any:
+def _dump(value: Any) -> Any:
     if not is_model(type(value)):
         raise TypeError(f"it holds a value of type {type(value).__name__}")
     return value.model_dump(mode="json")
 
 
-def _shown(key: str) -> str:
+def _short_key(key: str) -> str:
     return key if key.isprintable() and len(key) <= 40 else ascii(key)[:40]
 
 

@@ -78,28 +78,28 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     captures: tuple[Capture, ...] = ()
 
 
-def record_of(ending: Ending, decision: Decision, line: LaidPipeline, stage: Stage) -> Record:
+def record_of(ending: Ending, decision: Decision, laid: LaidPipeline, stage: Stage) -> Record:
     """What the store has to write about this decision."""
-    record = _record_of(ending, decision, line, stage)
+    record = _record_of(ending, decision, laid, stage)
     return replace(record, captures=ending.captures) if ending.captures else record
 
 
-def _record_of(ending: Ending, decision: Decision, line: LaidPipeline, stage: Stage) -> Record:
+def _record_of(ending: Ending, decision: Decision, laid: LaidPipeline, stage: Stage) -> Record:
     match decision:
         case Succeed():
-            return _succeeded(ending, decision, line, stage)
+            return _success_record(ending, decision, laid, stage)
         case Retry(delay_s, counted, kind, _, _):
             status = _retry_status(counted)
-            return _again(ending, decision, stage, status, counted, delay_s, kind)
+            return _requeue_record(ending, decision, stage, status, counted, delay_s, kind)
         case Release():
             status = AttemptStatus.INTERRUPTED
-            return _again(ending, decision, stage, status, Counted.RELEASES, 0.0, None)
+            return _requeue_record(ending, decision, stage, status, Counted.RELEASES, 0.0, None)
         case HandOver(delay_s, kind, _, _):
             status = AttemptStatus.HANDED_OVER
-            again = _again(ending, decision, stage, status, None, delay_s, kind)
+            again = _requeue_record(ending, decision, stage, status, None, delay_s, kind)
             return replace(again, counters=ZERO, past=ZERO, isolation=0)
         case Fail():
-            return _failed(ending, decision, stage)
+            return _failure_record(ending, decision, stage)
         case CancelJob():
             attempt = _attempt(ending, decision, stage, AttemptStatus.CANCELLED, None, None)
             return _record(ending.claim, Move.CANCEL, State.CANCELLED, attempt=attempt)
@@ -112,7 +112,7 @@ def in_place(retry: Record) -> Record:
     return replace(retry, move=Move.REPEAT, state=State.PROCESSING, delay_s=0.0, reclaim=True)
 
 
-def refused(record: Record, reason: str) -> Unstorable | Raised:
+def outcome_of_refusal(record: Record, reason: str) -> Unstorable | Raised:
     """The outcome when the store cannot write a record. A bad result is final: it would be the same next time."""
     if record.result_json is not None or record.checkpoint_json is not None:
         text = f"the store cannot write the result: {safe_line(reason)}; return another value"
@@ -120,7 +120,7 @@ def refused(record: Record, reason: str) -> Unstorable | Raised:
     return Raised(Evidence(("perdure.RecordRefused",), reason, kind=Kind.INTERNAL))
 
 
-def cancelled(job: JobView, words: str) -> Record:
+def cancel_record(job: JobView, words: str) -> Record:
     """What the store has to write when a waiting job is cancelled; there is no attempt to settle."""
     return _record(
         job, Move.CANCEL, State.CANCELLED,
@@ -128,16 +128,18 @@ def cancelled(job: JobView, words: str) -> Record:
     )  # fmt: skip
 
 
-def expired(job: Expired | JobView) -> Record:
+def expiry_record(job: Expired | JobView) -> Record:
     """What the store has to write when the deadline of a waiting job has passed.
 
     The kind is that of a deadline which has passed before its stage could begin: nothing was tried.
     """
     kind, code = Kind.TIMEOUT, Kind.TIMEOUT.value
-    return _dead(job, FailedReason.EXPIRED, kind, code, EXPIRED_WORDS, EXPIRED_WORDS, EXPIRED_WORDS)
+    return _dead_record(
+        job, FailedReason.EXPIRED, kind, code, EXPIRED_WORDS, EXPIRED_WORDS, EXPIRED_WORDS
+    )
 
 
-def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
+def dead_again_record(job: JobView, attempts: Sequence[AttemptView]) -> Record:
     """What the store has to write when a dead letter that was driven again is not wanted any more: it is dead again.
 
     Its error is that of its last failure, in this life or in an earlier one. If no attempt of it ever failed, it
@@ -145,14 +147,14 @@ def dead_again(job: JobView, attempts: Sequence[AttemptView]) -> Record:
     """
     failed = [one for one in attempts if one.status is AttemptStatus.FAILED]
     if not failed:
-        return expired(job)
+        return expiry_record(job)
     last = failed[-1]
     kind = Kind(last.kind) if last.kind in set(Kind) else Kind.UNKNOWN
     code, sentence = last.code or kind.value, KINDS[kind].sentence
-    return _dead(job, FailedReason.FATAL, kind, code, sentence, last.saw, last.message)
+    return _dead_record(job, FailedReason.FATAL, kind, code, sentence, last.saw, last.message)
 
 
-def _dead(
+def _dead_record(
     job: Expired | JobView, reason: FailedReason, kind: Kind, code: str, message: str, detail: str,
     alike: str,
 ) -> Record:  # fmt: skip
@@ -163,10 +165,10 @@ def _dead(
     )  # fmt: skip
 
 
-def _succeeded(ending: Ending, decision: Succeed, line: LaidPipeline, stage: Stage) -> Record:
+def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage: Stage) -> Record:
     claim = ending.claim
     attempt = _attempt(ending, decision, stage, AttemptStatus.SUCCESS, None, None)
-    following = line.after(claim.stage)
+    following = laid.after(claim.stage)
     if following is None:
         return _record(
             claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt,
@@ -180,7 +182,7 @@ def _succeeded(ending: Ending, decision: Succeed, line: LaidPipeline, stage: Sta
         Move.CARRY_ON if carry_on else Move.ADVANCE,
         State.PROCESSING if carry_on else State.QUEUED,
         stage=following.name,
-        lane=line.lane_beside(claim.lane, following.name),
+        lane=laid.lane_beside(claim.lane, following.name),
         counters=ZERO,
         past=past,
         isolation=isolation,
@@ -193,7 +195,7 @@ def _succeeded(ending: Ending, decision: Succeed, line: LaidPipeline, stage: Sta
     )
 
 
-def _again(
+def _requeue_record(
     ending: Ending,
     decision: Retry | Release | HandOver,
     stage: Stage,
@@ -204,7 +206,7 @@ def _again(
 ) -> Record:
     claim, policy = ending.claim, ending.policy or stage.policy
     code, message = _public(ending, stage, kind)
-    counters = _raised(claim.counters, counted, policy, delay_s)
+    counters = _raise_counters(claim.counters, counted, policy, delay_s)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
     return _record(
         claim,
@@ -221,7 +223,7 @@ def _again(
     )
 
 
-def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
+def _failure_record(ending: Ending, decision: Fail, stage: Stage) -> Record:
     claim, policy = ending.claim, ending.policy or stage.policy
     attempt = _attempt(
         ending, decision, stage, AttemptStatus.FAILED, decision.counted, decision.kind
@@ -233,7 +235,7 @@ def _failed(ending: Ending, decision: Fail, stage: Stage) -> Record:
         Move.FAIL,
         State.FAILED,
         attempt=attempt,
-        counters=_raised(claim.counters, decision.counted, policy, 0.0),
+        counters=_raise_counters(claim.counters, decision.counted, policy, 0.0),
         failed_reason=decision.reason,
         error_kind=decision.kind.value,
         error_code=code,
@@ -268,7 +270,7 @@ def _attempt(
     kind: Kind | None,
 ) -> Attempt:
     claim, policy = ending.claim, ending.policy or stage.policy
-    seen, usage = _seen(ending.outcome), ending.usage or _NOTHING
+    seen, usage = _evidence_in(ending.outcome), ending.usage or _NOTHING
     return Attempt(
         stage=claim.stage,
         number=claim.counters.starts,
@@ -277,7 +279,7 @@ def _attempt(
         worker=ending.worker,
         claimed_at=claim.claimed_at,
         elapsed_s=ending.elapsed_s,
-        counted=_counted(counted, policy),
+        counted=_counted_as(counted, policy),
         kind=None if kind is None else kind.value,
         message=seen.message if isinstance(seen, Evidence) else "",
         policy=policy.label,
@@ -324,7 +326,7 @@ def _public(ending: Ending, stage: Stage, kind: Kind | None) -> tuple[str | None
     """What users may read, code and message: what the stage has named, else the vocabulary's."""
     if kind is None:
         return None, None
-    seen, words = _seen(ending.outcome), vocabulary_of(ending, stage)
+    seen, words = _evidence_in(ending.outcome), vocabulary_of(ending, stage)
     told = seen if isinstance(seen, Evidence) else _NO_EVIDENCE
     code = told.public_code or words.code(kind, stage=ending.claim.stage, status=told.status)
     return code, told.public_message or words.message(kind)
@@ -332,7 +334,7 @@ def _public(ending: Ending, stage: Stage, kind: Kind | None) -> tuple[str | None
 
 def _detail(ending: Ending, alike: str) -> str:
     """What went wrong, for operators: what was raised, and where, before what tells failures apart."""
-    seen = _seen(ending.outcome)
+    seen = _evidence_in(ending.outcome)
     words = seen_in_words(seen.names, seen.where, alike) if isinstance(seen, Evidence) else alike
     return words[:DETAIL_CHARS_MAX]
 
@@ -342,7 +344,7 @@ def _alike(ending: Ending, decision: Fail) -> str:
 
     The line that raised it does not: it moves with every edit of the file, and the failure is the same.
     """
-    seen = _seen(ending.outcome)
+    seen = _evidence_in(ending.outcome)
     if isinstance(seen, Death):
         return f"{seen.subject} {seen.in_words()}"
     if seen is not None and seen.message:
@@ -357,7 +359,7 @@ def _why_json(why: Why, usage: Usage | None) -> str:
     return _encode(msgspec.to_builtins(why) | {"usage": usage}).decode()
 
 
-def _seen(outcome: Outcome) -> Evidence | Death | None:
+def _evidence_in(outcome: Outcome) -> Evidence | Death | None:
     match outcome:
         case Raised(evidence):
             return evidence
@@ -373,14 +375,16 @@ def _seen(outcome: Outcome) -> Evidence | Death | None:
             assert_never(outcome)
 
 
-def _raised(counters: Counters, counted: Counted | None, policy: Policy, wait_s: float) -> Counters:
-    raised = counters.raised(counted, waited_s=wait_s if counted is Counted.WAITS else 0.0)
+def _raise_counters(
+    counters: Counters, counted: Counted | None, policy: Policy, wait_s: float
+) -> Counters:
+    raised = counters.after_event(counted, waited_s=wait_s if counted is Counted.WAITS else 0.0)
     if counted is Counted.CRASHES and policy.crash_is_failure:
-        return raised.raised(Counted.FAILURES)
+        return raised.after_event(Counted.FAILURES)
     return raised
 
 
-def _counted(counted: Counted | None, policy: Policy) -> str | None:
+def _counted_as(counted: Counted | None, policy: Policy) -> str | None:
     if counted is Counted.CRASHES and policy.crash_is_failure:
         return f"{Counted.CRASHES},{Counted.FAILURES}"
     return None if counted is None else counted.value

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from perdure.engine.attempt.context import AttemptNotes
-from perdure.engine.attempt.perform import call_for, outcome_of, raised, unfit
+from perdure.engine.attempt.perform import call_for, outcome_of, raised_outcome, unfit
 from perdure.engine.attempt.stage_process_messages import FindStage, StageOrder
 from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import NoThread, Threads
@@ -43,43 +43,43 @@ async def run(
     threads: Threads,
     stopping: Stopping,
     *,
-    desk: AttemptNotes | None = None,
-    hands: StageProcessPool | None = None,
+    notes: AttemptNotes | None = None,
+    process_pool: StageProcessPool | None = None,
     limits: Limits | None = None,
 ) -> Outcome:
     """Run one stage of one job to an outcome; never raises.
 
-    ``desk`` hears what the stage says while it works. ``hands`` lends child processes to stages that
+    ``notes`` hears what the stage says while it works. ``process_pool`` lends child processes to stages that
     want one; without it such a stage has a child of its own, which ends with it. ``limits`` are the
     timers of this event loop, shared; without them the attempt has a timer of its own.
     """
-    desk = desk or AttemptNotes()
-    attempt = _Attempt(claim, stage, desk, AttemptTime(claim, stage.timeout_s, desk, limits))
+    notes = notes or AttemptNotes()
+    attempt = _Attempt(claim, stage, notes, AttemptTime(claim, stage.timeout_s, notes, limits))
     time = attempt.time
     if time.left_s() <= 0:
         return Unbegun()
     try:
         if not stage.process:
             return await _here(attempt, threads)
-        if hands is not None:
-            return await _in_child(attempt, hands)
+        if process_pool is not None:
+            return await _in_child(attempt, process_pool)
         return await _in_own_child(attempt)
     except asyncio.CancelledError as cancelled:
         if stopping.ordered:
             return Interrupted(begun=time.has_begun)
-        return time.overdue() if time.is_over else attempt.raised(cancelled)
+        return time.overdue() if time.is_over else attempt.outcome_of(cancelled)
     except NoThread:
         return Interrupted("there is no thread for it", begun=False)
     except BaseException as error:  # a stage may do anything
         if time.is_over and isinstance(error, TimeoutError):
             return time.overdue()
-        return attempt.raised(error)
+        return attempt.outcome_of(error)
     finally:
         time.end()
-        desk.end()
+        notes.end()
 
 
-def asked(check: Callable[[Any], Any], item: Any) -> bool | Evidence:
+def ask_check(check: Callable[[Any], Any], item: Any) -> bool | Evidence:
     """What a pipeline's own check says of an item, sync or async; whatever it raises, as data."""
     try:
         answer = check(item)
@@ -95,12 +95,12 @@ class _Attempt(NamedTuple):
 
     claim: Claim
     stage: Stage
-    desk: AttemptNotes
+    notes: AttemptNotes
     time: AttemptTime
 
-    def raised(self, error: BaseException) -> Outcome:
+    def outcome_of(self, error: BaseException) -> Outcome:
         """The outcome of a stage that let this escape."""
-        return raised(error, desk=self.desk, home=self.stage.callee.home)
+        return raised_outcome(error, notes=self.notes, home=self.stage.callee.home)
 
 
 async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
@@ -108,7 +108,7 @@ async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
     time.begin(time.left_s())
     callee, claim = attempt.stage.callee, attempt.claim
     try:
-        call = call_for(callee, claim, attempt.stage.policy.attempts_max, attempt.desk)
+        call = call_for(callee, claim, attempt.stage.policy.attempts_max, attempt.notes)
     except ItemMisfit as misfit:
         return unfit(misfit, claim)
     if callee.is_async:
@@ -120,9 +120,9 @@ async def _here(attempt: _Attempt, threads: Threads) -> Outcome:
         raise
 
 
-async def _in_child(attempt: _Attempt, hands: StageProcessPool) -> Outcome:
+async def _in_child(attempt: _Attempt, process_pool: StageProcessPool) -> Outcome:
     """Run the stage in a child; the time in which that starts is not the stage's."""
-    claim, stage, desk, time = attempt
+    claim, stage, notes, time = attempt
     module, qualname = stage.call.__module__, stage.call.__qualname__
 
     def order() -> StageOrder | None:
@@ -131,15 +131,15 @@ async def _in_child(attempt: _Attempt, hands: StageProcessPool) -> Outcome:
             return None
         time.begin(time_s)
         attempts_max = stage.policy.attempts_max
-        return StageOrder(module, qualname, claim, attempts_max, time_s, desk.tracebacks)
+        return StageOrder(module, qualname, claim, attempts_max, time_s, notes.tracebacks)
 
     find = FindStage(module, qualname, tuple(sys.path))
-    return await hands.perform(find, order, desk) or Unbegun()
+    return await process_pool.perform(find, order, notes) or Unbegun()
 
 
 async def _in_own_child(attempt: _Attempt) -> Outcome:
-    hands = StageProcessPool()
+    process_pool = StageProcessPool()
     try:
-        return await _in_child(attempt, hands)
+        return await _in_child(attempt, process_pool)
     finally:
-        await hands.close()
+        await process_pool.close()

@@ -35,18 +35,18 @@ class Finished(Struct, frozen=True, gc=False):
 class Gates(Protocol):
     """Whoever keeps the gates."""
 
-    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+    def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
         """A call has ended so; how does its gate look now?"""
         ...
 
-    def heard(self, claim: Claim, decision: Decision) -> None:
+    def hear_decision(self, claim: Claim, decision: Decision) -> None:
         """This was decided about it."""
         ...
 
 
 def settle(
     ending: Ending,
-    line: LaidPipeline,
+    laid: LaidPipeline,
     stage: Stage,
     *,
     chance: float,
@@ -58,11 +58,11 @@ def settle(
     ``now`` is the claim's store time plus the time since, unless the store has just told it.
     """
     moment = now or ending.claim.claimed_at + timedelta(seconds=ending.elapsed_s)
-    decision = judged(ending, stage, chance=chance, now=moment, gates=gates)
-    return record_of(ending, decision, line, stage)
+    decision = judge(ending, stage, chance=chance, now=moment, gates=gates)
+    return record_of(ending, decision, laid, stage)
 
 
-def judged(
+def judge(
     ending: Ending, stage: Stage, *, chance: float, now: datetime, gates: Gates | None = None
 ) -> Decision:
     """What to do about an ended attempt. The gate hears first how the call ended, then what was decided."""
@@ -70,9 +70,9 @@ def judged(
     verdict = classify(
         ending.outcome, now=now, matches=policy.matches, vocabulary=wire_of(ending, stage)
     )
-    gate = FLOWING if gates is None else gates.ended(ending, verdict)
+    gate = FLOWING if gates is None else gates.end_call(ending, verdict)
     standing = Standing(claim.counters, claim.past, claim.deadline_at)
     decision = decide(standing, verdict, policy, gate, now, chance)
     if gates is not None:
-        gates.heard(claim, decision)
+        gates.hear_decision(claim, decision)
     return decision

@@ -13,8 +13,8 @@ from perdure.model.errors import BugError, ConfigError
 from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
 from perdure.model.views import JobView
-from perdure.rules.field_checks import made, number
-from perdure.rules.foreign_code import held, text_of
+from perdure.rules.field_checks import instance, number
+from perdure.rules.foreign_code import member_of, text_of
 from perdure.rules.policy import Policy, Profile
 
 _MODULE_CHARS_MAX = 4_096  # of a module's name
@@ -43,7 +43,7 @@ class Callee:
             is_async=inspect.iscoroutinefunction(call),
             context=context_parameter(call),
             shape=ItemType(call),
-            home=package_of(held(function_behind(call), "__module__")),
+            home=package_of(member_of(function_behind(call), "__module__")),
         )
 
 
@@ -65,7 +65,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         check_name("stage", self.name)
-        made(f"policy of stage {self.name!r}", self.policy, Policy)
+        instance(f"policy of stage {self.name!r}", self.policy, Policy)
         if inspect.isgeneratorfunction(self.call) or inspect.isasyncgenfunction(self.call):
             raise ConfigError(f"stage {self.name!r} is a generator; return one value instead")
         number(f"timeout_s of stage {self.name!r}", self.timeout_s, 0.0, TIMEOUT_S_MAX)
@@ -182,10 +182,10 @@ class Catalogue:
     """
 
     def __init__(
-        self, lines: Iterable[LaidPipeline], *, serves: Callable[[Lane], bool] = _every
+        self, pipelines: Iterable[LaidPipeline], *, serves: Callable[[Lane], bool] = _every
     ) -> None:
         # Lines of our own: what one worker of a process knows of runs is not what another one does.
-        self._lines = {line.name: replace(line, _beside={}) for line in lines}
+        self._pipelines = {laid.name: replace(laid, _beside={}) for laid in pipelines}
         self._serves = serves
         self._runs: dict[
             int, tuple[LaidPipeline, Stage, int]
@@ -201,11 +201,11 @@ class Catalogue:
                 not categories or lane.category in categories
             )
 
-        return Catalogue(self._lines.values(), serves=serves)
+        return Catalogue(self._pipelines.values(), serves=serves)
 
     def lanes(self) -> list[Lane]:
         """All known lanes outside of runs, served or not."""
-        return [lane for line in self._lines.values() for lane in line.lanes()]
+        return [lane for laid in self._pipelines.values() for lane in laid.lanes()]
 
     def learn(self, found: Mapping[int, Lane]) -> list[Lane]:
         """Serve these lanes of runs and no others; those that stages of such a run still lack.
@@ -216,28 +216,28 @@ class Catalogue:
         old: dict[tuple[str, int], list[int]] = {}  # of a run that began in another queue
         served: dict[int, tuple[LaidPipeline, Stage, int]] = {}
         for no, lane in found.items():
-            line = self._lines.get(lane.pipeline)
-            if line is None or lane.run is None:
+            laid = self._pipelines.get(lane.pipeline)
+            if laid is None or lane.run is None:
                 continue
-            lanes = by_run.setdefault((line.name, lane.run), {})
-            if (lane.queue, lane.category) == (line.queue, line.category):
+            lanes = by_run.setdefault((laid.name, lane.run), {})
+            if (lane.queue, lane.category) == (laid.queue, laid.category):
                 lanes[lane.stage] = no
             else:
                 lanes.setdefault(lane.stage, no)
-                old.setdefault((line.name, lane.run), []).append(no)
-            stage = line.stage(lane.stage)
+                old.setdefault((laid.name, lane.run), []).append(no)
+            stage = laid.stage(lane.stage)
             if stage is not None and self._serves(lane):
-                served[no] = (line, stage, lane.run)
-        beside: dict[str, dict[int, dict[str, int]]] = {name: {} for name in self._lines}
+                served[no] = (laid, stage, lane.run)
+        beside: dict[str, dict[int, dict[str, int]]] = {name: {} for name in self._pipelines}
         for (name, run), lanes in by_run.items():
             beside[name].update(dict.fromkeys((*old.get((name, run), ()), *lanes.values()), lanes))
-        for name, line in self._lines.items():
-            line.lay(beside[name])
+        for name, laid in self._pipelines.items():
+            laid.lay(beside[name])
         self._runs = served
         return [
             lane
             for (name, run), lanes in by_run.items()
-            for lane in self._lines[name].lanes(run)
+            for lane in self._pipelines[name].lanes(run)
             if lane.stage not in lanes
         ]
 
@@ -246,20 +246,20 @@ class Catalogue:
         known = self._runs.get(lane)
         return None if known is None else known[2]
 
-    def line(self, pipeline: str) -> LaidPipeline | None:
+    def pipeline(self, pipeline: str) -> LaidPipeline | None:
         """The pipeline of that name."""
-        return self._lines.get(pipeline)
+        return self._pipelines.get(pipeline)
 
     def stage(self, pipeline: str, stage: str) -> Stage | None:
         """The stage of that name in that pipeline."""
-        line = self._lines.get(pipeline)
-        return None if line is None else line.stage(stage)
+        laid = self._pipelines.get(pipeline)
+        return None if laid is None else laid.stage(stage)
 
     def place_of(self, job: Claim | JobView) -> tuple[LaidPipeline, Stage] | None:
         """The pipeline and the stage that a job is in, if this app has them."""
-        line = self._lines.get(job.pipeline)
-        stage = None if line is None else line.stage(job.stage)
-        return None if line is None or stage is None else (line, stage)
+        laid = self._pipelines.get(job.pipeline)
+        stage = None if laid is None else laid.stage(job.stage)
+        return None if laid is None or stage is None else (laid, stage)
 
     def place_of_ours(self, claim: Claim) -> tuple[LaidPipeline, Stage]:
         """As `place_of`, for a job that was claimed here: only lanes that are known are claimed from."""
@@ -271,13 +271,13 @@ class Catalogue:
     def lane_nos(self) -> tuple[int, ...]:
         """The numbers of all lanes that are served."""
         if self._serves is _every:
-            own = tuple(no for line in self._lines.values() for no in line.lane_nos.values())
+            own = tuple(no for laid in self._pipelines.values() for no in laid.lane_nos.values())
         else:
             own = tuple(
-                line.lane_nos[lane.stage]
-                for line in self._lines.values()
-                for lane in line.lanes()
-                if lane.stage in line.lane_nos and self._serves(lane)
+                laid.lane_nos[lane.stage]
+                for laid in self._pipelines.values()
+                for lane in laid.lanes()
+                if lane.stage in laid.lane_nos and self._serves(lane)
             )
         return own + tuple(self._runs) if self._runs else own
 
@@ -286,9 +286,9 @@ class Catalogue:
         served = set(self.lane_nos())
         return [
             stage
-            for line in self._lines.values()
-            for stage in line.stages
-            if line.lane_nos.get(stage.name) in served
+            for laid in self._pipelines.values()
+            for stage in laid.stages
+            if laid.lane_nos.get(stage.name) in served
         ]
 
     def lanes_behind(self) -> dict[str, tuple[int, ...]]:
@@ -307,15 +307,15 @@ class Catalogue:
         """Whether the stage after this one, if there is one, is served here, too."""
         if self._serves is _every:
             return True
-        line = self._lines.get(pipeline)
-        following = None if line is None else line.after(stage)
-        return line is None or following is None or self._serves(line.lane(following))
+        laid = self._pipelines.get(pipeline)
+        following = None if laid is None else laid.after(stage)
+        return laid is None or following is None or self._serves(laid.lane(following))
 
     def _stage_by_lane(self) -> Iterator[tuple[int, Stage]]:
         served = set(self.lane_nos())
-        for line in self._lines.values():
-            for stage in line.stages:
-                no = line.lane_nos.get(stage.name)
+        for laid in self._pipelines.values():
+            for stage in laid.stages:
+                no = laid.lane_nos.get(stage.name)
                 if no in served and no is not None:
                     yield no, stage
         for no, (_, stage, _) in self._runs.items():

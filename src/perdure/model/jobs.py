@@ -29,7 +29,7 @@ class Counters:
     releases: int = 0
     waited_s: float = 0.0
 
-    def raised(self, counted: Counted | None, *, waited_s: float = 0.0) -> "Counters":
+    def after_event(self, counted: Counted | None, *, waited_s: float = 0.0) -> "Counters":
         """These counters after one more event of that sort."""
         if counted is None:
             return self

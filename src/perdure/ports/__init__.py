@@ -9,10 +9,11 @@ again, and the store answers as if it had been the first time.
 is defined by the contract suite, `perdure.testing.store_contract`: a store is what passes it.
 """
 
+from perdure.ports.clock import Clock
 from perdure.ports.control import Control
+from perdure.ports.observer import Observer
 from perdure.ports.reader import Reader
 from perdure.ports.schema import Schema
 from perdure.ports.store import Store
-from perdure.ports.world import Clock, Observer
 
 __all__ = ["Clock", "Control", "Observer", "Reader", "Schema", "Store"]

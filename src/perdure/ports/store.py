@@ -1,4 +1,8 @@
-"""The guarded writes of the walk."""
+"""The guarded writes of the walk.
+
+What each has to do is defined by the suite in `testing/store_contract/`: `enqueue.py`, `request_ids.py`, `callers.py`,
+`claim.py`, `lane_slots.py`, `fair_queues.py`, `record.py`, `complete.py`, `token_guard.py`, `workers.py`, `gates.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -76,7 +80,7 @@ class Store(Protocol):
         """
         ...
 
-    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
+    def ends_of(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
         """How these attempts, each a job and its token, have ended; those that have not are left out."""
         ...
 
@@ -106,12 +110,12 @@ class Store(Protocol):
         """Seconds until the order could be served: 0 for now, None when nothing waits. Reads only."""
         ...
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether somebody else may have written since the last call; cheap, and only a hint."""
         ...
 
     def ear(self) -> int | None:
-        """A descriptor that is readable when `changed` may be true; None where only asking helps."""
+        """A descriptor that is readable when `has_changed` may be true; None where only asking helps."""
         ...
 
     def add_worker(self, worker: NewWorker) -> int:
@@ -130,11 +134,11 @@ class Store(Protocol):
         """Declare dead every worker whose lease has run out, if ``by`` is in a position to say so."""
         ...
 
-    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+    def lost_claims(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
         """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
         ...
 
-    def expired(self, *, limit: int) -> list[Expired]:
+    def expired_jobs(self, *, limit: int) -> list[Expired]:
         """Waiting jobs whose deadline has passed, in closed lanes too."""
         ...
 
@@ -142,7 +146,7 @@ class Store(Protocol):
         """Claims of these lanes that are held for longer than their lane's limit, or than their own."""
         ...
 
-    def held(self, worker: int) -> dict[int, int]:
+    def tokens_held(self, worker: int) -> dict[int, int]:
         """Job numbers and tokens that the store says this worker holds."""
         ...
 

@@ -40,7 +40,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
-from perdure.rules.foreign_code import answer_of, shown
+from perdure.rules.foreign_code import answer_of, short_text
 from perdure.rules.hints.wait_hints import server_verdict, wait_hint
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import (
@@ -126,8 +126,8 @@ def judge(
     says = server_verdict(evidence) if evidence.headers or evidence.facts else None
     spoken = _spoken(evidence, vocabulary)
     broken: list[str] = []
-    said = _said(evidence, matches, broken, by_code=spoken is not None)
-    kind, rule = said or spoken or _found(evidence, says)
+    said = _stated(evidence, matches, broken, by_code=spoken is not None)
+    kind, rule = said or spoken or _find_kind(evidence, says)
     hint = wait_hint(evidence, now)
     return Failure(
         kind=kind,
@@ -149,7 +149,7 @@ def _spoken(evidence: Evidence, vocabulary: Vocabulary) -> Found | None:
     return None if spoken is None else (spoken[0], f"{vocabulary.name} code {spoken[1]}")
 
 
-def _said(
+def _stated(
     evidence: Evidence, matches: tuple[Match, ...], broken: list[str], *, by_code: bool
 ) -> Found | None:
     """What the stage or the user said; a known code of the upstream says more than a status."""
@@ -160,13 +160,13 @@ def _said(
             continue
         answer = answer_of(one.fits, evidence)  # a class of the user's own may raise anything
         if isinstance(answer, BaseException):
-            broken.append(f"; match {number} of the policy raised {safe_line(shown(answer))}")
+            broken.append(f"; match {number} of the policy raised {safe_line(short_text(answer))}")
         elif answer:
             return one.kind, f"match {number} of the policy"
     return None
 
 
-def _found(evidence: Evidence, says: bool | None) -> Found:
+def _find_kind(evidence: Evidence, says: bool | None) -> Found:
     for matcher in MATCHERS:
         found = matcher(evidence)
         if found is not None:

@@ -39,11 +39,11 @@ from perdure.model.limits import DELAY_S_MAX
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
 from perdure.rules.backoff import base_delay_s, jittered_s
-from perdure.rules.foreign_code import answer_of, shown, tried
+from perdure.rules.foreign_code import answer_of, short_text, try_or_none
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.redact import safe_line
 from perdure.rules.rule_choice import rule_for
-from perdure.rules.sentence import asked, because, last, seconds, words
+from perdure.rules.sentence import because, hint_words, last, seconds, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,9 @@ def decide(
         case Success(value_json, label):
             return Succeed(value_json, label, Why("done", "success", policy.label))
         case Failure():
-            decision = _failed(_case(standing, verdict, policy, gate, chance))
+            decision = _decide_failure(_case(standing, verdict, policy, gate, chance))
         case Pause(wait_s, reason):
-            decision = _paused(standing, wait_s, reason, policy)
+            decision = _decide_pause(standing, wait_s, reason, policy)
         case Overdue():
             text = "fail: the deadline had passed before the stage could begin; nothing was tried"
             why = Why(text, "deadline", policy.label)
@@ -143,10 +143,10 @@ def _case(
     return _Case(seen, failure, policy, rule, rule_name, gate, chance, hints, hint_s)
 
 
-def _failed(case: _Case) -> Answer:
+def _decide_failure(case: _Case) -> Answer:
     kind, policy = case.failure.kind, case.policy
     if kind is Kind.WORKER_LOST:
-        return _crashed(case)
+        return _decide_crash(case)
     if case.failure.final:
         case.rule_name = "unstorable"
         text = f"{case.failure.detail}; the next try would end the same, so no policy asks for it"
@@ -187,7 +187,7 @@ def _retrying(case: _Case) -> Answer:
         return _waiting(case, _hold(case))
     failures, attempts_max = case.seen.failures + 1, _attempts_max(case)
     if failures >= attempts_max:
-        return _exhausted(case, last(failures, attempts_max))
+        return _decide_exhausted(case, last(failures, attempts_max))
     delay = _delay(case, failures)
     if case.policy.inline_s_max is not None and delay.total_s > case.policy.inline_s_max:
         return _hand_over(case, f"waiting {seconds(delay.total_s)} is too long here")
@@ -228,7 +228,7 @@ def _waiting(case: _Case, hold: Hold | None, *, weak: bool = False) -> Answer:
     return _retry(case, delay, Counted.WAITS, text, hold)
 
 
-def _crashed(case: _Case) -> Answer:
+def _decide_crash(case: _Case) -> Answer:
     policy = case.policy
     crashes, failures = case.seen.crashes + 1, case.seen.failures + 1
     if policy.crash_is_failure and failures >= policy.attempts_max:
@@ -259,7 +259,7 @@ def _behind_gate(case: _Case) -> Answer:
     return _waiting(case, _hold(case))
 
 
-def _paused(standing: Standing, wait_s: float, reason: str, policy: Policy) -> Retry | Fail:
+def _decide_pause(standing: Standing, wait_s: float, reason: str, policy: Policy) -> Retry | Fail:
     snoozes = standing.counters.snoozes + 1
     if snoozes > policy.snoozes_max:
         text = f"fail: the stage snoozed more than {policy.snoozes_max} times"
@@ -289,13 +289,13 @@ def _before_deadline(decision: Answer, standing: Standing, now: datetime) -> Ans
 def _retry(
     case: _Case, delay: _Delay, counted: Counted, text: str, hold: Hold | None
 ) -> Retry | HandOver:
-    heard = asked(case.hint_s)
+    heard = hint_words(case.hint_s)
     sentence = f"retry in {seconds(delay.total_s)}: {words(case.failure)}{heard}; {text}"
     why = _why(case, sentence + delay.note, delay)
     return Retry(delay.total_s, counted, case.failure.kind, why, hold, _attempts_max(case))
 
 
-def _exhausted(case: _Case, text: str) -> Answer:
+def _decide_exhausted(case: _Case, text: str) -> Answer:
     if case.policy.exhausted is Action.HAND_OVER:
         return _hand_over(case, text)
     return _fail(case, FailedReason.EXHAUSTED, text)
@@ -361,11 +361,14 @@ def _own_delay_s(case: _Case, n: int) -> tuple[float | None, str]:
     if case.policy.own_delay is None:
         return None, ""
     answer: object = answer_of(case.policy.own_delay, n, case.failure.kind)
-    own_s = tried(_sensible_s, answer)
+    own_s = try_or_none(_sensible_s, answer)
     if own_s is not None:
         return own_s, ""
     did = "raised" if isinstance(answer, BaseException) else "answered"
-    return None, f"; own_delay {did} {safe_line(shown(answer))}, so the policy's curve was used"
+    return (
+        None,
+        f"; own_delay {did} {safe_line(short_text(answer))}, so the policy's curve was used",
+    )
 
 
 def _sensible_s(answer: object) -> float | None:

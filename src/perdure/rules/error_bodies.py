@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import islice
 
 from perdure.model.limits import BODY_BYTES_READ_MAX, CODE_CHARS_MAX, CODES_MAX, FACTS_MAX
-from perdure.rules.foreign_code import held, listed, number_of, text_of, tried
-from perdure.rules.redact import cut, redacted, safe_line
+from perdure.rules.foreign_code import first_members, member_of, number_of, text_of, try_or_none
+from perdure.rules.redact import cut, redact_line, safe_line
 
 _MESSAGE_CHARS_MAX = 500  # of a body's own message, kept as a fact
 _FACT_CHARS_MAX = 200
@@ -75,17 +75,17 @@ NOTHING = Body()
 
 def read_body(body: object) -> Body:
     """What a body says; never raises, whatever it is."""
-    return tried(_read, parsed(body)) or NOTHING
+    return try_or_none(_read, parse_body(body)) or NOTHING
 
 
-def parsed(body: object) -> object:
+def parse_body(body: object) -> object:
     """A text as the JSON or the event in it, if it holds any; everything else as it is."""
-    text = tried(text_of, body, BODY_BYTES_READ_MAX)
+    text = try_or_none(text_of, body, BODY_BYTES_READ_MAX)
     if text is None:
         return body
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith(("{", "[")):
-        found = tried(json.loads, start)
+        found = try_or_none(json.loads, start)
         return text if found is None else found
     if start.startswith(("data:", "event:")):
         return _event(start) or text
@@ -97,7 +97,7 @@ def _event(text: str) -> object:
     last: object = None
     for line in text.split("\n", _LINES_MAX):
         if line.startswith("data:"):
-            found = tried(json.loads, line[5:])
+            found = try_or_none(json.loads, line[5:])
             if isinstance(found, dict):
                 last = found
                 if "error" in found:
@@ -109,23 +109,23 @@ def _read(body: object) -> Body:
     text = text_of(body, BODY_BYTES_READ_MAX)
     if text is not None:
         return _read_text(text)
-    members = listed(body, 1)
+    members = first_members(body, 1)
     top = members[0] if members else body
     error = _error_in(top)
     message = _message(error) or _message(top)
     codes = codes_of(_codes(error, top))
-    own = code_of(held(error, "code"))
+    own = code_of(member_of(error, "code"))
     facts = [*_facts(error)]
     if (
         own is not None and own != codes[0]
     ):  # finer ones stand before it; a wire vocabulary asks for it
         facts.insert(0, ("code", own))
     if error is not top:
-        facts += [*_scalars(top), *_scalars(held(top, "detail"))]
+        facts += [*_scalars(top), *_scalars(member_of(top, "detail"))]
     line = safe_line(message)
     return Body(
         codes=codes,
-        facts=_kept(facts, line),
+        facts=_safe_facts(facts, line),
         message=line,
         status=_status(error) or _status(top),
     )
@@ -136,47 +136,47 @@ def _read_text(text: str) -> Body:
     if code is not None:
         found = _XML_MESSAGE.search(text)
         line = safe_line(found[1] if found else "")
-        return Body(codes_of((code[1],)), _kept([], line), line)
+        return Body(codes_of((code[1],)), _safe_facts([], line), line)
     title = _TITLE.search(text)
     line = safe_line(title[1] if title else text)
-    return Body(facts=_kept([], line), message=line)
+    return Body(facts=_safe_facts([], line), message=line)
 
 
 def _error_in(top: object) -> object:
     """The part of a body that is about the error; the whole body, if none is."""
     for name in ("error", "Error", "errors", "detail"):
-        found = held(top, name)
-        members = listed(found, 1)
+        found = member_of(top, name)
+        members = first_members(found, 1)
         if members:
             found = members[0]
         if found is not None and text_of(found, 1) is None and number_of(found) is None:
-            inner = held(found, "error") if name == "detail" else None  # FastAPI wraps it all
+            inner = member_of(found, "error") if name == "detail" else None  # FastAPI wraps it all
             return inner if issubclass(type(inner), dict) and inner else found
-    response = held(top, "response")  # an event of OpenAI's Responses
-    if issubclass(type(response), dict) and (inner := held(response, "error")) is not None:
+    response = member_of(top, "response")  # an event of OpenAI's Responses
+    if issubclass(type(response), dict) and (inner := member_of(response, "error")) is not None:
         return inner
     return top
 
 
 def _codes(error: object, top: object) -> Iterator[object]:
-    details = held(error, "details")
-    yield held(details, "error_code")  # Anthropic
-    yield held(error, "error_code")
-    yield held(held(error, "innererror"), "code")  # Azure
-    yield held(error, "code")
-    yield held(error, "Code")
-    for detail in listed(details, 8):  # Google
-        yield held(detail, "reason")
-    yield held(error, "status")
-    yield held(error, "type")
-    yield held(error, "__type")  # AWS
-    yield held(error, "error_type")
-    yield held(held(error, "metadata"), "error_type")  # OpenRouter
-    yield held(error, "reason")
-    yield held(error, "error")  # OAuth: the code is all there is
+    details = member_of(error, "details")
+    yield member_of(details, "error_code")  # Anthropic
+    yield member_of(error, "error_code")
+    yield member_of(member_of(error, "innererror"), "code")  # Azure
+    yield member_of(error, "code")
+    yield member_of(error, "Code")
+    for detail in first_members(details, 8):  # Google
+        yield member_of(detail, "reason")
+    yield member_of(error, "status")
+    yield member_of(error, "type")
+    yield member_of(error, "__type")  # AWS
+    yield member_of(error, "error_type")
+    yield member_of(member_of(error, "metadata"), "error_type")  # OpenRouter
+    yield member_of(error, "reason")
+    yield member_of(error, "error")  # OAuth: the code is all there is
     if error is not top:
-        yield held(top, "code")
-        yield held(top, "type")
+        yield member_of(top, "code")
+        yield member_of(top, "type")
 
 
 def codes_of(found: Iterator[object] | tuple[object, ...]) -> tuple[str, ...]:
@@ -207,12 +207,12 @@ def is_code(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_safe(code: str) -> bool:
-    return redacted(code) == code
+    return redact_line(code) == code
 
 
 def _status(error: object) -> int | None:
     for name in ("code", "status", "status_code", "statusCode", "httpStatus", "http_status"):
-        value = held(error, name)
+        value = member_of(error, name)
         status = number_of(value)
         text = None if status is not None else text_of(value, 4)
         if text is not None and len(text) == 3 and text.isascii() and text.isdigit():
@@ -224,7 +224,7 @@ def _status(error: object) -> int | None:
 
 def _message(error: object) -> str:
     for name in _MESSAGES:
-        text = text_of(held(error, name), BODY_BYTES_READ_MAX)
+        text = text_of(member_of(error, name), BODY_BYTES_READ_MAX)
         if text:
             return text
     return ""
@@ -239,7 +239,7 @@ def _facts(error: object) -> Iterator[tuple[str, str]]:
         node, depth = waiting.pop(0)
         yield from _scalars(node)
         if depth < _DEPTH_MAX:
-            inner = [one for _, one in _items(node)] or listed(node, _WIDTH_MAX)
+            inner = [one for _, one in _items(node)] or first_members(node, _WIDTH_MAX)
             waiting += [(one, depth + 1) for one in inner if issubclass(type(one), dict | list)]
 
 
@@ -265,7 +265,7 @@ def _plain(value: object) -> str | None:
     return text_of(value, _FACT_CHARS_READ_MAX) if number is None else str(number)
 
 
-def _kept(facts: list[tuple[str, str]], safe_message: str) -> tuple[tuple[str, str], ...]:
+def _safe_facts(facts: list[tuple[str, str]], safe_message: str) -> tuple[tuple[str, str], ...]:
     kept: list[tuple[str, str]] = []
     for name, value in facts:
         fact = name, safe_line(value, _FACT_CHARS_MAX)

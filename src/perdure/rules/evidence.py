@@ -29,10 +29,17 @@ from perdure.model.limits import (
     PUBLIC_MESSAGE_CHARS_MAX,
 )
 from perdure.model.outcomes import Evidence
-from perdure.rules.error_bodies import NOTHING, Body, codes_of, parsed, read_body
-from perdure.rules.foreign_code import either, held, number_of, shown, text_of, tried
+from perdure.rules.error_bodies import NOTHING, Body, codes_of, parse_body, read_body
+from perdure.rules.foreign_code import (
+    either,
+    member_of,
+    number_of,
+    short_text,
+    text_of,
+    try_or_none,
+)
 from perdure.rules.model_answers import finish_codes, usage_of
-from perdure.rules.redact import cut, one_line, redacted, safe_line
+from perdure.rules.redact import cut, one_line, redact_line, safe_line
 
 __all__ = ["evidence_of", "links_of", "one_line"]
 
@@ -66,12 +73,12 @@ _CODE_NAMES = (
 
 def evidence_of(thing: object) -> Evidence:
     """What an exception, a response or a model's answer says, as data. Never raises."""
-    read: Callable[[Any], Evidence] = _answered
+    read: Callable[[Any], Evidence] = _evidence_of_answer
     if issubclass(type(thing), AnswerError):
         read = _unusable
     elif issubclass(type(thing), BaseException):
-        read = _raised
-    found = tried(read, thing)
+        read = _evidence_of_error
+    found = try_or_none(read, thing)
     return found or Evidence(_names(thing), "(it cannot be read)")
 
 
@@ -90,7 +97,7 @@ class _Answer:
 _NO_ANSWER = _Answer()
 
 
-def _raised(error: BaseException) -> Evidence:
+def _evidence_of_error(error: BaseException) -> Evidence:
     links = list(links_of(error))
     stated_links = [error, *(link for link, is_stated in links if is_stated)]
     answer, holder = _first_answer(stated_links)
@@ -106,8 +113,8 @@ def _raised(error: BaseException) -> Evidence:
         facts=_place(error) or answer.body.facts,
         sqlstate=answer.sqlstate,
         errno=_errno(stated_links),
-        kind=_kind(held(error, "kind")) if is_own else None,
-        wait_s=_wait_s(held(error, "wait_s")) if is_own else None,
+        kind=_kind(member_of(error, "kind")) if is_own else None,
+        wait_s=_wait_s(member_of(error, "wait_s")) if is_own else None,
         causes=tuple(_names(link) for link, _ in links),
         usage=answer.usage,
         public_code=public_code,
@@ -122,7 +129,7 @@ def _unusable(error: AnswerError) -> Evidence:
     return replace(inner, names=_names(error) + inner.names[:1], message=message)
 
 
-def _answered(thing: object) -> Evidence:
+def _evidence_of_answer(thing: object) -> Evidence:
     """Evidence of a response, or of a model's answer, that is not welcome."""
     is_plain = issubclass(type(thing), dict | list | str | bytes)
     answer = _answer_of(thing)
@@ -154,7 +161,7 @@ def _is_bare(error: BaseException) -> bool:
     kind = type(error)
     if issubclass(kind, PerdureError | SystemExit):
         return True
-    return kind.__module__ == "builtins" and not held(error, "__dict__")
+    return kind.__module__ == "builtins" and not member_of(error, "__dict__")
 
 
 def _answer_of(thing: object) -> _Answer:
@@ -168,7 +175,8 @@ def _answer_of(thing: object) -> _Answer:
     codes = (*body.codes, *_own_codes(thing), *finish_codes(completion))
     return _Answer(
         status=status,
-        headers=_headers(held(response, "headers")) or _headers(_other_headers(thing, response)),
+        headers=_headers(member_of(response, "headers"))
+        or _headers(_other_headers(thing, response)),
         body=body,
         codes=codes_of(codes),
         sqlstate=_sqlstate(thing),
@@ -180,15 +188,15 @@ def _content(thing: object, response: object) -> object:
     """The body, parsed if it is text, from where it has already arrived."""
     for holder in (response, thing):
         for name in ("_content", "_body"):
-            content = held(holder, name)
+            content = member_of(holder, name)
             if text_of(content, 1):
-                return parsed(content)
+                return parse_body(content)
     if issubclass(type(response), dict):
         return response  # botocore
     content = either(thing, "body", "details", "http_body")
     if content is None and not issubclass(type(thing), BaseException):
         content = thing
-    return parsed(content)
+    return parse_body(content)
 
 
 def _completion(thing: object, content: object) -> object:
@@ -203,31 +211,31 @@ def _completion(thing: object, content: object) -> object:
 
 def _status(holder: object) -> int | None:
     for name in _STATUS_NAMES:
-        status = number_of(held(holder, name) if name != "code" else _own(holder, name))
+        status = number_of(member_of(holder, name) if name != "code" else _own(holder, name))
         if status is not None and 100 <= status <= 999:
             return status
-    return number_of(held(held(holder, "ResponseMetadata"), "HTTPStatusCode"))
+    return number_of(member_of(member_of(holder, "ResponseMetadata"), "HTTPStatusCode"))
 
 
 def _own_codes(thing: object) -> Iterator[object]:
     for name in _CODE_NAMES:
         yield _own(thing, name)
-    yield held(_own(thing, "error"), "code")  # Azure's client
+    yield member_of(_own(thing, "error"), "code")  # Azure's client
     if type(thing).__module__.startswith("grpc"):
-        yield held(tried(thing.code), "name")  # type: ignore[attr-defined]
+        yield member_of(try_or_none(thing.code), "name")  # type: ignore[attr-defined]
 
 
 def _own(thing: object, name: str) -> object:
     """An attribute that is simply there; a property may warn of its own end, or do work."""
-    value = held(held(thing, "__dict__"), name)
-    return held(type(thing), name) if value is None else value
+    value = member_of(member_of(thing, "__dict__"), name)
+    return member_of(type(thing), name) if value is None else value
 
 
 def _sqlstate(thing: object) -> str | None:
     for value in (
-        held(thing, "sqlstate"),
-        held(thing, "pgcode"),
-        held(held(thing, "diag"), "sqlstate"),
+        member_of(thing, "sqlstate"),
+        member_of(thing, "pgcode"),
+        member_of(member_of(thing, "diag"), "sqlstate"),
     ):
         text = text_of(value, 6)
         if text is not None and len(text) == 5 and text.isascii() and text.isalnum():
@@ -237,7 +245,7 @@ def _sqlstate(thing: object) -> str | None:
 
 def _errno(things: list[BaseException]) -> str | None:
     for thing in things:
-        number = number_of(held(thing, "errno")) if issubclass(type(thing), OSError) else None
+        number = number_of(member_of(thing, "errno")) if issubclass(type(thing), OSError) else None
         if number is not None and number in errno.errorcode:
             return errno.errorcode[number]
     return None
@@ -247,7 +255,7 @@ def _errno(things: list[BaseException]) -> str | None:
 
 
 def _other_headers(thing: object, response: object) -> object:
-    headers = held(held(response, "ResponseMetadata"), "HTTPHeaders")
+    headers = member_of(member_of(response, "ResponseMetadata"), "HTTPHeaders")
     if headers is not None:
         return headers
     return either(thing, "headers", "response_headers", "litellm_response_headers")
@@ -256,7 +264,7 @@ def _other_headers(thing: object, response: object) -> object:
 def _headers(headers: object) -> tuple[tuple[str, str], ...]:
     hints: list[tuple[str, str]] = []
     others: list[tuple[str, str]] = []
-    for name, value in tried(_pairs, headers) or ():
+    for name, value in try_or_none(_pairs, headers) or ():
         if name in _HINT_HEADERS:
             hints.append((name, safe_line(value, HEADER_CHARS_MAX)))
         elif name in _OTHER_HEADERS or name.startswith(_HEADER_PREFIXES):
@@ -270,7 +278,7 @@ def _pairs(headers: object) -> list[tuple[str, str]]:
     items: Iterable[object] = (
         headers if issubclass(type(headers), list | tuple) else headers.items()  # type: ignore[attr-defined,assignment]
     )
-    return [pair for item in islice(items, _HEADERS_READ_MAX) if (pair := tried(_pair, item))]
+    return [pair for item in islice(items, _HEADERS_READ_MAX) if (pair := try_or_none(_pair, item))]
 
 
 def _pair(item: Any) -> tuple[str, str] | None:
@@ -292,12 +300,14 @@ def links_of(error: BaseException) -> Iterator[tuple[BaseException, bool]]:
     is_stated = True
     link: object = error
     while len(seen) <= CAUSES_MAX:
-        cause = held(link, "__cause__")
+        cause = member_of(link, "__cause__")
         if cause is None:
             cause = _first_member(link)
         if cause is None:
             is_stated = False
-            cause = held(link, "__context__")  # also where `from None` hides it: httpcore2 does
+            cause = member_of(
+                link, "__context__"
+            )  # also where `from None` hides it: httpcore2 does
         if not issubclass(type(cause), BaseException) or id(cause) in seen:
             return
         seen.add(id(cause))
@@ -312,7 +322,7 @@ def _first_member(link: object) -> object:
 
 
 def _names(thing: object) -> tuple[str, ...]:
-    return tried(_class_names, type(thing)) or ()  # type: ignore[arg-type]
+    return try_or_none(_class_names, type(thing)) or ()  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=1024)
@@ -325,7 +335,7 @@ def _class_names(kind: type) -> tuple[str, ...]:
 
 def _message(error: BaseException, body: Body) -> str:
     """The exception's text; where that is a dump of the body, the body's own message."""
-    text = text_of(tried(str, error), _TEXT_CHARS_MAX)
+    text = text_of(try_or_none(str, error), _TEXT_CHARS_MAX)
     if text is None:
         return "(its text cannot be read)"
     if body.message and body.message[:_PROBE_CHARS] in text:
@@ -337,7 +347,7 @@ def _place(error: BaseException) -> tuple[tuple[str, str], ...]:
     """Where in a model's output, and by which rule, it cannot be used."""
     if not issubclass(type(error), OutputError):
         return ()
-    told = ((name, text_of(held(error, name), _TEXT_CHARS_MAX)) for name in ("path", "rule"))
+    told = ((name, text_of(member_of(error, name), _TEXT_CHARS_MAX)) for name in ("path", "rule"))
     return tuple((name, safe_line(text)) for name, text in told if text is not None)
 
 
@@ -350,12 +360,12 @@ def _public(error: BaseException) -> tuple[str | None, str | None, str]:
 
     A bad word is no reason to take a failure for another one.
     """
-    code, line = held(error, "public_code"), held(error, "public_message")
+    code, line = member_of(error, "public_code"), member_of(error, "public_message")
     public_code, public_message, refused = _public_code(code), _public_message(line), ""
     if code is not None and public_code is None:
-        refused += f"; public_code {shown(code)} is left out, it must be {_A_PUBLIC_CODE}"
+        refused += f"; public_code {short_text(code)} is left out, it must be {_A_PUBLIC_CODE}"
     if line is not None and public_message is None:
-        refused += f"; public_message {shown(line)} is left out, it must be a line of text"
+        refused += f"; public_message {short_text(line)} is left out, it must be a line of text"
     return public_code, public_message, safe_line(refused)
 
 
@@ -363,7 +373,7 @@ def _public_code(stated: object) -> str | None:
     code = text_of(stated, PUBLIC_CODE_CHARS_MAX + 1)
     if code is None or len(code) > PUBLIC_CODE_CHARS_MAX or not PUBLIC_CODE.fullmatch(code):
         return None
-    return code if redacted(code) == code else None
+    return code if redact_line(code) == code else None
 
 
 def _public_message(stated: object) -> str | None:

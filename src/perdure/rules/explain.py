@@ -84,7 +84,7 @@ def explain(policy: Policy, question: Question) -> Explanation:
     """What the policy would do."""
     failure = question.failure
     until = _deadline_at(policy, question)
-    least, middle, most = (_decided(policy, question, chance, until) for chance in (0.0, 0.5, 1.0))
+    least, middle, most = (_decide(policy, question, chance, until) for chance in (0.0, 0.5, 1.0))
     rule, _ = rule_for(policy, failure)
     words = policy.vocabulary
     return Explanation(
@@ -99,7 +99,7 @@ def explain(policy: Policy, question: Question) -> Explanation:
         action=_action(middle),
         failed_reason=middle.reason.value if isinstance(middle, Fail) else None,
         delay_s=_range(least, most),
-        counted=_counted(middle, policy),
+        counted=_is_counted(middle, policy),
         hold=None if middle.hold is None else middle.hold.scope.value,
         hint_s=failure.hint_s,
         rule=middle.why.rule,
@@ -123,9 +123,9 @@ def when_weak(policy: Policy, question: Question) -> str | None:
     """What else holds while the upstream fails many of everybody's calls; None where nothing does."""
     if policy.weak_share is None:
         return None
-    least, most = (_decided(policy, question, chance, gate=_FAILING) for chance in (0.0, 1.0))
+    least, most = (_decide(policy, question, chance, gate=_FAILING) for chance in (0.0, 1.0))
     wait_s = _range(least, most)
-    if wait_s is None or not _waits(least) or _waits(_decided(policy, question, 0.5)):
+    if wait_s is None or not _waits(least) or _waits(_decide(policy, question, 0.5)):
         return None
     return (
         f"while {policy.weak_share:.0%} or more of the upstream's latest calls fail, it is a wait of "
@@ -139,12 +139,12 @@ def _deadline_at(policy: Policy, question: Question) -> datetime | None:
         return None
     left_s = policy.deadline_s
     for attempt in range(1, min(question.attempt, _LOOKED_BACK_MAX)):
-        before = _decided(policy, replace(question, attempt=attempt), 0.5)
+        before = _decide(policy, replace(question, attempt=attempt), 0.5)
         left_s -= before.delay_s if isinstance(before, Retry) else 0.0
     return _ANY_TIME + timedelta(seconds=left_s)
 
 
-def _decided(
+def _decide(
     policy: Policy,
     question: Question,
     chance: float,
@@ -194,7 +194,7 @@ def _range(least: Retry | Fail | HandOver, most: Retry | Fail | HandOver) -> Wai
     return WaitRange(round(least.delay_s, 6), round(most.delay_s, 6))
 
 
-def _counted(decision: Retry | Fail | HandOver, policy: Policy) -> bool:
+def _is_counted(decision: Retry | Fail | HandOver, policy: Policy) -> bool:
     if isinstance(decision, HandOver):
         return False  # the durable job begins with fresh counters
     if decision.counted is Counted.CRASHES:

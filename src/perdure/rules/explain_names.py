@@ -42,7 +42,7 @@ _STATE_PARENTS = {
 
 def evidence_for_name(name: str) -> Evidence | None:
     """What an exception of that name would say, or None if no table knows it."""
-    known = _known()
+    known = _known_names()
     short = known.get(name) or known.get(short_name(name))
     if short is None:
         return None
@@ -51,7 +51,7 @@ def evidence_for_name(name: str) -> Evidence | None:
 
 def known_names() -> tuple[str, ...]:
     """Every name that `evidence_for_name` knows, bare and qualified."""
-    return tuple(sorted(_known()))
+    return tuple(sorted(_known_names()))
 
 
 def known_s3_codes() -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def known_s3_codes() -> tuple[str, ...]:
 
 
 @cache
-def _known() -> dict[str, str]:
+def _known_names() -> dict[str, str]:
     """Short and bare names, each with the short name it stands for; the first that has it keeps it."""
     known: dict[str, str] = {}
     for short in _shorts():

@@ -35,7 +35,7 @@ def failure_of(
     """The failure that the words describe, and the public code it was asked by."""
     sort, colon, word = asked.spec.partition(":")
     if sort == "lost" and not colon:
-        return _judged(Lost(Death("silent")), policy, now), None
+        return _classify(Lost(Death("silent")), policy, now), None
     if sort not in SORTS or sort == "lost" or not word:
         raise CallerError(
             f"--error {asked.spec!r} is not understood; {nearest(sort, SORTS)}; "
@@ -43,7 +43,7 @@ def failure_of(
         )
     evidence = _with_answer(_evidence(sort, word, policy), asked)
     public = policy.vocabulary.internal.get(word, word)
-    return _judged(Raised(evidence), policy, now), public if sort == "code" else None
+    return _classify(Raised(evidence), policy, now), public if sort == "code" else None
 
 
 def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
@@ -112,16 +112,16 @@ def _with_answer(evidence: Evidence, asked: DescribedFailure) -> Evidence:
         codes=with_headers.codes + read.codes,
         facts=read.facts,
         message=read.message,
-        status=_told(with_headers.status, read.status),
+        status=_meant_status(with_headers.status, read.status),
     )
 
 
-def _told(status: int | None, in_body: int | None) -> int | None:
+def _meant_status(status: int | None, in_body: int | None) -> int | None:
     """An answer that says 200 and holds an error means the error."""
     return in_body if in_body is not None and (status is None or status < 400) else status
 
 
-def _judged(outcome: Raised | Lost, policy: Policy, now: datetime) -> Failure:
+def _classify(outcome: Raised | Lost, policy: Policy, now: datetime) -> Failure:
     verdict = classify(outcome, now=now, matches=policy.matches, vocabulary=policy.vocabulary)
     if not isinstance(verdict, Failure):  # pragma: no cover
         raise CallerError("that is no failure")

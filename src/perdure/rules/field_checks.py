@@ -32,7 +32,7 @@ def whole(field: str, value: object, low: int, high: int) -> None:
         )
 
 
-def made(field: str, value: object, cls: type) -> None:
+def instance(field: str, value: object, cls: type) -> None:
     """A value of one of our own classes."""
     if not isinstance(value, cls):
         raise ConfigError(f"{field} is {value!r}; it must be a {cls.__name__}")

@@ -45,7 +45,7 @@ _PLACEHOLDERS = tuple(
 _SPACES = re.compile(r"\s+")
 
 
-def normalised(message: str) -> str:
+def normalise(message: str) -> str:
     """A message without what differs from item to item."""
     text = message[: 4 * _CHARS_MAX]
     for pattern, word in _PLACEHOLDERS:
@@ -55,5 +55,5 @@ def normalised(message: str) -> str:
 
 def fingerprint(kind: Kind, stage: str, message: str) -> str:
     """Sixteen hexadecimal digits that failures share when they are alike."""
-    seen = "\n".join((kind.value, stage, normalised(message)))
+    seen = "\n".join((kind.value, stage, normalise(message)))
     return hashlib.sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:16]

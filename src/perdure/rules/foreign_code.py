@@ -2,7 +2,7 @@
 
 An exception's text, its attributes and its response are foreign code. A property may raise, a
 comparison may raise, a class may lie about itself. Nothing of it may end the walk, so every look at
-a foreign thing goes through `tried`; what cannot be read is not there. A look that never returns
+a foreign thing goes through `try_or_none`; what cannot be read is not there. A look that never returns
 cannot be helped here; the stage's own time limit ends it. The code of a user's policy is foreign too:
 settling asks it here, and whoever settles a batch (pump, sweeps, callers) need not fear for the rest.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 _INT_MAX = 2**63 - 1
 
 
-def tried(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+def try_or_none(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
     """What the act returns, or None if it raises."""
     try:
         return act(*args, **kwargs)
@@ -34,13 +34,13 @@ def answer_of(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Bas
         return raised
 
 
-def shown(value: Any, chars_max: int = 100) -> str:
+def short_text(value: Any, chars_max: int = 100) -> str:
     """What a foreign value looks like, in short; its class where it will not be shown."""
-    text = tried(repr, value)
+    text = try_or_none(repr, value)
     return f"a {type(value).__name__}" if text is None else text[:chars_max]
 
 
-def held(thing: Any, name: str) -> Any:
+def member_of(thing: Any, name: str) -> Any:
     """What a thing holds under a name: the value of a dict, else an attribute; None if neither."""
     kind = type(thing)
     if kind is dict:
@@ -48,14 +48,14 @@ def held(thing: Any, name: str) -> Any:
     if thing is None:
         return None
     if issubclass(kind, dict):
-        return tried(dict.get, thing, name)
-    return tried(getattr, thing, name, None)
+        return try_or_none(dict.get, thing, name)
+    return try_or_none(getattr, thing, name, None)
 
 
 def either(thing: Any, *names: str) -> Any:
     """What a thing holds under the first name that holds anything."""
     for name in names:
-        value = held(thing, name)
+        value = member_of(thing, name)
         if value is not None:
             return value
     return None
@@ -79,7 +79,7 @@ def number_of(value: Any) -> int | None:
     return None
 
 
-def listed(value: Any, length_max: int) -> list[Any]:
+def first_members(value: Any, length_max: int) -> list[Any]:
     """The first members of a list or tuple; nothing for anything else."""
     if issubclass(type(value), list):
         return list.__getitem__(value, slice(length_max))

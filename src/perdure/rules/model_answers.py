@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 from perdure.model.limits import CODE_CHARS_MAX
 from perdure.rules.error_bodies import is_code
-from perdure.rules.foreign_code import either, held, listed, number_of, text_of, tried
+from perdure.rules.foreign_code import (
+    either,
+    first_members,
+    member_of,
+    number_of,
+    text_of,
+    try_or_none,
+)
 
 FINISH = "finish:"
 _TOKENS_MAX = 10**15
@@ -51,17 +58,17 @@ def usage_of(answer: object) -> tuple[tuple[str, int], ...]:
 
 
 def _usage_holders(answer: object) -> Iterator[object]:
-    usage = held(answer, "usage")
+    usage = member_of(answer, "usage")
     yield usage
-    yield held(usage, "tokens")  # Cohere
+    yield member_of(usage, "tokens")  # Cohere
     yield either(answer, "usage_metadata", "usageMetadata")  # Gemini
-    yield held(answer, "total_usage")  # Instructor
+    yield member_of(answer, "total_usage")  # Instructor
     yield answer  # Ollama
 
 
 def _first_count(holder: object, names: tuple[str, ...]) -> int | None:
     for name in names:
-        count = number_of(held(holder, name))
+        count = number_of(member_of(holder, name))
         if count is not None and 0 <= count <= _TOKENS_MAX:
             return count
     return None
@@ -80,38 +87,42 @@ def _reasons(answer: object) -> Iterator[str]:
     elif _has(answer, "stop_reason") or _has(answer, "stopReason"):
         yield from _of_message(answer)
     elif _has(answer, "finish_reason") or _has(answer, "done_reason"):
-        yield _said(either(answer, "finish_reason", "done_reason"))
+        yield _reason_text(either(answer, "finish_reason", "done_reason"))
 
 
 def _is_response(answer: object) -> bool:
-    return text_of(held(answer, "object"), 20) == "response"
+    return text_of(member_of(answer, "object"), 20) == "response"
 
 
 def _of_response(answer: object) -> Iterator[str]:
     """OpenAI's Responses: no exception is raised, whatever the status says."""
-    status = _said(held(answer, "status"))
+    status = _reason_text(member_of(answer, "status"))
     if status == "incomplete":
-        yield _said(held(held(answer, "incomplete_details"), "reason"), status)
+        yield _reason_text(member_of(member_of(answer, "incomplete_details"), "reason"), status)
     elif status != "completed":
         yield status
-    output = listed(held(answer, "output"), 50)
-    parts = [part for item in output for part in listed(held(item, "content"), 50)]
-    if any(text_of(held(part, "type"), 20) == "refusal" for part in parts):
+    output = first_members(member_of(answer, "output"), 50)
+    parts = [part for item in output for part in first_members(member_of(item, "content"), 50)]
+    if any(text_of(member_of(part, "type"), 20) == "refusal" for part in parts):
         yield "refusal"
     if not output:
         yield "empty"
 
 
 def _of_choices(answer: object) -> Iterator[str]:
-    choices = listed(held(answer, "choices"), 1)
+    choices = first_members(member_of(answer, "choices"), 1)
     if not choices:
         yield "empty"
         return
-    message = held(choices[0], "message")
-    if text_of(held(message, "refusal"), 1):
+    message = member_of(choices[0], "message")
+    if text_of(member_of(message, "refusal"), 1):
         yield "refusal"
-    yield _said(held(choices[0], "finish_reason"))
-    said = (held(message, "content"), held(message, "tool_calls"), held(message, "function_call"))
+    yield _reason_text(member_of(choices[0], "finish_reason"))
+    said = (
+        member_of(message, "content"),
+        member_of(message, "tool_calls"),
+        member_of(message, "function_call"),
+    )
     if message is not None and not any(_is_full(part) for part in said):
         yield "empty"
 
@@ -121,33 +132,33 @@ def _of_candidates(answer: object) -> Iterator[str]:
     feedback = either(answer, "prompt_feedback", "promptFeedback")
     if either(feedback, "block_reason", "blockReason") is not None:
         yield "prompt_blocked"
-    candidates = listed(held(answer, "candidates"), 1)
+    candidates = first_members(member_of(answer, "candidates"), 1)
     if not candidates:
         yield "no_candidates"
         return
-    yield _said(either(candidates[0], "finish_reason", "finishReason"))
-    if not listed(held(held(candidates[0], "content"), "parts"), 1):
+    yield _reason_text(either(candidates[0], "finish_reason", "finishReason"))
+    if not first_members(member_of(member_of(candidates[0], "content"), "parts"), 1):
         yield "empty"
 
 
 def _of_message(answer: object) -> Iterator[str]:
     """Anthropic's Messages and Bedrock's Converse."""
-    yield _said(either(answer, "stop_reason", "stopReason"))
-    content = held(answer, "content")
+    yield _reason_text(either(answer, "stop_reason", "stopReason"))
+    content = member_of(answer, "content")
     if content is None:
-        content = held(held(held(answer, "output"), "message"), "content")
-    if not listed(content, 1):
+        content = member_of(member_of(member_of(answer, "output"), "message"), "content")
+    if not first_members(content, 1):
         yield "empty"
 
 
-def _said(reason: object, otherwise: str = "missing") -> str:
+def _reason_text(reason: object, otherwise: str = "missing") -> str:
     word = text_of(reason, CODE_CHARS_MAX)
     return word if word is not None and is_code(word) else otherwise
 
 
 def _is_full(part: object) -> bool:
     if issubclass(type(part), list | tuple):
-        return bool(listed(part, 1))
+        return bool(first_members(part, 1))
     return part is not None and text_of(part, 1) != ""
 
 
@@ -155,4 +166,4 @@ def _has(thing: object, name: str) -> bool:
     """Whether a thing has a place of that name, if only an empty one."""
     if issubclass(type(thing), dict):
         return name in dict.keys(thing)  # type: ignore[arg-type]
-    return tried(getattr, thing, name, _ABSENT) is not _ABSENT
+    return try_or_none(getattr, thing, name, _ABSENT) is not _ABSENT

@@ -10,7 +10,7 @@ from perdure.model.errors import ConfigError
 from perdure.model.kinds import GROUPS, Kind
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.field_checks import flag, made, number, one_of, text, whole
+from perdure.rules.field_checks import flag, instance, number, one_of, text, whole
 from perdure.rules.matchers import Match
 from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
@@ -85,7 +85,7 @@ def _parts(prefix: str, backoff: object, jitter: object, hint: object) -> None:
         ("hint", hint, Hints),
     ):
         if value is not None or not prefix:
-            made(prefix + name, value, cls)
+            instance(prefix + name, value, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +239,11 @@ class Policy:
         if not isinstance(self.matches, list | tuple):
             raise ConfigError(f"matches is {self.matches!r}; it must be a list of Match")
         for match in self.matches:
-            made("matches", match, Match)
+            instance("matches", match, Match)
         object.__setattr__(self, "matches", tuple(self.matches))
         if self.own_delay is not None and not callable(self.own_delay):
             raise ConfigError(f"own_delay is {self.own_delay!r}; it must be a function")
-        made("vocabulary", self.vocabulary, Vocabulary)
+        instance("vocabulary", self.vocabulary, Vocabulary)
         self._check_profile()
         object.__setattr__(self, "retriable", _retriable(self.retriable))
         if self.retriable is not None and self.otherwise != FAIL:
@@ -286,7 +286,7 @@ class Policy:
                 raise ConfigError(
                     f"policy has no field {field_name!r}; one of: {', '.join(sorted(known))}"
                 )
-        found = named(other)
+        found = policy_of(other)
         if changes.get("profile") == Profile.SYNC:
             changes = {"weak_share": None, **changes}
         changes = {"version": 1, **changes}
@@ -310,7 +310,7 @@ NAMED: dict[
 LOADERS: list[Callable[[str | FilePath], Policy]] = []  # put here by whoever may read files
 
 
-def named(policy: object) -> Policy:
+def policy_of(policy: object) -> Policy:
     """The policy that another one is based on: a preset's name, or a policy."""
     if isinstance(policy, str) and policy in NAMED:
         return NAMED[policy]
@@ -325,7 +325,7 @@ def _by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
     """The rule of each kind; a kind's own goes before its group's, wherever it stands."""
     own: dict[Kind, Rule] = {}
     grouped: dict[Kind, Rule] = {}
-    made("rules", rules, Mapping)
+    instance("rules", rules, Mapping)
     for name, value in rules.items():
         if name in GROUPS:
             grouped |= dict.fromkeys(sorted(GROUPS[name]), _rule(f"rules.{name}", value))
@@ -342,7 +342,7 @@ def _by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
 def _rule(field: str, value: object) -> Rule:
     if isinstance(value, str):
         return Rule(one_of(field, Action, value))
-    made(field, value, Rule)
+    instance(field, value, Rule)
     assert isinstance(value, Rule)
     return value
 

@@ -16,7 +16,7 @@ from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.field_checks import one_of
 from perdure.rules.matchers import Match
-from perdure.rules.policy import Action, Hints, Policy, Rule, named
+from perdure.rules.policy import Action, Hints, Policy, Rule, policy_of
 from perdure.rules.vocabulary import VOCABULARIES, Vocabulary
 
 _ALIKE_MIN = 0.4  # below it, a word that was guessed hides the list of those that there are
@@ -32,7 +32,7 @@ def policy_from(form: Form) -> Policy:
     table = dict(_table(form, "policy"))
     if "based_on" not in table:
         return Policy(**_values(Policy, table, "policy", _READERS))
-    other = named(table.pop("based_on"))
+    other = policy_of(table.pop("based_on"))
     for name in ("backoff", "jitter", "hint"):
         if name in table:
             table[name] = _over(getattr(other, name), _table(table[name], name))
@@ -51,7 +51,7 @@ def policy_form(policy: Policy) -> dict[str, Any]:
 # -- reading -----------------------------------------------------------------------------
 
 
-def _built(
+def _build(
     cls: type[T], form: object, where: str, readers: Mapping[str, Callable[[Any], Any]] = {}
 ) -> T:
     return cls(**_values(cls, form, where, readers))
@@ -87,14 +87,14 @@ def _rules(form: object) -> dict[str, Rule]:
 
 def _rule(form: object, where: str) -> Rule:
     readers: dict[str, Callable[[Any], Any]] = {
-        "backoff": lambda value: _built(Backoff, value, f"{where}.backoff", _BACKOFF),
-        "jitter": lambda value: _built(Jitter, value, f"{where}.jitter"),
-        "hint": lambda value: _built(Hints, value, f"{where}.hint", _HINTS),
+        "backoff": lambda value: _build(Backoff, value, f"{where}.backoff", _BACKOFF),
+        "jitter": lambda value: _build(Jitter, value, f"{where}.jitter"),
+        "hint": lambda value: _build(Hints, value, f"{where}.hint", _HINTS),
     }
     try:
         if isinstance(form, str):
             return Rule(one_of("rule.action", Action, form))
-        return _built(Rule, form, where, readers)
+        return _build(Rule, form, where, readers)
     except ConfigError as wrong:
         if str(wrong).startswith(where):
             raise
@@ -104,7 +104,7 @@ def _rule(form: object, where: str) -> Rule:
 def _matches(form: object) -> tuple[Match, ...]:
     if not isinstance(form, list):
         raise ConfigError(f"matches is {form!r}; it must be a list of tables")
-    return tuple(_built(Match, value, f"matches[{at}]") for at, value in enumerate(form))
+    return tuple(_build(Match, value, f"matches[{at}]") for at, value in enumerate(form))
 
 
 def _vocabulary(form: object) -> Vocabulary:
@@ -114,7 +114,7 @@ def _vocabulary(form: object) -> Vocabulary:
         return VOCABULARIES[form]
     table = {"name": "own", **_table(form, "vocabulary")}
     tables = ("codes", "kinds", "internal", "stages", "statuses")
-    return _built(Vocabulary, table, "vocabulary", {name: _inner(name) for name in tables})
+    return _build(Vocabulary, table, "vocabulary", {name: _inner(name) for name in tables})
 
 
 def _inner(name: str) -> Callable[[Any], Form]:
@@ -154,9 +154,9 @@ _BACKOFF: dict[str, Callable[[Any], Any]] = {
 }
 _HINTS: dict[str, Callable[[Any], Any]] = {"kinds": _hint_kinds}
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "backoff": lambda value: _built(Backoff, value, "backoff", _BACKOFF),
-    "jitter": lambda value: _built(Jitter, value, "jitter"),
-    "hint": lambda value: _built(Hints, value, "hint", _HINTS),
+    "backoff": lambda value: _build(Backoff, value, "backoff", _BACKOFF),
+    "jitter": lambda value: _build(Jitter, value, "jitter"),
+    "hint": lambda value: _build(Hints, value, "hint", _HINTS),
     "deadline_s": _or_none,
     "inline_s_max": _or_none,
     "weak_share": _or_none,

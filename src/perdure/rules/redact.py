@@ -161,28 +161,28 @@ def one_line(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
 def safe_line(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
     """Text on one line as above, with secrets and server paths replaced."""
     if len(text) <= chars_max * 2:
-        return cut(redacted(_clean(text)), chars_max)
-    line = redacted(_clean(text[: chars_max * 2 + _SECRET_CHARS_MAX]))
+        return cut(redact_line(_clean(text)), chars_max)
+    line = redact_line(_clean(text[: chars_max * 2 + _SECRET_CHARS_MAX]))
     # A secret that the end of the head goes through may not look like one: leave out the last word.
     kept, _, last = line.rpartition(" ")
     line = kept if len(last) <= _SECRET_CHARS_MAX else line[:-_SECRET_CHARS_MAX]
     return cut(line, chars_max, whole=False)
 
 
-def redacted(line: str) -> str:
+def redact_line(line: str) -> str:
     """A line with secrets and server paths replaced."""
     lower = _lower(line)
     for one in _REDACTIONS:
         for sign in one.signs:
             if sign in lower:
-                changed = _replaced(one, line, lower)
+                changed = _replace(one, line, lower)
                 if changed is not line:
                     line, lower = changed, _lower(changed)
                 break
     return line
 
 
-def _replaced(redaction: _Redaction, line: str, lower: str) -> str:
+def _replace(redaction: _Redaction, line: str, lower: str) -> str:
     pieces: list[str] = []
     at = 0
     for found in redaction.pattern.finditer(lower if redaction.ignores_case else line):

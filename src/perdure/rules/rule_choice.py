@@ -14,7 +14,7 @@ def rule_for(policy: Policy, failure: Failure) -> tuple[Rule, str]:
         return rule, f"rules.{failure.kind.value}"
     if policy.retriable is None:
         return policy.otherwise, "otherwise"
-    return (RETRY if listed(policy, failure) else FAIL), "retriable"
+    return (RETRY if is_listed(policy, failure) else FAIL), "retriable"
 
 
 def kinds_left(policy: Policy) -> tuple[Kind, ...]:
@@ -36,7 +36,7 @@ def kinds_unlisted(policy: Policy) -> tuple[Kind, ...]:
     )
 
 
-def listed(policy: Policy, failure: Failure) -> bool:
+def is_listed(policy: Policy, failure: Failure) -> bool:
     """Whether the policy's list names the failure.
 
     A status is looked up as a number and decides, except that 408 and 425 are timeouts; without
@@ -48,7 +48,7 @@ def listed(policy: Policy, failure: Failure) -> bool:
         return names == "all"
     if failure.by_code:
         return failure.kind.value in names
-    by_name = any(_named(entry, failure.names) for entry in names if isinstance(entry, str))
+    by_name = any(_is_named(entry, failure.names) for entry in names if isinstance(entry, str))
     if by_name or failure.status in names:
         return True
     counts_by_status = any(isinstance(entry, int) for entry in names)
@@ -58,5 +58,5 @@ def listed(policy: Policy, failure: Failure) -> bool:
     return failure.kind.value in names
 
 
-def _named(entry: str, names: tuple[str, ...]) -> bool:
+def _is_named(entry: str, names: tuple[str, ...]) -> bool:
     return any(name == entry or name.rpartition(".")[2] == entry for name in names)

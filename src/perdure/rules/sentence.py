@@ -20,7 +20,7 @@ def words(failure: Failure) -> str:
     )
 
 
-def asked(hint_s: float | None) -> str:
+def hint_words(hint_s: float | None) -> str:
     """What the server asked for."""
     return "" if hint_s is None else f", the server asked for {seconds(hint_s)}"
 

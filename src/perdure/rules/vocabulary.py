@@ -15,7 +15,7 @@ from perdure.model.errors import PUBLIC_CODE, ConfigError
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.limits import NAME_CHARS_MAX, PUBLIC_CODE_CHARS_MAX
 from perdure.rules.error_bodies import code_of
-from perdure.rules.field_checks import flag, made, one_of, text
+from perdure.rules.field_checks import flag, instance, one_of, text
 from perdure.rules.matchers.http import kind_of_status
 
 STATUS = "{status}"
@@ -45,9 +45,11 @@ class Vocabulary:
         text("vocabulary.name", self.name, NAME_CHARS_MAX)
         flag("vocabulary.wire", self.wire)
         for name in ("kinds", "internal", "stages"):
-            made(f"vocabulary.{name}", getattr(self, name), Mapping)
+            instance(f"vocabulary.{name}", getattr(self, name), Mapping)
         plain = not self.codes
-        codes = {kind: kind.value for kind in Kind} if plain else _coded("codes", self.codes)
+        codes = (
+            {kind: kind.value for kind in Kind} if plain else _codes_by_kind("codes", self.codes)
+        )
         own = {kind.value: kind for kind in Kind} if plain else {}
         kinds = own | {
             _word("kinds", code): one_of(f"vocabulary.kinds.{code}", Kind, kind)
@@ -58,7 +60,7 @@ class Vocabulary:
             for code, public in self.internal.items()
         }
         stages = {
-            stage: MappingProxyType(_coded(f"stages.{stage}", table))
+            stage: MappingProxyType(_codes_by_kind(f"stages.{stage}", table))
             for stage, table in self.stages.items()
         }
         for name, table in (
@@ -66,7 +68,7 @@ class Vocabulary:
             ("kinds", kinds),
             ("internal", internal),
             ("stages", stages),
-            ("statuses", _coded("statuses", self.statuses)),
+            ("statuses", _codes_by_kind("statuses", self.statuses)),
         ):
             object.__setattr__(self, name, MappingProxyType(table))
         self._check_names()
@@ -75,7 +77,7 @@ class Vocabulary:
 
     def _check_names(self) -> None:
         for code in (*self.kinds, *self.internal):
-            kind = self._declared(code)
+            kind = self._declared_kind(code)
             if code in _NAMES and kind is not None and kind.value != code:
                 raise ConfigError(
                     f"vocabulary.kinds.{code} is {kind.value!r}, but {code!r} is the name of a kind itself; "
@@ -135,16 +137,16 @@ class Vocabulary:
 
     def kind_of(self, code: str) -> Kind | None:
         """The kind that a public code stands for; a code that is made of a status stands for the status's kind."""
-        known = self._declared(code)
+        known = self._declared_kind(code)
         return kind_of_status(self.status_of(code)) if known is None else known
 
     def status_of(self, code: str) -> int | None:
         """The status, 400 to 599, in a public code that is made of one."""
         templates = (t for table in (*self.stages.values(), self.statuses) for t in table.values())
-        found = next((status for one in templates if (status := _filled(one, code))), None)
-        return None if self._declared(code) is not None else found
+        found = next((status for one in templates if (status := _status_in(one, code))), None)
+        return None if self._declared_kind(code) is not None else found
 
-    def _declared(self, code: str) -> Kind | None:
+    def _declared_kind(self, code: str) -> Kind | None:
         return self.kinds.get(self.internal.get(code, code))
 
     def spoken(self, codes: tuple[str, ...]) -> tuple[Kind, str] | None:
@@ -152,14 +154,14 @@ class Vocabulary:
         if not self.wire:
             return None
         for code in codes:
-            kind = None if code in _NAMES else self._declared(code)
+            kind = None if code in _NAMES else self._declared_kind(code)
             if kind is not None:
                 return kind, code
         return None
 
 
-def _coded(field: str, codes: Mapping[Any, Any]) -> dict[Kind, str]:
-    made(f"vocabulary.{field}", codes, Mapping)
+def _codes_by_kind(field: str, codes: Mapping[Any, Any]) -> dict[Kind, str]:
+    instance(f"vocabulary.{field}", codes, Mapping)
     table: dict[Kind, str] = {}
     for name, code in codes.items():
         kind = one_of(f"vocabulary.{field}", Kind, name)
@@ -173,7 +175,7 @@ def _coded(field: str, codes: Mapping[Any, Any]) -> dict[Kind, str]:
     return table
 
 
-def _filled(template: str, code: str) -> int | None:
+def _status_in(template: str, code: str) -> int | None:
     """The status with which a template becomes a code."""
     before, found, _ = template.partition(STATUS)
     status = code[len(before) : len(before) + 3]

@@ -5,7 +5,7 @@ from perdure.simulate.fairness import Fairness, fairness
 from perdure.simulate.measure import Aim, Measured, Row, row
 from perdure.simulate.plots import draw, require_matplotlib
 from perdure.simulate.ranges import FigureRange, OutageCase, Ranges, outage_ranges, scene_ranges
-from perdure.simulate.scenarios import SCENARIOS, Scenario, chosen
+from perdure.simulate.scenarios import SCENARIOS, Scenario, scenarios_named
 from perdure.simulate.strategies import Strategy, strategy
 from perdure.simulate.table import form, markdown_lines, summary_lines, text_lines
 
@@ -21,7 +21,7 @@ __all__ = [
     "Row",
     "Scenario",
     "Strategy",
-    "chosen",
+    "scenarios_named",
     "draw",
     "fairness",
     "form",

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
-from perdure.simulate.books import quantile
+from perdure.simulate.run_history import quantile
 from perdure.simulate.scene import Batch, Scene
-from perdure.simulate.strategies import gated
+from perdure.simulate.strategies import with_gates
 from perdure.simulate.upstream import UpstreamModel
 
 TIMES_MAX = 2.2  # of the wait alone; two owners share the upstream, and a little is lost
@@ -44,7 +44,7 @@ def fairness(
     late = Batch("small", small, at_s=60.0)
     alone = Scene("fairness", "the small owner alone", upstream, (late,), 10_000.0, fair=fair)
     beside = replace(alone, batches=(Batch("large", large), late), stop_owner="small")
-    play = gated(policy or preset("standard")).play
+    play = with_gates(policy or preset("standard")).play
     waits = [play(scene, seed).waited_s["small"] for scene in (alone, beside)]
     for waited_s in waits:
         assert len(waited_s) == small, "a job of the small owner was never called"

@@ -6,8 +6,8 @@ from statistics import fmean
 
 from perdure.model.errors import CallerError
 from perdure.rules.policy import Policy, Profile
-from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.replies import Form
+from perdure.simulate.run_history import RunHistory
 from perdure.simulate.scenarios import Scenario
 from perdure.simulate.scene import Scene
 from perdure.simulate.strategies import ORACLE, Strategy, strategy
@@ -24,52 +24,52 @@ class Played:
     """One run, beside the oracle's of the same seed."""
 
     scene: Scene
-    books: SimulatedBooks
-    bound: SimulatedBooks
+    history: RunHistory
+    bound: RunHistory
 
     @property
     def finished(self) -> bool:
         """Whether every job came to an end in time."""
-        return self.books.left_over == 0
+        return self.history.left_over == 0
 
     @property
     def waste(self) -> float:
         """Failed calls per call that was answered as it should be."""
-        return self.books.wasted / max(self.books.answered_calls, 1)
+        return self.history.wasted / max(self.history.answered_calls, 1)
 
     @property
     def limited(self) -> float:
         """Answers of status 429 that ask us to slow down, per success."""
-        answers = self.books.answers
-        return (answers[Form.LIMITED] + answers[Form.RAMP]) / max(self.books.answered_calls, 1)
+        answers = self.history.answers
+        return (answers[Form.LIMITED] + answers[Form.RAMP]) / max(self.history.answered_calls, 1)
 
     @property
     def waste_max(self) -> float:
         """The aim: little beyond what no strategy avoids, and what it takes to see an outage."""
         unavoidable = self.bound.wasted / max(self.bound.answered_calls, 1)
-        seeing = self.books.in_flight_at_trip + WINDOW_CALLS + self.books.probes
-        return WASTE_MAX + unavoidable + seeing / self.books.jobs
+        seeing = self.history.in_flight_at_trip + WINDOW_CALLS + self.history.probes
+        return WASTE_MAX + unavoidable + seeing / self.history.jobs
 
     @property
     def drain(self) -> float | None:
         """How long it took, as a multiple of the bound; None where it did not end."""
         from_s = self.scene.drain_from_s
-        if not self.finished or not self.books.ended:
+        if not self.finished or not self.history.ended:
             return None
-        return (self.books.finished_s - from_s) / (self.bound.finished_s - from_s)
+        return (self.history.finished_s - from_s) / (self.bound.finished_s - from_s)
 
     @property
     def peak(self) -> float | None:
         """The busiest second after the outage over the upstream's limit."""
-        limit_per_s = self.books.limit_per_s
+        limit_per_s = self.history.limit_per_s
         if not limit_per_s:
             return None
-        return self.books.peak_per_s(self.scene.drain_from_s) / limit_per_s
+        return self.history.peak_per_s(self.scene.drain_from_s) / limit_per_s
 
     @property
     def jain(self) -> float | None:
         """Fairness while every owner has jobs."""
-        return self.books.jain(max(batch.at_s for batch in self.scene.batches))
+        return self.history.jain(max(batch.at_s for batch in self.scene.batches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Row:
         return next(one for one in self.measures if one.strategy == name)
 
 
-def measured(one: Strategy, runs: Sequence[Played]) -> Measured:
+def measure(one: Strategy, runs: Sequence[Played]) -> Measured:
     """The means of several runs of a strategy."""
     drains = [run.drain for run in runs]
     finished = [drain for drain in drains if drain is not None]
@@ -129,10 +129,10 @@ def measured(one: Strategy, runs: Sequence[Played]) -> Measured:
         strategy=one.name,
         title=one.title,
         seeds=len(runs),
-        jobs=runs[0].books.jobs,
-        done=fmean(run.books.done for run in runs),
-        lost=fmean(run.books.lost for run in runs),
-        left_over=fmean(run.books.left_over for run in runs),
+        jobs=runs[0].history.jobs,
+        done=fmean(run.history.done for run in runs),
+        lost=fmean(run.history.lost for run in runs),
+        left_over=fmean(run.history.left_over for run in runs),
         waste=fmean(run.waste for run in runs),
         waste_worst=max(run.waste for run in runs),
         waste_max=fmean(run.waste_max for run in runs),
@@ -140,12 +140,12 @@ def measured(one: Strategy, runs: Sequence[Played]) -> Measured:
         drain=fmean(finished) if whole else None,
         drain_worst=max(finished) if whole else None,
         peak=_mean(run.peak for run in runs),
-        early=sum(run.books.early for run in runs),
-        probes=fmean(run.books.probes for run in runs),
-        trips=fmean(run.books.trips for run in runs),
-        tokens=fmean(run.books.tokens_wasted for run in runs),
-        spent_held=sum(run.books.spent_held for run in runs),
-        alerts=fmean(run.books.alerts for run in runs),
+        early=sum(run.history.early for run in runs),
+        probes=fmean(run.history.probes for run in runs),
+        trips=fmean(run.history.trips for run in runs),
+        tokens=fmean(run.history.tokens_wasted for run in runs),
+        spent_held=sum(run.history.spent_held for run in runs),
+        alerts=fmean(run.history.alerts for run in runs),
         jain=_mean(run.jain for run in runs),
     )
 
@@ -187,7 +187,7 @@ def row(
 
     def played(one: Strategy, count: int) -> Measured:
         chosen = list(numbers)[:count]
-        return measured(
+        return measure(
             one,
             [Played(scenes[seed], one.play(scenes[seed], seed), bounds[seed]) for seed in chosen],
         )
@@ -200,7 +200,7 @@ def row(
         for name in others
     ]
     measures.append(
-        measured(ORACLE, [Played(scenes[seed], bounds[seed], bounds[seed]) for seed in numbers])
+        measure(ORACLE, [Played(scenes[seed], bounds[seed], bounds[seed]) for seed in numbers])
     )
     return Row(scenario, tuple(measures), aims_of(scenario, gate))
 

@@ -36,12 +36,12 @@ from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.signs import word_of
 from perdure.rules.policy import Policy
-from perdure.simulate.books import SimulatedBooks
-from perdure.simulate.keeping import Keeping, Landed, Pass
-from perdure.simulate.line import Job, WaitingLine
+from perdure.simulate.gates import EndedCall, Pass, SimulatedGates
 from perdure.simulate.replies import Form, Reply, evidence_of
+from perdure.simulate.run_history import RunHistory
 from perdure.simulate.scene import Scene, at
 from perdure.simulate.upstream import SimulatedUpstream
+from perdure.simulate.waiting_line import Job, WaitingLine
 
 _DONE = Returned("null")
 _KILLED = Lost(Death("exited", signal="SIGKILL"))
@@ -94,7 +94,7 @@ class Play:
     ) -> None:
         self._scene, self._policy, self._settings = scene, policy, gate
         self._durable, self._chance = durable, Random(f"fleet {seed}").random
-        self.books = SimulatedBooks(jobs=scene.jobs)
+        self.history = RunHistory(jobs=scene.jobs)
         self._upstream = SimulatedUpstream(scene.upstream, seed)
         self._line = WaitingLine(fair=scene.fair)
         self._events: list[tuple[float, int, _What, Any]] = []
@@ -105,10 +105,10 @@ class Play:
             owner: sum(one.jobs for one in scene.batches if one.owner == owner)
             for owner in {one.owner for one in scene.batches}
         }
-        self._keeping = self._new_keeping()
+        self._gates = self._new_gates()
         self._workers = [_Worker(no) for no in range(scene.fleet.workers)]
 
-    def run(self) -> SimulatedBooks:
+    def run(self) -> RunHistory:
         """Everything, until all jobs have ended or time is up."""
         scene = self._scene
         for batch in scene.batches:
@@ -127,9 +127,9 @@ class Play:
                 break
             self._now_s = now_s
             acts[what](subject)
-        self.books.ended_s = self._now_s
-        self.books.limit_per_s = self._upstream.limit_per_s
-        return self.books
+        self.history.ended_s = self._now_s
+        self.history.limit_per_s = self._upstream.limit_per_s
+        return self.history
 
     def _acts(self) -> dict[_What, Any]:
         return {
@@ -150,10 +150,10 @@ class Play:
         self._made += 1
         heappush(self._events, (when_s, self._made, what, subject))
 
-    def _new_keeping(self) -> Keeping | None:
+    def _new_gates(self) -> SimulatedGates | None:
         if self._settings is None:
             return None
-        return Keeping(self._settings, self.books, self._scene.fleet)
+        return SimulatedGates(self._settings, self.history, self._scene.fleet)
 
     # -- what happens to the fleet -------------------------------------------------------------
 
@@ -169,8 +169,8 @@ class Play:
 
     def _begin(self, worker: _Worker) -> None:
         worker.up = True
-        if self._keeping is not None:
-            self._keeping.join(worker.no, self._now_s)
+        if self._gates is not None:
+            self._gates.join(worker.no, self._now_s)
         lost, worker.claims = worker.claims, set()
         for claim in sorted(lost, key=lambda one: one.job.no):
             self._settle(claim, _KILLED)
@@ -182,12 +182,12 @@ class Play:
         worker.life += 1
         worker.up, worker.turn_s = False, -1.0
         if not self._durable and all(not one.up for one in self._workers):
-            self._keeping = self._new_keeping()
+            self._gates = self._new_gates()
         self._at(self._now_s + self._scene.fleet.restart_s, _What.BEGIN, worker)
 
     def _person(self, _: None) -> None:
-        if self._keeping is not None:
-            self._keeping.released(self._now_s)
+        if self._gates is not None:
+            self._gates.release(self._now_s)
             self._told = (0.0, 0.0)
             self._wake_all()
 
@@ -199,24 +199,24 @@ class Play:
             self._turn(worker)
 
     def _turn(self, worker: _Worker) -> None:
-        now_s, line, keeping = self._now_s, self._line, self._keeping
+        now_s, line, gates = self._now_s, self._line, self._gates
         if self._policy.deadline_s is not None:
-            for job in line.expired(now_s - self._policy.deadline_s):
+            for job in line.take_expired(now_s - self._policy.deadline_s):
                 self._given_up(job)
         ready = line.ready(now_s)
         free = self._scene.fleet.concurrency - len(worker.claims)
-        if keeping is None:
+        if gates is None:
             starts = min(free, ready)
         else:
-            keeping.look(worker.no, now_s)
-            if ready and free and keeping.probe_wanted(now_s):
-                self._take(worker, line.claim_probe(), keeping.take_probe(now_s))
+            gates.look(worker.no, now_s)
+            if ready and free and gates.probe_wanted(now_s):
+                self._take(worker, line.claim_probe(), gates.take_probe(now_s))
                 ready, free = ready - 1, free - 1
-            starts = min(free, ready, keeping.free(worker.no, now_s))
+            starts = min(free, ready, gates.free(worker.no, now_s))
         for _ in range(starts):
-            ticket = None if keeping is None else keeping.admit(worker.no, now_s)
+            ticket = None if gates is None else gates.admit(worker.no, now_s)
             self._take(worker, line.claim(), ticket)
-        self.books.looked(now_s, len(line))
+        self.history.add_look(now_s, len(line))
         self._rest(worker, idle=ready > starts and free > starts)
 
     def _take(self, worker: _Worker, job: Job, ticket: Pass | None) -> None:
@@ -234,10 +234,10 @@ class Play:
         due_s = self._line.next_due_s()
         if due_s is not None:
             rest_s = min(rest_s, due_s - now_s)
-        if self._keeping is not None and (idle or not self._keeping.flowing):
-            known_s = self._keeping.rest_s(worker.no, now_s)
+        if self._gates is not None and (idle or not self._gates.flowing):
+            known_s = self._gates.rest_s(worker.no, now_s)
             if known_s is not None:
-                rest_s = min(rest_s, known_s) if self._keeping.flowing else known_s
+                rest_s = min(rest_s, known_s) if self._gates.flowing else known_s
         self._plan(worker, now_s + max(rest_s, _REST_S_MIN) + 1e-6)
 
     def _plan(self, worker: _Worker, turn_s: float) -> None:
@@ -252,11 +252,11 @@ class Play:
         now_s, job = self._now_s, claim.job
         if job.started_s is None:
             job.started_s = now_s
-            self.books.waited_s.setdefault(job.owner, []).append(now_s - job.arrived_s)
+            self.history.waited_s.setdefault(job.owner, []).append(now_s - job.arrived_s)
         told_at_s, told_until_s = self._told
         by_scope = claim.claimed_s >= told_at_s and now_s < told_until_s - _EARLY_S
-        self.books.early += by_scope or now_s < job.told_s - _EARLY_S
-        self.books.starts_s.append(now_s)
+        self.history.early += by_scope or now_s < job.told_s - _EARLY_S
+        self.history.starts_s.append(now_s)
         claim.sent_s = now_s
         claim.reply = self._upstream.call(now_s)
         defect = self._scene.defect
@@ -267,7 +267,7 @@ class Play:
     def _end(self, claim: _Claim) -> None:
         reply = claim.reply
         assert reply is not None
-        self.books.answered(reply)
+        self.history.add_answer(reply)
         if claim.life != claim.worker.life:
             return
         worker = claim.worker
@@ -279,16 +279,16 @@ class Play:
         self._turn(worker)
 
     def _settle(self, claim: _Claim, outcome: Returned | Raised | Lost) -> None:
-        now, job, keeping = at(self._now_s), claim.job, self._keeping
+        now, job, gates = at(self._now_s), claim.job, self._gates
         verdict = classify(outcome, now=now)
         word = word_of(verdict)
         view, landed = FLOWING, None
-        if keeping is not None and claim.ticket is not None:
+        if gates is not None and claim.ticket is not None:
             hint_s = verdict.hint_s if isinstance(verdict, Failure) else None
-            landed = Landed(claim.ticket, word, hint_s, at(claim.sent_s), now, self._chance())
+            landed = EndedCall(claim.ticket, word, hint_s, at(claim.sent_s), now, self._chance())
             if word.kind is not Kind.WORKER_LOST or claim.ticket.probes is not None:
-                keeping.landed(claim.worker.no, landed, self._now_s)
-            view = keeping.view(claim.ticket)
+                gates.end_call(claim.worker.no, landed, self._now_s)
+            view = gates.view(claim.ticket)
         total_s = self._policy.deadline_s
         deadline_at = None if total_s is None else at(job.arrived_s + total_s)
         standing = Standing(job.counters, deadline_at=deadline_at)
@@ -296,24 +296,24 @@ class Play:
         if isinstance(verdict, Failure) and verdict.hint_s:
             job.told_s = self._now_s + verdict.hint_s
         hold = decision.hold if isinstance(decision, Retry | Fail | HandOver) else None
-        if hold is not None and keeping is not None and landed is not None:
-            heard = keeping.heard_hold(hold, landed, self._now_s)
+        if hold is not None and gates is not None and landed is not None:
+            heard = gates.heard_hold(hold, landed, self._now_s)
             if heard and hold.for_s is not None:
                 until_s = max(self._told[1], self._now_s + hold.for_s)
                 self._told = (self._now_s, until_s)
-        if keeping is not None and not keeping.flowing and isinstance(decision, Retry | Fail):
+        if gates is not None and not gates.flowing and isinstance(decision, Retry | Fail):
             blamed = word.kind is not None and KINDS[word.kind].blame is Blame.UPSTREAM
-            self.books.spent_held += blamed and decision.counted is Counted.FAILURES
+            self.history.spent_held += blamed and decision.counted is Counted.FAILURES
         self._record(job, decision)
 
     def _record(self, job: Job, decision: Decision) -> None:
         match decision:
             case Succeed():
-                self.books.succeeded(job.owner, self._now_s)
+                self.history.add_success(job.owner, self._now_s)
                 self._left[job.owner] -= 1
             case Retry(delay_s=delay_s, counted=counted):
                 waited_s = delay_s if counted is Counted.WAITS else 0.0
-                job.counters = job.counters.raised(counted, waited_s=waited_s)
+                job.counters = job.counters.after_event(counted, waited_s=waited_s)
                 self._line.put(job, self._now_s + delay_s)
             case Fail() | HandOver() | CancelJob():
                 self._given_up(job)
@@ -323,5 +323,5 @@ class Play:
     def _given_up(self, job: Job) -> None:
         defect = self._scene.defect
         defective = defect is not None and defect.strikes(job.no)
-        self.books.gave_up(self._now_s, defective=defective)
+        self.history.gave_up(self._now_s, defective=defective)
         self._left[job.owner] -= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import ConfigError
-from perdure.simulate.books import SimulatedBooks
+from perdure.simulate.run_history import RunHistory
 from perdure.simulate.scene import Scene
 
 _POINTS_MAX = 300  # of one curve; more is no longer seen, and an SVG holds every one of them
@@ -31,7 +31,7 @@ def require_matplotlib() -> Any:
 
 
 def draw(
-    scene: Scene, plays: Sequence[tuple[str, SimulatedBooks]], folder: Path, *, forms: Iterable[str]
+    scene: Scene, plays: Sequence[tuple[str, RunHistory]], folder: Path, *, forms: Iterable[str]
 ) -> list[Path]:
     """One picture of a scene in each form (png, svg); the first of ``plays`` has the gate."""
     figure_of = require_matplotlib()
@@ -39,10 +39,10 @@ def draw(
     calls, depth, gate = figure.subplots(
         3, 1, sharex=True, gridspec_kw={"height_ratios": [3, 3, 0.5]}
     )
-    end_s = max(books.finished_s for _, books in plays[:1]) * 1.5 + 1.0
-    for (title, books), colour in zip(plays, _COLOURS, strict=False):
-        _line(calls, *_calls(books, end_s), title.replace("*", ""), colour)
-        _line(depth, *_depth(books, end_s), title.replace("*", ""), colour)
+    end_s = max(history.finished_s for _, history in plays[:1]) * 1.5 + 1.0
+    for (title, history), colour in zip(plays, _COLOURS, strict=False):
+        _line(calls, *_calls(history, end_s), title.replace("*", ""), colour)
+        _line(depth, *_depth(history, end_s), title.replace("*", ""), colour)
     _axes(scene, calls, depth, gate)
     _states(gate, plays[0][1], end_s)
     gate.set_xlim(0.0, end_s)
@@ -76,24 +76,24 @@ def _line(axes: Any, xs: list[float], ys: list[float], title: str, colour: str) 
     axes.plot(xs, ys, label=title, color=colour, linewidth=1.1)
 
 
-def _calls(books: SimulatedBooks, end_s: float) -> tuple[list[float], list[float]]:
+def _calls(history: RunHistory, end_s: float) -> tuple[list[float], list[float]]:
     step_s = max(1.0, end_s / _POINTS_MAX)
-    counts = Counter(int(start_s / step_s) for start_s in books.starts_s if start_s <= end_s)
-    bins = range(int(min(end_s, books.ended_s) / step_s) + 1)
+    counts = Counter(int(start_s / step_s) for start_s in history.starts_s if start_s <= end_s)
+    bins = range(int(min(end_s, history.ended_s) / step_s) + 1)
     return [n * step_s for n in bins], [counts[n] / step_s for n in bins]
 
 
-def _depth(books: SimulatedBooks, end_s: float) -> tuple[list[float], list[float]]:
-    known = sorted(second for second in books.depth if second <= end_s)
+def _depth(history: RunHistory, end_s: float) -> tuple[list[float], list[float]]:
+    known = sorted(second for second in history.depth if second <= end_s)
     step = max(1, len(known) // _POINTS_MAX)
     chosen = known[::step]
-    return [float(second) for second in chosen], [float(books.depth[second]) for second in chosen]
+    return [float(second) for second in chosen], [float(history.depth[second]) for second in chosen]
 
 
-def _states(axes: Any, books: SimulatedBooks, end_s: float) -> None:
+def _states(axes: Any, history: RunHistory, end_s: float) -> None:
     """Spans of the same state; of the many short ones in a long outage only what can be seen."""
     axes.set_ylim(0.0, 1.0)
-    changes = [*books.gate, (min(books.ended_s, end_s), "end")]
+    changes = [*history.gate, (min(history.ended_s, end_s), "end")]
     for (from_s, state), (until_s, _) in pairwise(changes):
         if state not in _STATES or from_s >= end_s:
             continue

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
-from perdure.simulate.books import SimulatedBooks
+from perdure.simulate.run_history import RunHistory
 from perdure.simulate.scene import Batch, Fleet, Scene
-from perdure.simulate.strategies import gated, ungated
+from perdure.simulate.strategies import with_gates, without_gates
 from perdure.simulate.upstream import UpstreamModel
 
 
@@ -96,22 +96,22 @@ def scene_ranges(
     scene: Scene, *, seeds: int = 200, gates: bool = True, policy: Policy | None = None
 ) -> Ranges:
     """The ranges of a scene over that many seeds, with gates or without."""
-    play = (gated if gates else ungated)(policy or preset("standard")).play
-    books = [play(scene, seed) for seed in range(1, seeds + 1)]
-    ended = all(one.left_over == 0 and one.ended for one in books)
+    play = (with_gates if gates else without_gates)(policy or preset("standard")).play
+    history = [play(scene, seed) for seed in range(1, seeds + 1)]
+    ended = all(one.left_over == 0 and one.ended for one in history)
     return Ranges(
-        calls=_range(len(one.starts_s) for one in books),
-        calls_in_outage=_range(_calls_in_outage(one, scene) for one in books),
-        wasted=_range(one.wasted for one in books),
-        lost=_range(one.lost for one in books),
-        holds=_range(one.holds for one in books),
-        probes=_range(one.probes for one in books),
-        drain_s=_range(one.finished_s - scene.drain_from_s for one in books) if ended else None,
+        calls=_range(len(one.starts_s) for one in history),
+        calls_in_outage=_range(_calls_in_outage(one, scene) for one in history),
+        wasted=_range(one.wasted for one in history),
+        lost=_range(one.lost for one in history),
+        holds=_range(one.holds for one in history),
+        probes=_range(one.probes for one in history),
+        drain_s=_range(one.finished_s - scene.drain_from_s for one in history) if ended else None,
     )
 
 
-def _calls_in_outage(books: SimulatedBooks, scene: Scene) -> int:
-    return sum(books.calls_between(*outage_s) for outage_s in scene.upstream.outages_s)
+def _calls_in_outage(history: RunHistory, scene: Scene) -> int:
+    return sum(history.calls_between(*outage_s) for outage_s in scene.upstream.outages_s)
 
 
 def _range(values: Iterable[float]) -> FigureRange:

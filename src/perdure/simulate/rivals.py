@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 from random import Random
 
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
-from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.replies import Form
+from perdure.simulate.run_history import RunHistory
 from perdure.simulate.scene import Scene
 from perdure.simulate.upstream import SimulatedUpstream
 
@@ -34,7 +34,7 @@ class RivalStrategy:
     tries: int | None = None
 
 
-def _curved(backoff: Backoff, jitter: Jitter) -> Delay:
+def _by_curve(backoff: Backoff, jitter: Jitter) -> Delay:
     steps_s = [base_delay_s(backoff, n) for n in range(1, 12)]
 
     def delay(failures: int, last_s: float, hint_s: float | None, chance: float) -> float:
@@ -45,16 +45,16 @@ def _curved(backoff: Backoff, jitter: Jitter) -> Delay:
 
 _DOUBLING = Backoff(Curve.EXPONENTIAL, base_s=1.0, factor=2.0, cap_s=60.0)
 _NONE, _FULL = Jitter(Spread.NONE), Jitter(Spread.FULL)
-_full = _curved(_DOUBLING, _FULL)
-_half = _curved(_DOUBLING, _NONE)
-_sdk_own = _curved(Backoff(Curve.EXPONENTIAL, base_s=0.5, factor=2.0, cap_s=8.0), _NONE)
+_full = _by_curve(_DOUBLING, _FULL)
+_half = _by_curve(_DOUBLING, _NONE)
+_sdk_own = _by_curve(Backoff(Curve.EXPONENTIAL, base_s=0.5, factor=2.0, cap_s=8.0), _NONE)
 
 
 def _equal(failures: int, last_s: float, hint_s: float | None, chance: float) -> float:
     return _half(failures, last_s, hint_s, chance) * (0.5 + 0.5 * chance)
 
 
-def _decorrelated(failures: int, last_s: float, hint_s: float | None, chance: float) -> float:
+def _decorrelate(failures: int, last_s: float, hint_s: float | None, chance: float) -> float:
     return min(60.0, 1.0 + (max(last_s, 1.0) * 3.0 - 1.0) * chance)
 
 
@@ -76,13 +76,13 @@ def _floor(failures: int, last_s: float, hint_s: float | None, chance: float) ->
 RIVALS: dict[str, RivalStrategy] = {
     one.name: one
     for one in (
-        RivalStrategy("fixed", "fixed 5 s", _curved(Backoff(Curve.FIXED, base_s=5.0), _NONE)),
-        RivalStrategy("fixed-full", "fixed 5 s, full jitter", _curved(Backoff(Curve.FIXED, base_s=5.0), _FULL)),
-        RivalStrategy("expo", "exponential 1→60 s, no jitter", _curved(_DOUBLING, _NONE)),
-        RivalStrategy("expo-25", "exponential, ±25 %", _curved(_DOUBLING, Jitter(ratio=0.25))),
+        RivalStrategy("fixed", "fixed 5 s", _by_curve(Backoff(Curve.FIXED, base_s=5.0), _NONE)),
+        RivalStrategy("fixed-full", "fixed 5 s, full jitter", _by_curve(Backoff(Curve.FIXED, base_s=5.0), _FULL)),
+        RivalStrategy("expo", "exponential 1→60 s, no jitter", _by_curve(_DOUBLING, _NONE)),
+        RivalStrategy("expo-25", "exponential, ±25 %", _by_curve(_DOUBLING, Jitter(ratio=0.25))),
         RivalStrategy("expo-equal", "exponential, equal jitter", _equal),
         RivalStrategy("expo-full", "exponential, full jitter", _full),
-        RivalStrategy("decorrelated", "decorrelated jitter", _decorrelated),
+        RivalStrategy("decorrelated", "decorrelated jitter", _decorrelate),
         RivalStrategy("sdk", "SDK style 0.5→8 s, never giving up", _sdk),
         RivalStrategy("sdk-3", "SDK as shipped: three tries", _sdk, tries=3),
         RivalStrategy("hint-exact", "hint used exactly, per job", _exact),
@@ -108,7 +108,7 @@ class Melee:
         self._scene, self._rival = scene, rival
         self._chance = Random(f"melee {seed}").random
         self._upstream = SimulatedUpstream(scene.upstream, seed)
-        self.books = SimulatedBooks(jobs=scene.jobs)
+        self.history = RunHistory(jobs=scene.jobs)
         self._ready: deque[_Alone] = deque()
         # (when, number, job, the form of the answer or None for a job that is due)
         self._events: list[tuple[float, int, _Alone, Form | None, float | None]] = []
@@ -117,9 +117,9 @@ class Melee:
         self._left = {one.owner: 0 for one in scene.batches}
         self._jobs_left = scene.jobs
 
-    def run(self) -> SimulatedBooks:
+    def run(self) -> RunHistory:
         """Everything, until all jobs have ended or time is up."""
-        scene, books, events = self._scene, self.books, self._events
+        scene, history, events = self._scene, self.history, self._events
         number = 0
         for batch in scene.batches:
             self._left[batch.owner] += batch.jobs
@@ -135,19 +135,19 @@ class Melee:
                 self._ready.append(job)
             else:
                 self._free += 1
-                self._ended(job, form, hint_s, now_s)
+                self._end(job, form, hint_s, now_s)
             while self._free and self._ready:
                 self._start(self._ready.popleft(), now_s)
-            books.looked(now_s, self._jobs_left - (scene.fleet.calls_max - self._free))
-        books.ended_s = min(now_s, scene.horizon_s)
-        books.limit_per_s = self._upstream.limit_per_s
-        return books
+            history.add_look(now_s, self._jobs_left - (scene.fleet.calls_max - self._free))
+        history.ended_s = min(now_s, scene.horizon_s)
+        history.limit_per_s = self._upstream.limit_per_s
+        return history
 
     def _over(self) -> bool:
         stop = self._scene.stop_owner
         return stop is not None and self._left[stop] == 0
 
-    def _gone(self, job: _Alone) -> None:
+    def _leave(self, job: _Alone) -> None:
         self._left[job.owner] -= 1
         self._jobs_left -= 1
 
@@ -158,25 +158,25 @@ class Melee:
         heappush(self._events, (when_s, self._made, job, form, hint_s))
 
     def _start(self, job: _Alone, now_s: float) -> None:
-        books = self.books
+        history = self.history
         if not job.failures:
-            books.waited_s.setdefault(job.owner, []).append(now_s - job.arrived_s)
-        books.early += now_s < job.told_s - _EARLY_S
-        books.starts_s.append(now_s)
+            history.waited_s.setdefault(job.owner, []).append(now_s - job.arrived_s)
+        history.early += now_s < job.told_s - _EARLY_S
+        history.starts_s.append(now_s)
         reply = self._upstream.call(now_s)
         self._free -= 1
-        books.answered(reply)
+        history.add_answer(reply)
         self._put(now_s + reply.took_s, job, reply.form, reply.hint_s)
 
-    def _ended(self, job: _Alone, form: Form, hint_s: float | None, now_s: float) -> None:
+    def _end(self, job: _Alone, form: Form, hint_s: float | None, now_s: float) -> None:
         if form is Form.OK:
-            self.books.succeeded(job.owner, now_s)
-            self._gone(job)
+            self.history.add_success(job.owner, now_s)
+            self._leave(job)
             return
         job.failures += 1
         if self._rival.tries is not None and job.failures >= self._rival.tries:
-            self.books.gave_up(now_s, defective=False)
-            self._gone(job)
+            self.history.gave_up(now_s, defective=False)
+            self._leave(job)
             return
         job.told_s = now_s + (hint_s or 0.0)
         job.last_s = self._rival.delay(job.failures, job.last_s, hint_s, self._chance())

@@ -48,7 +48,7 @@ def _outage(name: str, title: str, outage_s: float, jobs: int, horizon_s: float)
     return Scene(name, title, upstream, _one(jobs), horizon_s)
 
 
-def _sampled(seed: int) -> Scene:
+def _sample(seed: int) -> Scene:
     drawn = exp(Random(f"outage {seed}").gauss(0.0, OUTAGE_SIGMA))
     outage_s = min(OUTAGE_MEDIAN_S * drawn, _OUTAGE_S_MAX)
     title = f"outage of {outage_s / 60:.0f} min"
@@ -168,7 +168,7 @@ SCENARIOS: dict[str, Scenario] = {
         _plain(_MINUTE, ("all-at-once", *_ALL), 1.15),
         _plain(_LONG, ("all-at-once", *_ALL)),
         _plain(_LONG_MANY, ("expo-full",), 1.3),
-        Scenario("W2d", "outages drawn from 456 real ones, 12,000 jobs", _sampled, (), 1.3),
+        Scenario("W2d", "outages drawn from 456 real ones, 12,000 jobs", _sample, (), 1.3),
         _plain(_burst("W3", "burst of 2,000 over 10/s, with hint"), _HINTED, 1.15),
         _plain(
             _burst("W3b", "the same, and a hint is never less than 20 s", hint_s_min=20.0),
@@ -197,7 +197,7 @@ SCENARIOS: dict[str, Scenario] = {
 }  # fmt: skip
 
 
-def chosen(name: str) -> list[Scenario]:
+def scenarios_named(name: str) -> list[Scenario]:
     """The scenarios of that name: W2 is all of its forms."""
     wanted = name.upper().rstrip("ABCDE") + name[len(name.rstrip("abcdeABCDE")) :].lower()
     found = [one for one in SCENARIOS.values() if one.name == wanted]

@@ -9,10 +9,10 @@ from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.policy import Policy
 from perdure.rules.presets import gate_for, preset
-from perdure.simulate.books import SimulatedBooks
 from perdure.simulate.play import Play
 from perdure.simulate.replies import Form
 from perdure.simulate.rivals import RIVALS, Melee, RivalStrategy
+from perdure.simulate.run_history import RunHistory
 from perdure.simulate.scene import Scene
 from perdure.simulate.upstream import SimulatedUpstream
 
@@ -29,10 +29,10 @@ class Strategy:
 
     name: str
     title: str
-    play: Callable[[Scene, int], SimulatedBooks]
+    play: Callable[[Scene, int], RunHistory]
 
 
-def gated(policy: Policy, gate: GateSettings | None = None) -> Strategy:
+def with_gates(policy: Policy, gate: GateSettings | None = None) -> Strategy:
     """A policy behind gates."""
     settings = gate or gate_for(policy)
     return Strategy(
@@ -42,7 +42,7 @@ def gated(policy: Policy, gate: GateSettings | None = None) -> Strategy:
     )
 
 
-def ungated(policy: Policy) -> Strategy:
+def without_gates(policy: Policy) -> Strategy:
     """The same policy without gates: every job for itself, by its rules and counters."""
     return Strategy(
         "no-gate",
@@ -75,14 +75,14 @@ def alone(rival: RivalStrategy) -> Strategy:
     return Strategy(rival.name, rival.title, lambda scene, seed: Melee(scene, rival, seed).run())
 
 
-def oracle(scene: Scene, seed: int) -> SimulatedBooks:
+def oracle(scene: Scene, seed: int) -> RunHistory:
     """The bound: the books of a scheduler that knows the upstream's state and limits at every moment.
 
     It starts a call the moment one would be admitted, keeps as many in flight as the fleet can, and never
     meets an outage or a limit. Faults that strike single calls it cannot foresee: such a call is made
     again at once. In a fair scene its drain is the same; order does not change how long all of it takes.
     """
-    upstream, books = SimulatedUpstream(scene.upstream, seed), SimulatedBooks(jobs=scene.jobs)
+    upstream, history = SimulatedUpstream(scene.upstream, seed), RunHistory(jobs=scene.jobs)
     batches = sorted(scene.batches, key=lambda one: one.at_s)
     # when each call ends, how many more its job wants, and whether something is wrong with that
     flying: list[tuple[float, int, bool]] = []
@@ -98,8 +98,8 @@ def oracle(scene: Scene, seed: int) -> SimulatedBooks:
             free_s = upstream.free_at(now_s)
             if free_s <= now_s:
                 reply = upstream.call(now_s)
-                books.starts_s.append(now_s)
-                books.answered(reply)
+                history.starts_s.append(now_s)
+                history.add_answer(reply)
                 left, broken = waiting.pop()
                 left -= reply.form is Form.OK
                 heappush(flying, (now_s + reply.took_s, left, broken))
@@ -117,12 +117,12 @@ def oracle(scene: Scene, seed: int) -> SimulatedBooks:
             if left:
                 waiting.append((left, broken))
             elif broken:
-                books.gave_up(ended_s, defective=True)
+                history.gave_up(ended_s, defective=True)
             else:
-                books.succeeded("all", ended_s)
-    books.ended_s = now_s
-    books.limit_per_s = upstream.limit_per_s
-    return books
+                history.add_success("all", ended_s)
+    history.ended_s = now_s
+    history.limit_per_s = upstream.limit_per_s
+    return history
 
 
 ORACLE = Strategy("oracle", "oracle", oracle)
@@ -134,6 +134,6 @@ def strategy(name: str, policy: Policy | None = None) -> Strategy:
     if name in RIVALS:
         return alone(RIVALS[name])
     makers = {
-        "gate": gated, "no-gate": ungated, "gate-in-memory": forgetful, "all-at-once": all_at_once,
+        "gate": with_gates, "no-gate": without_gates, "gate-in-memory": forgetful, "all-at-once": all_at_once,
     }  # fmt: skip
     return makers[name](policy)

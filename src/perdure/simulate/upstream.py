@@ -114,11 +114,11 @@ class SimulatedUpstream:
         if model.refused_share and self._chance() < model.refused_share:
             return Reply(Form.LIMITED, _REFUSED_S, model.hint_s_min if model.hints else None)
         if self._tokens < 1.0:
-            return self._refused()
+            return self._refuse()
         self._tokens -= 1.0
         self.admitted += 1
         self._window_calls += 1
-        return self._served(now_s)
+        return self._serve(now_s)
 
     def free_at(self, now_s: float) -> float:
         """When a call would be admitted next, for who knows everything. It may be a little early."""
@@ -167,7 +167,7 @@ class SimulatedUpstream:
             self._tokens = min(self.model.burst, self._tokens + gained)
             self._filled_s = now_s
 
-    def _refused(self) -> Reply:
+    def _refuse(self) -> Reply:
         if self.model.rejected_count:
             debt_max = self.model.debt_max
             floor = self.model.burst if debt_max is None else debt_max
@@ -176,7 +176,7 @@ class SimulatedUpstream:
         wait_s = max((1.0 - self._tokens) / self._rate, self.model.hint_s_min)
         return Reply(form, _REFUSED_S, wait_s if self.model.hints else None)
 
-    def _served(self, now_s: float) -> Reply:
+    def _serve(self, now_s: float) -> Reply:
         model = self.model
         took_s = model.latency_s * self._spread() * self._slowness(now_s)
         if model.brownout is not None:

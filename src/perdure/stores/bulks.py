@@ -86,12 +86,12 @@ class SharedBulks(SharedWriting):
                 return [stale(one) for one in chosen]
             answers = self._revive(cx, chosen, owner, now) if chosen else []
             in_order = sorted(answers, key=lambda one: one.no)
-            self._note(cx, deeds.REVIVE, _done(in_order), deed, now)
+            self._note(cx, deeds.REVIVE, _ids_done(in_order), deed, now)
             if step is not None:
                 self._move(cx, step, answers, now)
             return answers
 
-        return self._written(work)
+        return self._write(work)
 
     def discard(
         self,
@@ -148,7 +148,7 @@ class SharedBulks(SharedWriting):
                 self._keep_payloads(cx, view.no, bulk.payloads)
             return view
 
-        return self._written(work)
+        return self._write(work)
 
     def step_bulk(self, step: BulkStep) -> BulkView | None:
         """Move a bulk operation on; None when it is elsewhere already, or over."""
@@ -156,7 +156,7 @@ class SharedBulks(SharedWriting):
         def work(cx: OpenTransaction, now: int) -> BulkView | None:
             return self._move(cx, step, (), now) if self._stands(cx, step) else None
 
-        return self._written(work)
+        return self._write(work)
 
     def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
         """Stop a bulk operation, or set it going again, if it still has the status that was seen."""
@@ -173,7 +173,7 @@ class SharedBulks(SharedWriting):
             self._note(cx, deeds.BULK_CHANGE[change.status], [bulk.id], deed, now)
             return bulk
 
-        return self._written(work)
+        return self._write(work)
 
     def _act(
         self,
@@ -189,12 +189,12 @@ class SharedBulks(SharedWriting):
             if step is not None and not self._stands(cx, step):
                 return [stale(one) for one in chosen]
             answers = act(cx, now) if chosen else []
-            self._note(cx, verb, _done(answers), deed, now)
+            self._note(cx, verb, _ids_done(answers), deed, now)
             if step is not None:
                 self._move(cx, step, answers, now)
             return answers
 
-        return self._written(work)
+        return self._write(work)
 
     def _stands(self, cx: OpenTransaction, step: BulkStep) -> bool:
         """Whether it runs and is where it was seen; if so, it stays there until we have committed."""
@@ -211,7 +211,7 @@ class SharedBulks(SharedWriting):
         """Write the step, and the jobs that it left as they were; each job is listed once."""
         refusals = deeds.refusals(step, answers)
         where = {
-            "no": step.no, "cursor": step.cursor, "done": step.done + len(_done(answers)),
+            "no": step.no, "cursor": step.cursor, "done": step.done + len(_ids_done(answers)),
             "refused": self._refuse(cx, step.no, refusals) if refusals else 0,
             "status": step.status.value, "phase": step.phase.value, "why": step.why, "now": now,
         }  # fmt: skip
@@ -226,5 +226,5 @@ def stale(one: Revival | Target | Record) -> Stale:
     return Stale(one.no, one.id, one.token)
 
 
-def _done(answers: Iterable[Settled | Revived | Busy]) -> list[str]:
+def _ids_done(answers: Iterable[Settled | Revived | Busy]) -> list[str]:
     return [one.id for one in answers if isinstance(one, Receipt)]

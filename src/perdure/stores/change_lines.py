@@ -16,7 +16,7 @@ from perdure.model.gates import GateRow
 from perdure.model.limits import CHANGE_PAGE_ROWS
 from perdure.model.states import TERMINAL
 from perdure.stores.moments import from_us
-from perdure.stores.rows import Row, encoded
+from perdure.stores.rows import Row, encode
 
 MARKS = 60  # where the feed stands is marked so often in the time for which it is kept
 
@@ -60,7 +60,7 @@ def worker_entry(no: int, boot: str, state: str) -> Entry:
 def columns_in(columns: Iterable[Sequence[object]]) -> str:
     """The columns of some entries, as a line has them: what all have is said once."""
     numbers, *others = columns
-    return encoded([numbers, *(_said_once(one) for one in others)])
+    return encode([numbers, *(_said_once(one) for one in others)])
 
 
 def _said_once(column: Sequence[object]) -> object:

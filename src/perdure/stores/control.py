@@ -69,7 +69,7 @@ class SharedControl(SharedBulks, SharedRuns):
             self._wake(cx)
             return done
 
-        return self._written(work)
+        return self._write(work)
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
         """Take or keep a duty that one living worker at a time has, until its time runs out."""
@@ -82,7 +82,7 @@ class SharedControl(SharedBulks, SharedRuns):
             where = {"name": name, "worker": worker, "until_at": now + ttl_us, "now": now}
             return bool(cx.execute(self._sql.duty_take, where).rowcount == 1)
 
-        return self._written(work)
+        return self._write(work)
 
     def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
         """Look at up to ``limit`` jobs above a number and let go what may go; the books keep count."""
@@ -90,11 +90,11 @@ class SharedControl(SharedBulks, SharedRuns):
 
         def work(cx: OpenTransaction, now: int) -> Pruned:
             rows = cx.execute(self._sql.prune_look, {"after": after, "limit": limit}).fetchall()
-            aged = Ends.of(retention, now).aged(rows, limit)
+            aged = Ends.of(retention, now).choose_aged(rows, limit)
             jobs, attempts = self._let_go(cx, aged.rows) if aged.rows else (0, 0)
             return Pruned(jobs, attempts, aged.go_on_after)
 
-        return self._written(work)
+        return self._write(work)
 
     def prune_captures(self, *, limit: int) -> int:
         """Forget captures whose time is over, the longest over first."""
@@ -103,7 +103,7 @@ class SharedControl(SharedBulks, SharedRuns):
             where = {"now": now, "limit": max(0, min(limit, PRUNE_BATCH_MAX))}
             return int(cx.execute(self._sql.prune_captures, where).rowcount)
 
-        return self._written(work)
+        return self._write(work)
 
 
 def standing(seen: Row | None, *, worker: int, ttl_us: int) -> bool | None:

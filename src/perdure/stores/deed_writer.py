@@ -19,7 +19,7 @@ class SharedWriting(ABC):
     _sql: ClassVar[Statements]
 
     @abstractmethod
-    def _written(self, work: Callable[[OpenTransaction, int], T]) -> T:
+    def _write(self, work: Callable[[OpenTransaction, int], T]) -> T:
         """Do some work in one transaction, at the store's time."""
 
     @abstractmethod

@@ -139,10 +139,10 @@ class Choice:
         """The chosen, newest first, step by step; a step may find none."""
         below = NO_MAX if before is None else min(before, NO_MAX)
         window = limit if self.chosen.owner else max(200, 2 * limit)
-        for step, values in self._steps(fetch, below, self._bounded(window)):
-            yield self._found(fetch, step, values)
+        for step, values in self._steps(fetch, below, self._bound(window)):
+            yield self._find(fetch, step, values)
 
-    def changed(
+    def by_last_change(
         self, fetch: Fetch, start: tuple[int, int], limit: int
     ) -> Iterator[tuple[int, int]]:
         """The chosen of an owner by their last change: the moments and the numbers."""
@@ -152,15 +152,15 @@ class Choice:
                 "give it an owner"
             )
         end: tuple[int, int] | None = start
-        window = self._bounded(limit)
+        window = self._bound(limit)
         while end is not None:
-            moved, end = self._moved(fetch, end, min(window, max(1, OWNED_ROWS_MAX // 2)))
+            moved, end = self._next_changes(fetch, end, min(window, max(1, OWNED_ROWS_MAX // 2)))
             step, values = self._among([no for _, no in moved])
-            kept = {row[_NO] for row in self._found(fetch, step, values)} if moved else set()
+            kept = {row[_NO] for row in self._find(fetch, step, values)} if moved else set()
             yield from (one for one in moved if one[1] in kept)
-            window = self._bounded(4 * window)
+            window = self._bound(4 * window)
 
-    def _moved(
+    def _next_changes(
         self, fetch: Fetch, start: tuple[int, int], window: int
     ) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
         """The next last changes in their order, and where to go on; None when that was all."""
@@ -173,13 +173,13 @@ class Choice:
         moved = {(moment, no) for some in lists for moment, no, is_last in some if is_last}
         return sorted(one for one in moved if end is None or one <= end), end
 
-    def _found(self, fetch: Fetch, step: str, values: Mapping[str, object]) -> list[Row]:
+    def _find(self, fetch: Fetch, step: str, values: Mapping[str, object]) -> list[Row]:
         """Of the rows of a step, those that are meant."""
         found = list(fetch(self._statement(step), {**self.values, **values}))
         text = self.chosen.text
         return found if text is None else [row for row in found if _says(row, text.casefold())]
 
-    def _bounded(self, window: int) -> int:
+    def _bound(self, window: int) -> int:
         return max(1, min(window, OWNED_ROWS_MAX if self.chosen.owner else LOOK_ROWS_MAX))
 
     def _steps(self, fetch: Fetch, below: int, window: int) -> Iterator[Step]:
@@ -188,7 +188,7 @@ class Choice:
             rest = sorted((no for no in few if no < below), reverse=True)
             while rest:
                 yield self._among(rest[:window])
-                rest, window = rest[window:], self._bounded(4 * window)
+                rest, window = rest[window:], self._bound(4 * window)
             return
         numbers = self._numbers(fetch)
         while below > 1:
@@ -200,7 +200,7 @@ class Choice:
                 found, floor = numbers(fetch, below, window)
                 if found:
                     yield self._among(found)
-            below, window = floor, self._bounded(4 * window)
+            below, window = floor, self._bound(4 * window)
 
     def _numbers(self, fetch: Fetch) -> Numbers | None:
         """Where the numbers of the jobs come from; None when nothing leads to them."""
@@ -287,7 +287,7 @@ def changes(
 
     def nos() -> Iterator[int]:
         start = (to_us(since), min(after, NO_MAX))
-        for moment, no in choice.changed(fetch, start, limit):
+        for moment, no in choice.by_last_change(fetch, start, limit):
             moments[no] = moment
             yield no
 

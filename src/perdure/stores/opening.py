@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from perdure.model.errors import ConfigError, StoreReadOnly, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
-from perdure.stores.sqlite.connection import SqliteConnection, translated
+from perdure.stores.sqlite.connection import SqliteConnection, translate_errors
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -59,7 +59,7 @@ def open_store(
     ``injected`` makes a server take the given clock's time for its own, for tests.
     """
     if url.startswith(POSTGRES):
-        server = _connected(url, clock if injected else None, wait_s_max, connections)
+        server = _connect(url, clock if injected else None, wait_s_max, connections)
         return _open_postgres(server, create=create)
     return _open_sqlite(url, clock, create=create, wait_s_max=wait_s_max)
 
@@ -101,13 +101,13 @@ def _open_postgres(connection: "Server", *, create: bool) -> Opened:
 
 
 def _postgres_schema(url: str) -> Schema:
-    server = _connected(url, None, 10.0, 1)
+    server = _connect(url, None, 10.0, 1)
     from perdure.stores.postgres.schema import PostgresSchema
 
     return PostgresSchema(server)
 
 
-def _connected(url: str, clock: Clock | None, wait_s_max: float, connections: int) -> "Server":
+def _connect(url: str, clock: Clock | None, wait_s_max: float, connections: int) -> "Server":
     try:
         from perdure.stores.postgres.connection import PostgresConnection as Server
     except ImportError as error:
@@ -135,7 +135,7 @@ def _check_present(schema: Schema, url: str) -> None:
 
 def _check_exists(url: str) -> None:
     path = sqlite_path(url)
-    with translated(path):
+    with translate_errors(path):
         exists = Path(path).exists()
     if not exists:
         raise StoreUnavailable(

@@ -44,7 +44,7 @@ class Ends:
         given = (self.succeeded, self.cancelled, self.discarded, self.failed)
         return max((one for one in given if one is not None), default=None)
 
-    def aged(self, rows: Sequence[Row], limit: int) -> Aged:
+    def choose_aged(self, rows: Sequence[Row], limit: int) -> Aged:
         """Choose from up to ``limit`` rows of `prune_look.sql`."""
         youngest = self.youngest
         if youngest is None or not rows:

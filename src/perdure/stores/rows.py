@@ -31,14 +31,14 @@ Row = tuple[Any, ...] | list[Any]
 _PAYLOAD = CLAIM.places["payload_json"]
 
 
-def encoded(value: object) -> str:
+def encode(value: object) -> str:
     """Any noun as JSON text."""
     return msgspec.json.encode(value).decode()
 
 
 def past_in(past: Counters) -> str | None:
     """The counters of earlier stages, as they are stored."""
-    return None if past is ZERO or past == ZERO else encoded(past)
+    return None if past is ZERO or past == ZERO else encode(past)
 
 
 def death_of(text: str) -> Death:

@@ -49,7 +49,7 @@ class SharedRuns(SharedWriting):
                 self._tell_run(cx, view, now)
             return view
 
-        return self._written(work)
+        return self._write(work)
 
     def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
         """Give a run another status, if it still has the one that was seen and may have that one now.
@@ -79,7 +79,7 @@ class SharedRuns(SharedWriting):
                 self._tell_run(cx, changed, now)
             return changed
 
-        return self._written(work)
+        return self._write(work)
 
     def seal_run(self, no: int) -> RunView | None:
         """Say that all items of a run are in; None when there is no such run."""
@@ -88,7 +88,7 @@ class SharedRuns(SharedWriting):
             cx.execute(self._sql.run_seal, {"no": no, "now": now})
             return self._run(cx, no)
 
-        return self._written(work)
+        return self._write(work)
 
     def note_check(self, no: int, checked: int) -> None:
         """Write down at how many processed jobs a run's budget was looked at; never fewer than before."""
@@ -101,7 +101,7 @@ class SharedRuns(SharedWriting):
             where = {"no": no, "by": by, "now": now, "silent_at": now - seconds_us(FEEDER_SILENT_S)}
             cx.execute(self._sql.run_left if ended else self._sql.run_fed, where)
 
-        self._written(work)
+        self._write(work)
 
     def pause(self, scope: LaneScope, name: str, deed: Deed) -> bool:
         """Close the lanes of a queue, a pipeline or a run; False when they were paused already."""
@@ -113,7 +113,7 @@ class SharedRuns(SharedWriting):
                 self._note(cx, deeds.PAUSE[scope], [name], deed, now)
             return done
 
-        return self._written(work)
+        return self._write(work)
 
     def resume(self, scope: LaneScope, name: str, deed: Deed) -> bool:
         """Take a pause back; False when there was none."""
@@ -125,7 +125,7 @@ class SharedRuns(SharedWriting):
                 self._note(cx, deeds.RESUME[scope], [name], deed, now)
             return done
 
-        return self._written(work)
+        return self._write(work)
 
     def _pause(
         self, cx: OpenTransaction, scope: LaneScope, name: str, deed: Deed, now: int

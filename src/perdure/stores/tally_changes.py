@@ -60,15 +60,15 @@ class TallyChanges:
         self._deaths: dict[Letter, list[int]] = {}
         self._open: dict[str, int] = {}
 
-    def accepted(self, job: NewJob, place: str) -> None:
+    def add_accepted(self, job: NewJob, place: str) -> None:
         """A job has come in."""
-        self.moved(job.lane, None, place)
+        self.move(job.lane, None, place)
         self._flow(job.pipeline, job.stage)[0] += 1
-        self._opened(job.owner, 1)
+        self._count_open(job.owner, 1)
         if job.run is not None:
             self._of(job.run)[0] += 1
 
-    def moved(
+    def move(
         self,
         lane: int,
         left: str | None,
@@ -83,16 +83,16 @@ class TallyChanges:
         if place in _DEPTH:
             self._depth(lane if to is None else to)[_DEPTH[place]] += jobs
 
-    def settled(self, record: Record, before: JobBefore) -> None:
+    def add_settled(self, record: Record, before: JobBefore) -> None:
         """An attempt ended, or a wait was cancelled."""
         attempt, ended = record.attempt, _ENDED.get(record.state)
         place = place_of(record.state, not record.delay_s, record.error_kind)
-        self.moved(before.lane, before.place, place, to=record.lane)
+        self.move(before.lane, before.place, place, to=record.lane)
         stage = record.stage if attempt is None else attempt.stage
         flow = self._flow(before.pipeline, stage)
         if ended is not None:
             flow[ended] += 1
-            self._opened(before.owner, -1)
+            self._count_open(before.owner, -1)
         if attempt is not None:
             flow[5] += 1
             flow[6] += attempt.counted == Counted.FAILURES and ended is None
@@ -105,33 +105,33 @@ class TallyChanges:
                 record.fingerprint, before.owner, before.pipeline, stage, record.failed_reason,
                 record.error_kind, record.error_code,
             )  # fmt: skip
-            self._died(letter, 1, 1)
+            self._count_death(letter, 1, 1)
         for run in (before.run, before.redrive_run):
             if run is not None:
                 self._settle_in_run(run, record)
 
-    def came_in(self, run: int | None) -> None:
+    def add_to_run(self, run: int | None) -> None:
         """A job is driven again in a run."""
         if run is not None:
             self._of(run)[0] += 1
 
-    def came_back(self, run: int | None, kind: str | None) -> None:
+    def return_to_run(self, run: int | None, kind: str | None) -> None:
         """A job of a run that had failed with that kind has a new life."""
         if run is not None:
             self._of(run)[2] -= 1
-            self._failed(run, kind, -1)
+            self._count_failure(run, kind, -1)
 
-    def revived(self, letter: Letter, lane: int, *, to: int, discarded: bool) -> None:
+    def add_revived(self, letter: Letter, lane: int, *, to: int, discarded: bool) -> None:
         """A dead letter has a new life."""
-        self.moved(lane, "failed", "ready", to=to)
+        self.move(lane, "failed", "ready", to=to)
         self._flow(letter.pipeline, letter.stage)[4] += 1
-        self._opened(letter.owner, 1)
+        self._count_open(letter.owner, 1)
         if not discarded:
-            self._died(letter, -1, 0)
+            self._count_death(letter, -1, 0)
 
-    def discarded(self, letter: Letter) -> None:
+    def add_discarded(self, letter: Letter) -> None:
         """Somebody has dealt with a dead letter."""
-        self._died(letter, -1, 0)
+        self._count_death(letter, -1, 0)
 
     def rows(self, writer: int) -> Sequence[tuple[int, ...]]:
         """As the table of counts takes them."""
@@ -167,7 +167,7 @@ class TallyChanges:
         if ended is not None:
             counts[ended] += 1
         if record.state is State.FAILED:
-            self._failed(run, record.error_kind, 1)
+            self._count_failure(run, record.error_kind, 1)
         if attempt is not None:
             counts[4] += 1
             counts[5] += attempt.counted == Counted.FAILURES and ended is None
@@ -176,16 +176,16 @@ class TallyChanges:
             counts[8] += attempt.cost_nusd
             counts[9] += attempt.called
 
-    def _failed(self, run: int, kind: str | None, count: int) -> None:
+    def _count_failure(self, run: int, kind: str | None, count: int) -> None:
         place = (run, kind or "")
         self._by_kind[place] = self._by_kind.get(place, 0) + count
 
-    def _died(self, letter: Letter, letters: int, ever: int) -> None:
+    def _count_death(self, letter: Letter, letters: int, ever: int) -> None:
         counts = self._deaths.setdefault(letter, [0, 0])
         counts[0] += letters
         counts[1] += ever
 
-    def _opened(self, owner: str, jobs: int) -> None:
+    def _count_open(self, owner: str, jobs: int) -> None:
         if owner:
             self._open[owner] = self._open.get(owner, 0) + jobs
 

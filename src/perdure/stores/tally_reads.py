@@ -104,15 +104,15 @@ def dead_groups(
 
     A filter that the tallies cannot answer (a run, a text, a moment) is answered by looking at the letters.
     """
-    struck = _struck(fetch, chosen)
+    struck = _times_struck(fetch, chosen)
     if not is_kept(chosen):
         found = groups_counted(chosen, dialect, fetch, limit=limit)
-        return [_timed(one, struck) for one in found]
+        return [_with_times(one, struck) for one in found]
     alive = sorted((-row[0], alike, row) for alike, row in struck.items() if row[0])
     return list(_with_examples(alive[: max(0, min(limit, PAGE_ROWS_MAX))], fetch, chosen.owner))
 
 
-def _struck(fetch: Fetch, chosen: JobFilter) -> dict[Alike, tuple[int, int, int]]:
+def _times_struck(fetch: Fetch, chosen: JobFilter) -> dict[Alike, tuple[int, int, int]]:
     """How many letters of each group there are, and when it struck first and last."""
     sums: dict[Alike, tuple[int, int, int]] = {}
     for fingerprint, pipeline, stage, reason, kind, code, letters, _, first, last in _deaths(
@@ -126,7 +126,7 @@ def _struck(fetch: Fetch, chosen: JobFilter) -> dict[Alike, tuple[int, int, int]
     return sums
 
 
-def _timed(one: DeadGroup, struck: Mapping[Alike, tuple[int, int, int]]) -> DeadGroup:
+def _with_times(one: DeadGroup, struck: Mapping[Alike, tuple[int, int, int]]) -> DeadGroup:
     alike = (one.fingerprint, one.pipeline, one.stage, one.kind, one.code)
     if alike not in struck:  # damage, which the audit names
         return one

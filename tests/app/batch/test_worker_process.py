@@ -35,7 +35,7 @@ def test_a_worker_that_cannot_be_started_is_told_once_and_tried_again(hired, clo
         hired.look()
         clock.push(0.25)
     assert not hired.running
-    assert hired.said() == [
+    assert hired.take_words() == [
         "no worker can be started, and it is tried again: No such file or directory"
     ]
     assert open_files() == files
@@ -43,4 +43,4 @@ def test_a_worker_that_cannot_be_started_is_told_once_and_tried_again(hired, clo
     clock.push(10.0)
     hired.look()
     assert hired.running
-    assert hired.said() == []
+    assert hired.take_words() == []

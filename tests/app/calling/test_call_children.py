@@ -96,9 +96,9 @@ def test_a_job_that_is_handed_over_wakes_the_workers(app, url):
     pipe = app.pipeline("p", limited)
     app.ready()
     ear = open_store(url)
-    until(lambda: not ear.store.changed(), "nothing is new")
+    until(lambda: not ear.store.has_changed(), "nothing is new")
     assert pipe.call(1).handed_over
-    until(ear.store.changed, "the hint has come", within_s=30)
+    until(ear.store.has_changed, "the hint has come", within_s=30)
     ear.close()
 
 

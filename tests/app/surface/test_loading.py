@@ -83,7 +83,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_pipeline_is_found_by_variable_or_declared_name(target, reference, declared):
     found, session, pipe = load_pipeline(target)
     assert (found, pipe.name) == (reference, declared)
-    assert session.lines[declared] is pipe._line
+    assert session.laid_pipelines[declared] is pipe._laid
     assert load_session(target) is session  # so a worker of the same target serves it
     assert load_session(found) is session
 
@@ -110,5 +110,5 @@ def test_what_cannot_be_found_is_named_with_what_there_is(target, error, words):
 
 
 def test_without_a_pipeline_in_particular_a_worker_needs_an_app_only():
-    assert [*load_session("shop").lines] == ["flaky", "judge", "swapped", "both"]
-    assert [*load_session("shop:second").lines] == ["other"]
+    assert [*load_session("shop").laid_pipelines] == ["flaky", "judge", "swapped", "both"]
+    assert [*load_session("shop:second").laid_pipelines] == ["other"]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from perdure import ConfigError
-from perdure.app import check_times, configured
+from perdure.app import check_times, settings_in_force
 from perdure.config import AT_ODDS
 
 APART = [
@@ -27,21 +27,21 @@ TOGETHER = [
 @pytest.mark.parametrize(("given", "words"), APART, ids=str)
 def test_times_at_odds_are_named_with_what_to_change(given, words):
     with pytest.raises(ConfigError) as caught:
-        check_times(configured(**given))
+        check_times(settings_in_force(**given))
     assert [word for word in words if word not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize("given", TOGETHER, ids=str)
 def test_times_that_fit_are_let_pass(given):
-    check_times(configured(**given))
+    check_times(settings_in_force(**given))
 
 
 @pytest.mark.parametrize(("given", "_words"), APART, ids=str)
 def test_what_is_advised_helps(given, _words):
     with pytest.raises(ConfigError) as caught:
-        check_times(configured(**given))
+        check_times(settings_in_force(**given))
     for name, limit in re.findall(r"(\w+_s) to at (?:most|least) ([\d.]+)", str(caught.value)):
-        check_times(configured(**{**given, name: float(limit)}))
+        check_times(settings_in_force(**{**given, name: float(limit)}))
 
 
 def test_every_rule_has_a_row_that_breaks_it():
@@ -49,6 +49,6 @@ def test_every_rule_has_a_row_that_breaks_it():
         number
         for given, _ in APART
         for number, (are_at_odds, _) in enumerate(AT_ODDS)
-        if are_at_odds(configured(**given))
+        if are_at_odds(settings_in_force(**given))
     }
     assert broken == set(range(len(AT_ODDS)))

@@ -27,7 +27,7 @@ def worked_off(app: App) -> None:
     threads = Threads(1)
     while claims := store.turn([], order, by=worker).claims:
         for claim in claims:
-            line = app._session.catalogue.line(claim.pipeline)
+            line = app._session.catalogue.pipeline(claim.pipeline)
             stage = line.stage(claim.stage)
             outcome = asyncio.run(run(claim, stage, threads, Stopping()))
             record = settle(Ending(claim, outcome, 0.1, worker), line, stage, chance=0.5)
@@ -39,8 +39,8 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
     app.ready()
     store, catalogue, clock = app._session.opened.store, app._session.catalogue, SystemClock()
     worker = store.add_worker(NewWorker(f"test-{Random().random()}", "test", Role.MAIN, 60.0))
-    shelf = CaptureFactory(clock, Random(), kept_s=None)
-    completions = completions_of(store, catalogue, worker, shelf, clock)
+    capture_factory = CaptureFactory(clock, Random(), kept_s=None)
+    completions = completions_of(store, catalogue, worker, capture_factory, clock)
     begun: list[Claim] = []
     runner = Played()
     runner.start = begun.extend  # type: ignore[method-assign]
@@ -53,7 +53,7 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
         while begun:
             claim = begun.pop(0)
             stage = catalogue.stage(claim.pipeline, claim.stage)
-            desk = AttemptNotes(completer=completions.of(claim, clock.monotonic()))
-            outcome = asyncio.run(run(claim, stage, threads, Stopping(), desk=desk))
-            kept = shelf.kept(outcome, desk.asides)
-            runner.finished.append(Finished(claim, outcome, 0.1, desk.usage, desk.told, kept))
+            notes = AttemptNotes(completer=completions.of(claim, clock.monotonic()))
+            outcome = asyncio.run(run(claim, stage, threads, Stopping(), notes=notes))
+            kept = capture_factory.captures_of(outcome, notes.asides)
+            runner.finished.append(Finished(claim, outcome, 0.1, notes.usage, notes.told, kept))

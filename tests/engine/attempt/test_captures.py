@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from perdure.engine.attempt.captures import CaptureFactory, RawOutput, aside, aside_of
 from perdure.engine.attempt.context import AttemptNotes, Context
-from perdure.engine.attempt.stage_process_messages import StageCaptured, framed, said
+from perdure.engine.attempt.stage_process_messages import StageCaptured, frame, read_said
 from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.run import Stopping, run
@@ -33,15 +33,17 @@ from perdure.model.limits import CAPTURE_BYTES_MAX, CAPTURES_MAX, NAME_CHARS_MAX
 from perdure.model.operations import Retention
 from perdure.model.outcomes import Evidence, Interrupted, Lost, Raised, Returned, TimedOut
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.records import success
+from perdure.testing.store_contract.attempt_ends import success
 from tests.engine import plays
 from tests.engine.kit import DONE, PLAIN, Shop, claim_of, stage
 
 SECRET = "sk-ant-a-customers-own-words"
 
 
-def context(desk: AttemptNotes | None = None) -> Context:
-    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or AttemptNotes())
+def context(notes: AttemptNotes | None = None) -> Context:
+    return Context(
+        "j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", notes or AttemptNotes()
+    )
 
 
 def unfit(raw: object, message: str = "no total") -> StageError:
@@ -70,9 +72,9 @@ TAKEN = [
 
 @pytest.mark.parametrize(("raw", "media_type", "kept_type", "content"), TAKEN)
 def test_output_is_kept_as_it_is_with_what_it_is(raw, media_type, kept_type, content):
-    desk = AttemptNotes()
-    context(desk).capture(raw, media_type=media_type)
-    assert desk.asides == (RawOutput("raw", kept_type, content, len(content)),)
+    notes = AttemptNotes()
+    context(notes).capture(raw, media_type=media_type)
+    assert notes.asides == (RawOutput("raw", kept_type, content, len(content)),)
 
 
 LENGTHS = [CAPTURE_BYTES_MAX - 1, CAPTURE_BYTES_MAX, CAPTURE_BYTES_MAX + 1, 3 * CAPTURE_BYTES_MAX]
@@ -124,39 +126,39 @@ WRONG = [
 
 @pytest.mark.parametrize(("call", "words"), WRONG)
 def test_what_cannot_be_kept_is_refused_without_a_word_of_it(call, words):
-    desk = AttemptNotes()
+    notes = AttemptNotes()
     with pytest.raises(CallerError) as refused:
-        call(context(desk))
+        call(context(notes))
     assert words in str(refused.value)
     assert SECRET not in str(refused.value)
-    assert desk.asides == ()
+    assert notes.asides == ()
 
 
 def test_the_longest_name_is_not_too_long():
-    desk = AttemptNotes()
-    context(desk).capture("a", kind="k" * NAME_CHARS_MAX, media_type="t" * NAME_CHARS_MAX)
-    assert len(desk.asides) == 1
+    notes = AttemptNotes()
+    context(notes).capture("a", kind="k" * NAME_CHARS_MAX, media_type="t" * NAME_CHARS_MAX)
+    assert len(notes.asides) == 1
 
 
 def test_an_attempt_keeps_its_first_ones_and_its_last():
-    desk = AttemptNotes()
+    notes = AttemptNotes()
     for number in range(1000):
-        context(desk).capture(str(number) * CAPTURE_BYTES_MAX)
-    kept = [one.content[:3] for one in desk.asides]
+        context(notes).capture(str(number) * CAPTURE_BYTES_MAX)
+    kept = [one.content[:3] for one in notes.asides]
     assert kept == [b"000", b"111", b"222", b"999"]
     assert len(kept) == CAPTURES_MAX
-    assert sum(len(one.content) for one in desk.asides) <= CAPTURES_MAX * CAPTURE_BYTES_MAX
+    assert sum(len(one.content) for one in notes.asides) <= CAPTURES_MAX * CAPTURE_BYTES_MAX
 
 
 def test_nothing_is_kept_or_told_after_the_end():
     heard: list[object] = []
-    desk = AttemptNotes(tell=heard.append)
-    context(desk).capture("before")
-    desk.end()
-    context(desk).capture("after")
-    desk.failed(unfit("after"))
-    assert [one.content for one in desk.asides] == [b"before"]
-    assert heard == list(desk.asides)
+    notes = AttemptNotes(tell=heard.append)
+    context(notes).capture("before")
+    notes.end()
+    context(notes).capture("after")
+    notes.keep_failed_output(unfit("after"))
+    assert [one.content for one in notes.asides] == [b"before"]
+    assert heard == list(notes.asides)
 
 
 def test_a_word_that_is_being_told_comes_before_the_end():
@@ -169,9 +171,9 @@ def test_a_word_that_is_being_told_comes_before_the_end():
         go_on.wait(20)
         order.append("told")
 
-    desk = AttemptNotes(tell=tell)
-    speaker = threading.Thread(target=lambda: context(desk).capture("raw"))
-    ender = threading.Thread(target=lambda: (desk.end(), order.append("ended")))
+    notes = AttemptNotes(tell=tell)
+    speaker = threading.Thread(target=lambda: context(notes).capture("raw"))
+    ender = threading.Thread(target=lambda: (notes.end(), order.append("ended")))
     speaker.start()
     telling.wait(20)
     ender.start()
@@ -182,16 +184,16 @@ def test_a_word_that_is_being_told_comes_before_the_end():
 
 
 def test_many_threads_may_capture_at_once():
-    desk = AttemptNotes()
+    notes = AttemptNotes()
     threads = [
-        threading.Thread(target=lambda: [context(desk).capture("a") for _ in range(200)])
+        threading.Thread(target=lambda: [context(notes).capture("a") for _ in range(200)])
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(desk.asides) == CAPTURES_MAX
+    assert len(notes.asides) == CAPTURES_MAX
 
 
 # -- what did not pass -------------------------------------------------------------------
@@ -266,14 +268,14 @@ def test_a_chain_is_followed_only_so_far():
 # -- running -----------------------------------------------------------------------------
 
 
-def ran(call, desk, *, timeout_s=30.0, item=None, process=False):
+def ran(call, notes, *, timeout_s=30.0, item=None, process=False):
     chosen = Stage("one", call, PLAIN, timeout_s, None, process)
     claim = claim_of(input_json=json.dumps(item))
 
     async def main():
         hands = StageProcessPool()
         try:
-            return await run(claim, chosen, Threads(2), Stopping(), desk=desk, hands=hands)
+            return await run(claim, chosen, Threads(2), Stopping(), notes=notes, process_pool=hands)
         finally:
             await hands.close()
 
@@ -295,9 +297,9 @@ CHILDREN = [(plays.unfit, True), (plays.unfit_async, True)]
 
 @pytest.mark.parametrize(("call", "process"), [(plain, False), (awaited, False), *CHILDREN])
 def test_a_stage_that_fails_leaves_what_it_took_and_what_did_not_pass(call, process):
-    desk = AttemptNotes()
-    outcome = ran(call, desk, process=process, item=SECRET)
-    assert [(one.kind, one.content) for one in desk.asides] == [
+    notes = AttemptNotes()
+    outcome = ran(call, notes, process=process, item=SECRET)
+    assert [(one.kind, one.content) for one in notes.asides] == [
         ("raw", b"asked"), ("invalid_output", f"{SECRET} is no JSON".encode()),
     ]  # fmt: skip
     assert isinstance(outcome, Raised)
@@ -309,32 +311,32 @@ def test_a_stage_whose_error_cannot_be_read_fails_all_the_same():
     def call(item):
         raise Ours("billing", "no credit")
 
-    desk = AttemptNotes()
-    outcome = ran(call, desk)
+    notes = AttemptNotes()
+    outcome = ran(call, notes)
     assert isinstance(outcome, Raised)
-    assert (outcome.evidence.kind, desk.asides) == ("billing", ())
+    assert (outcome.evidence.kind, notes.asides) == ("billing", ())
 
 
 def test_what_a_child_took_before_its_time_was_over_is_kept():
-    desk = AttemptNotes()
-    outcome = ran(plays.takes_and_waits, desk, process=True, timeout_s=0.5, item="x" * 300_000)
+    notes = AttemptNotes()
+    outcome = ran(plays.takes_and_waits, notes, process=True, timeout_s=0.5, item="x" * 300_000)
     assert isinstance(outcome, TimedOut)
-    (one,) = desk.asides
+    (one,) = notes.asides
     assert (len(one.content), one.bytes_whole) == (CAPTURE_BYTES_MAX, 300_000)
 
 
 def test_what_a_child_took_before_it_died_is_kept():
-    desk = AttemptNotes()
-    outcome = ran(plays.takes_and_dies, desk, process=True, item="last words")
+    notes = AttemptNotes()
+    outcome = ran(plays.takes_and_dies, notes, process=True, item="last words")
     assert isinstance(outcome, Lost)
-    assert [one.content for one in desk.asides] == [b"last words"]
+    assert [one.content for one in notes.asides] == [b"last words"]
 
 
 def test_a_message_of_a_child_carries_the_bytes_and_does_not_show_them():
     message = StageCaptured(
         RawOutput("raw", "application/octet-stream", b"\x00" + SECRET.encode(), 9)
     )
-    assert said(framed(message)[4:]) == message
+    assert read_said(frame(message)[4:]) == message
     assert SECRET not in repr(message)
 
 
@@ -342,9 +344,9 @@ def test_a_traceback_is_kept_whole_but_for_secrets_and_the_servers_folders():
     def call(item):
         raise OSError(f"no key: api_key={SECRET}1 in /srv/hidden/place.txt") from KeyError("first")
 
-    desk = AttemptNotes(tracebacks=True)
-    ran(call, desk)
-    (one,) = desk.asides
+    notes = AttemptNotes(tracebacks=True)
+    ran(call, notes)
+    (one,) = notes.asides
     text = one.content.decode()
     assert (one.kind, one.media_type) == ("traceback", "text/plain; charset=utf-8")
     assert "KeyError: 'first'" in text
@@ -357,9 +359,9 @@ def test_a_traceback_is_kept_whole_but_for_secrets_and_the_servers_folders():
 
 
 def test_a_traceback_without_end_is_cut_before_it_is_looked_through():
-    desk = AttemptNotes(tracebacks=True)
-    desk.failed(ValueError("x " * CAPTURE_BYTES_MAX))
-    (one,) = desk.asides
+    notes = AttemptNotes(tracebacks=True)
+    notes.keep_failed_output(ValueError("x " * CAPTURE_BYTES_MAX))
+    (one,) = notes.asides
     assert len(one.content) <= CAPTURE_BYTES_MAX
 
 
@@ -367,18 +369,18 @@ def test_a_traceback_without_end_is_cut_before_it_is_looked_through():
 
 
 def test_what_is_kept_has_an_id_and_a_time():
-    shelf = CaptureFactory(VirtualClock(), Random(1), kept_s=60.0)
+    capture_factory = CaptureFactory(VirtualClock(), Random(1), kept_s=60.0)
     asides = [RawOutput("raw", "text/plain", b"a", 1), RawOutput("raw", "text/plain", b"b", 9)]
-    first, second = shelf.kept(TimedOut(1.0), asides)
+    first, second = capture_factory.captures_of(TimedOut(1.0), asides)
     assert first.id < second.id
     assert (second.content, second.bytes_whole, second.kept_s) == (b"b", 9, 60.0)
 
 
 def test_what_is_given_back_leaves_nothing():
-    shelf = CaptureFactory(VirtualClock(), Random(1), kept_s=60.0)
+    capture_factory = CaptureFactory(VirtualClock(), Random(1), kept_s=60.0)
     asides = [RawOutput("raw", "text/plain", b"a", 1)]
-    assert shelf.kept(Interrupted(), asides) == ()
-    assert len(shelf.kept(DONE, asides)) == 1
+    assert capture_factory.captures_of(Interrupted(), asides) == ()
+    assert len(capture_factory.captures_of(DONE, asides)) == 1
 
 
 def test_what_carries_raw_output_does_not_show_it():

@@ -21,7 +21,7 @@ from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, TimedOut, Usage
 from perdure.model.states import State
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import Place
+from perdure.testing.store_contract.fresh_store import Place
 from tests.engine.gating import VENDOR, failed, gate, line_of, stage, upstream
 from tests.engine.kit import DONE, Notes, Played, Unreliable
 from tests.stores.kit import cancelled
@@ -50,8 +50,10 @@ class Shop(Played):
             catalogue=self.catalogue, clock=clock, chance=Random(7), observers=observers,
         )  # fmt: skip
         self.running: list[Claim] = []
-        shelf = CaptureFactory(clock, Random(1), kept_s=None)
-        self.completions = completions_of(self.store, self.catalogue, self.worker, shelf, clock)
+        capture_factory = CaptureFactory(clock, Random(1), kept_s=None)
+        self.completions = completions_of(
+            self.store, self.catalogue, self.worker, capture_factory, clock
+        )
         self.pump = Pump(
             self.store, self.catalogue, WorkerIdentity(self.worker, 0, concurrency), self,
             chance=Random(7), observers=observers, gates=self.gates, completions=self.completions,
@@ -65,14 +67,14 @@ class Shop(Played):
         self.pump.once()
         return self.running[-1]
 
-    def desk(self, claim: Claim) -> AttemptNotes:
+    def attempt_notes(self, claim: Claim) -> AttemptNotes:
         began_s = self.place.clock.monotonic()
         return AttemptNotes(completer=self.completions.of(claim, began_s))
 
     def completed(self, claim: Claim, value: object = "done") -> Lent:
         """The transaction in which its stage has called complete."""
         own = self.model.lend()
-        self.desk(claim).complete(value, own)
+        self.attempt_notes(claim).complete(value, own)
         return own
 
     def ended(self, claim: Claim, outcome: Outcome = DONE) -> float | None:
@@ -82,7 +84,7 @@ class Shop(Played):
     @property
     def calls(self) -> tuple[int, int]:
         """How many calls the gate knows the end of, and how many of them were bad."""
-        found = self.gates._passages[VENDOR].reading(self.place.clock.now())
+        found = self.gates._traffic[VENDOR].reading(self.place.clock.now())
         return found.known, found.failed
 
     def state(self, claim: Claim) -> State:
@@ -271,19 +273,19 @@ def test_a_store_that_is_away_is_asked_again(single):
 
 
 def test_an_attempt_that_is_over_cannot_be_completed(single):
-    desk = single.desk(single.claimed())
-    desk.end()
+    attempt_notes = single.attempt_notes(single.claimed())
+    attempt_notes.end()
     with pytest.raises(NotCompletable, match="the attempt is over"):
-        desk.complete("done", single.model.lend())
+        attempt_notes.complete("done", single.model.lend())
 
 
 def test_an_attempt_may_be_completed_again_after_a_rollback_and_the_last_word_is_told(shop):
     claim = shop.claimed()
-    desk = shop.desk(claim)
+    attempt_notes = shop.attempt_notes(claim)
     first, second = shop.model.lend(), shop.model.lend()
-    desk.complete("first", first)
+    attempt_notes.complete("first", first)
     first.rollback()
-    desk.complete("second", second)
+    attempt_notes.complete("second", second)
     second.commit()
     shop.ended(claim)
     assert shop.running[-1].input_json == '"second"'

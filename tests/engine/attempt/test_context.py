@@ -11,8 +11,10 @@ from perdure.model.outcomes import Usage
 from perdure.testing import VirtualClock
 
 
-def context(desk: AttemptNotes | None = None) -> Context:
-    return Context("j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", desk or AttemptNotes())
+def context(notes: AttemptNotes | None = None) -> Context:
+    return Context(
+        "j", "p", "s", "ann", None, 1, 2, 3, "k", None, "r", "a", notes or AttemptNotes()
+    )
 
 
 def test_a_context_that_a_test_has_made_by_hand_works_by_itself():
@@ -25,54 +27,54 @@ def test_a_context_that_a_test_has_made_by_hand_works_by_itself():
 
 def test_the_latest_progress_is_kept_and_every_word_is_heard():
     heard = []
-    desk = AttemptNotes(tell=heard.append)
-    one = context(desk)
+    notes = AttemptNotes(tell=heard.append)
+    one = context(notes)
     one.progress(1)
     one.progress(2.5, 10, "a quarter\nof it")
-    assert desk.progress == Progress(2.5, 10, "a quarter of it")
-    assert heard == [Progress(1), desk.progress]
+    assert notes.progress == Progress(2.5, 10, "a quarter of it")
+    assert heard == [Progress(1), notes.progress]
 
 
 def test_a_note_is_one_bounded_line():
-    desk = AttemptNotes()
-    context(desk).progress(0, note="word " * 1000)
-    assert len(desk.progress.note) <= NOTE_CHARS_MAX
+    notes = AttemptNotes()
+    context(notes).progress(0, note="word " * 1000)
+    assert len(notes.progress.note) <= NOTE_CHARS_MAX
 
 
 def test_usage_adds_up_from_many_threads():
-    desk = AttemptNotes()
+    notes = AttemptNotes()
 
     def use():
         for _ in range(500):
-            context(desk).usage(tokens_in=1, tokens_out=2, cost_usd=0.5)
+            context(notes).usage(tokens_in=1, tokens_out=2, cost_usd=0.5)
 
     threads = [threading.Thread(target=use) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert desk.usage == Usage(2000, 4000, 1000.0)
+    assert notes.usage == Usage(2000, 4000, 1000.0)
 
 
 def test_time_runs_out_and_then_stays_at_nothing():
-    clock, desk = VirtualClock(), AttemptNotes()
-    desk.begin(5.0, clock.monotonic)
+    clock, notes = VirtualClock(), AttemptNotes()
+    notes.begin(5.0, clock.monotonic)
     clock.push(2)
-    assert context(desk).time_left_s() == pytest.approx(3.0)
+    assert context(notes).time_left_s() == pytest.approx(3.0)
     clock.push(60)
-    assert context(desk).time_left_s() == 0.0
+    assert context(notes).time_left_s() == 0.0
 
 
 def test_after_the_end_nothing_counts():
     heard = []
-    desk = AttemptNotes(tell=heard.append)
-    one = context(desk)
+    notes = AttemptNotes(tell=heard.append)
+    one = context(notes)
     one.usage(tokens_in=1)
-    desk.end()
+    notes.end()
     one.usage(tokens_in=1)
     one.progress(1)
     assert one.cancelled
-    assert (desk.usage, desk.progress, len(heard)) == (Usage(1), None, 1)
+    assert (notes.usage, notes.progress, len(heard)) == (Usage(1), None, 1)
 
 
 WRONG = [
@@ -86,35 +88,35 @@ WRONG = [
 
 @pytest.mark.parametrize(("what", "said"), WRONG, ids=str)
 def test_a_word_that_makes_no_sense_is_refused_by_its_name(what, said):
-    desk = AttemptNotes()
+    notes = AttemptNotes()
     with pytest.raises(CallerError) as caught:
-        getattr(context(desk), what)(**said)
+        getattr(context(notes), what)(**said)
     assert what in str(caught.value)
     assert list(said)[-1] in str(caught.value)
-    assert (desk.usage, desk.progress) == (None, None)
+    assert (notes.usage, notes.progress) == (None, None)
 
 
 def test_of_headers_only_what_says_something_of_limits_is_kept():
-    desk = AttemptNotes()
-    context(desk).limits(
+    notes = AttemptNotes()
+    context(notes).limits(
         {"X-RateLimit-Remaining": 5, "Authorization": "Bearer secret", "Date": "x"}
     )
-    assert desk.told == {"x-ratelimit-remaining": "5"}
-    context(desk).limits({"Date": "y"})
-    assert desk.told == {"x-ratelimit-remaining": "5"}
-    context(desk).limits({"x-ratelimit-limit": "7"})  # of several answers, the last one
-    assert desk.told == {"x-ratelimit-limit": "7"}
+    assert notes.told == {"x-ratelimit-remaining": "5"}
+    context(notes).limits({"Date": "y"})
+    assert notes.told == {"x-ratelimit-remaining": "5"}
+    context(notes).limits({"x-ratelimit-limit": "7"})  # of several answers, the last one
+    assert notes.told == {"x-ratelimit-limit": "7"}
 
 
 def test_headers_are_bounded_and_none_are_heard_after_the_end():
-    desk = AttemptNotes()
-    context(desk).limits({f"x-ratelimit-{n}": "9" * 10_000 for n in range(1_000)})
-    assert len(desk.told) == 32
-    assert {len(value) for value in desk.told.values()} == {200}
-    desk.told = None
-    desk.end()
-    context(desk).limits({"x-ratelimit-limit": "7"})
-    assert desk.told is None
+    notes = AttemptNotes()
+    context(notes).limits({f"x-ratelimit-{n}": "9" * 10_000 for n in range(1_000)})
+    assert len(notes.told) == 32
+    assert {len(value) for value in notes.told.values()} == {200}
+    notes.told = None
+    notes.end()
+    context(notes).limits({"x-ratelimit-limit": "7"})
+    assert notes.told is None
 
 
 @pytest.mark.parametrize("headers", [None, "x-ratelimit-limit: 7", [("x-ratelimit-limit", "7")]])

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from perdure.engine.attempt.perform import raised
+from perdure.engine.attempt.perform import raised_outcome
 from perdure.engine.stages import Callee
 from perdure.model.errors import AnswerError, StageError
 from perdure.model.outcomes import Evidence, Origin, seen_in_words
@@ -49,7 +49,7 @@ def caught(call, *arguments) -> BaseException:
 
 
 def origin(call, *arguments, home="tests") -> Origin:
-    return raised(caught(call, *arguments), home=home).evidence.origin
+    return raised_outcome(caught(call, *arguments), home=home).evidence.origin
 
 
 class OwnError(Exception):
@@ -146,7 +146,7 @@ def test_what_cannot_be_told_is_unknown(case):
 
 
 def test_an_exception_without_a_traceback_is_of_unknown_origin():
-    assert raised(KeyError("a"), home="tests").evidence.origin is Origin.UNKNOWN
+    assert raised_outcome(KeyError("a"), home="tests").evidence.origin is Origin.UNKNOWN
 
 
 def test_an_exception_that_hides_its_traceback_is_of_unknown_origin():
@@ -195,7 +195,7 @@ def test_the_home_of_a_stage_is_where_its_function_is_defined():
 
 
 def place(call, *arguments, home="tests") -> str:
-    return raised(caught(call, *arguments), home=home).evidence.where
+    return raised_outcome(caught(call, *arguments), home=home).evidence.where
 
 
 def line_of(call, further: int = 1) -> str:
@@ -217,8 +217,8 @@ def test_what_a_library_raises_is_placed_where_own_code_called_it(vendor):
 def test_what_has_no_frame_of_its_own_is_placed_by_what_it_was_raised_from():
     error = RuntimeError("the stage raised StopIteration")
     error.__cause__ = caught(throw, StopIteration())
-    assert raised(error, home="tests").evidence.where == line_of(throw)
-    assert raised(KeyError("a"), home="tests").evidence.where == ""
+    assert raised_outcome(error, home="tests").evidence.where == line_of(throw)
+    assert raised_outcome(KeyError("a"), home="tests").evidence.where == ""
 
 
 @pytest.mark.parametrize(

@@ -45,16 +45,16 @@ class Troupe:
         self.hands = StageProcessPool()
         self.threads = Threads(1)
 
-    def ran(self, call, item=None, *, timeout_s=30.0, desk=None, stopping=None, **changes):
+    def ran(self, call, item=None, *, timeout_s=30.0, notes=None, stopping=None, **changes):
         return self.events.run(
-            self.run(call, item, timeout_s=timeout_s, desk=desk, stopping=stopping, **changes)
+            self.run(call, item, timeout_s=timeout_s, notes=notes, stopping=stopping, **changes)
         )
 
-    async def run(self, call, item=None, *, timeout_s=30.0, desk=None, stopping=None, **changes):
+    async def run(self, call, item=None, *, timeout_s=30.0, notes=None, stopping=None, **changes):
         stage = Stage("one", call, PLAIN, timeout_s, None, True)
         claim = claim_of(**{"input_json": json.dumps(item), **changes})
         return await run(
-            claim, stage, self.threads, stopping or Stopping(), desk=desk, hands=self.hands
+            claim, stage, self.threads, stopping or Stopping(), notes=notes, process_pool=self.hands
         )
 
     def close(self) -> None:
@@ -129,17 +129,17 @@ def test_a_child_knows_its_attempt(troupe):
 
 def test_what_a_child_says_is_heard_here(troupe):
     heard = []
-    desk = AttemptNotes(tell=heard.append)
-    assert troupe.ran(plays.says, "fine", desk=desk) == Returned('"said"')
-    assert desk.progress == Progress(1, 4, "a quarter")
-    assert desk.usage == Usage(15, 2, 0.5)
+    notes = AttemptNotes(tell=heard.append)
+    assert troupe.ran(plays.says, "fine", notes=notes) == Returned('"said"')
+    assert notes.progress == Progress(1, 4, "a quarter")
+    assert notes.usage == Usage(15, 2, 0.5)
     assert len(heard) == 3
 
 
 def test_what_a_child_has_used_up_is_known_even_if_it_dies(troupe):
-    desk = AttemptNotes()
-    assert troupe.ran(plays.says, "die", desk=desk) == Lost(StageDeath("exited", exit_status=7))
-    assert desk.usage == Usage(15, 2, 0.5)
+    notes = AttemptNotes()
+    assert troupe.ran(plays.says, "die", notes=notes) == Lost(StageDeath("exited", exit_status=7))
+    assert notes.usage == Usage(15, 2, 0.5)
 
 
 # -- children ----------------------------------------------------------------------------

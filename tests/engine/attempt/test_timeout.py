@@ -9,7 +9,7 @@ from perdure.engine.attempt.timeout import Limit, Limits
 
 async def sleeps(time_s: float, limits: Limits | None, *, for_s: float) -> str:
     limit = Limit()
-    limit.set(time_s, None if limits is None else limits.line(time_s))
+    limit.set(time_s, None if limits is None else limits.line_of(time_s))
     try:
         await asyncio.sleep(for_s)
     except asyncio.CancelledError:
@@ -70,6 +70,6 @@ def test_what_was_cancelled_by_others_has_not_passed():
 
 def test_there_are_not_more_lines_than_stages():
     limits = Limits()
-    lines = [limits.line(float(n)) for n in range(200)]
+    lines = [limits.line_of(float(n)) for n in range(200)]
     assert sum(line is not None for line in lines) == 64
-    assert limits.line(0.0) is lines[0]
+    assert limits.line_of(0.0) is lines[0]

@@ -158,8 +158,8 @@ def test_pages_grow_where_results_are_small_and_shrink_where_they_are_large(monk
     )
     limits = [pages.limit]
     for _ in range(6):
-        pages.seen(small * pages.limit)
+        pages.resize_after(small * pages.limit)
         limits.append(pages.limit)
     assert limits == [16, 32, 64, 128, 256, 500, 500]
-    pages.seen(large * 500)
+    pages.resize_after(large * 500)
     assert pages.limit <= 8

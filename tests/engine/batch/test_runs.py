@@ -57,7 +57,7 @@ def verbs(place, *, through=None, notes=None) -> Runs:
 
 def opened(place, known, name="batch", *, through=None, owner="ann", **options) -> RunView:
     return verbs(place, through=through).open(
-        known.line("p"), Ids(place.clock, _chance),
+        known.pipeline("p"), Ids(place.clock, _chance),
         name=name, owner=owner, options=options, deed=DEED,
     ).run  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_a_run_that_another_seals_as_it_is_opened_again_was_sealed(place, known,
     """Or nobody would seal it again, if whoever opened it has nothing new."""
     run = opened(place, known)
     put(place, known, run, 1)
-    line, ids = known.line("p"), Ids(place.clock, _chance)
+    line, ids = known.pipeline("p"), Ids(place.clock, _chance)
     for status in (RunStatus.RUNNING, RunStatus.COMPLETED):
         other = Hurried(place, change_run=[lambda: verbs(place).seal(run)])
         again = verbs(place, through=other).open(
@@ -596,7 +596,7 @@ def test_a_job_of_a_run_goes_on_in_the_lanes_of_its_run(place, known, worker):
     run = opened(place, known)
     put(place, known, run, 1)
     (claim,) = claimed(place, worker)
-    line = known.line("p")
+    line = known.pipeline("p")
     lane = line.lane_beside(claim.lane, "two")
     assert place.store.run_lanes()[lane].stage == "two"
     place.settle(advance(claim, worker, lane=lane), by=worker)

@@ -295,7 +295,12 @@ def _shortening(gate, settings, *, until, **more):
             _of_every_era,
             test_earlier_era_a_late_success_does_not_let_it_flow_and_a_late_failure_does_not_trip_it,
         ),
-        (gatekeeper, "lost", _never, test_probe_lease_a_probe_that_never_comes_back_is_replaced),
+        (
+            gatekeeper,
+            "lose_probe",
+            _never,
+            test_probe_lease_a_probe_that_never_comes_back_is_replaced,
+        ),
         (gatekeeper, "trip", _never, test_slow_calls_count),
     ],
     ids=["minimum", "era", "lease", "slow"],

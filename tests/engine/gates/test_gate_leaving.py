@@ -37,7 +37,7 @@ def test_only_a_stage_that_succeeded_has_a_call_set_aside_for_the_next(either):
     post.turn()
     post.end_all(failed(Kind.NETWORK))
     post.pump._gather()
-    (passage,) = post.gates._passages.values()
+    (passage,) = post.gates._traffic.values()
     assert passage.promised == 0
     while not post.running:
         post.turn(passing_s=1.0)

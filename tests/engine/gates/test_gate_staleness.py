@@ -70,7 +70,7 @@ def test_a_hanging_call_of_another_worker_that_is_ended_while_the_gate_is_held_i
             sweeper.store, sweeper.catalogue, sweeper.worker, margin_s=1.0, patience_s=1.0,
             clock=sweeper.clock, chance=Random(7), observers=Observers(), gates=gates,
         )  # fmt: skip
-        return chore.settled(Overrun(hanging, holder.worker, now)).counters
+        return chore.record_of(Overrun(hanging, holder.worker, now)).counters
 
     held = settled(sweeper.gates)
     assert (held.failures, held.waits) == (0, 1)

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from perdure.engine.record import Ending
-from perdure.engine.settle import judged
+from perdure.engine.settle import judge
 from perdure.model.gates import GateState
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
@@ -122,7 +122,7 @@ def test_what_was_isolated_of_one_call_says_nothing_about_a_call_that_is_not_our
     assert gate(either).state is FLOWING
     (foreign,) = either.take(either.hire(ttl_s=86_400.0), 1)
     ending = Ending(foreign, REFUSED, 0.1, service.post.worker)
-    judged(
+    judge(
         ending, stage(policy=STANDARD), chance=0.5, now=either.clock.now(), gates=service.post.gates
     )
     service.post.turn()

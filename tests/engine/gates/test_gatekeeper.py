@@ -156,7 +156,7 @@ def two_upstreams(place) -> tuple[Post, dict[str, int]]:
 
 def test_an_order_has_a_part_for_each_upstream_with_less_room_than_there_are_slots(either):
     post, lanes = two_upstreams(either)
-    order = post.gates.shaped(ClaimOrder(post.worker, 8, tuple(lanes.values())))
+    order = post.gates.fit_order(ClaimOrder(post.worker, 8, tuple(lanes.values())))
     assert order.lanes == (lanes["none"],)
     assert sorted((part.lanes, part.slots) for part in order.parts) == sorted(
         [((lanes["vendor"],), 2), ((lanes["other"],), 2)]
@@ -166,14 +166,16 @@ def test_an_order_has_a_part_for_each_upstream_with_less_room_than_there_are_slo
 def test_where_there_is_room_for_all_slots_the_order_stays_as_it_is(either):
     post, lanes = two_upstreams(either)
     order = ClaimOrder(post.worker, 2, tuple(lanes.values()))
-    assert post.gates.shaped(order) == order
-    assert post.gates.shaped(None) is None
+    assert post.gates.fit_order(order) == order
+    assert post.gates.fit_order(None) is None
 
 
 def test_upstreams_take_turns_for_the_last_slots(either):
     post, lanes = two_upstreams(either)
     behind = (lanes["vendor"], lanes["other"])
-    first = {post.gates.shaped(ClaimOrder(post.worker, 3, behind)).parts[0].lanes for _ in range(4)}
+    first = {
+        post.gates.fit_order(ClaimOrder(post.worker, 3, behind)).parts[0].lanes for _ in range(4)
+    }
     assert first == {(lanes["vendor"],), (lanes["other"],)}
 
 
@@ -181,8 +183,8 @@ def test_an_order_for_nothing_but_held_lanes_is_none(either):
     post, lanes = two_upstreams(either)
     held_by_person(either.reader, either.control, VENDOR, Deed("ann", "a pause"))
     post.gates.look()
-    assert post.gates.shaped(ClaimOrder(post.worker, 8, (lanes["vendor"],))) is None
-    order = post.gates.shaped(ClaimOrder(post.worker, 8, tuple(lanes.values())))
+    assert post.gates.fit_order(ClaimOrder(post.worker, 8, (lanes["vendor"],))) is None
+    order = post.gates.fit_order(ClaimOrder(post.worker, 8, tuple(lanes.values())))
     assert [part.lanes for part in order.parts] == [(lanes["other"],)]
 
 

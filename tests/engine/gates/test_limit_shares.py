@@ -7,7 +7,7 @@ from perdure.engine.gates.limit_shares import NOBODY, slices_in
 from perdure.model.gates import Slices
 from perdure.model.outcomes import Death
 from perdure.rules.gate.limit_allowance import UpstreamLimits
-from perdure.rules.gate.limit_slices import LEASE_S, taken
+from perdure.rules.gate.limit_slices import LEASE_S, take_slice
 from tests.engine.gating import FINE, Post, put, stage, upstream
 
 PER_S = UpstreamLimits(calls_per_s=5.0)
@@ -66,9 +66,9 @@ def test_workers_together_keep_to_the_rate_and_use_it(anywhere, workers):
 
 def test_workers_that_do_not_look_at_each_others_slices_would_be_caught(anywhere, monkeypatch):
     def greedy(slices, me, wish, **more):
-        return {**slices, **taken({}, me, wish, **more)}
+        return {**slices, **take_slice({}, me, wish, **more)}
 
-    monkeypatch.setattr(limit_shares, "taken", greedy)
+    monkeypatch.setattr(limit_shares, "take_slice", greedy)
     posts = [Post(anywhere(), upstreams=limited(PER_S)) for _ in range(2)]
     put(posts[0].place, 300)
     started_in(posts, 6.0)

@@ -146,7 +146,7 @@ def test_the_noise_of_a_measurement_is_no_change_and_a_slow_decline_is_one():
     for n, rate in enumerate((10.2, 9.9, 10.4, 10.0), 2):
         assert not notes.note(paced(rate, n), settings, WELL, at(n))
     assert notes.note(paced(9.8, 9), settings, REFUSED, at(9))
-    shown = notes.shown(paced(9.8, 9), settings, at(9))
+    shown = notes.show(paced(9.8, 9), settings, at(9))
     assert (shown.rate_per_s, shown.was_per_s, shown.changed_at) == (9.8, 10.4, at(9))
 
 
@@ -162,7 +162,7 @@ def test_changes_by_a_quarter_are_news_and_not_sooner_than_ten_seconds_after_the
         (44, None),
     ):
         notes.note(paced(rate, second), settings, WELL if second == 33 else REFUSED, at(second))
-        told = notes.news(notes.shown(paced(rate, second), settings, at(second)), at(second))
+        told = notes.news(notes.show(paced(rate, second), settings, at(second)), at(second))
         if told is not None:
             news.append((second, told.was_per_s, told.rate_per_s, told.reason))
     assert news == [
@@ -175,25 +175,25 @@ def test_room_that_must_last_is_a_rate_with_a_reason_of_its_own():
     notes, settings = PaceNotes(START), PaceSettings()
     room = Room(20, at(21))
     assert notes.note(paced(None, 1, room=room), settings, WELL, at(1))
-    shown = notes.shown(paced(None, 1, room=room), settings, at(1))
+    shown = notes.show(paced(None, 1, room=room), settings, at(1))
     assert (shown.rate_per_s, shown.reason) == (1.0, pacing.ROOM)
     assert notes.note(paced(None, 30), settings, WELL, at(30))
-    assert notes.shown(paced(None, 30), settings, at(30)).reason == pacing.FREE
+    assert notes.show(paced(None, 30), settings, at(30)).reason == pacing.FREE
 
 
 def test_a_pace_that_stays_as_it_is_for_a_while_says_when_it_rises():
     notes, settings = PaceNotes(START), PaceSettings(quicken_s=10.0, climb_per_s=0.01)
     still = paced(5.0, 1, limit=Trouble(fell_at=at(1), still_until=at(11)), refused_per_s=5.0)
-    shown = notes.shown(still, settings, at(2))
+    shown = notes.show(still, settings, at(2))
     assert (shown.rises_at, shown.rise_per_s) == (at(11), 0.02)
-    assert notes.shown(paced(5.0, 1), settings, at(2)).rises_at is None
+    assert notes.show(paced(5.0, 1), settings, at(2)).rises_at is None
 
 
 def test_a_pace_whose_limit_is_not_known_says_that_it_rises_soon():
     notes, settings = PaceNotes(START), PaceSettings()
     fell = Trouble(fell_at=at(1), still_until=at(3))
     shown = [
-        notes.shown(paced(5.0, 1, limit=fell, refused_per_s=refused), settings, at(4))
+        notes.show(paced(5.0, 1, limit=fell, refused_per_s=refused), settings, at(4))
         for refused in (0.0, 5.0, 10.0)
     ]
     unknown, near, below = (one.rise_per_s for one in shown)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.engine.gates.changes import changed, gate_of, held_by_person
+from perdure.engine.gates.changes import apply_event, gate_of, held_by_person
 from perdure.engine.gates.rows import GateRows
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreBusy, StoreUnavailable
@@ -27,7 +27,7 @@ def rows_of(place, notes=None, **upstreams) -> GateRows:
         Unreliable(place.store), Unreliable(place.control),
         upstreams or {"vendor": upstream()}, place.hire(),
         clock=place.clock, observers=Observers([notes] if notes else []),
-        looked=lambda _: None, shown=lambda _: None, told=dict,
+        on_look=lambda _: None, on_change=lambda _: None, samples=dict,
     )  # fmt: skip
     rows.look()
     return rows
@@ -109,7 +109,7 @@ def test_an_event_that_always_comes_second_stays_in_the_line(either):
 
     def beaten(change: GateChange, deed: Deed):
         if busy[0]:
-            changed(either.reader, either.control, "vendor", _touch, Deed("somebody"))
+            apply_event(either.reader, either.control, "vendor", _touch, Deed("somebody"))
         return real(change, deed)
 
     rows._control.change_gate = beaten
@@ -144,7 +144,7 @@ def test_many_hints_at_once_leave_the_latest_and_one_row_for_each_change(anywher
         start.wait(20)
         for for_s in waits_s[who]:
             all_rows[who].happen("vendor", pause(places[who], for_s))
-            while all_rows[who]._line:
+            while all_rows[who]._unwritten:
                 all_rows[who].write()
 
     threads = [threading.Thread(target=write, args=(who,)) for who in range(3)]

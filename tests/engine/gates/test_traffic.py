@@ -31,7 +31,7 @@ def called(way: Traffic, count: int, kind: Kind | None, *, first: int = 1) -> No
     for no in range(first, first + count):
         way.start((no, 1), later(no / 1_000), tokens=None, probes=None)
     for no in range(first, first + count):
-        way.land((no, 1), CallEnd(said(kind), later(1.0)))
+        way.end_call((no, 1), CallEnd(said(kind), later(1.0)))
 
 
 def found(way: Traffic):
@@ -42,7 +42,7 @@ def test_a_call_counts_from_the_moment_it_is_sent_and_is_filled_in_by_its_end():
     way = passage()
     way.start((1, 1), NOW, tokens=None, probes=None)
     assert (way.out, found(way).known) == (1, 0)
-    way.land((1, 1), CallEnd(said(Kind.TIMEOUT), later(1.0)))
+    way.end_call((1, 1), CallEnd(said(Kind.TIMEOUT), later(1.0)))
     assert (way.out, found(way).known, found(way).failed) == (0, 1, 1)
 
 
@@ -58,7 +58,7 @@ def test_kinds_that_say_nothing_about_the_upstream_do_not_count_and_are_told_of(
 
 def test_a_call_that_is_not_ours_changes_nothing():
     way = passage()
-    assert way.land((1, 1), CallEnd(WELL, NOW)) is None
+    assert way.end_call((1, 1), CallEnd(WELL, NOW)) is None
     assert way.ticket((1, 1)) is None
 
 
@@ -66,16 +66,16 @@ def test_a_probe_is_no_sample():
     way = passage()
     way.start((1, 1), NOW, tokens=None, probes="vendor")
     assert way.window() == Window()
-    assert way.land((1, 1), CallEnd(said(Kind.TIMEOUT), later(1.0))).probes == "vendor"
+    assert way.end_call((1, 1), CallEnd(said(Kind.TIMEOUT), later(1.0))).probes == "vendor"
     assert way.window() == Window()
 
 
 def test_only_the_last_calls_are_kept():
     way = passage()
     called(way, 50, None)
-    assert len(way.shown().samples) <= QUICK.window.calls + LEFT_OUT_MAX
+    assert len(way.shared_window().samples) <= QUICK.window.calls + LEFT_OUT_MAX
     called(way, 500, None, first=51)
-    assert len(way.shown().samples) <= QUICK.window.calls + LEFT_OUT_MAX
+    assert len(way.shared_window().samples) <= QUICK.window.calls + LEFT_OUT_MAX
     assert found(way).known == QUICK.window.calls
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.engine.observe import Observers
-from perdure.engine.operate.revival import FROM_START, Restart, corrected
+from perdure.engine.operate.revival import FROM_START, Restart, admit_correction
 from perdure.engine.operate.single_jobs import cancel, run_now
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import (
@@ -226,7 +226,7 @@ def test_a_corrected_payload_begins_at_the_first_stage_and_uses_no_earlier_resul
     place, typed, worker
 ):
     id = failed_at_two(place, worker)
-    text = corrected(typed, "p", Invoice(150))
+    text = admit_correction(typed, "p", Invoice(150))
     retried(place, typed, id, payload_json=text)
     job = place.see(id)
     assert (job.stage, job.input_from, job.input_json) == ("one", None, '{"total":150}')
@@ -257,12 +257,12 @@ def test_what_a_stage_of_an_older_pipeline_has_made_is_dropped_as_well(place, wo
 )
 def test_a_corrected_payload_is_checked_at_the_door_as_a_new_item_is(typed, item, words):
     with pytest.raises(PayloadRefused, match=words):
-        corrected(typed, "p", item)
+        admit_correction(typed, "p", item)
 
 
 def test_only_an_app_that_knows_the_pipeline_can_check_a_payload(place, known, worker):
     with pytest.raises(UnknownName, match="retry with the app that has it"):
-        corrected(Catalogue([]), "p", 1)
+        admit_correction(Catalogue([]), "p", 1)
     id = failed_at_two(place, worker)
     with pytest.raises(UnknownName, match="cannot be checked"):
         retried(place, Catalogue([]), id, payload_json="1")

@@ -7,7 +7,7 @@ from perdure.engine.operate.feed_listeners import ChangeFeed, Listener
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import CallerError, CursorTooOld, StoreUnavailable
 from perdure.model.gates import GateChange, GateState
-from perdure.testing.store_contract.kit import DEED
+from perdure.testing.store_contract.fresh_store import DEED
 
 
 class Counted:

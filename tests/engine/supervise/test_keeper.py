@@ -121,14 +121,14 @@ def test_a_host_that_the_kernel_killed_for_its_size_is_reported_so(place, tmp_pa
 
 
 def test_a_host_that_has_closed_its_worker_has_stopped_it(post):
-    post.keeper.closed()
+    post.keeper.note_closed()
     post.keeper.once()
     assert (post.death, post.keeper.done) == (Death("stopped"), True)
     assert post.notes.names() == []
 
 
 def test_a_line_that_closes_a_moment_before_the_end_does_not_hide_how_it_ended(post):
-    post.keeper.left()
+    post.keeper.note_left()
     post.keeper.once()
     assert post.death is None
     post.clock.push(0.1)
@@ -139,7 +139,7 @@ def test_a_line_that_closes_a_moment_before_the_end_does_not_hide_how_it_ended(p
 
 def test_a_host_that_lets_go_and_lives_on_has_no_worker_any_more(post):
     """It has become another program, by exec."""
-    post.keeper.left()
+    post.keeper.note_left()
     post.pass_time(0.5)
     assert (post.death, post.keeper.done) == (Death("gone"), True)
 

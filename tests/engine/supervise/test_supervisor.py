@@ -259,7 +259,7 @@ def test_one_that_dies_is_replaced_alone_and_its_jobs_alone_are_lost(three):
     os.kill(second.process.pid, signal.SIGKILL)
     three.buried(second.worker)
     three.until(lambda: len(three.spawned) == 4, "the next child")
-    assert [one.worker for one in three.place.store.lost(limit=9)] == [second.worker]
+    assert [one.worker for one in three.place.store.lost_claims(limit=9)] == [second.worker]
     assert first in mains(three)
     assert third in mains(three)
     assert len(mains(three)) == 3
@@ -412,7 +412,7 @@ def test_a_stage_that_exits_with_that_status_is_a_crash_all_the_same(watch):
     watch.place.take(worker)
     watch.commands[Role.MAIN] = SLEEP
     assert watch.buried(worker).exit_status == EXIT_RECYCLED
-    assert len(watch.place.store.lost(limit=9)) == 1
+    assert len(watch.place.store.lost_claims(limit=9)) == 1
     assert len(watch.notes.of(EventName.WORKER_LOST)) == 1
 
 
@@ -423,7 +423,7 @@ def test_a_dead_childs_jobs_are_lost_at_once(watch):
     worker = watch.main.worker
     os.kill(watch.main.process.pid, signal.SIGKILL)
     watch.buried(worker)
-    (lost,) = watch.place.store.lost(limit=9)
+    (lost,) = watch.place.store.lost_claims(limit=9)
     assert (lost.worker, lost.death.signal) == (worker, "SIGKILL")
 
 
@@ -566,7 +566,7 @@ def test_the_return_of_a_store_is_told_only_when_it_has_answered(watch):
 @pytest.mark.parametrize("step", [0.05, 0.3, 1.0])
 def test_an_outage_is_told_once_by_a_store_that_has_nothing_to_say_about_changes(watch, step):
     """As on PostgreSQL, where looking for a hint never fails."""
-    watch.store.changed = lambda: False
+    watch.store.has_changed = lambda: False
     watch.once()
     watch.store.away = True
     watch.pass_time(2 * TTL_S, step=step)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from perdure.engine.record import expired
+from perdure.engine.record import expiry_record
 from perdure.engine.stages import Catalogue
 from perdure.model.events import EventName
 from perdure.model.jobs import Counters, Stale
 from perdure.model.limits import EXPIRED_BATCH_MAX
 from perdure.model.operations import LaneScope
 from perdure.model.states import FailedReason, State
-from perdure.testing.store_contract.kit import DEED
-from perdure.testing.store_contract.records import advance, retry
+from perdure.testing.store_contract.attempt_ends import advance, retry
+from perdure.testing.store_contract.fresh_store import DEED
 from tests.engine.kit import Notes
 from tests.engine.upkeep.upkeeping import upkeep
 
@@ -87,11 +87,11 @@ def test_a_job_that_is_claimed_between_the_look_and_the_write_goes_to_its_worker
     id = place.put(deadline_s=10).id
     worker = place.hire()
     place.clock.push(11)
-    (seen,) = place.store.expired(limit=9)
+    (seen,) = place.store.expired_jobs(limit=9)
     (claim,) = place.take(worker)
-    (answer,) = place.settle(expired(seen), by=place.hire())
+    (answer,) = place.settle(expiry_record(seen), by=place.hire())
     assert isinstance(answer, Stale)
-    assert (place.see(id).state, place.store.held(worker)) == (
+    assert (place.see(id).state, place.store.tokens_held(worker)) == (
         State.PROCESSING, {claim.no: claim.token},
     )  # fmt: skip
 

@@ -16,8 +16,8 @@ from perdure.model.outcomes import Death
 from perdure.model.states import FailedReason, State
 from perdure.model.workers import Role
 from perdure.rules.policy import Policy
-from perdure.testing.store_contract.kit import TTL_S
-from perdure.testing.store_contract.records import success
+from perdure.testing.store_contract.attempt_ends import success
+from perdure.testing.store_contract.fresh_store import TTL_S
 from tests.engine.kit import Notes, line_on, stage
 from tests.engine.upkeep.upkeeping import KILLED, live, upkeep
 
@@ -165,7 +165,7 @@ def test_a_sweeper_that_read_before_another_wrote_changes_nothing(place):
     place.take(dead, 2)
     place.store.end_worker(dead, KILLED)
     late = lost_jobs(place, second)
-    records = [late.settled(lost) for lost in place.store.lost(limit=10)]
+    records = [late.record_of(lost) for lost in place.store.lost_claims(limit=10)]
     assert upkeep(place, first).once() == 2
     before = place.everything()
     answers = place.settle(*records, by=second)

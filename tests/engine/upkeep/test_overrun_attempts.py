@@ -9,7 +9,7 @@ from perdure.model.events import EventName
 from perdure.model.jobs import Claim, Counters, OnLost, Stale
 from perdure.model.states import State
 from perdure.model.workers import Role
-from perdure.testing.store_contract.records import success
+from perdure.testing.store_contract.attempt_ends import success
 from tests.engine.kit import DONE, Notes, Shop, line_on, stage
 from tests.engine.upkeep.test_rounds import Watched
 from tests.engine.upkeep.upkeeping import KILLED, MARGIN_S, upkeep
@@ -116,7 +116,7 @@ def test_a_store_that_was_away_ends_no_attempt(place):
     for _ in range(14):
         sweeper.once()
         place.clock.push(1.0)
-    assert place.store.held(holder) == {claim.no: claim.token}
+    assert place.store.tokens_held(holder) == {claim.no: claim.token}
     place.settle(success(claim, holder), by=holder)
     place.clean()
 

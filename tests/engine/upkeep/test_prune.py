@@ -10,7 +10,7 @@ from perdure.model.errors import CursorTooOld
 from perdure.model.operations import Retention
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.testing.store_contract.records import cancelled, failure, success
+from perdure.testing.store_contract.attempt_ends import cancelled, failure, success
 from tests.engine.upkeep.upkeeping import upkeep
 
 DAY_S = 86_400.0

@@ -8,12 +8,12 @@ from perdure.engine.clock import SystemClock
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.overrun_attempts import LOOK_S
 from perdure.engine.upkeep.rounds import DUTY_TTL_S
-from perdure.engine.upkeep.schedules import declared
+from perdure.engine.upkeep.schedules import declare
 from perdure.model.errors import StoreBusy, StoreDamaged, StoreError, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.states import State
 from perdure.stores.opening import open_store
-from perdure.testing.store_contract.kit import TTL_S, Place
+from perdure.testing.store_contract.fresh_store import TTL_S, Place
 from tests.engine.kit import Notes, line_on, until
 from tests.engine.upkeep.upkeeping import KILLED, live, upkeep
 
@@ -99,7 +99,7 @@ def test_a_server_whose_clock_is_its_own_is_kept_up_like_any_other(database):
     """The other tests bring the time; here the server's decides who has the duty and what is due."""
     opened = open_store(database, SystemClock(), create=True, wait_s_max=10.0)
     place = Place(opened, SystemClock())
-    schedule = declared("1s", line_on(place), None)
+    schedule = declare("1s", line_on(place), None)
     first, second = (upkeep(place, place.hire(), schedules=[schedule]) for _ in range(2))
     moved = [first.once()]  # a second of the server's may just have begun
     assert second.once() == 0
@@ -153,7 +153,7 @@ def test_a_worker_of_another_queue_does_not_sweep_ours(either):
 def test_a_chore_that_fails_does_not_keep_the_others_from_their_turn(place, error):
     watched, notes = Watched(place), Notes()
     sweeper = upkeep(watched, place.hire(), notes=notes)
-    watched.store.errors["lost"] = error
+    watched.store.errors["lost_claims"] = error
     id = place.put(deadline_s=5).id
     place.clock.push(6)
     assert sweeper.once() == 1
@@ -165,7 +165,7 @@ def test_a_chore_that_fails_is_told_once_and_again_after_it_was_well(place):
     watched, notes = Watched(place), Notes()
     sweeper = upkeep(watched, place.hire(), notes=notes)
     for _ in range(3):
-        watched.store.errors["expired"] = StoreDamaged("torn page")
+        watched.store.errors["expired_jobs"] = StoreDamaged("torn page")
         for _ in range(5):
             sweeper.once()
         watched.store.errors.clear()
@@ -176,12 +176,12 @@ def test_a_chore_that_fails_is_told_once_and_again_after_it_was_well(place):
 def test_a_store_that_is_away_ends_the_round_and_the_next_one_begins_behind(place):
     watched = Watched(place)
     sweeper = upkeep(watched, place.hire())
-    watched.store.errors["lost"] = StoreUnavailable("the line broke")
+    watched.store.errors["lost_claims"] = StoreUnavailable("the line broke")
     id = place.put(deadline_s=5).id
     place.clock.push(6)
     with pytest.raises(StoreUnavailable):
         sweeper.once()
-    assert watched.store.calls["expired"] == 0
+    assert watched.store.calls["expired_jobs"] == 0
     with pytest.raises(StoreUnavailable):
         sweeper.once()
     assert place.see(id).state is State.FAILED
@@ -190,4 +190,4 @@ def test_a_store_that_is_away_ends_the_round_and_the_next_one_begins_behind(plac
     watched.store.calls.clear()
     place.clock.push(LOOK_S)
     sweeper.once()
-    assert list(watched.store.calls) == ["mark_dead", "lost", "expired", "overrun"]
+    assert list(watched.store.calls) == ["mark_dead", "lost_claims", "expired_jobs", "overrun"]

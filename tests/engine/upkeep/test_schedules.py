@@ -11,7 +11,7 @@ from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.rounds import DUTY_TTL_S
-from perdure.engine.upkeep.schedules import Declaring, Schedule, Ticking, declared
+from perdure.engine.upkeep.schedules import Declaring, Schedule, Ticking, declare
 from perdure.model.errors import ConfigError, PayloadRefused, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.operations import NewSchedule
@@ -23,7 +23,7 @@ PERIOD_S = 900.0  # the virtual clock starts at midnight UTC, which is one of it
 
 
 def schedule(place, spec="15m", *, item=None, **more) -> Schedule:
-    return declared(spec, line_on(place), item, **more)
+    return declare(spec, line_on(place), item, **more)
 
 
 def ticking(place, *schedules, notes=None, catalogue=None) -> Ticking:

@@ -8,7 +8,7 @@ from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.rounds import Upkeep, UpkeepSettings
 from perdure.model.operations import Retention
 from perdure.model.outcomes import Death
-from perdure.testing.store_contract.kit import TTL_S, Place
+from perdure.testing.store_contract.fresh_store import TTL_S, Place
 from tests.engine.kit import Notes, line_on
 
 KILLED = Death("exited", signal="SIGKILL")

@@ -8,7 +8,7 @@ from perdure.engine.worker.lanes import UnknownLanes
 from perdure.model.events import EventName
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import Place
+from perdure.testing.store_contract.fresh_store import Place
 from tests.engine.kit import Notes, line_on, stage
 
 

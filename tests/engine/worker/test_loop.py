@@ -27,7 +27,7 @@ class Turns:
         self.rest_s = 60.0
         self.ear = lambda: None
         self.loop = Loop(
-            self.step, changed=self.changed, answers=self.asked, ear=self.ears,
+            self.step, changed=self.has_changed, answers=self.asked, ear=self.ears,
             tick_s=0.001, ended=self.end,
             observers=Observers([self.notes]),
         )  # fmt: skip
@@ -39,7 +39,7 @@ class Turns:
             raise turn
         return turn
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         return self.hint()
 
     def asked(self) -> None:

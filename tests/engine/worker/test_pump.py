@@ -154,7 +154,7 @@ def test_a_carried_on_job_keeps_its_slot(shop):
     for _ in range(60):
         shop.pump.once()
         assert len(shop.running) <= 4
-        assert len(shop.place.store.held(shop.worker)) <= 4
+        assert len(shop.place.store.tokens_held(shop.worker)) <= 4
         shop.finish_all()
         if shop.place.reader.books().succeeded == 20:
             break
@@ -207,7 +207,7 @@ def played(script, concurrency: int) -> Shop:
         else:
             with suppress(StoreUnavailable):
                 shop.pump.once()
-        held = shop.place.store.held(shop.worker)
+        held = shop.place.store.tokens_held(shop.worker)
         assert len(held) <= concurrency
         assert len(shop.running) <= concurrency
     return shop
@@ -242,9 +242,9 @@ NEWS_LOST = [("put", 5, DONE), ("break after", 0, DONE), ("turn", 0, DONE), ("tu
 
 def test_a_pump_that_forgets_carried_on_jobs_would_be_caught(monkeypatch):
     def greedy(pump):
-        free = pump._seat.concurrency - len(pump._in_hand) + len(pump._unsent)
+        free = pump._identity.concurrency - len(pump._in_hand) + len(pump._unsent)
         lanes = pump._catalogue.lane_nos()
-        return ClaimOrder(pump._seat.worker, free, lanes) if free else None
+        return ClaimOrder(pump._identity.worker, free, lanes) if free else None
 
     played(CARRIED_ON, 1).close()
     monkeypatch.setattr(Pump, "_order", greedy)
@@ -309,7 +309,7 @@ def test_claims_whose_news_was_lost_are_taken_up(shop):
     with pytest.raises(StoreUnavailable):
         shop.pump.once()
     assert shop.running == {}
-    assert len(shop.place.store.held(shop.worker)) == 3
+    assert len(shop.place.store.tokens_held(shop.worker)) == 3
     assert not shop.pump.empty
     assert shop.pump.once() == 0.0
     assert len(shop.running) == 3

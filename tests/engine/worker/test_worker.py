@@ -282,9 +282,9 @@ def test_a_thread_that_comes_back_within_the_grace_is_forgiven(work, tmp_path):
     shop = work(Stage("deaf", deaf, PLAIN, 0.05), concurrency=2, grace_s=600.0)
     shop.put({"until": str(tmp_path / "go")})
     shop.start()
-    until(lambda: shop.worker._runner._threads.lost == 1, "a slot is lost")
+    until(lambda: shop.worker._runner._threads.lost_count == 1, "a slot is lost")
     (tmp_path / "go").touch()
-    until(lambda: shop.worker._runner._threads.lost == 0, "it is back")
+    until(lambda: shop.worker._runner._threads.lost_count == 0, "it is back")
     shop.worker.drain()
     assert shop.join() == 0
     assert shop.notes.of(EventName.WORKER_RECYCLED) == []

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from perdure.model.kinds import KINDS, Kind, Sign
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, Step
 from perdure.rules.gate.hold import hint, trip
-from perdure.rules.gate.probe import lease, probed
+from perdure.rules.gate.probe import end_probe, lease
 from perdure.rules.gate.signs import WELL, Word
 from perdure.rules.gate.window import Sample, Window
 
@@ -67,7 +67,9 @@ def hinted(gate, until, *, kind=Kind.RATE_LIMITED, generation=None, t=0.0, setti
 def recovered(gap, t):
     """A gate that flows since ``t``, after so many gaps."""
     gate, _ = probing(replace(tripped(), gap=gap))
-    step = probed(gate, SETTINGS, word=WELL, generation=gate.generation, now=at(t), chance=MIDDLE)
+    step = end_probe(
+        gate, SETTINGS, word=WELL, generation=gate.generation, now=at(t), chance=MIDDLE
+    )
     return step.gate
 
 

@@ -12,9 +12,9 @@ from random import Random
 from perdure.model.kinds import Kind
 from perdure.rules.gate.gate import Gate, GateSettings, GateState, may_start
 from perdure.rules.gate.hold import hint, resume, trip
-from perdure.rules.gate.pace import began, ended as paced, resumed, started
-from perdure.rules.gate.probe import lease, probe_due, probed
-from perdure.rules.gate.window import Window, ended, isolated, sent
+from perdure.rules.gate.pace import after_end as paced, after_hold, after_starts, slow_start
+from perdure.rules.gate.probe import end_probe, lease, probe_due
+from perdure.rules.gate.window import Window, add_call, fill_call, is_isolated
 from tests.rules.gate.gate_kit import START, at, said
 
 LOOK_S = 0.02  # between two looks of a worker whose gate flows
@@ -82,7 +82,7 @@ class Worker:
         self.upstream, self.jobs, self.chance = upstream, jobs, Random(seed).random
         self.settings, self.calls_max, self.starts = settings or GateSettings(), calls_max, starts
         self.gate, self.window = Gate("model"), Window()
-        self.pace = started(self.settings.pace, START)
+        self.pace = slow_start(self.settings.pace, START)
         self.books, self.out, self.told_s, self.now_s = Books(), [], 0.0, 0.0
 
     def drained(self, *, within_s):
@@ -108,10 +108,10 @@ class Worker:
         for _ in range(min(self.starts(self.gate, self.settings, self.pace, now), queued, free)):
             name = str(len(self.books.starts_s))
             generation = self.gate.generation
-            self.window = sent(
+            self.window = add_call(
                 self.window, self.settings.window, name=name, generation=generation, now=now
             )
-            self.pace = began(self.pace, self.settings.pace, 1, now)
+            self.pace = after_starts(self.pace, self.settings.pace, 1, now)
             self._call(probe=False)
             count += 1
         return count
@@ -134,10 +134,10 @@ class Worker:
             self.books.found_s = self.now_s
         if probe:
             call = {"word": said(kind), "generation": generation, "until": until, "now": now}
-            self._flows(probed(self.gate, self.settings, **call, chance=self.chance()).gate)
+            self._flows(end_probe(self.gate, self.settings, **call, chance=self.chance()).gate)
             return kind is not None
         took_s = self.now_s - sent_s
-        self.window = ended(
+        self.window = fill_call(
             self.window, self.settings.window, name=name, word=said(kind), took_s=took_s
         )
         alone = kind is not None and self._is_isolated(now)
@@ -157,7 +157,7 @@ class Worker:
     def _is_isolated(self, now):
         settings, counts_from = self.settings, self.gate.counts_from
         share = settings.isolated_share
-        return isolated(self.window, settings.window, share, counts_from=counts_from, now=now)
+        return is_isolated(self.window, settings.window, share, counts_from=counts_from, now=now)
 
     def _flows(self, gate):
         was, self.gate = self.gate, gate
@@ -166,10 +166,10 @@ class Worker:
         now, settings = at(self.now_s), self.settings.pace
         if gate.starts_slowly:
             out = sum(not probe for _, _, _, _, probe, _, _ in self.out)
-            self.pace = started(settings, now, in_flight=out, before=self.pace)
+            self.pace = slow_start(settings, now, in_flight=out, before=self.pace)
         elif was.since_at is not None:
             held_s = (now - was.since_at).total_seconds()
-            self.pace = resumed(self.pace, settings, held_s=held_s, now=now)
+            self.pace = after_hold(self.pace, settings, held_s=held_s, now=now)
 
     def _next_s(self):
         moments = [self.out[0][0]] if self.out else []

@@ -23,12 +23,12 @@ from perdure.rules.gate.gate import (
     gate_target,
     latest,
     may_start,
-    moved,
+    step_along,
     view,
 )
 from perdure.rules.gate.hold import trip
-from perdure.rules.gate.pace import admits, began, started
-from perdure.rules.gate.probe import hurry, lease, lost, probed
+from perdure.rules.gate.pace import admits, after_starts, slow_start
+from perdure.rules.gate.probe import end_probe, hurry, lease, lose_probe
 from perdure.rules.gate.signs import WELL
 from perdure.rules.gate.window import WindowSettings
 from tests.rules.gate.gate_kit import (
@@ -71,7 +71,7 @@ def test_a_probe_is_leased_from_held_only():
 @pytest.mark.parametrize("move", GateMove)
 def test_a_move_without_an_arrow_is_no_step(state, move):
     gate = Gate("model", state=state, generation=7)
-    step = moved(gate, move, at(0), "words")
+    step = step_along(gate, move, at(0), "words")
     if gate_target(state, move) is None:
         assert step == Step(gate)
     else:
@@ -88,7 +88,7 @@ def test_the_state_is_dated_when_it_is_entered_not_when_it_is_extended():
 
 
 def test_only_a_flowing_gate_lets_calls_start():
-    pace = started(SETTINGS.pace, at(0))
+    pace = slow_start(SETTINGS.pace, at(0))
     assert may_start(Gate("model"), SETTINGS, pace, at(0)) == 1
     assert may_start(tripped(), SETTINGS, pace, at(0)) == 0
     assert may_start(probing()[0], SETTINGS, pace, at(0)) == 0
@@ -97,9 +97,9 @@ def test_only_a_flowing_gate_lets_calls_start():
 def test_a_recovery_does_not_release_all_waiting_calls_at_once():
     gate = recovered(gap=1, t=100.0)
     assert gate.starts_slowly
-    pace = started(SETTINGS.pace, at(100))
+    pace = slow_start(SETTINGS.pace, at(100))
     assert may_start(gate, SETTINGS, pace, at(100)) == 1
-    pace = began(pace, SETTINGS.pace, 1, at(100))
+    pace = after_starts(pace, SETTINGS.pace, 1, at(100))
     assert may_start(gate, SETTINGS, pace, at(1000)) == 0
     assert admits(pace, SETTINGS.pace, at(1000)) == 0
 
@@ -122,14 +122,14 @@ def test_the_basic_breaker_holds_cools_down_and_resumes_on_a_healthy_window():
     assert (gate.state, gate.held_until) == (GateState.HELD, at(30))
     for failures in (1, 2):
         gate, t = probing(gate, settings)
-        gate = probed(
+        gate = end_probe(
             gate, settings, word=said(DOWN), generation=gate.generation, now=t, chance=0.9
         ).gate
         assert gate.held_until == at(30 + 30 * failures)
     moves = []
     for _ in range(3):
         gate, t = probing(gate, settings)
-        step = probed(gate, settings, word=WELL, generation=gate.generation, now=t, chance=0.9)
+        step = end_probe(gate, settings, word=WELL, generation=gate.generation, now=t, chance=0.9)
         gate = step.gate
         moves.append(step.move)
     assert moves == [GateMove.PASS, GateMove.PASS, GateMove.FLOW]
@@ -231,6 +231,9 @@ def test_every_event_is_total_at_the_end_of_time():
     gate = trip(Gate("model"), SETTINGS, sick(), end, MIDDLE).gate
     assert lease(gate, SETTINGS, end).move is GateMove.LEASE
     gate = lease(gate, SETTINGS, end).gate
-    assert lost(gate, SETTINGS, end, MIDDLE).move is GateMove.LOSE
-    assert hurry(lost(gate, SETTINGS, end, MIDDLE).gate, reason="", now=end).move is GateMove.HURRY
+    assert lose_probe(gate, SETTINGS, end, MIDDLE).move is GateMove.LOSE
+    assert (
+        hurry(lose_probe(gate, SETTINGS, end, MIDDLE).gate, reason="", now=end).move
+        is GateMove.HURRY
+    )
     assert hinted(Gate("model"), end, kind=Kind.RATE_LIMITED).gate.until_person

@@ -7,8 +7,8 @@ import pytest
 from perdure.model.kinds import Kind
 from perdure.rules.gate.gate import Gate, GateMove, GateState, HoldCause, Step, may_start
 from perdure.rules.gate.hold import hint, hold, release, resume, trip
-from perdure.rules.gate.pace import started
-from perdure.rules.gate.probe import lease, probe_due, probed
+from perdure.rules.gate.pace import slow_start
+from perdure.rules.gate.probe import end_probe, lease, probe_due
 from perdure.rules.gate.signs import WELL
 from tests.rules.gate.gate_kit import (
     DOWN,
@@ -62,7 +62,7 @@ def test_too_few_calls_do_not_trip():
 
 def test_late_results_of_an_earlier_era_do_not_trip_a_gate_that_flows_again():
     gate, t = probing()
-    flowing = probed(
+    flowing = end_probe(
         gate, SETTINGS, word=WELL, generation=gate.generation, now=t, chance=MIDDLE
     ).gate
     assert flowing.state is GateState.FLOWING
@@ -74,7 +74,7 @@ def test_late_results_of_an_earlier_era_do_not_trip_a_gate_that_flows_again():
 @pytest.mark.parametrize("kind", [None, DOWN])
 def test_late_results_of_an_earlier_era_change_nothing_while_held_or_probing(kind):
     for gate in (tripped(), probing()[0]):
-        step = probed(gate, SETTINGS, word=said(kind), generation=0, now=at(5), chance=MIDDLE)
+        step = end_probe(gate, SETTINGS, word=said(kind), generation=0, now=at(5), chance=MIDDLE)
         assert step == Step(gate)
 
 
@@ -122,7 +122,7 @@ def test_a_hint_holds_the_whole_gate_until_then_and_then_it_flows_without_a_prob
     step = hinted(Gate("model"), at(53))
     assert (step.move, step.text) == (GateMove.HINT, "held for 53 s: rate_limited")
     assert (step.gate.cause, step.gate.reason) == (HoldCause.HINT, "rate_limited")
-    assert may_start(step.gate, SETTINGS, started(SETTINGS.pace, at(0)), at(99)) == 0
+    assert may_start(step.gate, SETTINGS, slow_start(SETTINGS.pace, at(0)), at(99)) == 0
     assert not probe_due(step.gate, at(99))
     assert resume(step.gate, at(52.9)) == Step(step.gate)
     again = resume(step.gate, at(53))
@@ -164,7 +164,7 @@ def test_an_overloaded_upstream_is_probed_when_the_time_it_asked_for_is_over():
     assert resume(gate, at(10)) == Step(gate)
     assert probe_due(gate, at(10))
     gate = lease(gate, SETTINGS, at(10)).gate
-    missed = probed(
+    missed = end_probe(
         gate, SETTINGS, word=said(DOWN), generation=gate.generation, now=at(11), chance=MIDDLE
     )
     assert missed.gate.held_until == at(13)
@@ -199,7 +199,7 @@ def test_a_hint_while_the_probe_is_out_ends_its_say():
     gate, t = probing()
     held = hinted(gate, at(60), generation=0, t=2.0).gate
     assert (held.state, held.held_until, held.lease_until) == (GateState.HELD, at(60), None)
-    assert probed(
+    assert end_probe(
         held, SETTINGS, word=WELL, generation=gate.generation, now=t, chance=MIDDLE
     ) == Step(held)
 
@@ -304,7 +304,7 @@ def test_a_manual_hold_takes_the_probe_that_is_out_its_say():
     gate, t = probing()
     held = person_hold(gate, t=2.0).gate
     assert held.state is GateState.HELD
-    step = probed(held, SETTINGS, word=WELL, generation=gate.generation, now=t, chance=MIDDLE)
+    step = end_probe(held, SETTINGS, word=WELL, generation=gate.generation, now=t, chance=MIDDLE)
     assert step == Step(held)
 
 

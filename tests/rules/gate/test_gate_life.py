@@ -19,14 +19,14 @@ from perdure.rules.gate.gate import (
     Step,
     after,
     may_start,
-    moved,
+    step_along,
 )
-from perdure.rules.gate.pace import started
+from perdure.rules.gate.pace import slow_start
 from perdure.rules.gate.window import Sample, Window
 from tests.rules.gate.gate_kit import START, said
 
 SETTINGS = GateSettings(flow_after=2, lease_s=30.0, hint_s_max=3_600.0)
-PACE = started(SETTINGS.pace, START)
+PACE = slow_start(SETTINGS.pace, START)
 PEOPLES = {"hold", "release", "hurry"}
 
 
@@ -40,8 +40,8 @@ class Rules:
     release: Callable[..., Step] = holds.release
     resume: Callable[..., Step] = holds.resume
     lease: Callable[..., Step] = probes.lease
-    probed: Callable[..., Step] = probes.probed
-    lost: Callable[..., Step] = probes.lost
+    probed: Callable[..., Step] = probes.end_probe
+    lost: Callable[..., Step] = probes.lose_probe
     hurry: Callable[..., Step] = probes.hurry
     may_start: Callable[..., int] = may_start
 
@@ -212,7 +212,7 @@ def test_many_lives_of_a_gate_keep_their_promises(life):
 def test_every_gate_can_be_brought_to_flow_without_a_person_or_waits_for_one(life):
     """No sequence of events leaves a gate stuck."""
     walked = walk(life, Rules())
-    walked.gate = probes.lost(walked.gate, SETTINGS, after(walked.now, 1e9), 0.5).gate
+    walked.gate = probes.lose_probe(walked.gate, SETTINGS, after(walked.now, 1e9), 0.5).gate
     if walked.gate.until_person and walked.gate.held_until is None:
         walked.happens(Event("release"))
     walked.now = after(walked.now, 2e9)
@@ -236,7 +236,7 @@ def probed_in_vain(gate, rules):
 
 @given(lives)
 def test_three_probes_that_say_nothing_free_any_gate_but_a_credentials_and_a_persons(life):
-    gate = probes.lost(walk(life, Rules()).gate, SETTINGS, after(START, 1e9), 0.5).gate
+    gate = probes.lose_probe(walk(life, Rules()).gate, SETTINGS, after(START, 1e9), 0.5).gate
     mended_by_proof = gate.cause in (HoldCause.TRIP, HoldCause.HINT) and not gate.until_person
     if gate.probe_first and mended_by_proof and gate.kept_until is None:
         gate = probed_in_vain(gate, Rules())
@@ -245,7 +245,7 @@ def test_three_probes_that_say_nothing_free_any_gate_but_a_credentials_and_a_per
 
 
 def never_gives_up(gate, settings, **call):
-    return probes.probed(replace(gate, undecided=0), settings, **call)
+    return probes.end_probe(replace(gate, undecided=0), settings, **call)
 
 
 def test_a_gate_that_never_gives_up_would_stay_held():
@@ -278,7 +278,7 @@ def hint_without_memory(gate, settings, **call):
 
 
 def any_result_counts(gate, settings, *, generation, **call):
-    return probes.probed(gate, settings, generation=gate.generation, **call)
+    return probes.end_probe(gate, settings, generation=gate.generation, **call)
 
 
 def trip_by_any_call(gate, settings, window, now, chance):
@@ -286,22 +286,22 @@ def trip_by_any_call(gate, settings, window, now, chance):
 
 
 def lost_keeps_the_generation(gate, settings, now, chance):
-    step = probes.lost(gate, settings, now, chance)
+    step = probes.lose_probe(gate, settings, now, chance)
     return Step(replace(step.gate, generation=gate.generation), step.move)
 
 
 def probe_that_forgets_the_hold(gate, settings, **call):
-    step = probes.probed(replace(gate, until_person=False), settings, **call)
+    step = probes.end_probe(replace(gate, until_person=False), settings, **call)
     return step if step.move else Step(gate)
 
 
 def probe_before_its_time(gate, settings, now):
-    return moved(gate, GateMove.LEASE, now, "", lease_until=after(now, settings.lease_s))
+    return step_along(gate, GateMove.LEASE, now, "", lease_until=after(now, settings.lease_s))
 
 
 def flows_when_due(gate, now):
     ready = gate.held_until is not None and now >= gate.held_until
-    return moved(gate, GateMove.RESUME, now, "", told_until=now) if ready else Step(gate)
+    return step_along(gate, GateMove.RESUME, now, "", told_until=now) if ready else Step(gate)
 
 
 def lets_all_pass(gate, settings, pace, now):

@@ -9,7 +9,7 @@ from perdure.model.kinds import KINDS, Kind, PauseScope, Sign
 from perdure.model.verdicts import Failure
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, GateState, HoldCause, Step, gap_s
 from perdure.rules.gate.hold import hint, hold, resume
-from perdure.rules.gate.probe import hurry, lease, lost, probe_due, probed
+from perdure.rules.gate.probe import end_probe, hurry, lease, lose_probe, probe_due
 from perdure.rules.gate.signs import Word, word_of
 from tests.rules.gate.gate_kit import DOWN, MIDDLE, SETTINGS, START, Row, at, probing, said, tripped
 
@@ -18,7 +18,7 @@ LATEST = 1.0 - 2.0**-53  # the largest chance below 1
 
 
 def result(gate, kind, now, *, settings=SETTINGS, until=None, generation=None, chance=MIDDLE):
-    return probed(
+    return end_probe(
         gate,
         settings,
         word=said(kind),
@@ -172,7 +172,9 @@ def test_a_wrong_request_that_carries_a_status_passes_a_probe_and_without_one_sa
     for status, move in ((400, GateMove.FLOW), (None, GateMove.UNDECIDED)):
         gate, t = probing()
         word = word_of(Failure(Kind.INVALID_REQUEST, "test", status=status))
-        step = probed(gate, SETTINGS, word=word, generation=gate.generation, now=t, chance=MIDDLE)
+        step = end_probe(
+            gate, SETTINGS, word=word, generation=gate.generation, now=t, chance=MIDDLE
+        )
         assert step.move is move
 
 
@@ -228,7 +230,7 @@ def test_a_failed_probe_starts_that_count_anew_while_a_person_holds_the_gate_too
 def test_a_lost_probe_neither_counts_as_one_that_says_nothing_nor_starts_the_count_anew():
     gate, t = probing()
     gate, t = probing(result(gate, Kind.INTERNAL, t).gate)
-    gate, t = probing(lost(gate, SETTINGS, at(9_999), MIDDLE).gate)
+    gate, t = probing(lose_probe(gate, SETTINGS, at(9_999), MIDDLE).gate)
     assert gate.undecided == 1
 
 
@@ -284,8 +286,8 @@ def test_what_a_person_holds_is_not_given_up(until):
 
 def test_a_lost_probe_does_not_freeze_the_gate():
     gate, _ = probing()
-    assert lost(gate, SETTINGS, at(301.9), MIDDLE) == Step(gate)
-    step = lost(gate, SETTINGS, at(302), MIDDLE)
+    assert lose_probe(gate, SETTINGS, at(301.9), MIDDLE) == Step(gate)
+    step = lose_probe(gate, SETTINGS, at(302), MIDDLE)
     assert step.move is GateMove.LOSE
     assert step.text == "the probe was lost; the next is due in 2 s"
     assert (step.gate.state, step.gate.gap, step.gate.held_until) == (GateState.HELD, 1, at(304))
@@ -295,7 +297,7 @@ def test_a_lost_probe_does_not_freeze_the_gate():
 @pytest.mark.parametrize("kind", [None, DOWN])
 def test_the_late_result_of_a_lost_probe_changes_nothing_and_does_not_end_the_next(kind):
     gate, _ = probing()
-    held = lost(gate, SETTINGS, at(302), MIDDLE).gate
+    held = lose_probe(gate, SETTINGS, at(302), MIDDLE).gate
     assert result(held, kind, at(303), generation=gate.generation) == Step(held)
     second, t = probing(held)
     assert result(second, kind, t, generation=gate.generation) == Step(second)
@@ -308,18 +310,18 @@ def test_a_result_after_the_lease_but_before_anybody_noticed_is_still_the_truth(
 
 def test_only_a_probe_that_is_out_can_be_lost():
     for gate in (Gate("model"), tripped()):
-        assert lost(gate, SETTINGS, at(1e9), MIDDLE) == Step(gate)
+        assert lose_probe(gate, SETTINGS, at(1e9), MIDDLE) == Step(gate)
 
 
 def test_the_probe_of_a_worker_that_died_is_lost_at_once_and_that_of_no_other():
     held = tripped()
     gate = lease(held, SETTINGS, held.held_until, by=3).gate
-    step = lost(gate, SETTINGS, at(3), MIDDLE, died=3)
+    step = lose_probe(gate, SETTINGS, at(3), MIDDLE, died=3)
     assert (step.move, step.gate.lease_by, step.gate.held_until) == (GateMove.LOSE, None, at(5))
     for died in (4, None):
-        assert lost(gate, SETTINGS, at(3), MIDDLE, died=died) == Step(gate)
+        assert lose_probe(gate, SETTINGS, at(3), MIDDLE, died=died) == Step(gate)
     nobodys = probing()[0]
-    assert lost(nobodys, SETTINGS, at(3), MIDDLE, died=3) == Step(nobodys)
+    assert lose_probe(nobodys, SETTINGS, at(3), MIDDLE, died=3) == Step(nobodys)
 
 
 # Hints, credentials and people.
@@ -347,7 +349,7 @@ def test_a_hint_that_ends_before_the_next_gap_moves_nothing_sooner():
 
 def test_the_hint_of_a_stale_probe_is_heard_though_its_result_is_not():
     gate, _ = probing()
-    held = lost(gate, SETTINGS, at(302), MIDDLE).gate
+    held = lose_probe(gate, SETTINGS, at(302), MIDDLE).gate
     step = result(held, DOWN, at(303), until=at(900), generation=gate.generation)
     assert (step.move, step.gate.held_until) == (GateMove.HINT, at(900))
 
@@ -407,7 +409,7 @@ def test_a_hurried_probe_that_fails_leads_back_to_the_hold_that_was():
     step = result(replace(gate, gap=3, passes=1), DOWN, t)
     assert step.text == "the probe failed: upstream_unavailable; held until a person releases it"
     assert (step.gate.gap, step.gate.passes) == (4, 0)
-    assert lost(gate, SETTINGS, at(9999), MIDDLE).gate.held_until is None
+    assert lose_probe(gate, SETTINGS, at(9999), MIDDLE).gate.held_until is None
     assert result(gate, None, t).gate.state is GateState.FLOWING
 
 
@@ -428,7 +430,7 @@ def test_a_hurried_probe_that_fails_leaves_the_rest_of_a_persons_timed_hold():
             step = result(out, kind, at(10))
             assert (step.gate.held_until, step.gate.kept_until) == (at(3600), None)
             assert step.text.endswith("; the next is due in 3590 s")
-        assert lost(out, SETTINGS, at(2000), MIDDLE).gate.held_until == at(3600)
+        assert lose_probe(out, SETTINGS, at(2000), MIDDLE).gate.held_until == at(3600)
     late = result(probing(gate)[0], DOWN, at(3599.5)).gate
     assert late.held_until is not None
     assert late.held_until > at(3600)
@@ -474,7 +476,7 @@ def test_the_third_undecided_probe_with_a_pause_asks_for_proof_only_where_a_cred
 ):
     gate, t = probing()
     gate = replace(gate, undecided=2)
-    step = probed(
+    step = end_probe(
         gate, SETTINGS, word=word, generation=gate.generation, until=at(60), now=t, chance=MIDDLE
     )
     assert (step.move, step.gate.held_until) == (GateMove.UNDECIDED, at(60))

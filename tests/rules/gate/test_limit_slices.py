@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings, strategies as st
 
-from perdure.rules.gate.limit_slices import LEASE_S, Slice, Wish, fair, fair_units, taken, usable
+from perdure.rules.gate.limit_slices import (
+    LEASE_S,
+    Slice,
+    Wish,
+    fair,
+    fair_units,
+    take_slice,
+    usable,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MUCH = Wish(1.0, 1_000)
@@ -15,45 +23,45 @@ def after(seconds: float) -> datetime:
 
 
 def test_the_first_gets_all_of_it():
-    assert taken({}, 1, MUCH, concurrency=10, now=NOW)[1] == Slice(
+    assert take_slice({}, 1, MUCH, concurrency=10, now=NOW)[1] == Slice(
         after(LEASE_S), 1.0, 1_000, 1.0, 10
     )
 
 
 def test_a_newcomer_gets_nothing_until_the_others_give_back_and_then_its_half():
-    slices = taken({}, 1, MUCH, concurrency=10, now=NOW)
-    slices = taken(slices, 2, MUCH, concurrency=10, now=after(1))
+    slices = take_slice({}, 1, MUCH, concurrency=10, now=NOW)
+    slices = take_slice(slices, 2, MUCH, concurrency=10, now=after(1))
     assert (slices[2].share, slices[2].calls) == (0.0, 0)
-    slices = taken(slices, 1, MUCH, concurrency=10, now=after(2))
+    slices = take_slice(slices, 1, MUCH, concurrency=10, now=after(2))
     assert (slices[1].share, slices[1].calls) == (0.5, 5)
-    slices = taken(slices, 2, MUCH, concurrency=10, now=after(3))
+    slices = take_slice(slices, 2, MUCH, concurrency=10, now=after(3))
     assert (slices[2].share, slices[2].calls) == (0.5, 5)
 
 
 def test_what_a_dead_worker_had_is_free_when_its_lease_is_over():
-    slices = taken({}, 1, MUCH, concurrency=10, now=NOW)
-    before = taken(slices, 2, MUCH, concurrency=10, now=after(LEASE_S - 0.1))
+    slices = take_slice({}, 1, MUCH, concurrency=10, now=NOW)
+    before = take_slice(slices, 2, MUCH, concurrency=10, now=after(LEASE_S - 0.1))
     assert before[2].share == 0.0
-    assert taken(slices, 2, MUCH, concurrency=10, now=after(LEASE_S))[2].share == 1.0
+    assert take_slice(slices, 2, MUCH, concurrency=10, now=after(LEASE_S))[2].share == 1.0
 
 
 def test_calls_that_are_out_are_given_back_when_they_have_ended():
-    slices = taken({}, 1, MUCH, concurrency=10, now=NOW)
-    slices = taken(slices, 2, MUCH, concurrency=10, now=after(1))
-    slices = taken(slices, 1, MUCH, concurrency=10, now=after(2), in_flight=8)
+    slices = take_slice({}, 1, MUCH, concurrency=10, now=NOW)
+    slices = take_slice(slices, 2, MUCH, concurrency=10, now=after(1))
+    slices = take_slice(slices, 1, MUCH, concurrency=10, now=after(2), in_flight=8)
     assert slices[1].calls == 8
-    assert taken(slices, 2, MUCH, concurrency=10, now=after(3))[2].calls == 2
-    slices = taken(slices, 1, MUCH, concurrency=10, now=after(4), in_flight=3)
+    assert take_slice(slices, 2, MUCH, concurrency=10, now=after(3))[2].calls == 2
+    slices = take_slice(slices, 1, MUCH, concurrency=10, now=after(4), in_flight=3)
     assert slices[1].calls == 5
 
 
 def test_who_has_more_calls_out_than_its_part_starts_none_until_they_are_fewer():
-    slices = taken({}, 1, MUCH, concurrency=10, now=NOW)
+    slices = take_slice({}, 1, MUCH, concurrency=10, now=NOW)
     assert usable(slices, 1, concurrency=10, now=NOW) == 10
-    slices = taken(slices, 2, MUCH, concurrency=10, now=after(1))
-    slices = taken(slices, 1, MUCH, concurrency=10, now=after(2), in_flight=8)
+    slices = take_slice(slices, 2, MUCH, concurrency=10, now=after(1))
+    slices = take_slice(slices, 1, MUCH, concurrency=10, now=after(2), in_flight=8)
     assert (slices[1].calls, usable(slices, 1, concurrency=10, now=after(2))) == (8, 5)
-    slices = taken(slices, 2, MUCH, concurrency=10, now=after(3))
+    slices = take_slice(slices, 2, MUCH, concurrency=10, now=after(3))
     assert usable(slices, 2, concurrency=10, now=after(3)) == 2
     assert usable(slices, 3, concurrency=10, now=after(3)) == 0
     assert usable(slices, 1, concurrency=10, now=after(2 + LEASE_S)) == 0
@@ -61,8 +69,8 @@ def test_who_has_more_calls_out_than_its_part_starts_none_until_they_are_fewer()
 
 
 def test_who_wants_nothing_leaves_all_to_the_others():
-    slices = taken({}, 1, Wish(0.0, 0), concurrency=10, now=NOW)
-    assert taken(slices, 2, MUCH, concurrency=10, now=NOW)[2].calls == 10
+    slices = take_slice({}, 1, Wish(0.0, 0), concurrency=10, now=NOW)
+    assert take_slice(slices, 2, MUCH, concurrency=10, now=NOW)[2].calls == 10
 
 
 def test_one_call_at_a_time_goes_to_one_worker_and_not_to_half_of_each():
@@ -102,7 +110,7 @@ def test_at_no_moment_do_the_slices_come_to_more_than_the_whole(takings):
     slices, moment = {}, 0.0
     for worker, share, calls, passed_s in takings:
         moment += passed_s
-        slices = taken(slices, worker, Wish(share, calls), concurrency=12, now=after(moment))
+        slices = take_slice(slices, worker, Wish(share, calls), concurrency=12, now=after(moment))
         running = [one for one in slices.values() if one.until > after(moment)]
         assert sum(one.share for one in running) <= 1.0 + 1e-9
         assert sum(one.calls for one in running) <= 12

@@ -12,15 +12,15 @@ from perdure.rules.gate.pace import (
     Pace,
     Trouble,
     admits,
-    answered as pace_answered,
-    began,
-    failed,
+    after_answer as pace_answered,
+    after_failure,
+    after_refusal,
+    after_starts,
+    after_strain,
     opens_in_s,
-    refused,
-    started,
-    strained,
+    slow_start,
 )
-from perdure.rules.gate.pace_settings import PaceSettings, shared
+from perdure.rules.gate.pace_settings import PaceSettings, settings_for_one_of
 from perdure.rules.hints.calls_left import Room
 from tests.rules.gate.gate_kit import START, at
 
@@ -51,11 +51,11 @@ def answered(pace, settings, now, room=None, *, sent_at=None):
 
 
 def test_slow_start_begins_with_one_call_and_doubles_with_every_round_trip():
-    pace, waves = started(STANDARD, START), []
+    pace, waves = slow_start(STANDARD, START), []
     for round_trip in range(7):
         wave = admits(pace, STANDARD, at(round_trip))
         waves.append(wave)
-        pace = began(pace, STANDARD, wave, at(round_trip))
+        pace = after_starts(pace, STANDARD, wave, at(round_trip))
         assert admits(pace, STANDARD, at(round_trip)) == 0
         for _ in range(wave):
             pace = answered(pace, STANDARD, at(round_trip + 1))
@@ -63,34 +63,34 @@ def test_slow_start_begins_with_one_call_and_doubles_with_every_round_trip():
 
 
 def test_waiting_alone_allows_no_more():
-    pace = began(started(STANDARD, START), STANDARD, 1, START)
+    pace = after_starts(slow_start(STANDARD, START), STANDARD, 1, START)
     assert admits(pace, STANDARD, at(1e6)) == 0
 
 
 def test_a_failure_frees_its_place_but_earns_no_other():
-    pace = began(started(STANDARD, START), STANDARD, 1, START)
-    pace = failed(pace, STANDARD, at(1))
+    pace = after_starts(slow_start(STANDARD, START), STANDARD, 1, START)
+    pace = after_failure(pace, STANDARD, at(1))
     assert (admits(pace, STANDARD, at(1)), pace.allowance, pace.in_flight) == (1, 1, 0)
 
 
 def test_calls_that_were_out_before_a_new_start_are_counted():
-    pace = started(STANDARD, START, in_flight=5)
+    pace = slow_start(STANDARD, START, in_flight=5)
     assert admits(pace, STANDARD, START) == 0
     for _ in range(5):
-        pace = failed(pace, STANDARD, at(1))
+        pace = after_failure(pace, STANDARD, at(1))
     assert admits(pace, STANDARD, at(1)) == 1
 
 
 def test_the_allowance_stops_at_the_most_calls_allowed():
     settings = PaceSettings(start_calls=3, calls_max=4)
-    pace = began(started(settings, START), settings, 3, START)
+    pace = after_starts(slow_start(settings, START), settings, 3, START)
     for _ in range(3):
         pace = answered(pace, settings, at(1))
     assert (pace.allowance, admits(pace, settings, at(1))) == (4, 4)
 
 
 def test_more_endings_than_beginnings_make_no_negative_count():
-    pace = failed(started(STANDARD, START), STANDARD, at(1))
+    pace = after_failure(slow_start(STANDARD, START), STANDARD, at(1))
     assert pace.in_flight == 0
 
 
@@ -99,10 +99,10 @@ def test_more_endings_than_beginnings_make_no_negative_count():
 
 def steady(rate_per_s, seconds, *, pace=None, settings=STANDARD, since_s=0.0):
     """One call always in flight, and successes at a constant rate."""
-    pace = pace or began(started(settings, at(since_s)), settings, 1, at(since_s))
+    pace = pace or after_starts(slow_start(settings, at(since_s)), settings, 1, at(since_s))
     for n in range(1, round(rate_per_s * seconds) + 1):
         now = at(since_s + n / rate_per_s)
-        pace = began(answered(pace, settings, now), settings, 1, now)
+        pace = after_starts(answered(pace, settings, now), settings, 1, now)
     return pace
 
 
@@ -120,13 +120,13 @@ def test_the_recent_past_weighs_more():
 
 
 def test_neither_idle_time_nor_a_held_gate_makes_an_upstream_look_slow():
-    pace = failed(steady(10.0, 60.0), STANDARD, at(60))
-    idle = began(pace, STANDARD, 1, at(5_000))
+    pace = after_failure(steady(10.0, 60.0), STANDARD, at(60))
+    idle = after_starts(pace, STANDARD, 1, at(5_000))
     assert idle.measured_per_s == pytest.approx(pace.measured_per_s)
 
 
 def test_nothing_is_measured_before_time_has_passed():
-    assert started(STANDARD, START).measured_per_s == 0.0
+    assert slow_start(STANDARD, START).measured_per_s == 0.0
 
 
 # Pacing.
@@ -135,7 +135,7 @@ def test_nothing_is_measured_before_time_has_passed():
 def refused_often(pace, t, *, times=10, **more):
     """That many calls in a row are refused, all sent just before."""
     for _ in range(times):
-        pace = refused(pace, STANDARD, sent_at=at(t - 0.5), now=at(t), **more)
+        pace = after_refusal(pace, STANDARD, sent_at=at(t - 0.5), now=at(t), **more)
     return pace
 
 
@@ -149,29 +149,31 @@ def test_refusals_in_a_row_end_slow_start_at_the_measured_rate():
 
 def test_one_refusal_among_answers_ends_no_slow_start():
     pace = steady(8.0, 30.0)
-    after_one = refused(pace, STANDARD, sent_at=at(29), now=at(30), wait_s=2.0, isolated=True)
+    after_one = after_refusal(pace, STANDARD, sent_at=at(29), now=at(30), wait_s=2.0, isolated=True)
     assert (after_one.rate_per_s, after_one.allowance) == (None, pace.allowance)
 
 
 def test_limits_before_any_success_begin_again_with_one_call():
-    pace = began(replace(started(STANDARD, START), allowance=20), STANDARD, 20, START)
+    pace = after_starts(replace(slow_start(STANDARD, START), allowance=20), STANDARD, 20, START)
     pace = refused_often(pace, 1.0)
     assert (pace.rate_per_s, pace.allowance, pace.limit.fell_at) == (None, 1, at(1))
 
 
 def test_a_limit_after_nothing_but_failures_begins_again_instead_of_crawling():
     pace = paced(20.0, in_flight=2)
-    pace = refused(failed(pace, STANDARD, at(500)), STANDARD, sent_at=at(1), now=at(500))
+    pace = after_refusal(
+        after_failure(pace, STANDARD, at(500)), STANDARD, sent_at=at(1), now=at(500)
+    )
     assert (pace.rate_per_s, pace.allowance) == (None, 1)
 
 
 def test_one_episode_makes_one_fall():
     pace = paced(20.0, in_flight=3, admitted=50.0)
-    pace = refused(pace, STANDARD, sent_at=at(1), now=at(2))
+    pace = after_refusal(pace, STANDARD, sent_at=at(1), now=at(2))
     fallen = pace.rate_per_s
-    pace = refused(pace, STANDARD, sent_at=at(1.9), now=at(3))
+    pace = after_refusal(pace, STANDARD, sent_at=at(1.9), now=at(3))
     assert (pace.rate_per_s, pace.limit.fell_at) == (pytest.approx(fallen, rel=0.03), at(2))
-    pace = refused(pace, STANDARD, sent_at=at(2), now=at(4))
+    pace = after_refusal(pace, STANDARD, sent_at=at(2), now=at(4))
     assert pace.limit.fell_at == at(4)
 
 
@@ -179,7 +181,7 @@ def test_calls_start_at_the_rate():
     pace, begun = paced(10.0), []
     for tick in range(1, 101):
         count = admits(pace, STANDARD, at(tick / 20))
-        pace = began(pace, STANDARD, count, at(tick / 20))
+        pace = after_starts(pace, STANDARD, count, at(tick / 20))
         pace = replace(pace, in_flight=0)
         begun.append(count)
     assert sum(begun) == 50
@@ -192,7 +194,7 @@ def test_little_is_saved_up_while_nobody_asks():
 
 
 def test_calls_begun_beyond_the_rate_are_a_debt():
-    pace = began(paced(10.0), STANDARD, 20, START)
+    pace = after_starts(paced(10.0), STANDARD, 20, START)
     pace = replace(pace, in_flight=0)
     assert admits(pace, STANDARD, at(2.0)) == 0
     assert admits(pace, STANDARD, at(2.1)) == 1
@@ -208,7 +210,7 @@ def climbed_in_a_second(*, quiet_s=0.0, **changes):
     """By which share, with 10 calls a second that were refused last so long ago."""
     fell = Trouble(fell_at=at(-quiet_s), still_until=at(-quiet_s))
     changes = {"in_flight": 1, "limit": fell, "admitted": 1e3} | changes
-    return failed(paced(10.0, **changes), STANDARD, at(1)).rate_per_s / 10.0 - 1.0
+    return after_failure(paced(10.0, **changes), STANDARD, at(1)).rate_per_s / 10.0 - 1.0
 
 
 def test_near_the_rate_that_was_refused_it_climbs_slowly_and_faster_the_longer_it_is_quiet():
@@ -221,7 +223,7 @@ def test_near_the_rate_that_was_refused_it_climbs_slowly_and_faster_the_longer_i
 def test_below_the_rate_that_was_refused_it_is_soon_back_but_not_at_it():
     assert climbed_in_a_second(refused_per_s=20.0) > 0.2
     fell = paced(10.0, in_flight=1, admitted=1e6, refused_per_s=20.0)
-    back = failed(fell, STANDARD, at(60))
+    back = after_failure(fell, STANDARD, at(60))
     assert 18.0 < back.rate_per_s < 20.0
 
 
@@ -233,11 +235,13 @@ def test_beyond_the_rate_that_was_refused_it_doubles_within_seconds_while_few_ar
 
 def test_a_fall_remembers_the_middle_between_the_rate_and_what_was_admitted():
     pace = paced(20.0, admitted=100.0, in_flight=3)
-    assert refused(pace, STANDARD, sent_at=at(0), now=at(0)).refused_per_s == pytest.approx(15.0)
+    assert after_refusal(pace, STANDARD, sent_at=at(0), now=at(0)).refused_per_s == pytest.approx(
+        15.0
+    )
 
 
 def test_after_a_slow_start_nobody_knows_what_is_too_fast_and_the_rate_soon_doubles():
-    fell = refused_often(began(steady(10.0, 30.0), STANDARD, 1, at(30)), 30.0, wait_s=0.1)
+    fell = refused_often(after_starts(steady(10.0, 30.0), STANDARD, 1, at(30)), 30.0, wait_s=0.1)
     assert fell.refused_per_s == 0.0
     calm = replace(fell, limit=replace(fell.limit, share=0.0))
     soon = steady(2.0 * fell.rate_per_s, 10.0, pace=calm, since_s=30.0)
@@ -245,14 +249,14 @@ def test_after_a_slow_start_nobody_knows_what_is_too_fast_and_the_rate_soon_doub
 
 
 def test_the_rate_does_not_climb_while_nothing_is_in_flight():
-    assert began(paced(10.0), STANDARD, 1, at(100)).rate_per_s == 10.0
+    assert after_starts(paced(10.0), STANDARD, 1, at(100)).rate_per_s == 10.0
 
 
 def test_the_rate_never_climbs_above_twice_the_measured_rate():
     pace = paced(10.0, in_flight=1, admitted=60.0)
-    assert failed(pace, STANDARD, at(60)).rate_per_s == 10.0  # 6/s measured, and fading
+    assert after_failure(pace, STANDARD, at(60)).rate_per_s == 10.0  # 6/s measured, and fading
     pace = steady(10.0, 30.0)
-    fell = refused_often(began(pace, STANDARD, 1, at(30)), 30.0)
+    fell = refused_often(after_starts(pace, STANDARD, 1, at(30)), 30.0)
     climbed = steady(10.0, 300.0, pace=fell, since_s=30.0)
     assert climbed.rate_per_s <= 2.0 * 10.0 * 1.1
     assert climbed.rate_per_s > 15.0
@@ -268,8 +272,8 @@ def test_the_rate_is_never_below_what_is_measured():
 
 
 def with_room(remaining, reset_s, limit=None, *, rate_per_s=None):
-    pace = paced(rate_per_s) if rate_per_s else replace(started(STANDARD, START), allowance=500)
-    pace = began(replace(pace, tokens=1.0), STANDARD, 1, START)
+    pace = paced(rate_per_s) if rate_per_s else replace(slow_start(STANDARD, START), allowance=500)
+    pace = after_starts(replace(pace, tokens=1.0), STANDARD, 1, START)
     return answered(pace, STANDARD, START, Room(remaining, at(reset_s), limit))
 
 
@@ -279,7 +283,7 @@ def starts_within(pace, seconds):
     for tick in range(round(seconds * 50)):
         now = at(tick / 50)
         count = admits(pace, STANDARD, now)
-        pace = replace(began(pace, STANDARD, count, now), in_flight=0)
+        pace = replace(after_starts(pace, STANDARD, count, now), in_flight=0)
         begun += count
     return begun
 
@@ -329,7 +333,7 @@ def test_room_that_says_nothing_replaces_an_older_one():
 
 
 def test_calls_of_the_slow_start_are_no_debt_when_room_is_first_told():
-    pace = began(replace(started(STANDARD, START), allowance=200), STANDARD, 100, START)
+    pace = after_starts(replace(slow_start(STANDARD, START), allowance=200), STANDARD, 100, START)
     pace = answered(pace, STANDARD, at(1), Room(100, at(11)))
     assert pace.tokens == 1.0
 
@@ -413,21 +417,21 @@ happenings = st.lists(
 
 @given(happenings)
 def test_any_happening_at_any_time_leaves_a_pace_within_its_bounds(happened):
-    pace = started(STANDARD, START)
+    pace = slow_start(STANDARD, START)
     for name, now, calls, room, sent_at in happened:
         before = pace
         match name:
             case "began":
-                pace = began(pace, STANDARD, min(calls, admits(pace, STANDARD, now)), now)
+                pace = after_starts(pace, STANDARD, min(calls, admits(pace, STANDARD, now)), now)
             case "answered":
                 pace = answered(pace, STANDARD, now, room, sent_at=sent_at)
             case "failed":
-                pace = failed(pace, STANDARD, now)
+                pace = after_failure(pace, STANDARD, now)
             case "strained":
-                pace = strained(pace, STANDARD, sent_at=sent_at, now=now)
+                pace = after_strain(pace, STANDARD, sent_at=sent_at, now=now)
             case "refused":
                 call = {"sent_at": sent_at, "now": now, "wait_s": calls / 5.0}
-                pace = refused(pace, STANDARD, **call, isolated=room is None)
+                pace = after_refusal(pace, STANDARD, **call, isolated=room is None)
         assert pace.at >= before.at
         assert 0 <= pace.in_flight <= STANDARD.calls_max
         assert 1 <= pace.allowance <= STANDARD.calls_max
@@ -439,7 +443,7 @@ def test_any_happening_at_any_time_leaves_a_pace_within_its_bounds(happened):
 
 def test_time_that_runs_backwards_counts_as_none():
     pace = paced(10.0, in_flight=1)
-    assert failed(pace, STANDARD, at(-5)) == replace(pace, in_flight=0)
+    assert after_failure(pace, STANDARD, at(-5)) == replace(pace, in_flight=0)
     assert admits(pace, STANDARD, datetime.min.replace(tzinfo=UTC)) == 0
 
 
@@ -451,30 +455,30 @@ def test_a_worker_with_a_small_share_does_not_take_its_calls_own_speed_for_a_rat
     pace, t = paced(0.5, tokens=1.0), 0.0
     for _ in range(60):
         t += opens_in_s(pace, level, at(t)) + 1e-6
-        pace = answered(began(pace, level, 1, at(t)), level, at(t + 0.4))
+        pace = answered(after_starts(pace, level, 1, at(t)), level, at(t + 0.4))
         t += 0.4
     assert pace.measured_per_s == pytest.approx(0.5, rel=0.15)
 
 
 def test_an_hour_without_jobs_does_not_make_the_upstream_look_slow():
     pace = paced(10.0, tokens=1.0)
-    assert began(pace, STANDARD, 1, at(3600)).measured_per_s == pytest.approx(10.0, rel=0.05)
+    assert after_starts(pace, STANDARD, 1, at(3600)).measured_per_s == pytest.approx(10.0, rel=0.05)
 
 
 def test_workers_that_share_an_upstream_climb_together_as_one_would():
     for workers in (1, 4, 16):
-        own = shared(STANDARD, workers)
+        own = settings_for_one_of(STANDARD, workers)
         assert own.climb_per_s * workers == pytest.approx(STANDARD.climb_per_s)
         assert own.measure_s == pytest.approx(STANDARD.measure_s * workers**0.5)
-    assert shared(STANDARD, 0) == STANDARD
-    assert shared(STANDARD, 10**9).measure_s == 3_600.0
+    assert settings_for_one_of(STANDARD, 0) == STANDARD
+    assert settings_for_one_of(STANDARD, 10**9).measure_s == 3_600.0
 
 
 @pytest.mark.parametrize(
     ("pace", "opens_s"),
     [
-        (started(STANDARD, START), 0.0),
-        (replace(started(STANDARD, START), in_flight=1), None),  # slow start: a result must come
+        (slow_start(STANDARD, START), 0.0),
+        (replace(slow_start(STANDARD, START), in_flight=1), None),  # slow start: a result must come
         (paced(10.0, tokens=0.0), 0.1),
         (paced(10.0, tokens=-1.0), 0.2),
         (paced(10.0, tokens=1.0), 0.0),
@@ -493,7 +497,7 @@ def test_a_pace_says_how_long_until_the_next_call(pace, opens_s):
 @pytest.mark.parametrize(("wait_s", "still_s"), [(2.0, 40.0), (3_600.0, 900.0)])
 def test_the_longer_the_pause_that_a_limit_costs_the_later_the_next_climb(wait_s, still_s):
     pace = paced(10.0, in_flight=1, limit=CALM)
-    fell = refused(pace, STANDARD, sent_at=at(0), now=at(0), wait_s=wait_s)
+    fell = after_refusal(pace, STANDARD, sent_at=at(0), now=at(0), wait_s=wait_s)
     fell = replace(fell, in_flight=1, admitted=1e6, watched_s=10.0)
     still = replace(admitting(fell, still_s), admitted=1e6)
     assert still.rate_per_s == fell.rate_per_s
@@ -502,4 +506,4 @@ def test_the_longer_the_pause_that_a_limit_costs_the_later_the_next_climb(wait_s
 
 def admitting(pace, t):
     """The pace brought forward to then, with a call in flight."""
-    return replace(failed(replace(pace, in_flight=2), STANDARD, at(t)), in_flight=1)
+    return replace(after_failure(replace(pace, in_flight=2), STANDARD, at(t)), in_flight=1)

@@ -10,16 +10,16 @@ from perdure.rules.gate.pace import (
     DEAR_S,
     STILL_S_MIN,
     Pace,
-    answered,
-    began,
-    ended,
+    after_answer,
+    after_end,
+    after_hold,
+    after_refusal,
+    after_starts,
+    after_strain,
     in_force,
     opens_in_s,
-    refused,
-    resumed,
     rises,
-    started,
-    strained,
+    slow_start,
 )
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.pace_trouble import Trouble
@@ -48,7 +48,7 @@ def running(**changes):
 
 def test_the_rate_in_force_is_that_of_the_pace_and_none_in_slow_start():
     assert in_force(running(), STANDARD, START) == 10.0
-    assert in_force(started(STANDARD, START), STANDARD, START) is None
+    assert in_force(slow_start(STANDARD, START), STANDARD, START) is None
 
 
 def test_the_rate_in_force_has_climbed_since_it_was_last_looked_at():
@@ -96,7 +96,7 @@ def test_well_beyond_it_climbs_fast_unless_refusals_are_many():
 
 
 def test_a_pace_that_starts_slowly_or_never_fell_has_no_rate_that_rises():
-    assert rises(started(STANDARD, START), STANDARD, START) is None
+    assert rises(slow_start(STANDARD, START), STANDARD, START) is None
     assert rises(running(rate_per_s=None), STANDARD, START) is None
     assert rises(running(limit=Trouble()), STANDARD, START) is None
 
@@ -131,14 +131,14 @@ NOW = {"sent_at": START, "now": START}
 
 
 def test_a_fall_leads_to_what_was_measured_and_remembers_the_middle_of_both_as_refused():
-    fell = refused(running(rate_per_s=20.0), STANDARD, **NOW, wait_s=7.0)
+    fell = after_refusal(running(rate_per_s=20.0), STANDARD, **NOW, wait_s=7.0)
     assert (fell.rate_per_s, fell.refused_per_s, fell.find_s) == (10.0, 15.0, 7.0)
-    assert refused(running(), STANDARD, **NOW, wait_s=1.0).find_s == STANDARD.find_s
-    assert refused(running(find_s=60.0), STANDARD, **NOW).find_s == STANDARD.find_s
+    assert after_refusal(running(), STANDARD, **NOW, wait_s=1.0).find_s == STANDARD.find_s
+    assert after_refusal(running(find_s=60.0), STANDARD, **NOW).find_s == STANDARD.find_s
 
 
 def test_where_nobody_says_until_when_the_rest_doubles():
-    fell = refused(running(rests=2), STANDARD, **NOW)
+    fell = after_refusal(running(rests=2), STANDARD, **NOW)
     assert (fell.rests, fell.tokens, fell.limit.still_until) == (3, -20.0, at(40))
 
 
@@ -148,7 +148,7 @@ def test_where_nobody_says_until_when_the_rest_doubles():
 )
 def test_a_slow_start_goes_on_while_few_are_refused(share, isolated, goes_on):
     pace = starting(limit=Trouble(share=share))
-    found = refused(pace, STANDARD, **NOW, isolated=isolated)
+    found = after_refusal(pace, STANDARD, **NOW, isolated=isolated)
     assert found.rate_per_s == (None if goes_on else 5.0)
     assert found.refused_per_s == (7.0 if goes_on else 0.0)
 
@@ -163,14 +163,16 @@ def test_a_slow_start_goes_on_while_few_are_refused(share, isolated, goes_on):
 )
 def test_an_isolated_refusal_makes_no_fall_where_that_would_be_of_no_use(limit, falls):
     pace = running(rate_per_s=20.0, limit=limit)
-    assert refused(pace, STANDARD, **NOW, isolated=True).rate_per_s == (10.0 if falls else 20.0)
-    assert refused(pace, STANDARD, **NOW).rate_per_s == 10.0
+    assert after_refusal(pace, STANDARD, **NOW, isolated=True).rate_per_s == (
+        10.0 if falls else 20.0
+    )
+    assert after_refusal(pace, STANDARD, **NOW).rate_per_s == 10.0
 
 
 def test_with_less_than_the_least_rate_measured_it_begins_again():
-    least = refused(running(admitted=0.1), STANDARD, **NOW)
+    least = after_refusal(running(admitted=0.1), STANDARD, **NOW)
     assert least.rate_per_s == 0.01
-    less = refused(running(admitted=0.09, allowance=9.0), STANDARD, **NOW)
+    less = after_refusal(running(admitted=0.09, allowance=9.0), STANDARD, **NOW)
     assert (less.rate_per_s, less.allowance) == (None, 1)
     assert (less.limit.fell_at, less.limit.still_until) == (START, START)
 
@@ -185,7 +187,7 @@ def starting(**changes):
 
 
 def test_after_a_dear_hold_the_pace_goes_on_at_what_was_measured_and_stands_still_for_a_while():
-    pace = resumed(starting(), STANDARD, held_s=30.0, now=at(60))
+    pace = after_hold(starting(), STANDARD, held_s=30.0, now=at(60))
     assert (pace.rate_per_s, pace.refused_per_s, pace.tokens) == (5.0, 0.0, 1.0)
     assert (pace.limit.fell_at, pace.limit.still_until) == (at(60), at(60 + STILL_S_MIN))
 
@@ -193,16 +195,16 @@ def test_after_a_dear_hold_the_pace_goes_on_at_what_was_measured_and_stands_stil
 @pytest.mark.parametrize(("held_s", "find_s", "expected"), [(30.0, 4.0, 30.0), (5.0, 9.0, 9.0)])
 def test_the_dearer_the_hold_the_slower_the_way_back(held_s, find_s, expected):
     settings = PaceSettings(find_s=find_s)
-    assert resumed(starting(), settings, held_s=held_s, now=at(60)).find_s == expected
+    assert after_hold(starting(), settings, held_s=held_s, now=at(60)).find_s == expected
 
 
 def test_a_hold_is_dear_and_a_rate_measured_from_their_bounds_on():
-    assert resumed(starting(), STANDARD, held_s=DEAR_S, now=at(60)).rate_per_s == 5.0
-    assert resumed(starting(), STANDARD, held_s=DEAR_S - 0.1, now=at(60)).rate_per_s is None
+    assert after_hold(starting(), STANDARD, held_s=DEAR_S, now=at(60)).rate_per_s == 5.0
+    assert after_hold(starting(), STANDARD, held_s=DEAR_S - 0.1, now=at(60)).rate_per_s is None
     least = starting(admitted=0.1)
-    assert resumed(least, STANDARD, held_s=30.0, now=at(60)).rate_per_s == 0.01
+    assert after_hold(least, STANDARD, held_s=30.0, now=at(60)).rate_per_s == 0.01
     less = starting(admitted=0.09)
-    assert resumed(less, STANDARD, held_s=30.0, now=at(60)).rate_per_s is None
+    assert after_hold(less, STANDARD, held_s=30.0, now=at(60)).rate_per_s is None
 
 
 # Each end of a call.
@@ -213,20 +215,20 @@ BUSY = running(in_flight=5, rests=2, strain=Trouble(0.6, 0.1, at(0), at(9)))
 
 def test_an_answer_hands_on_the_room_that_it_tells_of():
     room = Room(3, at(30), 100)
-    found = ended(BUSY, STANDARD, said(None), **CALL, room=room)
-    assert found == answered(BUSY, STANDARD, **CALL, room=room)
+    found = after_end(BUSY, STANDARD, said(None), **CALL, room=room)
+    assert found == after_answer(BUSY, STANDARD, **CALL, room=room)
     assert found.room == room
 
 
 @pytest.mark.parametrize("told", [{}, {"wait_s": 7.0}, {"isolated": True}])
 def test_a_refusal_hands_on_the_pause_and_whether_it_is_isolated(told):
-    found = ended(BUSY, STANDARD, said(Kind.RATE_LIMITED), **CALL, **told)
-    assert found == refused(BUSY, STANDARD, **CALL, **told)
+    found = after_end(BUSY, STANDARD, said(Kind.RATE_LIMITED), **CALL, **told)
+    assert found == after_refusal(BUSY, STANDARD, **CALL, **told)
 
 
 def test_the_words_of_a_refusal_make_a_difference():
     plain, told, alone = (
-        ended(BUSY, STANDARD, said(Kind.RATE_LIMITED), **CALL, **more)
+        after_end(BUSY, STANDARD, said(Kind.RATE_LIMITED), **CALL, **more)
         for more in ({}, {"wait_s": 7.0}, {"isolated": True})
     )
     assert told.limit.still_until == at(141)
@@ -234,28 +236,28 @@ def test_the_words_of_a_refusal_make_a_difference():
 
 
 def test_a_call_that_was_taken_on_and_failed_counts_as_admitted_and_earns_no_other():
-    found = ended(BUSY, STANDARD, said(Kind.UPSTREAM_ERROR), **CALL)
-    assert found == answered(BUSY, STANDARD, **CALL, well=False)
+    found = after_end(BUSY, STANDARD, said(Kind.UPSTREAM_ERROR), **CALL)
+    assert found == after_answer(BUSY, STANDARD, **CALL, well=False)
     assert found.allowance == BUSY.allowance
     assert found.rests == 0
 
 
 @pytest.mark.parametrize("kind", [Kind.TIMEOUT, Kind.OVERLOADED])
 def test_a_strain_is_told_when_its_call_was_sent(kind):
-    found = ended(BUSY, STANDARD, said(kind), **CALL)
-    assert found == strained(BUSY, STANDARD, **CALL)
+    found = after_end(BUSY, STANDARD, said(kind), **CALL)
+    assert found == after_strain(BUSY, STANDARD, **CALL)
     before = replace(BUSY, strain=Trouble(0.6, 0.1, at(0.7), at(9)))
-    assert ended(before, STANDARD, said(kind), **CALL).knee is None
+    assert after_end(before, STANDARD, said(kind), **CALL).knee is None
     assert found.knee == 2.5
 
 
 def test_strained_calls_leave_half_of_them_in_flight_and_never_fewer_than_a_start_has():
     many = replace(BUSY, in_flight=41, allowance=60.0)
-    fell = strained(many, STANDARD, **CALL)
+    fell = after_strain(many, STANDARD, **CALL)
     assert (fell.in_flight, fell.allowance, fell.knee) == (40, 20.5, 20.5)
     assert (fell.strain.fell_at, fell.strain.still_until) == (at(1), at(1))
     assert fell.strain.share == pytest.approx(0.62)
-    few = strained(BUSY, PaceSettings(start_calls=4), **CALL)
+    few = after_strain(BUSY, PaceSettings(start_calls=4), **CALL)
     assert (few.allowance, few.knee) == (4.0, 4.0)
 
 
@@ -269,7 +271,7 @@ def test_strained_calls_leave_half_of_them_in_flight_and_never_fewer_than_a_star
 )
 def test_a_strain_that_is_rare_or_no_news_or_an_outage_changes_no_speed(changes):
     pace = replace(BUSY, allowance=60.0, **changes)
-    found = strained(pace, STANDARD, **CALL)
+    found = after_strain(pace, STANDARD, **CALL)
     assert (found.allowance, found.knee) == (60.0, None)
     assert found.strain.fell_at == pace.strain.fell_at
     assert found.strain.share > pace.strain.share
@@ -277,30 +279,30 @@ def test_a_strain_that_is_rare_or_no_news_or_an_outage_changes_no_speed(changes)
 
 def test_an_answer_is_heard_of_both_troubles():
     pace = replace(BUSY, limit=replace(BUSY.limit, share=0.4))
-    found = answered(pace, STANDARD, **CALL)
+    found = after_answer(pace, STANDARD, **CALL)
     assert found.strain.share == pytest.approx(0.57)
     assert found.limit.share == pytest.approx(0.38)
 
 
 def test_a_new_start_keeps_what_the_upstream_could_bear_and_nothing_else():
-    kept = started(STANDARD, at(9), in_flight=2, before=replace(BUSY, knee=7.0))
-    assert kept == replace(started(STANDARD, at(9), in_flight=2), knee=7.0)
+    kept = slow_start(STANDARD, at(9), in_flight=2, before=replace(BUSY, knee=7.0))
+    assert kept == replace(slow_start(STANDARD, at(9), in_flight=2), knee=7.0)
 
 
 @pytest.mark.parametrize(("allowance", "grown"), [(3.0, 4.0), (4.0, 4.25), (8.0, 8.125)])
 def test_from_the_knee_on_an_answer_earns_one_more_call_with_every_round_trip(allowance, grown):
     pace = replace(BUSY, allowance=allowance, knee=4.0)
-    assert answered(pace, STANDARD, **CALL).allowance == grown
+    assert after_answer(pace, STANDARD, **CALL).allowance == grown
 
 
 def test_an_answer_to_a_call_from_before_the_fall_does_not_end_the_row_of_rests():
     fell = replace(BUSY, limit=Trouble(fell_at=at(0.7), still_until=at(9)))
-    assert answered(fell, STANDARD, **CALL).rests == BUSY.rests
+    assert after_answer(fell, STANDARD, **CALL).rests == BUSY.rests
 
 
 @pytest.mark.parametrize(("tokens", "busy_s"), [(1.0, 0.0), (0.5, 0.05), (-2.0, 0.3)])
 def test_time_without_calls_counts_as_watched_while_the_pace_itself_keeps_them_waiting(
     tokens, busy_s
 ):
-    later = began(running(tokens=tokens), STANDARD, 0, at(10))
+    later = after_starts(running(tokens=tokens), STANDARD, 0, at(10))
     assert later.admitted == pytest.approx(100.0 * exp(-busy_s / STANDARD.measure_s))

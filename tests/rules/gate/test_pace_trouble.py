@@ -5,13 +5,13 @@ import pytest
 from perdure.rules.gate.pace_trouble import CALM, Trouble
 from tests.rules.gate.gate_kit import at
 
-FELL = CALM.answered(at(10), 5.0)  # stands still from 10 s to 15 s
+FELL = CALM.after_fall(at(10), 5.0)  # stands still from 10 s to 15 s
 
 
 def after(trouble, *met, sent_s=0.0):
     """So many calls have ended, that were sent at this second."""
     for one in met:
-        trouble = trouble.heard(one, at(sent_s))
+        trouble = trouble.after_call(one, at(sent_s))
     return trouble
 
 
@@ -91,6 +91,6 @@ def test_what_is_met_hardly_more_often_than_at_a_slower_pace_is_noise(share, noi
 
 def test_a_fall_keeps_what_is_known_and_says_until_when_the_pace_stands():
     known = Trouble(share=0.3, noise=0.2, fell_at=at(1), still_until=at(2))
-    assert known.answered(at(10), 5.0) == Trouble(0.3, 0.2, at(10), at(15))
-    assert known.heard(False, at(0)).fell_at == at(1)
-    assert known.heard(False, at(0)).still_until == at(2)
+    assert known.after_fall(at(10), 5.0) == Trouble(0.3, 0.2, at(10), at(15))
+    assert known.after_call(False, at(0)).fell_at == at(1)
+    assert known.after_call(False, at(0)).still_until == at(2)

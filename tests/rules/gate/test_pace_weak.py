@@ -13,14 +13,14 @@ from perdure.model.kinds import Kind, Sign
 from perdure.rules.gate.pace import (
     Trouble,
     admits,
-    answered,
-    began,
-    ended,
+    after_answer,
+    after_end,
+    after_hold,
+    after_refusal,
+    after_starts,
+    after_strain,
     opens_in_s,
-    refused,
-    resumed,
-    started,
-    strained,
+    slow_start,
 )
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.signs import WELL, Word
@@ -34,15 +34,15 @@ REFUSED = said(Kind.RATE_LIMITED)
 def driven(upstream, seconds, *, pace=None, slots=20, isolated=True, seed=7):
     """Calls as fast as the pace allows; ``upstream`` answers with a word and how long that took."""
     chance, out, books, t = Random(seed).random, [], [], 0.0
-    pace = pace or started(STANDARD, START)
+    pace = pace or slow_start(STANDARD, START)
     while t < seconds:
         while out and out[0][0] <= t:
             _, sent_s, word = heapq.heappop(out)
             more = {"wait_s": 2.0, "isolated": isolated} if word.refuses else {}
-            pace = ended(pace, STANDARD, word, sent_at=at(sent_s), now=at(t), **more)
+            pace = after_end(pace, STANDARD, word, sent_at=at(sent_s), now=at(t), **more)
             books.append((t, word))
         for _ in range(min(admits(pace, STANDARD, at(t)), slots - len(out))):
-            pace = began(pace, STANDARD, 1, at(t))
+            pace = after_starts(pace, STANDARD, 1, at(t))
             word, took_s = upstream(chance(), len(out))
             heapq.heappush(out, (t + took_s, t, word))
         t += 0.05
@@ -74,7 +74,7 @@ def test_refusals_that_stay_when_calls_are_fewer_are_learned_as_noise():
     pace = paced(10.0, limit=fell, in_flight=200)
     for n in range(1, 400):
         word = REFUSED if n % 10 == 0 else WELL
-        pace = ended(pace, STANDARD, word, sent_at=at(n), now=at(n), isolated=True)
+        pace = after_end(pace, STANDARD, word, sent_at=at(n), now=at(n), isolated=True)
     assert 0.03 < pace.limit.noise < 0.3
     assert pace.limit.fell_at == START  # nobody slowed down for them
 
@@ -93,16 +93,16 @@ def test_a_limit_that_calls_run_into_is_followed():
     def limited(_, __):
         return (WELL, 1.0) if tokens["left"] >= 1.0 else (REFUSED, 0.1)
 
-    pace, t, chance, out, done, turned_away = started(STANDARD, START), 0.0, 0, [], 0, 0
+    pace, t, chance, out, done, turned_away = slow_start(STANDARD, START), 0.0, 0, [], 0, 0
     while t < 200.0:
         tokens["left"] = min(tokens["left"] + 0.5, 10.0)
         while out and out[0][0] <= t:
             _, sent_s, word = heapq.heappop(out)
             call = {"sent_at": at(sent_s), "now": at(t)}
-            pace = ended(pace, STANDARD, word, **call, isolated=word.refuses and done > 20)
+            pace = after_end(pace, STANDARD, word, **call, isolated=word.refuses and done > 20)
             done, turned_away = done + (word is WELL), turned_away + word.refuses
         for _ in range(min(admits(pace, STANDARD, at(t)), 100 - len(out))):
-            pace = began(pace, STANDARD, 1, at(t))
+            pace = after_starts(pace, STANDARD, 1, at(t))
             word, took_s = limited(chance, len(out))
             tokens["left"] -= word is WELL
             heapq.heappush(out, (t + took_s, t, word))
@@ -113,13 +113,13 @@ def test_a_limit_that_calls_run_into_is_followed():
 
 def test_where_most_are_refused_and_nobody_says_until_when_no_call_starts_for_a_while():
     pace = paced(10.0, tokens=1.0, in_flight=5)
-    first = refused(pace, STANDARD, sent_at=at(1), now=at(1))
+    first = after_refusal(pace, STANDARD, sent_at=at(1), now=at(1))
     rest_s = opens_in_s(first, STANDARD, at(1))
     assert rest_s >= STANDARD.rest_s
-    second = refused(first, STANDARD, sent_at=at(2), now=at(2))
+    second = after_refusal(first, STANDARD, sent_at=at(2), now=at(2))
     assert opens_in_s(second, STANDARD, at(2)) > 1.5 * rest_s
-    well = answered(second, STANDARD, sent_at=at(3), now=at(3))
-    again = refused(well, STANDARD, sent_at=at(4), now=at(4))
+    well = after_answer(second, STANDARD, sent_at=at(3), now=at(3))
+    again = after_refusal(well, STANDARD, sent_at=at(4), now=at(4))
     assert opens_in_s(again, STANDARD, at(4)) < 1.5 * rest_s
 
 
@@ -127,13 +127,13 @@ def test_the_rest_grows_no_further_than_its_bound():
     pace = paced(10.0, in_flight=90)
     for n in range(1, 60):
         pace = replace(pace, admitted=100.0, watched_s=10.0)
-        pace = refused(pace, STANDARD, sent_at=at(n), now=at(n))
+        pace = after_refusal(pace, STANDARD, sent_at=at(n), now=at(n))
     assert opens_in_s(pace, STANDARD, at(59)) < 30.0
 
 
 @pytest.mark.parametrize("more", [{"wait_s": 2.0}, {"isolated": True}])
 def test_a_refusal_with_a_hint_or_an_isolated_one_asks_for_no_rest(more):
-    pace = refused(paced(10.0, in_flight=5), STANDARD, sent_at=at(1), now=at(1), **more)
+    pace = after_refusal(paced(10.0, in_flight=5), STANDARD, sent_at=at(1), now=at(1), **more)
     assert opens_in_s(pace, STANDARD, at(1)) < STANDARD.rest_s
 
 
@@ -142,15 +142,18 @@ def test_a_refusal_with_a_hint_or_an_isolated_one_asks_for_no_rest(more):
 
 def test_after_a_dear_hold_the_slow_start_goes_on_at_the_measured_rate():
     pace = replace(steady(8.0, 30.0), in_flight=0)
-    rate = resumed(pace, STANDARD, held_s=30.0, now=at(60)).rate_per_s
+    rate = after_hold(pace, STANDARD, held_s=30.0, now=at(60)).rate_per_s
     assert rate == pytest.approx(pace.measured_per_s, rel=0.1)
 
 
 def test_after_a_cheap_hold_or_with_nothing_measured_the_pace_goes_on_as_it_was():
     pace = steady(8.0, 30.0)
-    assert resumed(pace, STANDARD, held_s=1.0, now=at(31)).rate_per_s is None
-    assert resumed(started(STANDARD, START), STANDARD, held_s=30.0, now=at(31)).rate_per_s is None
-    assert resumed(paced(5.0), STANDARD, held_s=30.0, now=at(31)).rate_per_s == 5.0
+    assert after_hold(pace, STANDARD, held_s=1.0, now=at(31)).rate_per_s is None
+    assert (
+        after_hold(slow_start(STANDARD, START), STANDARD, held_s=30.0, now=at(31)).rate_per_s
+        is None
+    )
+    assert after_hold(paced(5.0), STANDARD, held_s=30.0, now=at(31)).rate_per_s == 5.0
 
 
 # -- strain ------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_after_a_cheap_hold_or_with_nothing_measured_the_pace_goes_on_as_it_was(
 def timed_out(pace, t, times, *, sent_s=None):
     sent_at = at(t if sent_s is None else sent_s)
     for _ in range(times):
-        pace = strained(pace, STANDARD, sent_at=sent_at, now=at(t))
+        pace = after_strain(pace, STANDARD, sent_at=sent_at, now=at(t))
     return pace
 
 
@@ -175,7 +178,9 @@ def test_timeouts_of_many_calls_leave_fewer_in_flight_and_answers_bring_more():
     assert admits(fell, STANDARD, at(30)) == 0
     grown = fell
     for _ in range(40):
-        grown = answered(began(grown, STANDARD, 1, at(31)), STANDARD, sent_at=at(31), now=at(32))
+        grown = after_answer(
+            after_starts(grown, STANDARD, 1, at(31)), STANDARD, sent_at=at(31), now=at(32)
+        )
     assert fell.allowance + 1 <= grown.allowance <= fell.allowance + 5  # a round trip or two
 
 
@@ -188,20 +193,20 @@ def test_one_timeout_changes_nothing_and_one_episode_halves_once():
 
 
 def test_timeouts_of_an_upstream_that_has_answered_nothing_are_the_gates_question():
-    pace = replace(started(STANDARD, START), in_flight=40, allowance=40.0)
+    pace = replace(slow_start(STANDARD, START), in_flight=40, allowance=40.0)
     fell = timed_out(pace, 30.0, 20)
     assert (fell.allowance, fell.knee) == (40.0, None)
 
 
 def test_what_an_upstream_could_bear_is_kept_over_a_recovery():
     fell = timed_out(busy(), 30.0, 20)
-    pace, t, waves = started(STANDARD, at(60), before=fell), 60.0, []
+    pace, t, waves = slow_start(STANDARD, at(60), before=fell), 60.0, []
     for _ in range(8):
         wave = admits(pace, STANDARD, at(t))
         waves.append(wave)
-        pace = began(pace, STANDARD, wave, at(t))
+        pace = after_starts(pace, STANDARD, wave, at(t))
         for _ in range(wave):
-            pace = answered(pace, STANDARD, sent_at=at(t), now=at(t + 1))
+            pace = after_answer(pace, STANDARD, sent_at=at(t), now=at(t + 1))
         t += 1
     assert waves[:4] == [1, 2, 4, 8]
     assert waves[-1] <= 2 * fell.knee  # without the memory it would be 128
@@ -219,8 +224,8 @@ WORDS = [
 
 @pytest.mark.parametrize("word", WORDS, ids=lambda one: f"{one.sign}-{one.label}")
 def test_in_slow_start_a_call_earns_another_unless_the_upstream_is_to_blame(word):
-    pace = began(started(STANDARD, START), STANDARD, 1, START)
-    after = ended(pace, STANDARD, word, sent_at=START, now=at(1))
+    pace = after_starts(slow_start(STANDARD, START), STANDARD, 1, START)
+    after = after_end(pace, STANDARD, word, sent_at=START, now=at(1))
     assert after.in_flight == 0
     earns = word.sign is not Sign.BAD and not word.refuses
     assert (after.allowance > pace.allowance) is earns
@@ -240,6 +245,6 @@ def test_in_slow_start_a_call_earns_another_unless_the_upstream_is_to_blame(word
     ],
 )
 def test_admitted_calls_are_measured_and_no_others(kind, admitted):
-    pace = began(started(STANDARD, START), STANDARD, 1, START)
-    after = ended(pace, STANDARD, said(kind), sent_at=START, now=at(1))
+    pace = after_starts(slow_start(STANDARD, START), STANDARD, 1, START)
+    after = after_end(pace, STANDARD, said(kind), sent_at=START, now=at(1))
     assert (after.measured_per_s > 0) is admitted

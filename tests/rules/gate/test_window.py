@@ -16,11 +16,11 @@ from perdure.rules.gate.window import (
     Sample,
     Window,
     WindowSettings,
-    ended,
-    isolated,
-    merged,
+    add_call,
+    fill_call,
+    is_isolated,
+    merge,
     reading,
-    sent,
     sickness,
 )
 from tests.rules.gate.gate_kit import DOWN, at, said, window_of
@@ -41,8 +41,8 @@ def sent_and_ended(results, settings=STANDARD, *, generation=0):
     window = Window()
     for number, kind in enumerate(results):
         name = f"{number:04}"
-        window = sent(window, settings, name=name, generation=generation, now=at(number))
-        window = ended(window, settings, name=name, word=said(kind), took_s=0.5)
+        window = add_call(window, settings, name=name, generation=generation, now=at(number))
+        window = fill_call(window, settings, name=name, word=said(kind), took_s=0.5)
     return window
 
 
@@ -178,24 +178,24 @@ REFUSALS = {
 def test_refusals_are_isolated_while_less_than_a_quarter_of_the_calls_is_turned_away(name):
     results, expected = REFUSALS[name]
     window = sent_and_ended(results)
-    assert isolated(window, STANDARD, 0.25, counts_from=0, now=at(100)) is expected
+    assert is_isolated(window, STANDARD, 0.25, counts_from=0, now=at(100)) is expected
 
 
 def test_one_error_that_names_a_pause_among_good_answers_is_isolated():
     """A 500 is no refusal, but its hint would hold everybody all the same."""
     samples = [Sample(0, at(n), str(n), Sign.GOOD, 1.0) for n in range(19)]
     samples.append(Sample(0, at(19), "19", Sign.BAD, 1.0, Kind.UPSTREAM_ERROR))
-    assert isolated(Window(tuple(samples)), STANDARD, 0.3, counts_from=0, now=at(20))
+    assert is_isolated(Window(tuple(samples)), STANDARD, 0.3, counts_from=0, now=at(20))
 
 
 def test_with_a_share_of_nothing_no_refusal_is_isolated():
     window = sent_and_ended([None] * 19 + [LIMIT])
-    assert not isolated(window, STANDARD, 0.0, counts_from=0, now=at(100))
+    assert not is_isolated(window, STANDARD, 0.0, counts_from=0, now=at(100))
 
 
 def test_calls_of_an_earlier_generation_do_not_make_a_refusal_isolated():
     window = sent_and_ended([None] * 19 + [LIMIT])
-    assert not isolated(window, STANDARD, 0.25, counts_from=1, now=at(100))
+    assert not is_isolated(window, STANDARD, 0.25, counts_from=1, now=at(100))
 
 
 def test_a_call_that_outlasts_the_refusals_was_admitted():
@@ -206,8 +206,8 @@ def test_a_call_that_outlasts_the_refusals_was_admitted():
             for n in range(20)
         )
     )  # fmt: skip
-    assert isolated(window, STANDARD, 0.25, counts_from=0, now=at(20))
-    assert not isolated(window, STANDARD, 0.25, counts_from=0, now=at(0))
+    assert is_isolated(window, STANDARD, 0.25, counts_from=0, now=at(20))
+    assert not is_isolated(window, STANDARD, 0.25, counts_from=0, now=at(0))
 
 
 def test_bad_requests_cannot_hide_an_outage():
@@ -223,11 +223,11 @@ def test_a_place_is_taken_at_send_so_a_late_success_is_old_news():
     settings = WindowSettings(calls=10)
     window = Window()
     for number in range(20):
-        window = sent(window, settings, name=f"{number:02}", generation=0, now=at(number))
+        window = add_call(window, settings, name=f"{number:02}", generation=0, now=at(number))
     for number in range(10, 20):
-        window = ended(window, settings, name=f"{number:02}", word=said(DOWN), took_s=1.0)
+        window = fill_call(window, settings, name=f"{number:02}", word=said(DOWN), took_s=1.0)
     for number in range(10):
-        window = ended(window, settings, name=f"{number:02}", word=said(None), took_s=60.0)
+        window = fill_call(window, settings, name=f"{number:02}", word=said(None), took_s=60.0)
     assert reading(window, settings, counts_from=0, now=at(60)) == Reading(10, 10, 0)
 
 
@@ -246,21 +246,21 @@ def hundred_in_flight(settings, note_sent, note_ended):
 
 
 def test_a_hundred_calls_in_flight_do_not_push_results_out_of_a_window_of_twenty():
-    assert is_sick(hundred_in_flight(STANDARD, sent, ended))
+    assert is_sick(hundred_in_flight(STANDARD, add_call, fill_call))
 
 
 def test_a_window_of_the_last_twenty_sent_would_never_see_those_timeouts():
     """The broken twin: places in flight count, so every result finds its place gone."""
 
     def last_sent(window, settings, **call):
-        after = sent(window, settings, **call)
+        after = add_call(window, settings, **call)
         return Window(after.samples[-settings.calls :])
 
-    assert not is_sick(hundred_in_flight(STANDARD, last_sent, ended))
+    assert not is_sick(hundred_in_flight(STANDARD, last_sent, fill_call))
 
 
 def test_results_of_an_earlier_generation_are_history():
-    window = merged(
+    window = merge(
         STANDARD, window_of([F] * 20, generation=3), window_of([K] * 3 + [F] * 3, generation=4)
     )
     assert reading(window, STANDARD, counts_from=4, now=at(0)) == Reading(6, 3, 0)
@@ -271,7 +271,7 @@ def test_results_of_an_earlier_generation_are_history():
 def test_a_late_sender_of_an_old_generation_cannot_push_newer_results_out():
     """A worker with an old copy of the gate sends last; its calls still stand before the others."""
     old = Window(tuple(Sample(1, at(50 + n), f"old{n:02}", Sign.GOOD) for n in range(20)))
-    window = merged(STANDARD, old, window_of([F] * 20, generation=2))
+    window = merge(STANDARD, old, window_of([F] * 20, generation=2))
     assert reading(window, STANDARD, counts_from=2, now=at(90)) == Reading(20, 20, 0)
 
 
@@ -279,7 +279,7 @@ def test_a_result_for_an_unknown_or_ended_call_changes_nothing():
     window = window_of([F, K, P])
     for name in ("0000", "0001", "nobody"):
         for kind in (None, DOWN, Kind.CANCELLED):
-            assert ended(window, STANDARD, name=name, word=said(kind), took_s=9.0) == window
+            assert fill_call(window, STANDARD, name=name, word=said(kind), took_s=9.0) == window
 
 
 def test_slow_calls_count_where_a_limit_is_set():
@@ -317,7 +317,7 @@ def test_a_time_window_shorter_than_the_timeout_still_sees_timeouts():
 
 def test_calls_in_flight_are_remembered_up_to_a_limit():
     window = window_of([P] * (IN_FLIGHT_MAX + 5))
-    names = [sample.name for sample in merged(STANDARD, window).samples]
+    names = [sample.name for sample in merge(STANDARD, window).samples]
     assert names == [f"{n:04}" for n in range(5, IN_FLIGHT_MAX + 5)]
 
 
@@ -444,12 +444,12 @@ def histories(calls, settings):
     for number, (generation, t, worker, result, took_s) in enumerate(calls):
         name = f"{worker}-{number:02}"
         plain.calls.append((generation, at(t), name, result, took_s))
-        windows[worker] = sent(
+        windows[worker] = add_call(
             windows[worker], settings, name=name, generation=generation, now=at(t)
         )
     for number, (_, _, worker, result, took_s) in reversed(list(enumerate(calls))):
         if result != "out":
-            windows[worker] = ended(
+            windows[worker] = fill_call(
                 windows[worker],
                 settings,
                 name=f"{worker}-{number:02}",
@@ -465,26 +465,26 @@ def test_windows_of_several_workers_merge_to_what_a_plain_list_says(
     calls, settings, counts_from, t
 ):
     plain, windows = histories(calls, settings)
-    found = reading(merged(settings, *windows), settings, counts_from=counts_from, now=at(t))
+    found = reading(merge(settings, *windows), settings, counts_from=counts_from, now=at(t))
     assert replace(found, left_out=()) == plain.reading(counts_from, at(t))
 
 
 @given(calls_of, settings_of)
 def test_the_order_and_repetition_of_merging_do_not_matter(calls, settings):
     _, (a, b, c) = histories(calls, settings)
-    whole = merged(settings, a, b, c)
-    assert merged(settings, merged(settings, c, a), b) == whole
-    assert merged(settings, a, merged(settings, b, c)) == whole
-    assert merged(settings, whole, whole, b) == whole
+    whole = merge(settings, a, b, c)
+    assert merge(settings, merge(settings, c, a), b) == whole
+    assert merge(settings, a, merge(settings, b, c)) == whole
+    assert merge(settings, whole, whole, b) == whole
 
 
 @given(calls_of, settings_of)
 def test_a_copy_from_before_the_result_does_not_undo_it(calls, settings):
     _, windows = histories(calls, settings)
-    ended_ones = merged(settings, *windows)
+    ended_ones = merge(settings, *windows)
     earlier = Window(tuple(Sample(s.generation, s.sent_at, s.name) for s in ended_ones.samples))
-    assert merged(settings, earlier, ended_ones) == ended_ones
-    assert merged(settings, ended_ones, earlier) == ended_ones
+    assert merge(settings, earlier, ended_ones) == ended_ones
+    assert merge(settings, ended_ones, earlier) == ended_ones
 
 
 @given(calls_of, settings_of)

@@ -26,7 +26,7 @@ def asleep(place: Place) -> Callable[[], None]:
     """A statement under way, whose answer never comes: all was acknowledged, so only probes can tell."""
 
     def ask() -> None:
-        with place.connection.lent() as cx:
+        with place.connection.autocommit() as cx:
             cx.execute("SELECT pg_sleep(60)")
 
     return ask
@@ -36,7 +36,7 @@ def listening(place: Place) -> Callable[[], None]:
     """An idle connection that waits for hints."""
 
     def listen() -> None:
-        while not place.store.changed():
+        while not place.store.has_changed():
             threading.Event().wait(0.05)
         raise StoreError("the line is gone")
 
@@ -47,7 +47,7 @@ def speaking(place: Place, cut: threading.Event) -> Callable[[], None]:
     """A statement sent after the line is gone: it is never acknowledged."""
 
     def speak() -> None:
-        with place.connection.lent() as cx:
+        with place.connection.autocommit() as cx:
             cut.wait()
             cx.execute("SELECT 1")
 
@@ -67,8 +67,8 @@ def main() -> None:
     with Server(in_memory=True) as server:
         url = server.create_database()
         place = Place(url)
-        place.store.changed()
-        place.store.changed()
+        place.store.has_changed()
+        place.store.has_changed()
         careless = Place(f"{url}?keepalives=0&tcp_user_timeout=0", series=1)
         works = {
             "asleep": asleep(place),

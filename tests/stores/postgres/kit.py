@@ -17,7 +17,7 @@ from perdure.stores.postgres.reader import PostgresReader
 from perdure.stores.postgres.schema import PostgresSchema
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract import kit
+from perdure.testing.store_contract import fresh_store
 from tests.servers.postgres import Server, name_of
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ SIGNAL_S_MAX = 20.0  # no test waits for a signal longer than this
 LOOK_EVERY_S = 0.005
 
 
-class Place(kit.Place):
+class Place(fresh_store.Place):
     """One connection to one database, for all three sides of the store.
 
     Without a clock the store's time is the server's.
@@ -50,7 +50,7 @@ class Place(kit.Place):
             raise
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        with self.connection.lent() as cx:
+        with self.connection.autocommit() as cx:
             return cx.execute(sql, values).fetchall()
 
 
@@ -61,7 +61,7 @@ def opened(url: str, **options: Any) -> PostgresConnection:
 
 def pid_of(connection: PostgresConnection) -> int:
     """The server's process behind a connection that is lent now."""
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         return cx.execute("SELECT pg_backend_pid()").fetchone()[0]
 
 

@@ -20,10 +20,10 @@ from perdure.model.errors import CursorTooOld
 from perdure.model.jobs import Claim, Record
 from perdure.stores.change_lines import FeedPlace, page_of
 from perdure.stores.postgres.reader import PostgresReader
-from perdure.stores.postgres.record import answered, parameters
+from perdure.stores.postgres.record import json_answer, parameters
 from perdure.stores.postgres.statements import SQL
-from perdure.testing.store_contract.following import FeedFollower
-from perdure.testing.store_contract.records import retry, success
+from perdure.testing.store_contract.attempt_ends import retry, success
+from perdure.testing.store_contract.change_feed import FeedFollower
 from tests.stores.postgres.kit import Place, alter, at_once, other, until
 from tests.stores.postgres.plans import rows_touched
 
@@ -52,7 +52,7 @@ class Writer:
         """As a turn does, in a transaction that stays open."""
         records = [ends(claim, worker) for claim in claims]
         cursor = self.raw.execute(SQL.record, parameters(records, worker, None))
-        assert len(answered(cursor)["done"]) == len(claims)
+        assert len(json_answer(cursor)["done"]) == len(claims)
         self.claims += claims
         self.told += [(claim.id, claim.token + 1) for claim in claims]
 
@@ -154,7 +154,7 @@ def by_number(patch: pytest.MonkeyPatch) -> None:
     """A plain number for a cursor: the highest that was read."""
 
     def changes(self: Any, after: str | None = None, *, limit: int = 1000) -> ChangePage:
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             if after is None:
                 row = cx.execute("SELECT coalesce(max(no), 0) FROM perdure_changes").fetchone()
                 return ChangePage((), f"{row[0]}-0", False)
@@ -349,7 +349,7 @@ def test_pruning_touches_nothing_where_nothing_is_old(place):
     """However long the feed is."""
     alter(place.url, MANY_LINES.format(xid="pg_current_xact_id()"))
     place.control.prune_changes(3600.0, limit=100)
-    with place.connection.lent() as cx:
+    with place.connection.autocommit() as cx:
         found = [rows_touched(cx, SQL.prune_changes, {"limit": 100}, mode=mode) for mode in PLANS]
     assert max(found) <= 10, found
 
@@ -365,7 +365,7 @@ def test_a_reader_that_keeps_up_touches_only_what_is_new(place):
         cx.commit()
     where = {"base": base, "line": 0, "done": 0, "limit": 100}
     where |= dict.fromkeys(("until", "end", "last"))
-    with place.connection.lent() as lent:
+    with place.connection.autocommit() as lent:
         found = [rows_touched(lent, SQL.changes, where, mode=mode) for mode in PLANS]
     assert 3 <= min(found) <= max(found) <= 12, found
 

@@ -41,13 +41,13 @@ def test_a_job_that_a_living_worker_has_taken_meanwhile_is_not_lost(hands, monke
     ours.store.end_worker(dead, Death("silent"))
 
     def another_sweeper_was_faster() -> None:
-        (lost,) = theirs.store.lost(limit=5)
+        (lost,) = theirs.store.lost_claims(limit=5)
         theirs.settle(crash(lost.claim, sweeper), by=sweeper)
         assert len(theirs.take(living, isolation=1)) == 1
 
     between(monkeypatch, another_sweeper_was_faster)
-    assert ours.store.lost(limit=5) == []
-    assert len(theirs.store.held(living)) == 1
+    assert ours.store.lost_claims(limit=5) == []
+    assert len(theirs.store.tokens_held(living)) == 1
 
 
 def test_a_claim_that_another_worker_has_by_now_is_not_ours(hands, monkeypatch):
@@ -62,7 +62,7 @@ def test_a_claim_that_another_worker_has_by_now_is_not_ours(hands, monkeypatch):
 
     between(monkeypatch, it_is_given_back_and_taken)
     assert ours.store.claims_held(first) == []
-    assert len(theirs.store.held(second)) == 1
+    assert len(theirs.store.tokens_held(second)) == 1
 
 
 def test_what_is_held_is_read_after_a_turn_that_is_still_under_way(hands, furnished, postgres):
@@ -81,7 +81,7 @@ def test_what_is_held_is_read_after_a_turn_that_is_still_under_way(hands, furnis
         assert found == []
         old.commit()
         asking.join(SIGNAL_S_MAX)
-    assert [claim.no for claim in found] == list(ours.store.held(worker))
+    assert [claim.no for claim in found] == list(ours.store.tokens_held(worker))
     assert len(found) == 1
     ours.settle(success(found[0], worker), by=worker)
     ours.clean()
@@ -95,7 +95,7 @@ def test_a_mixed_batch_that_fails_half_way_leaves_nothing(hands, monkeypatch):
         cx.execute("SET LOCAL statement_timeout = 1")
         cx.execute("SELECT pg_sleep(1)")
 
-    monkeypatch.setattr(enqueue, "_found", too_slow)
+    monkeypatch.setattr(enqueue, "_find", too_slow)
     with pytest.raises(StoreBusy):
         ours.store.enqueue([ours.new(), ours.new(key="k")])
     assert ours.reader.books().accepted == 1

@@ -7,7 +7,7 @@ import pytest
 from perdure.engine.observe import Observers
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.single_jobs import cancel, cancel_records
-from perdure.engine.record import cancelled
+from perdure.engine.record import cancel_record
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.lost_workers import LostJobs, SilentWorkers
 from perdure.engine.upkeep.overrun_attempts import OverrunAttempts
@@ -19,7 +19,7 @@ from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
 from perdure.stores.postgres.statements import SQL
 from perdure.testing import VirtualClock
-from perdure.testing.store_contract.kit import uuid_of
+from perdure.testing.store_contract.fresh_store import uuid_of
 from tests.engine.kit import line_on, stage
 from tests.stores.kit import DEED, TTL_S, crash, success
 from tests.stores.postgres.kit import Place, other, with_options
@@ -81,7 +81,7 @@ def test_a_turn_of_the_same_worker_goes_on_beside_it(place, worker, own):
     place.put()
     turn = place.turn([success(free, worker)], worker, 5)
     assert (len(turn.settled), len(turn.claims)) == (1, 1)
-    assert place.store.held(worker).keys() == {held.no, turn.claims[0].no}
+    assert place.store.tokens_held(worker).keys() == {held.no, turn.claims[0].no}
     assert len(place.store.claims_held(worker)) == 2
     assert place.store.beat([worker]) == {worker}
     place.control.prune(Retention(succeeded_s=0.0), limit=100)
@@ -207,7 +207,9 @@ def test_a_wait_that_was_claimed_and_is_being_completed_is_waited_for_by_no_batc
     (claim,) = place.take(worker, 1)
     assert claim.id == seen[0].id
     complete(place, claim, worker, own)
-    stale, done = place.store.settle([cancelled(one, "nobody wants it") for one in seen], by=None)
+    stale, done = place.store.settle(
+        [cancel_record(one, "nobody wants it") for one in seen], by=None
+    )
     assert (type(stale), type(done)) == (Stale, Receipt)
     own.commit()
     assert [place.see(one.id).state for one in seen] == [State.SUCCEEDED, State.CANCELLED]

@@ -32,7 +32,7 @@ def connection(database):
 
 
 def setting(connection: PostgresConnection, name: str) -> str:
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         return cx.execute(f"SHOW {name}").fetchone()[0]
 
 
@@ -70,7 +70,7 @@ def test_plans_that_the_url_asks_for_are_not_taken_for_a_pooler(database):
 
 
 def test_the_address_of_the_url_is_kept_and_the_line_is_watched(connection, database):
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         given = cx.info.get_parameters()
     assert given["application_name"] == f"perdure {os.getpid()}"
     assert {name: given[name] for name in given if "keepalives_" in name} == {
@@ -78,7 +78,7 @@ def test_the_address_of_the_url_is_kept_and_the_line_is_watched(connection, data
     }  # fmt: skip
     assert given["tcp_user_timeout"] == "14000"
     named = opened(f"{database}?application_name=mine&connect_timeout=7")
-    with named.lent() as cx:
+    with named.autocommit() as cx:
         assert cx.info.get_parameters()["application_name"] == "mine"
         assert cx.info.get_parameters()["connect_timeout"] == "7"
     named.close()
@@ -87,7 +87,7 @@ def test_the_address_of_the_url_is_kept_and_the_line_is_watched(connection, data
 def test_a_clients_own_encoding_does_not_hurt(database, monkeypatch):
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     connection = opened(database)
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.execute("SELECT %s::text", ("€ 日本 🙂",)).fetchone() == ("€ 日本 🙂",)
     connection.close()
 
@@ -124,7 +124,7 @@ def test_an_error_in_the_middle_leaves_no_open_transaction(connection):
         half(lambda cx: cx.execute("SELECT 1/0"))
     with pytest.raises(ZeroDivisionError):
         half(lambda cx: 1 / 0)
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
         assert cx.execute("SELECT to_regclass('halves')").fetchone() == (None,)
     assert pid_of(connection) == before
@@ -132,26 +132,26 @@ def test_an_error_in_the_middle_leaves_no_open_transaction(connection):
 
 def test_a_transaction_that_was_left_open_is_never_lent_on(connection, postgres, database):
     before = pid_of(connection)
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         cx.execute("BEGIN")
         cx.execute("CREATE TABLE halves (n int)")
     assert pid_of(connection) != before
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.execute("SELECT to_regclass('halves')").fetchone() == (None,)
 
 
 def test_an_error_in_a_pipeline_leaves_nothing_of_it(connection):
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         cx.execute("CREATE TABLE halves (n int)")
 
     def both() -> None:
-        with connection.lent() as cx, cx.pipeline():
+        with connection.autocommit() as cx, cx.pipeline():
             cx.execute("INSERT INTO halves VALUES (1)")
             cx.execute("INSERT INTO halves VALUES (1/0)")
 
     with pytest.raises(StoreError):
         both()
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.execute("SELECT count(*) FROM halves").fetchone() == (0,)
 
 
@@ -164,7 +164,7 @@ def test_work_that_the_server_rolled_back_for_another_is_done_again(connection):
             raise psycopg.errors.DeadlockDetected("deadlock detected")
         return "done"
 
-    assert connection.written(work) == "done"
+    assert connection.write(work) == "done"
     assert len(tries) == 3
 
 
@@ -179,11 +179,11 @@ def test_work_is_not_tried_for_ever_and_another_error_is_not_tried_again(connect
         return fail
 
     with pytest.raises(StoreBusy):
-        connection.written(work(psycopg.errors.SerializationFailure("again")))
+        connection.write(work(psycopg.errors.SerializationFailure("again")))
     assert len(tries) == 5
     tries.clear()
     with pytest.raises(StoreError):
-        connection.written(work(psycopg.errors.CheckViolation("bad row")))
+        connection.write(work(psycopg.errors.CheckViolation("bad row")))
     assert len(tries) == 1
 
 
@@ -203,7 +203,7 @@ def test_the_store_is_reached_through_a_socket_file_too(postgres, database):
 
 
 def test_a_report_may_walk_and_take_its_time_and_leaves_nothing_of_that_behind(connection):
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         usual_s = cx.answer_s_max
     with connection.walking() as cx:
         assert cx.answer_s_max == 1805
@@ -222,7 +222,7 @@ def test_a_report_may_walk_and_take_its_time_and_leaves_nothing_of_that_behind(c
         "enable_seqscan": "on", "enable_hashjoin": "on", "enable_nestloop": "off",
         "statement_timeout": "30min",
     }  # fmt: skip
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.answer_s_max == usual_s
     for name in ("enable_seqscan", "statement_timeout", "transaction_isolation"):
         assert setting(connection, name) == WANTED[name]

@@ -28,7 +28,7 @@ from tests.stores.postgres.kit import (
 
 def ask(connection: PostgresConnection) -> None:
     """A statement inside a transaction."""
-    with connection.lent() as cx, cx.transaction():
+    with connection.autocommit() as cx, cx.transaction():
         cx.execute("SELECT 1")
 
 
@@ -41,7 +41,7 @@ def test_threads_share_a_bounded_number_of_connections(postgres, database):
 
     def work() -> None:
         for _ in range(5):
-            with connection.lent() as cx:
+            with connection.autocommit() as cx:
                 seen.add(cx.info.backend_pid)
                 cx.execute("SELECT pg_sleep(0.002)")
 
@@ -53,9 +53,9 @@ def test_threads_share_a_bounded_number_of_connections(postgres, database):
 
 def test_who_finds_all_connections_in_use_is_told_so_in_time(database):
     connection = opened(database, size_max=2, wait_s_max=2.0)
-    with connection.lent(), connection.lent():
+    with connection.autocommit(), connection.autocommit():
         began = time.monotonic()
-        with pytest.raises(StoreBusy) as caught, connection.lent():
+        with pytest.raises(StoreBusy) as caught, connection.autocommit():
             pass
         assert time.monotonic() - began >= 2.0
     assert str(caught.value) == (
@@ -83,7 +83,7 @@ def test_a_connection_that_could_not_be_made_takes_no_place(proxy, database):
 
 def test_a_closed_connection_is_closed_for_good(postgres, database):
     connection = opened(database)
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         connection.close()
         assert cx.execute("SELECT 1").fetchone() == (1,)  # who has one may finish
     with pytest.raises(StoreUnavailable, match="is closed"):
@@ -96,9 +96,9 @@ def test_a_closed_connection_is_closed_for_good(postgres, database):
 def test_a_forked_process_has_its_own_connections_and_does_not_hurt_its_parents(place):
     """Also not by closing what it was given: a goodbye from it would end the parent's session."""
     place.put()
-    place.store.changed()
+    place.store.has_changed()
     before = pid_of(place.connection)
-    with place.connection.lent() as lent:
+    with place.connection.autocommit() as lent:
         child = os.fork()
         if child == 0:
             own = pid_of(place.connection)
@@ -146,7 +146,12 @@ def test_an_idle_connection_that_died_is_not_lent(postgres, database):
 
 def test_all_that_lay_idle_are_looked_at(postgres, database):
     connection = opened(database, size_max=4)
-    with connection.lent(), connection.lent(), connection.lent(), connection.lent():
+    with (
+        connection.autocommit(),
+        connection.autocommit(),
+        connection.autocommit(),
+        connection.autocommit(),
+    ):
         pass
     assert terminate(postgres, database) == 4
     pid_of(connection)
@@ -157,12 +162,12 @@ def test_all_that_lay_idle_are_looked_at(postgres, database):
 def test_a_line_that_breaks_in_use_makes_the_others_suspect(proxy, database):
     """They may be as dead, without our end knowing: each would cost a timeout of its own."""
     connection = opened(proxy.url(database), size_max=4)
-    with connection.lent() as a, connection.lent() as b, connection.lent() as c:
+    with connection.autocommit() as a, connection.autocommit() as b, connection.autocommit() as c:
         before = {one.info.backend_pid for one in (a, b, c)}
     proxy.lose_reply(b"SELECT 1")
     with pytest.raises(StoreUnavailable):
         ask(connection)
-    with connection.lent() as a, connection.lent() as b, connection.lent() as c:
+    with connection.autocommit() as a, connection.autocommit() as b, connection.autocommit() as c:
         assert not before & {one.info.backend_pid for one in (a, b, c)}
     connection.close()
 
@@ -174,7 +179,7 @@ def test_a_file_number_beyond_what_select_knows_is_no_sign_of_death(database):
     spare = [os.dup(0) for _ in range(1100)]
     try:
         connection = opened(database)
-        with connection.lent() as cx:
+        with connection.autocommit() as cx:
             assert cx.fileno() > 1024
         assert pid_of(connection) == pid_of(connection)
         connection.close()
@@ -200,14 +205,14 @@ def test_a_connection_whose_line_holds_something_unread_is_not_sound(postgres, d
 def test_the_wait_for_an_answer_is_as_long_as_a_statement_may_take_and_a_little_more(database):
     for options, wanted in [({}, 35.0), ({"statement_timeout": "1500ms"}, 6.5)]:
         connection = opened(with_options(database, **options))
-        with connection.lent() as cx:
+        with connection.autocommit() as cx:
             assert cx.answer_s_max == wanted
         connection.close()
 
 
 def test_who_has_switched_the_bound_on_statements_off_waits_for_ever(database):
     connection = opened(with_options(database, statement_timeout=0))
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.answer_s_max == math.inf
     connection.close()
 
@@ -234,7 +239,7 @@ def test_a_pipeline_to_nowhere_is_given_up_once(proxy, database, impatient):
     connection = opened(with_options(proxy.url(database), statement_timeout="500ms"))
 
     def both() -> None:
-        with connection.lent() as cx, cx.pipeline():
+        with connection.autocommit() as cx, cx.pipeline():
             cx.execute("SELECT 1")
             cx.execute("SELECT 2").fetchone()
 
@@ -252,7 +257,10 @@ def test_a_server_that_is_stopped_is_given_up(postgres, database, impatient):
     pid = pid_of(connection)
     os.kill(pid, signal.SIGSTOP)
     try:
-        with pytest.raises(StoreUnavailable, match="has not answered"), connection.lent() as cx:
+        with (
+            pytest.raises(StoreUnavailable, match="has not answered"),
+            connection.autocommit() as cx,
+        ):
             cx.execute("SELECT 1")
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -262,7 +270,7 @@ def test_a_server_that_is_stopped_is_given_up(postgres, database, impatient):
 
 def test_an_answer_that_takes_its_time_within_the_bound_is_waited_for(database, impatient):
     connection = opened(with_options(database, statement_timeout="3s"))
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.execute("SELECT pg_sleep(1.2), 5").fetchone() == ("", 5)
     connection.close()
 
@@ -270,7 +278,7 @@ def test_an_answer_that_takes_its_time_within_the_bound_is_waited_for(database, 
 def test_a_statement_that_takes_too_long_is_ended_by_the_server(database):
     connection = opened(with_options(database, statement_timeout="200ms"))
     before = pid_of(connection)
-    with pytest.raises(StoreBusy, match="statement timeout"), connection.lent() as cx:
+    with pytest.raises(StoreBusy, match="statement timeout"), connection.autocommit() as cx:
         cx.execute("SELECT pg_sleep(20)")
     assert pid_of(connection) == before
     connection.close()
@@ -278,7 +286,7 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_server(database):
 
 def test_a_transaction_of_a_process_that_has_stopped_does_not_hold_others_up(database):
     connection = opened(with_options(database, idle_in_transaction_session_timeout="200ms"))
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         cx.execute("CREATE TABLE rows (n int)")
         cx.execute("INSERT INTO rows VALUES (1)")
 
@@ -289,8 +297,8 @@ def test_a_transaction_of_a_process_that_has_stopped_does_not_hold_others_up(dat
         cx.execute("UPDATE rows SET n = 4")
 
     with pytest.raises(StoreUnavailable):
-        connection.written(stand_still)
-    with connection.lent() as cx:
+        connection.write(stand_still)
+    with connection.autocommit() as cx:
         assert cx.execute("SELECT n FROM rows").fetchone() == (3,)
     connection.close()
 
@@ -301,12 +309,12 @@ def test_a_lender_gives_to_whoever_waited_when_a_connection_comes_back(database)
     seen: list[int] = []
 
     def wait() -> None:
-        with lender.lent() as cx:
+        with lender.lend() as cx:
             seen.append(cx.info.backend_pid)
             lent.set()
 
     thread = threading.Thread(target=wait)
-    with lender.lent() as cx:
+    with lender.lend() as cx:
         thread.start()
         assert not lent.wait(0.1)
         first = cx.info.backend_pid

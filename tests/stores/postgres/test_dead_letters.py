@@ -20,7 +20,7 @@ from perdure.model.runs import RunChange, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
 from perdure.stores.postgres.statements import SQL
-from perdure.testing.store_contract.kit import uuid_of
+from perdure.testing.store_contract.fresh_store import uuid_of
 from tests.stores.kit import DEED, failure, success
 from tests.stores.postgres.kit import SIGNAL_S_MAX, Place, at_once, blocked, meanwhile, until
 

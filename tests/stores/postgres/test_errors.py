@@ -16,7 +16,7 @@ from perdure.model.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from perdure.stores.postgres.errors import BY_CLASS, BY_CODE, named
+from perdure.stores.postgres.errors import BY_CLASS, BY_CODE, error_of
 from tests.servers import programs
 
 URL = "postgresql://ann:***@db/work"
@@ -64,7 +64,7 @@ def test_every_code_of_the_table_is_one_that_the_server_lists(postgres):
 @pytest.mark.parametrize("code", sorted(known_to_the_driver()))
 def test_an_error_of_the_driver_is_one_of_ours_and_names_the_store(code):
     error = psycopg.errors.lookup(code)("what the server said\nin two lines")
-    ours = named(error, URL)
+    ours = error_of(error, URL)
     kind, advice = BY_CODE.get(code) or BY_CLASS[code[:2]]
     assert type(ours) is kind
     assert str(ours) == f"store {URL}: what the server said in two lines; {advice}"
@@ -103,7 +103,7 @@ WORST = [
 
 @pytest.mark.parametrize(("code", "kind", "exit_code"), WORST)
 def test_what_a_server_reports_is_told_apart_by_class_and_exit_code(code, kind, exit_code):
-    error = named(psycopg.errors.lookup(code)("x"), URL)
+    error = error_of(psycopg.errors.lookup(code)("x"), URL)
     assert type(error) is kind
     assert error.exit_code == exit_code
 
@@ -139,25 +139,25 @@ WORDS = [
 
 @pytest.mark.parametrize(("text", "kind", "advice"), WORDS)
 def test_a_connection_that_never_stood_is_told_apart_by_its_words(text, kind, advice):
-    error = named(psycopg.OperationalError(text), URL)
+    error = error_of(psycopg.OperationalError(text), URL)
     assert type(error) is kind
     assert advice in str(error)
 
 
 def test_a_code_beats_words():
     error = psycopg.errors.QueryCanceled('canceling statement: role "ann" does not exist')
-    assert type(named(error, URL)) is StoreBusy
+    assert type(error_of(error, URL)) is StoreBusy
 
 
 def test_words_of_our_own_mistakes_mean_nothing():
     error = psycopg.ProgrammingError("the placeholder 'x' does not exist")
-    assert type(named(error, URL)) is StoreError
-    assert "please report it" in str(named(error, URL))
+    assert type(error_of(error, URL)) is StoreError
+    assert "please report it" in str(error_of(error, URL))
 
 
 def test_an_endless_message_is_cut():
-    assert len(str(named(psycopg.OperationalError("x" * 100_000), URL))) < 1000
+    assert len(str(error_of(psycopg.OperationalError("x" * 100_000), URL))) < 1000
 
 
 def test_an_error_without_a_word_is_named_by_its_class():
-    assert "OperationalError" in str(named(psycopg.OperationalError(), URL))
+    assert "OperationalError" in str(error_of(psycopg.OperationalError(), URL))

@@ -40,18 +40,18 @@ def test_a_server_that_insists_on_stricter_isolation_costs_tries_and_nothing_els
 
 def test_an_error_in_the_commit_of_a_pipeline_undoes_all_of_it(furnished):
     connection = opened(furnished)
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         cx.execute("CREATE TABLE pairs (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 
     def twice() -> None:
-        with connection.lent() as cx, cx.pipeline():
+        with connection.autocommit() as cx, cx.pipeline():
             cx.execute("INSERT INTO pairs VALUES (1)")
             cx.execute("INSERT INTO pairs VALUES (1)")
 
     for _ in range(20):  # what the driver makes of it depends on how the answers fall into packets
         with pytest.raises(StoreError):
             twice()
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.execute("SELECT count(*) FROM pairs").fetchone() == (0,)
     connection.close()
 
@@ -59,7 +59,7 @@ def test_an_error_in_the_commit_of_a_pipeline_undoes_all_of_it(furnished):
 def test_a_connection_that_could_not_leave_its_pipeline_is_never_lent_on(furnished):
     connection = opened(furnished)
     before = pid_of(connection)
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         cx.pgconn.enter_pipeline_mode()
     assert pid_of(connection) != before
     connection.close()

@@ -97,12 +97,12 @@ def test_a_sweeper_that_meets_a_held_row_comes_back_in_time(place, worker):
     place.store.end_worker(silent, Death("exited", 9))
     with other(place.url) as cx:
         cx.execute("SELECT 1 FROM perdure_jobs WHERE no = %s FOR UPDATE", (claims[0].no,))
-        lost = place.store.lost(limit=5)
+        lost = place.store.lost_claims(limit=5)
         assert len(lost) == 2
         busy(partial(place.settle, *(crash(one.claim, silent) for one in lost), by=worker))
         place.settle(crash(lost[1].claim, silent), by=worker)
         place.store.mark_dead(by=worker)
-    assert [one.claim.no for one in place.store.lost(limit=5)] == [claims[0].no]
+    assert [one.claim.no for one in place.store.lost_claims(limit=5)] == [claims[0].no]
     place.clean()
 
 
@@ -129,8 +129,8 @@ def test_all_calls_are_bounded_while_the_tables_are_held(place, worker):
         )
         calls = [
             place.put, place.hire, partial(place.take, worker), partial(place.store.beat, [worker]),
-            partial(place.store.mark_dead, by=worker), partial(place.store.lost, limit=5),
-            partial(place.store.held, worker), place.reader.books, place.store.suspects,
+            partial(place.store.mark_dead, by=worker), partial(place.store.lost_claims, limit=5),
+            partial(place.store.tokens_held, worker), place.reader.books, place.store.suspects,
         ]  # fmt: skip
         at_once([partial(busy, call) for call in calls[:8]])
         busy(calls[8])

@@ -132,7 +132,7 @@ def test_claims_whose_news_was_lost_are_found_among_those_held(far, place, worke
     losing(proxy, lambda: far.take(worker, 3))
     held = far.store.claims_held(worker)
     assert len(held) == 3
-    assert far.store.held(worker) == {claim.no: claim.token for claim in held}
+    assert far.store.tokens_held(worker) == {claim.no: claim.token for claim in held}
     rest = far.take(worker, 5)
     assert {claim.id for claim in rest}.isdisjoint({claim.id for claim in held})
     assert len(rest) == 2

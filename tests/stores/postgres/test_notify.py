@@ -20,8 +20,8 @@ HINT_S_MAX = 30.0  # nobody polls here: it comes as a hint or not at all
 def ears(open_place, place) -> Place:
     """Another process that listens."""
     ears = open_place(place.url, series=1)
-    ears.store.changed()  # begins to listen
-    assert not ears.store.changed()
+    ears.store.has_changed()  # begins to listen
+    assert not ears.store.has_changed()
     return ears
 
 
@@ -36,24 +36,24 @@ def counter(place):
 def test_an_enqueue_is_heard_of_elsewhere_within_a_second(place, ears):
     for _ in range(3):
         place.put()
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
-        assert not ears.store.changed()
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
+        assert not ears.store.has_changed()
 
 
 def test_every_change_of_a_gate_is_heard_of_elsewhere(place, ears):
     place.store.lanes([Lane("q", "c", "p", "one", upstream="vendor")])
     worker = place.hire()
     place.put()
-    until(ears.store.changed, "the hint of the job")
+    until(ears.store.has_changed, "the hint of the job")
     for generation, state in enumerate([GateState.FLOWING, GateState.HELD]):
         place.control.change_gate(GateChange("vendor", generation, state), DEED)
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     change = GateChange("vendor", 2, GateState.PROBING)
     assert place.store.probe(place.order(worker), change, DEED) is not None
-    until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     assert place.store.probe(place.order(worker), change, DEED) is None
     assert not threading.Event().wait(0.2)
-    assert not ears.store.changed()
+    assert not ears.store.has_changed()
 
 
 def test_what_is_heard_of_is_there(place, ears):
@@ -61,7 +61,7 @@ def test_what_is_heard_of_is_there(place, ears):
     worker = ears.hire()
     for _ in range(10):
         made = place.put()
-        until(ears.store.changed, "the hint")
+        until(ears.store.has_changed, "the hint")
         assert ears.taken_ids(worker, 5) == [made.id]
 
 
@@ -71,7 +71,7 @@ def test_nothing_is_heard_when_nothing_is_enqueued(place, ears):
     place.take(worker)
     place.reader.books()
     assert not threading.Event().wait(0.2)
-    assert not ears.store.changed()
+    assert not ears.store.has_changed()
 
 
 def test_an_enqueue_in_a_callers_transaction_makes_no_hint(place, ears):
@@ -79,7 +79,7 @@ def test_an_enqueue_in_a_callers_transaction_makes_no_hint(place, ears):
     with psycopg.connect(place.url) as cx:
         place.store.enqueue([place.new()], within=cx)
     assert not threading.Event().wait(0.2)
-    assert not ears.store.changed()
+    assert not ears.store.has_changed()
     assert ears.store.waiting(ears.order(ears.hire())) == 0.0
 
 
@@ -93,7 +93,7 @@ def test_an_enqueue_that_comes_alone_is_told_of_by_no_thread(place, ears, monkey
     monkeypatch.setattr(notify, "_IDLE_S", 0.02)
     for _ in range(3):  # the first on a lent connection; then there is a line
         place.put()
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
         until(lambda: not heralds(), "the thread is gone")
     started: list[threading.Thread] = []
     monkeypatch.setattr(threading.Thread, "start", started.append)
@@ -101,7 +101,7 @@ def test_an_enqueue_that_comes_alone_is_told_of_by_no_thread(place, ears, monkey
         until(place.store._herald._is_free, "the last word was answered")
         until(lambda: place.store._herald._next_at_s < time.monotonic(), "some milliseconds")
         place.put()
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     assert started == []
 
 
@@ -109,7 +109,7 @@ def test_a_line_that_breaks_is_made_anew_and_meanwhile_another_is_used(place, ea
     monkeypatch.setattr(notify, "_AGAIN_S", 0.0)
     for _ in range(3):
         place.put()
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     line = place.store._herald._line
     assert line is not None
     with psycopg.connect(place.url, autocommit=True) as cx:
@@ -117,13 +117,13 @@ def test_a_line_that_breaks_is_made_anew_and_meanwhile_another_is_used(place, ea
     until(lambda: not place.store._herald._is_free(), "the broken line is noticed")
     for _ in range(3):
         place.put()
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     assert place.store._herald._line not in (None, line)
 
 
 def test_a_process_that_enqueues_once_makes_no_line_for_it(place, ears):
     place.put()
-    until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     assert place.store._herald._line is None
 
 
@@ -136,17 +136,17 @@ def test_the_last_enqueue_is_told_of_too(place, ears):
     """However it falls between two notifications."""
     for pause_s in (0.0, 0.003, 0.006, 0.02, 0.04, 0.06):
         place.put()
-        until(ears.store.changed, "the first hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the first hint", within_s=HINT_S_MAX)
         threading.Event().wait(pause_s)
         place.put()
-        until(ears.store.changed, "the second hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the second hint", within_s=HINT_S_MAX)
 
 
 def test_a_thread_that_has_rested_tells_again(place, ears, monkeypatch):
     monkeypatch.setattr(notify, "_IDLE_S", 0.02)
     for _ in range(20):
         place.put()
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
         until(lambda: not heralds(), "the thread is gone")
     assert not heralds()
 
@@ -157,7 +157,7 @@ def test_news_that_come_as_the_thread_goes_to_rest_are_told(place, ears, monkeyp
     monkeypatch.setattr(notify, "_APART_S", 0.0)
     for _ in range(300):
         place.put()
-        until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+        until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
 
 
 def heralds() -> list[threading.Thread]:
@@ -168,7 +168,7 @@ def test_what_is_enqueued_last_is_told_before_the_store_is_closed(place, ears, o
     leaving = Place(place.url, series=2)
     leaving.put()
     leaving.close()
-    until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     assert not heralds()
 
 
@@ -182,32 +182,32 @@ def test_a_listener_that_is_killed_notices_counts_it_as_a_change_and_listens_aga
     eager, place, ears, postgres
 ):
     terminate(postgres, place.url)
-    until(ears.store.changed, "it may have missed one", within_s=HINT_S_MAX)
-    assert ears.store.changed()  # and again when it has begun anew: nobody listened in between
-    assert not ears.store.changed()
+    until(ears.store.has_changed, "it may have missed one", within_s=HINT_S_MAX)
+    assert ears.store.has_changed()  # and again when it has begun anew: nobody listened in between
+    assert not ears.store.has_changed()
     place.put()
-    until(ears.store.changed, "the hint", within_s=HINT_S_MAX)
+    until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
 
 
 def test_a_listener_does_not_try_again_in_a_hurry(place, ears, proxy, open_place, monkeypatch):
     monkeypatch.setattr(notify, "_AGAIN_S", 3600.0)  # however slow the machine is
     far = open_place(proxy.url(place.url), series=3)
-    far.store.changed()
+    far.store.has_changed()
     proxy.refuse()
     proxy.reset()
-    until(far.store.changed, "the broken line is noticed")
+    until(far.store.has_changed, "the broken line is noticed")
     proxy.heal()  # and again is not yet: who tried would say that it may have missed one
     for _ in range(100):
-        assert not far.store.changed()
+        assert not far.store.has_changed()
 
 
 def test_a_listener_that_cannot_be_had_costs_nothing_but_hints(eager, place, proxy, open_place):
     far = open_place(proxy.url(place.url), series=3)
     worker = far.hire()
     proxy.refuse()  # those who are connected stay
-    assert not far.store.changed()
+    assert not far.store.has_changed()
     place.put()
-    assert not far.store.changed()
+    assert not far.store.has_changed()
     assert len(far.take(worker)) == 1
 
 
@@ -222,7 +222,7 @@ def test_a_server_without_a_connection_to_spare_costs_nothing_but_hints():
         except psycopg.OperationalError:
             pass
         place.put()
-        assert not place.store.changed()
+        assert not place.store.has_changed()
         assert len(place.take(worker)) == 1
         for one in held:
             one.close()
@@ -246,16 +246,16 @@ def test_a_notification_that_fails_hurts_nobody(place, proxy, open_place, ears):
     trap = proxy.lose_reply(b"NOTIFY perdure")
     far.put()
     assert trap.sprung.wait(30)
-    until(ears.store.changed, "the hint, whose sender never knew")
+    until(ears.store.has_changed, "the hint, whose sender never knew")
     far.put()
-    until(ears.store.changed, "the next hint", within_s=HINT_S_MAX)
+    until(ears.store.has_changed, "the next hint", within_s=HINT_S_MAX)
 
 
 def test_one_connection_is_for_listening_and_is_closed_with_the_store(place, postgres):
     near = Place(place.url, series=4)
     before = len(sessions(postgres, place.url))
-    near.store.changed()
-    near.store.changed()
+    near.store.has_changed()
+    near.store.has_changed()
     assert len(sessions(postgres, place.url)) == before + 1
     near.close()
     until(lambda: len(sessions(postgres, place.url)) == 1, "all of it is closed")
@@ -268,5 +268,5 @@ def test_whoever_learns_that_a_pooler_stands_between_stops_listening(place, ears
     with psycopg.connect(place.url, autocommit=True) as cx:
         cx.execute("NOTIFY perdure")
     assert ears.store.ear() is None
-    assert not ears.store.changed()
+    assert not ears.store.has_changed()
     assert ears.store._ear._listening is None

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.model.jobs import ClaimOrder, Lane, Part
 from perdure.stores.postgres import claim
-from perdure.stores.postgres.connection_pool import LentLine
+from perdure.stores.postgres.connection_pool import LentConnection
 from tests.stores.postgres.kit import Place
 
 
@@ -15,7 +15,7 @@ def trips(monkeypatch) -> list[str]:
     """What this thread sends and waits for: a pipeline, or a statement outside of one."""
     made: list[str] = []
     us = threading.get_ident()
-    pipeline, execute = LentLine.pipeline, LentLine.execute
+    pipeline, execute = LentConnection.pipeline, LentConnection.execute
 
     def counted_pipeline(self):
         made.extend(["pipeline"] if threading.get_ident() == us else [])
@@ -25,8 +25,8 @@ def trips(monkeypatch) -> list[str]:
         made.extend(["statement"] if threading.get_ident() == us else [])
         return execute(self, query, *values, **options)
 
-    monkeypatch.setattr(LentLine, "pipeline", counted_pipeline)
-    monkeypatch.setattr(LentLine, "execute", counted_execute)
+    monkeypatch.setattr(LentConnection, "pipeline", counted_pipeline)
+    monkeypatch.setattr(LentConnection, "execute", counted_execute)
     return made
 
 

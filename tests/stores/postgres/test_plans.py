@@ -242,7 +242,7 @@ def walks(plan: Node) -> list[str]:
 
 
 def planned(place: Place, modes: Sequence[str], name: str) -> list[Node]:
-    with place.connection.lent() as cx:
+    with place.connection.autocommit() as cx:
         return [plan_of(cx, name, VALUES, mode=mode) for mode in modes]
 
 
@@ -293,7 +293,7 @@ def heads(plan: Node) -> list[Node]:
 def test_a_report_looks_at_no_jobs_but_those_of_its_run(filled, name):
     place, modes = filled
     text = REPORT[name].replace(":run", "%(run)s::bigint")
-    with place.connection.lent() as cx:
+    with place.connection.autocommit() as cx:
         for mode in modes:
             plan = plan_of_text(cx, text, VALUES, mode=mode)
             assert walks(plan) == [], f"\n{plan}"

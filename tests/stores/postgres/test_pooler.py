@@ -66,7 +66,7 @@ def test_a_pooler_that_refuses_settings_is_known_for_one(narrow, furnished):
 def test_a_pooler_that_drops_settings_is_known_for_one(deaf, furnished):
     connection = opened(deaf.url(furnished))
     assert connection.pooled
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         assert cx.execute("SHOW lock_timeout").fetchone() == ("0",)
     connection.close()
 
@@ -99,7 +99,7 @@ def test_no_statement_is_ever_prepared_behind_a_pooler(kind, request, furnished,
 def test_a_statement_that_was_prepared_would_be_noticed(place, worker):
     for _ in range(12):
         place.put()
-    with place.connection.lent() as cx:
+    with place.connection.autocommit() as cx:
         assert cx.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0] > 0
 
 
@@ -107,7 +107,7 @@ def test_a_pooler_that_nobody_could_see_is_known_by_statements_that_are_gone(pla
     """The next call finds its statement gone; from then on none is prepared."""
     for _ in range(12):
         place.put()
-    with place.connection.lent() as cx:
+    with place.connection.autocommit() as cx:
         # Behind the driver's back: as if the pooler had given us another server.
         cx.execute("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$", prepare=False)
     with pytest.raises(Exception, match="may succeed later"):
@@ -115,7 +115,7 @@ def test_a_pooler_that_nobody_could_see_is_known_by_statements_that_are_gone(pla
     assert place.connection.pooled
     for _ in range(12):
         place.put()
-    with place.connection.lent() as cx:
+    with place.connection.autocommit() as cx:
         assert cx.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
     assert place.reader.books().accepted == 24
 
@@ -147,7 +147,7 @@ def life(place: Place, number: int) -> int:
         assert place.store.beat([worker]) == {worker}
         finished += sum(one.state == "succeeded" for one in turn.settled)
         if not turn.claims:
-            assert place.store.held(worker) == {}
+            assert place.store.tokens_held(worker) == {}
             return finished
         records = [
             advance(claim, worker, lanes["two"]) if claim.stage == "one" else success(claim, worker)
@@ -178,12 +178,12 @@ def test_the_dead_are_marked_and_their_jobs_found_through_a_pooler(narrow, furni
     held = place.take(silent, 3)
     place.live([judge], TTL_S * 2.5)
     assert place.store.mark_dead(by=judge) == (silent,)
-    lost = place.store.lost(limit=10)
+    lost = place.store.lost_claims(limit=10)
     assert sorted(one.claim.id for one in lost) == sorted(one.id for one in held)
     place.settle(*(crash(one.claim, judge) for one in lost), by=judge)
     assert place.store.suspects() == {1}
     place.store.mark_dead(by=judge)
-    assert place.store.lost(limit=10) == []
+    assert place.store.lost_claims(limit=10) == []
     (claim,) = place.take(judge)
     place.settle(retry(claim, judge, delay_s=60), by=judge)
     assert place.store.waiting(place.order(judge)) == pytest.approx(60)
@@ -199,18 +199,18 @@ def test_a_schema_is_made_through_a_pooler_once_by_many(narrow, database):
 
 def test_nobody_listens_behind_a_pooler_and_polling_finds_the_work(pooled):
     worker = pooled.hire()
-    assert pooled.store.changed() is False
+    assert pooled.store.has_changed() is False
     assert pooled.store.waiting(pooled.order(worker)) is None
     pooled.put()
-    assert pooled.store.changed() is False
+    assert pooled.store.has_changed() is False
     assert pooled.store.waiting(pooled.order(worker)) == 0.0
     assert len(pooled.take(worker)) == 1
 
 
 def test_who_listens_at_the_server_hears_of_what_was_enqueued_through_a_pooler(pooled, place):
-    place.store.changed()
+    place.store.has_changed()
     pooled.put()
-    until(place.store.changed, "the hint")
+    until(place.store.has_changed, "the hint")
 
 
 def test_a_pooler_that_restarts_costs_no_more_than_the_calls_under_way(

@@ -243,7 +243,7 @@ def test_a_worker_is_not_declared_dead_while_a_turn_of_it_is_under_way(court, po
     assert isinstance(turn.settled[0], Receipt)
     assert len(turn.claims) == 2
     assert judge_place.store.mark_dead(by=judge) == (silent,)
-    assert {one.claim.no for one in judge_place.store.lost(limit=10)} == {
+    assert {one.claim.no for one in judge_place.store.lost_claims(limit=10)} == {
         one.no for one in turn.claims
     }
     audited(place)
@@ -265,7 +265,7 @@ def test_the_end_of_a_worker_waits_for_its_turn_and_then_nothing_more_is_claimed
                 assert len(turn().claims) == 1
     with pytest.raises(WorkerDead):
         place.take(worker)
-    assert len(near.store.lost(limit=10)) == 1
+    assert len(near.store.lost_claims(limit=10)) == 1
     audited(place)
 
 
@@ -295,11 +295,13 @@ def test_a_dead_worker_never_claims_however_close_it_came(court):
             assert started.wait(20)
             while silent not in judge_place.store.mark_dead(by=judge):
                 pass
-            held = {one.claim.no for one in near.store.lost(limit=100) if one.worker == silent}
+            held = {
+                one.claim.no for one in near.store.lost_claims(limit=100) if one.worker == silent
+            }
             assert turns() >= 0
-        after = {one.claim.no for one in near.store.lost(limit=100) if one.worker == silent}
+        after = {one.claim.no for one in near.store.lost_claims(limit=100) if one.worker == silent}
         assert after == held, "a dead worker claimed or gave back a job"
-        lost = [one for one in near.store.lost(limit=100) if one.worker == silent]
+        lost = [one for one in near.store.lost_claims(limit=100) if one.worker == silent]
         near.settle(*(crash(one.claim, silent) for one in lost), by=judge)
         judge_place.store.mark_dead(by=judge)
         audited(place)
@@ -312,13 +314,13 @@ def test_many_sweepers_settle_a_dead_workers_jobs_once(crowd):
     crowd[0].store.end_worker(silent, Death("exited", 9))
 
     def sweep(place: Place, worker: int) -> int:
-        lost = place.store.lost(limit=100)
+        lost = place.store.lost_claims(limit=100)
         answers = place.settle(*(crash(one.claim, silent) for one in lost), by=worker)
         return sum(isinstance(one, Receipt) for one in answers)
 
     settled = at_once([partial(sweep, *pair) for pair in zip(crowd, sweepers, strict=True)])
     assert sum(settled) == 30
-    assert crowd[0].store.lost(limit=100) == []
+    assert crowd[0].store.lost_claims(limit=100) == []
     attempts = crowd[0].rows("SELECT job, count(*) FROM perdure_attempts GROUP BY job")
     assert {count for _, count in attempts} == {1}
     audited(crowd[0])

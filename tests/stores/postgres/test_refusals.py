@@ -237,7 +237,7 @@ def test_a_url_is_shown_without_its_password_however_it_was_written(url, wanted)
 
 def test_the_password_of_a_url_that_works_is_nowhere_to_be_seen(postgres, database):
     connection = PostgresConnection(database)
-    with pytest.raises(StoreError) as caught, connection.lent() as cx:
+    with pytest.raises(StoreError) as caught, connection.autocommit() as cx:
         cx.execute("SELECT * FROM nothing")
     connection.close()
     assert postgres.passwords["perdure"] in database

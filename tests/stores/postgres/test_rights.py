@@ -102,7 +102,7 @@ def life(place: Place) -> None:
     place.take(silent, 1)
     place.live([worker], TTL_S * 2.5)
     assert place.store.mark_dead(by=worker) == (silent,)
-    (lost,) = place.store.lost(limit=5)
+    (lost,) = place.store.lost_claims(limit=5)
     place.settle(crash(lost.claim, silent), by=worker)
     place.store.mark_dead(by=worker)
     place.revive(place.see(claims[1].id))
@@ -203,7 +203,7 @@ def test_the_settings_of_the_page_are_in_force_behind_a_pooler(ready, postgres, 
     with pooler:
         connection = opened(pooler.url(ready.names["work"], user=ready.app))
         assert connection.pooled
-        with connection.lent() as cx:
+        with connection.autocommit() as cx:
             found = [(name, cx.execute(f"SHOW {name}").fetchone()[0]) for name, _ in wanted]
             assert cx.answer_s_max == 35
         connection.close()
@@ -214,7 +214,7 @@ def test_the_page_gives_a_pooler_all_that_a_server_is_asked_for(database):
     connection = opened(database)
     said = dict(re.findall(r"SET (\w+) = '?([^';]+)'?;", POOLER))
     asked = dict(re.findall(r"-c ([a-z_]+)=((?:\\ |\S)+)", connection._options[0]))
-    with connection.lent() as cx:
+    with connection.autocommit() as cx:
         for name in asked:
             assert cx.execute(f"SHOW {name}").fetchone()[0] == said.get(name), name
     connection.close()
@@ -276,7 +276,7 @@ def test_a_role_that_trades_durability_for_speed_does_not_do_so_with_us(postgres
 
     def commits(url: str) -> str:
         connection = PostgresConnection(url)
-        with connection.lent() as cx:
+        with connection.autocommit() as cx:
             found = cx.execute("SHOW synchronous_commit").fetchone()[0]
         connection.close()
         return found

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from perdure.model.jobs import IfFailed
-from perdure.testing.store_contract.records import success
+from perdure.testing.store_contract.attempt_ends import success
 from tests.stores.postgres.kit import Place, at_once
 
 OWN = "SELECT count(*) FROM perdure_{table} WHERE writer < -4294967296"

@@ -82,7 +82,7 @@ class Notary:
         with self._tables.undone():
             return self.settle_one(record, by, now)
 
-    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
+    def ends_of(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
         """Those that have left a row."""
         with self._tables.read():
             found = {one: self._tables.attempts.get(one) for one in claims}

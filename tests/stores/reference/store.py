@@ -312,7 +312,7 @@ class ModelStore(Notary, Gatehouse, Workforce):
             live = {no for no, run in self._tables.runs.items() if run.ended_at is None}
             return {no: lane for no, lane in sorted(self._tables.lanes.items()) if lane.run in live}
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether others have written since the last call; at the first call they may have."""
         with self._tables.read():
             writers = self._tables.writers
@@ -321,7 +321,7 @@ class ModelStore(Notary, Gatehouse, Workforce):
             return changed
 
     def ear(self) -> None:
-        """Nothing is heard here; ask `changed`."""
+        """Nothing is heard here; ask `has_changed`."""
 
     def close(self) -> None:
         """There is nothing to disconnect from."""

@@ -75,7 +75,7 @@ class Workforce:
                 del self._tables.samples[place]
             return tuple(dead)
 
-    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+    def lost_claims(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
         """What the dead hold: the first dead worker's first jobs first, then in the order of claiming."""
         with self._tables.read() as now:
             found = [
@@ -101,7 +101,7 @@ class Workforce:
     def _death(self, worker: int) -> Death:
         return self._tables.workers[worker].death or Death("silent")
 
-    def expired(self, *, limit: int) -> list[Expired]:
+    def expired_jobs(self, *, limit: int) -> list[Expired]:
         """Whoever waits past its deadline, the longest past first."""
         with self._tables.read() as now:
             found = [
@@ -138,7 +138,7 @@ class Workforce:
         assert job.claimed_at is not None
         return job.hard_at or job.claimed_at + length(limit_s)
 
-    def held(self, worker: int) -> dict[int, int]:
+    def tokens_held(self, worker: int) -> dict[int, int]:
         """Numbers and tokens."""
         with self._tables.read():
             return {job.no: job.token for job in self._held(worker)}

@@ -124,7 +124,7 @@ class _Batch:
         self.opened = self._session.opened
         self.order = order
         self._pipe = pipe
-        self._line = pipe._line
+        self._laid = pipe._laid
         self._show = show
         self._asked = asked
         self._runs = self._session.runs
@@ -137,7 +137,7 @@ class _Batch:
         self.run = self._opened_run()
         self._known_before = self.run.counts.total
         self._watch = Watch(
-            self.opened, self.run.id, line=self._line, hired=order.worker is not None
+            self.opened, self.run.id, laid=self._laid, hired=order.worker is not None
         )
         self._feeder: Feeder | None = None
         self._shot: RunSnapshot | None = None
@@ -146,7 +146,7 @@ class _Batch:
         order = self.order
         try:
             self._begun = self._runs.open(
-                self._line,
+                self._laid,
                 self._session.ids,
                 name=order.name,
                 owner=order.owner,
@@ -156,8 +156,8 @@ class _Batch:
         except RunAborted as refused:  # it was over its budget before, and still is
             self._refused = str(refused)
             reader, name = self.opened.reader, order.name or ""
-            found = reader.runs(name=name, pipeline=self._line.name, owner=order.owner, limit=1)
-            return found[0] if found else find_run(reader, name, pipeline=self._line.name)
+            found = reader.runs(name=name, pipeline=self._laid.name, owner=order.owner, limit=1)
+            return found[0] if found else find_run(reader, name, pipeline=self._laid.name)
         return self._begun.run
 
     # -- the caller's thread ---------------------------------------------------------------
@@ -169,10 +169,10 @@ class _Batch:
         error: PerdureError | None = None
         try:
             if not self._refused:
-                self._watched(feeding, writing)
+                self._watch_on(feeding, writing)
         except PerdureError as trouble:
             error = trouble
-        fed, late = self._ended(feeding)
+        fed, late = self._end(feeding)
         self.settled.set()
         self._until_done(writing)
         for other in (late, writing.exception()):
@@ -196,7 +196,7 @@ class _Batch:
             self._known_before,
         )
 
-    def _watched(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
+    def _watch_on(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
         """Look on until the run is over or somebody wants to stop; raises what feeding or writing did."""
         away_at: float | None = None
         while not self._asked():
@@ -210,7 +210,7 @@ class _Batch:
                     return
                 self._check_fed(self.run, feeding)
                 self._see_to_work(self.run)
-                self._shown(feeding)
+                self._show_progress(feeding)
                 away_at = None
             except StoreUnavailable as away:
                 away_at = away_at or time.monotonic()
@@ -246,14 +246,14 @@ class _Batch:
 
     def _lanes_elsewhere(self) -> list[Lane]:
         """Lanes in which the run began, before its pipeline moved to another queue or category."""
-        home = (self._line.queue, self._line.category)
+        home = (self._laid.queue, self._laid.category)
         lanes = (one.lane for one in self.opened.reader.lanes())
         return [
             one for one in lanes if one.run == self.run.no and (one.queue, one.category) != home
         ]
 
-    def _shown(self, feeding: "Future[Fed]") -> None:
-        self._heard()
+    def _show_progress(self, feeding: "Future[Fed]") -> None:
+        self._hear()
         note = ""
         if self.order.worker is None and not self._watch.anybody_works:
             note = "no worker is alive; start one with: perdure worker APP"
@@ -270,15 +270,15 @@ class _Batch:
         )
         self._show(self._shot)
 
-    def _ended(self, feeding: "Future[Fed]") -> tuple[Fed, BaseException | None]:
+    def _end(self, feeding: "Future[Fed]") -> tuple[Fed, BaseException | None]:
         """Stop feeding and working, in this order; what was in hand has ended afterwards."""
         self._stopping.set()
         if self.run.status in FINISHED and self._is_over(self.run, feeding):
             self.settled.set()
         if self._hired is not None:
             self._hired.order()
-            self._hired.close(self.order.grace_s, lambda: self._drained(feeding))
-            self._heard()
+            self._hired.close(self.order.grace_s, lambda: self._drain(feeding))
+            self._hear()
             self._hired.forget()
         give_up_at = time.monotonic() + _FED_S_MAX
         while not feeding.done() and time.monotonic() < give_up_at:
@@ -290,12 +290,12 @@ class _Batch:
             return feeding.result(), None
         return replace(self._fed_now(), whole=False), error
 
-    def _drained(self, feeding: "Future[Fed]") -> None:
+    def _drain(self, feeding: "Future[Fed]") -> None:
         try:
             self.run = self._watch.run()
-            self._shown(feeding)
+            self._show_progress(feeding)
         except StoreUnavailable:
-            self._heard()  # the worker tells what it makes of that
+            self._hear()  # the worker tells what it makes of that
         self._nap(_LOOK_S, until=lambda: self._hired is None or not self._hired.running)
 
     def _until_done(self, future: "Future[T]") -> None:
@@ -323,8 +323,8 @@ class _Batch:
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began_at
 
-    def _heard(self) -> None:
-        for line in () if self._hired is None else self._hired.said():
+    def _hear(self) -> None:
+        for line in () if self._hired is None else self._hired.take_words():
             self.order.hear(line)
 
     def _fed_now(self) -> Fed:
@@ -344,7 +344,7 @@ class _Batch:
             bad=order.bad,
         )
         self._feeder = Feeder(
-            self._runs, self._line, self._begun, self._items(), ids=self._session.ids, terms=terms
+            self._runs, self._laid, self._begun, self._items(), ids=self._session.ids, terms=terms
         )
         try:
             feed_whole(self._feeder, rest=self._rest)

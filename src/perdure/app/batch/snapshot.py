@@ -108,7 +108,7 @@ class RunSnapshot:
 
 
 class Watch:
-    """Looks at one run again and again; ``line`` is its pipeline as it is now.
+    """Looks at one run again and again; ``laid`` is its pipeline as it is now.
 
     ``hired`` says that a worker of ours serves all lanes of the run, wherever they are.
     """
@@ -118,13 +118,13 @@ class Watch:
         opened: Opened,
         run_id: str,
         *,
-        line: LaidPipeline | None = None,
+        laid: LaidPipeline | None = None,
         hired: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._opened = opened
         self._run_id = run_id
-        self._line = line
+        self._laid = laid
         self._hired = hired
         self._monotonic = monotonic
         self._began_at = monotonic()
@@ -192,36 +192,36 @@ class Watch:
         reader = self._opened.reader
         lanes = [one for one in reader.lanes() if one.lane.run == run.no]
         alive = any(worker.dead_at is None for worker in reader.workers())
-        held = self._held(run, lanes) + self._astray(run, lanes)
+        held = self._held_lanes(run, lanes) + self._astray(run, lanes)
         return sum(one.later for one in lanes), held, alive
 
     def _astray(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
         """What waits in lanes that the pipeline has no longer: its code has changed since the run began."""
         waiting: dict[tuple[str, str], int] = {}
         for one in lanes:
-            where, count = self._gone(run, one.lane), one.ready + one.later
+            where, count = self._why_gone(run, one.lane), one.ready + one.later
             if where is not None and count:
                 waiting[where] = waiting.get(where, 0) + count
         return tuple(Held(what, why, count) for (what, why), count in sorted(waiting.items()))
 
-    def _gone(self, run: RunView, lane: Lane) -> tuple[str, str] | None:
-        line = self._line
-        if line is None:
+    def _why_gone(self, run: RunView, lane: Lane) -> tuple[str, str] | None:
+        laid = self._laid
+        if laid is None:
             return None
-        if line.stage(lane.stage) is None:
+        if laid.stage(lane.stage) is None:
             cancel = f"perdure runs cancel {shlex.quote(run.name)}"
             return (
                 f"stage {lane.stage!r} is not in the pipeline any more",
                 f"bring it back, or give up what waits for it: {cancel}",
             )
-        if (lane.queue, lane.category) == (line.queue, line.category) or self._hired:
+        if (lane.queue, lane.category) == (laid.queue, laid.category) or self._hired:
             return None
         return (
             f"the pipeline is no longer in {lane.queue}/{lane.category}",
             "only a worker without --queue and --category takes these",
         )
 
-    def _held(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
+    def _held_lanes(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
         waiting: dict[str, int] = {}
         for one in lanes:
             if one.closed_by is not None and one.ready + one.later:

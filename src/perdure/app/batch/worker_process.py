@@ -87,7 +87,7 @@ class Hired:
                 rest()
         self._let_go()
 
-    def said(self) -> list[str]:
+    def take_words(self) -> list[str]:
         """What it has said since the last time, if that was put aside; and what we have to say of it."""
         notes, self._notes = self._notes, []
         if self._output is None:
@@ -108,7 +108,7 @@ class Hired:
         self._let_go()
         self._process = None
         try:
-            self._process = self._spawned()
+            self._process = self._spawn()
         except OSError as error:  # no process, memory or file is to be had now: look again later
             self._restarts.after(0.0, self._monotonic(), well=False)
             if self._restarts.quick == 1:
@@ -118,7 +118,7 @@ class Hired:
         self._restarts = Restarts()
         self._started_at = self._monotonic()
 
-    def _spawned(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> subprocess.Popen[bytes]:
         lifeline, ours = os.pipe()
         output = _STDERR if self._output is None else self._output
         try:

@@ -45,7 +45,7 @@ from perdure.model.jobs import NewJob, OnLost
 from perdure.model.outcomes import Death, Interrupted, Outcome, Raised, TimedOut
 from perdure.model.workers import NewWorker, Role
 from perdure.ports import Clock, Store
-from perdure.rules.field_checks import made
+from perdure.rules.field_checks import instance
 from perdure.rules.policy import Policy, Profile
 from perdure.stores.opening import Opened
 
@@ -66,7 +66,7 @@ def terms_of(policy: str | Policy | None, wait_s: float, on_lost: str) -> CallTe
     """What a caller asks for, checked; without a policy it is gateway-sync."""
     named = "gateway-sync" if policy is None else policy
     chosen = policy_at(named) if isinstance(named, str) else named
-    made("policy", chosen, Policy)
+    instance("policy", chosen, Policy)
     if chosen.profile is not Profile.SYNC:
         raise CallerError(
             f"policy {chosen.name!r} is not for callers that wait; a call needs one of profile 'sync', "
@@ -140,14 +140,16 @@ class Calls:
         self.pause = pause
         self.threads = Threads(_THREADS_MAX)
         self.trades = Pool(_TRADES_MAX, "perdure-call")
-        self.hands = SharedStageProcesses()
+        self.process_pool = SharedStageProcesses()
         self.board = ProgressBoard(observers)
-        self.shelf = CaptureFactory(clock, chance, kept_s=capture_kept_s, tracebacks=tracebacks)
+        self.capture_factory = CaptureFactory(
+            clock, chance, kept_s=capture_kept_s, tracebacks=tracebacks
+        )
         self.unheard: set[asyncio.Task[Outcome]] = set()  # stages that do not end when told to
         self._chance = chance
         self._observers = observers
         self._upstreams = upstreams or Upstreams()
-        self._seat = CallerRow(clock)
+        self._caller_row = CallerRow(clock)
         self._loop = OwnLoop("perdure-calls")
         self._pid = os.getpid()
 
@@ -159,7 +161,7 @@ class Calls:
     async def call(
         self,
         opened: Callable[[], Opened],
-        line: LaidPipeline,
+        laid: LaidPipeline,
         job: Callable[[], NewJob],
         terms: CallTerms,
     ) -> Over:
@@ -168,12 +170,12 @@ class Calls:
 
         def first() -> tuple[Call, Step]:
             new, found = job(), opened()
-            worker = self._seat.no(found.store)
+            worker = self._caller_row.no(found.store)
             make = partial(
                 Call,
                 found.store,
                 found.reader,
-                line,
+                laid,
                 new,
                 terms,
                 clock=self.clock,
@@ -186,7 +188,7 @@ class Calls:
                 call = make(worker=worker)
                 return call, call.begin()
             except WorkerDead:  # we were suspended for hours
-                call = make(worker=self._seat.no(found.store, not_this=worker))
+                call = make(worker=self._caller_row.no(found.store, not_this=worker))
                 return call, call.begin()
 
         return await _Waiting(self, terms, began_s).whole(first)
@@ -212,8 +214,8 @@ class Calls:
         """Interrupt blocking callers, then end the children and the row."""
         if self.is_of_this_process:
             self._loop.close()
-            self.hands.end()
-            self._seat.end()
+            self.process_pool.end()
+            self._caller_row.end()
 
 
 class _Waiting:
@@ -230,19 +232,19 @@ class _Waiting:
     async def whole(self, first: Callable[[], tuple[Call, Step]]) -> Over:
         """All steps of the call."""
         try:
-            self._call, step = await self._traded(first)
+            self._call, step = await self._trade(first)
             self._job_id = step.claim.id if isinstance(step, Try) else step.job_id
             while isinstance(step, Try):
-                step = await self._tried(step)
+                step = await self._try(step)
         except StoreError as error:
             if self._gone is None:
                 raise
-            raise self._left() from error
+            raise self._error_of_leaving() from error
         if self._gone is not None:
-            raise self._left()
+            raise self._error_of_leaving()
         return step
 
-    def _left(self) -> BaseException:
+    def _error_of_leaving(self) -> BaseException:
         """What a caller that has gone is told."""
         gone = self._gone
         assert gone is not None
@@ -255,40 +257,52 @@ class _Waiting:
             f"the app was closed while the call of job {id} waited; see: perdure jobs show {id}"
         )
 
-    async def _tried(self, step: Try) -> Step:
+    async def _try(self, step: Try) -> Step:
         if step.pause_s:
-            await self._rested(step.pause_s)
+            await self._rest(step.pause_s)
         call, started_s = self._call, self._clock.monotonic()
-        outcome, completer = None, call.completion(step.claim, started_s, self._shared.shelf)
-        desk = AttemptNotes(
+        outcome, completer = (
+            None,
+            call.completion(step.claim, started_s, self._shared.capture_factory),
+        )
+        notes = AttemptNotes(
             tell=partial(self._shared.board.note, step.claim),
             completer=completer,
-            tracebacks=self._shared.shelf.tracebacks,
+            tracebacks=self._shared.capture_factory.tracebacks,
         )
         if self._gone is None and call.left_s > 0:
-            outcome = await self._outcome(step, desk)
-        desk.end()
+            outcome = await self._outcome(step, notes)
+        notes.end()
         self._shared.board.drop(step.claim)
         elapsed_s = self._clock.monotonic() - started_s
         if outcome is None and self._gone is not None:
-            return await self._settled(partial(call.gone, elapsed_s, desk.usage), step)
-        end = call.over if outcome is None else partial(call.ended, outcome)
-        kept = self._shared.shelf.kept(outcome or TimedOut(elapsed_s), desk.asides)
-        return await self._settled(partial(end, elapsed_s, desk.usage, kept), step)
+            return await self._settle(partial(call.leave, elapsed_s, notes.usage), step)
+        end = call.end_wait if outcome is None else partial(call.end_stage, outcome)
+        kept = self._shared.capture_factory.captures_of(
+            outcome or TimedOut(elapsed_s), notes.asides
+        )
+        return await self._settle(partial(end, elapsed_s, notes.usage, kept), step)
 
-    async def _outcome(self, step: Try, desk: AttemptNotes) -> Outcome | None:
+    async def _outcome(self, step: Try, notes: AttemptNotes) -> Outcome | None:
         """How the stage ended, or None when it was stopped."""
         stopping, shared = Stopping(), self._shared
         task = asyncio.create_task(
-            run(step.claim, step.stage, shared.threads, stopping, desk=desk, hands=shared.hands)
+            run(
+                step.claim,
+                step.stage,
+                shared.threads,
+                stopping,
+                notes=notes,
+                process_pool=shared.process_pool,
+            )
         )
         while not task.done() and self._gone is None and (left_s := self._call.left_s) > 0:
-            await self._waited({task}, min(left_s, TELL_S))
+            await self._wait({task}, min(left_s, TELL_S))
             shared.trades.submit(shared.board.once, self._clock.monotonic())
         if not task.done():
             stopping.ordered = True
             task.cancel()
-            await self._waited({task}, STOP_S, heedless=True)
+            await self._wait({task}, STOP_S, heedless=True)
         if not task.done():
             self._shared.unheard.add(task)
             task.add_done_callback(self._shared.unheard.discard)
@@ -302,22 +316,22 @@ class _Waiting:
             return _CANCELLED in outcome.evidence.names
         return isinstance(outcome, Interrupted)
 
-    async def _settled(self, settle: Callable[[], Step], step: Try) -> Step:
+    async def _settle(self, settle: Callable[[], Step], step: Try) -> Step:
         """Trade the end of a stage; what may have been lost on the way is sent again while there is time."""
         pause_s = 0.05
         while True:
             try:
-                return await self._traded(settle)
+                return await self._trade(settle)
             except StoreUnavailable as away:
                 if self._clock.monotonic() + pause_s >= self._until_s:
                     raise _unknown(away, step) from away
             except StoreError as error:
                 raise _unknown(error, step) from error
-            await self._waited(set(), pause_s, heedless=True)
+            await self._wait(set(), pause_s, heedless=True)
             pause_s = min(2 * pause_s, 1.0)
             settle = self._call.resend
 
-    async def _traded(self, work: Callable[[], T]) -> T:
+    async def _trade(self, work: Callable[[], T]) -> T:
         """Trade with the store, off the event loop; a caller that goes meanwhile stays for the answer."""
         try:
             future = asyncio.get_running_loop().run_in_executor(self._shared.trades, work)
@@ -332,16 +346,16 @@ class _Waiting:
                 raise StoreUnavailable(
                     "the store has not answered in time; whether it has done what was asked is not known"
                 )
-            await self._waited({future}, left_s)
+            await self._wait({future}, left_s)
         return future.result()
 
-    async def _rested(self, pause_s: float) -> None:
+    async def _rest(self, pause_s: float) -> None:
         try:
             await self._shared.pause(pause_s)
         except asyncio.CancelledError as gone:
             self._leave(gone)
 
-    async def _waited(
+    async def _wait(
         self, futures: set[asyncio.Future[Any]], wait_s: float, *, heedless: bool = False
     ) -> None:
         """Wait until they are done, time is over, or the caller goes; if heedless, even then."""

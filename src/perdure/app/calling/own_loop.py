@@ -63,7 +63,7 @@ class OwnLoop:
     def send(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Run it there; its thread begins when it is first asked for."""
         with self._one_at_a_time:
-            loop = self._started()
+            loop = self._start()
             future = asyncio.run_coroutine_threadsafe(coroutine, loop)
             sent = self._sent[loop]
             sent.add(future)
@@ -80,7 +80,7 @@ class OwnLoop:
             asyncio.run_coroutine_threadsafe(_wind_up(), loop)
         thread.join(2 * SEE_TO_S)
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _start(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             loop = asyncio.new_event_loop()
             thread = threading.Thread(
@@ -122,7 +122,7 @@ class SharedStageProcesses(StageProcessPool):
         super().__init__()
         self._loop = OwnLoop("perdure-hands")
 
-    async def perform(self, find: FindStage, order: Asking, desk: AttemptNotes) -> Outcome | None:
+    async def perform(self, find: FindStage, order: Asking, notes: AttemptNotes) -> Outcome | None:
         """Run an order in a child. Cancelled, it kills the child."""
         here = asyncio.get_running_loop()
 
@@ -134,7 +134,7 @@ class SharedStageProcesses(StageProcessPool):
             return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), here))
 
         async def far() -> Outcome | None:
-            return await super(SharedStageProcesses, self).perform(find, ask, desk)
+            return await super(SharedStageProcesses, self).perform(find, ask, notes)
 
         return await asyncio.wrap_future(self._loop.send(far()))
 

@@ -46,7 +46,7 @@ class RewrittenFile(Protocol):
         """It will not be."""
 
 
-def written(path: Path) -> RewrittenFile:
+def open_rewritten(path: Path) -> RewrittenFile:
     """The file of that name, open for writing; `CallerError` when it cannot be."""
     place = str(path.absolute())
     own = _OWN.fullmatch(place)
@@ -73,7 +73,7 @@ class PartFile:
     def __init__(self, path: Path) -> None:
         self._whole = Path(os.path.realpath(path))  # a link stays a link
         self._part = self._whole.with_name(self._whole.name + ".part")
-        self._file = os.fdopen(self._locked(path), "w", encoding="utf-8")
+        self._file = os.fdopen(self._lock(path), "w", encoding="utf-8")
         self._file.truncate(0)
 
     def write(self, line: str) -> None:
@@ -103,7 +103,7 @@ class PartFile:
             if self._file.tell() == 0:
                 self._part.unlink(missing_ok=True)
 
-    def _locked(self, path: Path) -> int:
+    def _lock(self, path: Path) -> int:
         while True:
             number = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:

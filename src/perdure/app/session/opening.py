@@ -9,7 +9,7 @@ from perdure.stores import opening, urls
 from perdure.stores.opening import Opened
 
 
-def configured(**given: Any) -> Config:
+def settings_in_force(**given: Any) -> Config:
     """The settings in force, for surfaces: what is given beats the environment."""
     return load(**given)
 

@@ -37,7 +37,7 @@ class Session:
         self.observers = observers
         self.ids = Ids(SystemClock(), random.SystemRandom())
         self.upstreams = Upstreams()
-        self.lines: dict[str, LaidPipeline] = {}
+        self.laid_pipelines: dict[str, LaidPipeline] = {}
         self.checks: dict[str, Check] = {}  # whether the source of an item exists, by pipeline
         self.schedules: dict[str, Schedule] = {}
         self.fair_queues: set[str] = set()
@@ -121,24 +121,24 @@ class Session:
     @property
     def lanes(self) -> tuple[Lane, ...]:
         """The lanes of all pipelines."""
-        return tuple(lane for line in self.lines.values() for lane in line.lanes())
+        return tuple(lane for laid in self.laid_pipelines.values() for lane in laid.lanes())
 
     @property
     def catalogue(self) -> Catalogue:
         """All pipelines on their lanes."""
         self.ready()
-        return Catalogue(self.lines.values())
+        return Catalogue(self.laid_pipelines.values())
 
     def ready(self) -> None:
         """Make sure that every declared pipeline has its lanes."""
-        missing = [line for line in self.lines.values() if line.name not in self._laid]
+        missing = [laid for laid in self.laid_pipelines.values() if laid.name not in self._laid]
         if not missing:
             return
-        wanted = [lane for line in missing for lane in line.lanes()]
+        wanted = [lane for laid in missing for lane in laid.lanes()]
         numbers = self.opened.store.lanes(wanted)
-        for line in missing:
-            line.lane_nos.update({lane.stage: numbers[lane] for lane in line.lanes()})
-            self._laid.add(line.name)
+        for laid in missing:
+            laid.lane_nos.update({lane.stage: numbers[lane] for lane in laid.lanes()})
+            self._laid.add(laid.name)
 
     def close(self) -> None:
         """Disconnect from the store."""

@@ -81,7 +81,7 @@ def gates(opened: Opened) -> list[GateShown]:
     look = opened.reader.look(names)
     telling = opened.reader.workers() if look.samples or look.slices else ()
     told = figures(look, {one.no: one.name for one in telling})
-    shown = [_shown(name, rows, lanes, parents, look.now) for name in names]
+    shown = [_show(name, rows, lanes, parents, look.now) for name in names]
     return [replace(one, told=told.get(one.name, one.told)) for one in shown]
 
 
@@ -172,7 +172,7 @@ def behind(opened: Opened, name: str, *, flows: bool) -> str:
     return text if wait_s is None else f"{text}, the next in {_spoken(wait_s)}"
 
 
-def _shown(
+def _show(
     name: str,
     rows: dict[str, GateRow],
     lanes: Iterable[LaneView],

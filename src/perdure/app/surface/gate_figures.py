@@ -12,7 +12,7 @@ from perdure.engine.gates.pacing import PaceShown, PaceTold, pace_in
 from perdure.engine.gates.traffic import window_in
 from perdure.model.gates import GateLook
 from perdure.rules.gate.limit_allowance import UpstreamLimits
-from perdure.rules.gate.window import Reading, WindowSettings, merged, reading
+from perdure.rules.gate.window import Reading, WindowSettings, merge, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _reading(look: GateLook, gate: str, told: Sequence[PaceTold]) -> Reading:
     counts_from = max(
         (gate_of(row).counts_from for row in look.rows if row.name == gate), default=0
     )
-    window = merged(settings, *(one for one in windows if one is not None))
+    window = merge(settings, *(one for one in windows if one is not None))
     return reading(window, settings, counts_from=counts_from, now=look.now)
 
 

@@ -31,12 +31,12 @@ class _Found(NamedTuple):
 
 def load_session(reference: str) -> Session:
     """The session of the App that is named, or of the pipeline that is; looked up from the working directory."""
-    return _found(reference).session
+    return _find(reference).session
 
 
 def load_pipeline(target: str) -> tuple[str, Session, Pipeline]:
     """The pipeline that is named, or the only one of the App that is; its session, and a reference to the App."""
-    reference, session, pipe = _found(target)
+    reference, session, pipe = _find(target)
     return reference, session, pipe or _only_one(target, session)
 
 
@@ -46,7 +46,7 @@ def load_policy(target: str) -> tuple[Policy, str | None]:
     if not colon or Path(target).suffix in (".toml", ".json"):
         return policy_at(target), None
     variable, _, name = rest.partition(":")
-    module = _imported(module_name, target)
+    module = _import(module_name, target)
     thing = getattr(module, variable, None)
     if isinstance(thing, Policy) and not name:
         return thing, None
@@ -62,7 +62,7 @@ def load_policy(target: str) -> tuple[Policy, str | None]:
 
 def _stage_called(name: str, app: App, where: str) -> Stage:
     """The stage of that name as pipelines run it, or as it is declared where none does."""
-    laid = [stage for line in app._session.lines.values() for stage in line.stages]
+    laid = [stage for line in app._session.laid_pipelines.values() for stage in line.stages]
     known = laid + [stage for stage in app._stages.values() if stage not in laid]
     found = [stage for stage in known if stage.name == name]
     if not found:
@@ -75,10 +75,10 @@ def _stage_called(name: str, app: App, where: str) -> Stage:
     return found[0]
 
 
-def _found(target: str) -> _Found:
+def _find(target: str) -> _Found:
     module_name, _, rest = target.partition(":")
     variable, _, name = rest.partition(":")
-    module = _imported(module_name, target)
+    module = _import(module_name, target)
     if not variable:
         variable = _usual(module)
     thing = getattr(module, variable, None)
@@ -89,10 +89,10 @@ def _found(target: str) -> _Found:
         raise AppNotFound(f"{module_name}:{variable} is no perdure.App; {_has(module)}")
     if isinstance(thing, Pipeline):
         return _Found(_reference(module, thing._session, target), thing._session, thing)
-    return _declared(module, variable)
+    return _find_declarer(module, variable)
 
 
-def _imported(name: str, target: str) -> ModuleType:
+def _import(name: str, target: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise AppNotFound(
             f"{target!r} names no module; write module:variable, as in work:app, without .py"
@@ -117,7 +117,7 @@ def _usual(module: ModuleType) -> str:
     return next(iter(apps))
 
 
-def _declared(module: ModuleType, name: str) -> _Found:
+def _find_declarer(module: ModuleType, name: str) -> _Found:
     """The one App of the module that has declared a pipeline of this name."""
     apps = {variable: app for variable, app in _apps(module).items() if name in app.pipelines}
     if len({id(app) for app in apps.values()}) > 1:
@@ -152,9 +152,9 @@ def _has(module: ModuleType) -> str:
 
 
 def _only_one(target: str, session: Session) -> Pipeline:
-    if len(session.lines) != 1:
-        known = ", ".join(sorted(session.lines)) or "none"
+    if len(session.laid_pipelines) != 1:
+        known = ", ".join(sorted(session.laid_pipelines)) or "none"
         raise UnknownName(
             f"{target!r} names no pipeline, and the app has not just one; write module:app:name; it has: {known}"
         )
-    return Pipeline(session, *session.lines.values())
+    return Pipeline(session, *session.laid_pipelines.values())

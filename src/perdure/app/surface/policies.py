@@ -72,7 +72,7 @@ def falling_unlisted(policy: Policy) -> tuple[list[int | str], list[str]]:
     return [one for one in names if one not in tuple(Kind)], kinds
 
 
-def explained(
+def explain_spec(
     name: str,
     spec: str,
     *,

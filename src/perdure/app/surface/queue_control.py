@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.engine.operate.single_jobs import cleaned
+from perdure.engine.operate.single_jobs import clean_deed
 from perdure.model.errors import UnknownName
 from perdure.model.operations import Deed, LaneScope
 from perdure.rules.policy_form import nearest
@@ -54,13 +54,13 @@ def queues(opened: Opened) -> list[QueueShown]:
 def pause(opened: Opened, name: str, deed: Deed) -> bool:
     """Let no job of a queue be claimed until it is resumed; False when it was paused already."""
     _check(opened, name)
-    return opened.control.pause(LaneScope.QUEUE, name, cleaned(deed))
+    return opened.control.pause(LaneScope.QUEUE, name, clean_deed(deed))
 
 
 def resume(opened: Opened, name: str, deed: Deed) -> bool:
     """Let the jobs of a queue be claimed again; False when it was not paused."""
     _check(opened, name)
-    return opened.control.resume(LaneScope.QUEUE, name, cleaned(deed))
+    return opened.control.resume(LaneScope.QUEUE, name, clean_deed(deed))
 
 
 def _check(opened: Opened, name: str) -> None:

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.runs import Run
-from perdure.app.session.opening import configured, open_store
+from perdure.app.session.opening import open_store, settings_in_force
 from perdure.app.session.session import Session
 from perdure.app.surface.loading import load_session
 from perdure.engine.batch.report import Report
@@ -39,7 +39,7 @@ __all__ = [
 def session_at(store: str | None, app: str | None = None) -> Iterator[Session]:
     """A store that is there, with the pipelines of an app if one is named; then it is the app's own."""
     if app is None:
-        url = configured(store=store).store
+        url = settings_in_force(store=store).store
         with closing(Session(url, Observers(), open_store(url, create=False))) as session:
             yield session
         return

@@ -52,7 +52,7 @@ class BulkWork:
                 connections=load().connections,
             )
         except StoreError as away:
-            self._failed(away)
+            self._note_failure(away)
             return
         try:
             bulks = Bulks(
@@ -68,7 +68,7 @@ class BulkWork:
             )
             self._rounds(steps)
         except StoreError as away:
-            self._failed(away)
+            self._note_failure(away)
         finally:
             opened.close()
 
@@ -80,5 +80,5 @@ class BulkWork:
             if self._closing.wait(wait_s):
                 return
 
-    def _failed(self, away: StoreError) -> None:
+    def _note_failure(self, away: StoreError) -> None:
         self._session.observers.tell(EventName.CHORE_FAILED, chore="bulks", reason=str(away))

@@ -85,7 +85,7 @@ class EmbeddedWorker:
                 raise ConfigError(
                     "this worker has been started before; make another one: app.working()"
                 )
-            self._life = self._begun()
+            self._life = self._begin()
             self._thread = self._on_a_thread(self._life)
             atexit.register(self._at_exit)
         return self
@@ -166,10 +166,10 @@ class EmbeddedWorker:
         while life is not None:
             if self._closing.is_set():  # while it was being made
                 life.drain(2)
-            again = self._lived(life)
+            again = self._live_once(life)
             self._life = life = self._begun_again() if again else None
 
-    def _lived(self, life: "_Life") -> bool:
+    def _live_once(self, life: "_Life") -> bool:
         """One life to its end; whether another one has to follow."""
         try:
             dead = live(life.guest, life.over)
@@ -188,13 +188,13 @@ class EmbeddedWorker:
         pause_s = 0.1
         while not self._closing.wait(pause_s):
             try:
-                return self._begun()
+                return self._begin()
             except (PerdureError, OSError, RuntimeError) as away:  # no files or threads left, say
                 self._session.observers.store_is_away(StoreUnavailable(str(away)))
                 pause_s = min(2 * pause_s, _AGAIN_S_MAX)
         return None
 
-    def _begun(self) -> "_Life":
+    def _begin(self) -> "_Life":
         config, session = self._config, self._session
         with ExitStack() as undo:
             opened = opening.open_store(
@@ -205,7 +205,7 @@ class EmbeddedWorker:
                 connections=config.connections,
             )
             undo.callback(opened.close)
-            catalogue = self._served()
+            catalogue = self._catalogue_served()
             kept = KeeperProcess(session.url, config)
             undo.callback(kept.close, orderly=True)
             worker = kept.start()
@@ -250,7 +250,7 @@ class EmbeddedWorker:
         )
         return worker
 
-    def _served(self) -> Catalogue:
+    def _catalogue_served(self) -> Catalogue:
         catalogue = self._session.catalogue
         if self._queues or self._categories:
             return catalogue.only(queues=self._queues, categories=self._categories)

@@ -33,13 +33,13 @@ def main() -> NoReturn:
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)  # sent to the whole group; we leave when our host does
     line = FileIO(sys.stdin.fileno(), closefd=False).readline()  # not one byte more
-    charge = msgspec.json.decode(line, type=KeptWorker)
+    kept_worker = msgspec.json.decode(line, type=KeptWorker)
     aloud = int(sys.argv[1]) if sys.argv[1:] else None  # our host's stderr, for when we are up
-    host = ProcessTable(charge.pid)
-    write_logs(form=charge.log_format, level="WARNING")
-    new = NewWorker(charge.boot, charge.name, Role.MAIN, charge.ttl_s)
+    host = ProcessTable(kept_worker.pid)
+    write_logs(form=kept_worker.log_format, level="WARNING")
+    new = NewWorker(kept_worker.boot, kept_worker.name, Role.MAIN, kept_worker.ttl_s)
     try:
-        store = open_store(charge.url, wait_s_max=max(charge.ttl_s / 3, 0.1)).store
+        store = open_store(kept_worker.url, wait_s_max=max(kept_worker.ttl_s / 3, 0.1)).store
         worker = store.add_worker(new)  # the same one, if a keeper before us has made it
     except StoreError as error:  # our host finds that out as well, and starts another one
         if aloud is not None:
@@ -51,14 +51,14 @@ def main() -> NoReturn:
         host.look,
         SystemClock(),
         Observers([log_event]),
-        charge.ttl_s,
+        kept_worker.ttl_s,
         OomCounter(),
     )
     keeper.once()
     if aloud is not None:
         _speak(aloud)
     _say(f"{worker}\n".encode())
-    _keep(keeper, charge)
+    _keep(keeper, kept_worker)
     store.close()
     _say(DONE)
     sys.exit(0)
@@ -78,19 +78,19 @@ def _say(words: bytes) -> None:
         os.write(sys.stdout.fileno(), words)
 
 
-def _keep(keeper: Keeper, charge: KeptWorker) -> None:
+def _keep(keeper: Keeper, kept_worker: KeptWorker) -> None:
     with selectors.DefaultSelector() as waiting:
         waiting.register(sys.stdin.fileno(), selectors.EVENT_READ, "line")
-        pidfd = _pidfd(charge.pid)
+        pidfd = _pidfd(kept_worker.pid)
         if pidfd is not None:
             waiting.register(pidfd, selectors.EVENT_READ, "host")  # readable when it has ended
         while not keeper.done:
-            beats_s = min(0.25, charge.ttl_s / 20)  # so that beats are punctual
+            beats_s = min(0.25, kept_worker.ttl_s / 20)  # so that beats are punctual
             for key, _ in waiting.select(beats_s):
                 waiting.unregister(key.fileobj)
                 if key.data == "line":
                     said = os.read(sys.stdin.fileno(), len(CLOSED))
-                    (keeper.closed if said == CLOSED else keeper.left)()
+                    (keeper.note_closed if said == CLOSED else keeper.note_left)()
             keeper.once()
 
 

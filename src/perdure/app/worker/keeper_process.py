@@ -47,7 +47,7 @@ class KeeperProcess:
     def __init__(self, url: str, config: Config) -> None:
         pid, boot = os.getpid(), secrets.token_hex(16)
         name = f"{socket.gethostname()}:{pid}"
-        self._charge = KeptWorker(url, boot, name, pid, config.lease_ttl_s, config.log_format)
+        self._kept_worker = KeptWorker(url, boot, name, pid, config.lease_ttl_s, config.log_format)
         self._one_at_a_time = threading.Lock()
         self._closing = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,7 +62,7 @@ class KeeperProcess:
         with ExitStack() as undo:
             undo.callback(self.close, orderly=True)
             try:
-                worker = self._started()
+                worker = self._start()
                 threading.Thread(target=self._watch, name="perdure-keeping", daemon=True).start()
             except (OSError, RuntimeError) as error:  # no such file; no more files, or threads
                 raise StoreUnavailable(
@@ -89,7 +89,7 @@ class KeeperProcess:
         if process.stdout is not None:
             process.stdout.close()
 
-    def _started(self) -> int:
+    def _start(self) -> int:
         """The first keeper: what it says until it is up is ours to quote, and goes to our stderr after that."""
         with ExitStack() as undo:
             # Neither a pipe, which may be full, nor a file, which needs a folder to write in.
@@ -97,13 +97,13 @@ class KeeperProcess:
             undo.callback(os.close, words)
             aloud = os.dup(2) if _is_open(2) else os.open(os.devnull, os.O_WRONLY)
             undo.callback(os.close, aloud)
-            process = self._spawned(words, aloud)
+            process = self._spawn(words, aloud)
             assert process.stdout is not None
             answer = process.stdout.readline() if _readable(process.stdout, _START_S_MAX) else b""
             if answer.endswith(b"\n") and answer.strip().isdigit():  # else it is no keeper of ours
                 return int(answer)
             self.close(orderly=True)  # waits for its end, and so for its words
-            raise StoreUnavailable(self._why(process, _quoted(words)))
+            raise StoreUnavailable(self._why(process, _quote(words)))
 
     def _why(self, process: subprocess.Popen[bytes], words: str) -> str:
         how = (
@@ -116,9 +116,7 @@ class KeeperProcess:
             f"{' '.join((sys.executable, *_COMMAND))} {how} and said: {words or 'nothing'}"
         )
 
-    def _spawned(
-        self, words: int | None = None, aloud: int | None = None
-    ) -> subprocess.Popen[bytes]:
+    def _spawn(self, words: int | None = None, aloud: int | None = None) -> subprocess.Popen[bytes]:
         kept = () if aloud is None else (aloud,)
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             [sys.executable, *_COMMAND, *(str(one) for one in kept)],
@@ -132,7 +130,7 @@ class KeeperProcess:
         assert process.stdin is not None
         with suppress(OSError):  # it has ended already, which is noticed by who waits for it
             # Not in the arguments: the URL may have a password, and everybody can read those.
-            os.write(process.stdin.fileno(), msgspec.json.encode(self._charge) + b"\n")
+            os.write(process.stdin.fileno(), msgspec.json.encode(self._kept_worker) + b"\n")
         self._process = process
         return process
 
@@ -151,7 +149,7 @@ class KeeperProcess:
                 if self._closing.is_set():
                     return
                 try:
-                    successor = self._spawned()
+                    successor = self._spawn()
                 except (
                     OSError
                 ) as error:  # no process, or no file, is to be had now; the old one stands for it
@@ -191,7 +189,7 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _quoted(words: int) -> str:
+def _quote(words: int) -> str:
     size = os.fstat(words).st_size
     last = os.pread(words, _QUOTED_BYTES_MAX, max(0, size - _QUOTED_BYTES_MAX))
     return last.decode(errors="replace").strip()

@@ -6,7 +6,7 @@ from perdure.model.errors import ConfigError, UnknownName
 from perdure.model.jobs import Lane
 
 
-def served(
+def lanes_served(
     lanes: Collection[Lane], queues: Collection[str], categories: Collection[str]
 ) -> list[Lane]:
     """The lanes of these queues and categories; of all, where none is named."""
@@ -29,7 +29,7 @@ def check_served(
         for name in asked:
             if name not in known:
                 raise UnknownName(f"{whose} has no {what} {name!r}; it has: {', '.join(known)}")
-    if not served(lanes, queues, categories):
+    if not lanes_served(lanes, queues, categories):
         pairs = ", ".join(f"{queue}/{category}" for queue, category in places)
         raise UnknownName(
             f"{whose} has no pipeline in such a queue with such a category; it has: {pairs}"

@@ -169,14 +169,14 @@ def _opened_in_time(
     try:
         try:
             orders.waiting = True
-            return _awaited(url, config, observers)
+            return _await_store(url, config, observers)
         finally:
             orders.waiting = False
     except _ToldToStop:
         return None
 
 
-def _awaited(url: str, config: Config, observers: Observers) -> Store:
+def _await_store(url: str, config: Config, observers: Observers) -> Store:
     """The store; one that is away is waited for: when a machine starts, ours may be up before the server's."""
     give_up_at, pause_s = time.monotonic() + config.store_wait_s, _AGAIN_S
     while True:

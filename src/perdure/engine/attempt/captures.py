@@ -18,7 +18,7 @@ from perdure.model.jobs import Capture
 from perdure.model.limits import CAPTURE_BYTES_MAX, CAUSES_MAX, NAME_CHARS_MAX
 from perdure.model.outcomes import Interrupted, Outcome
 from perdure.ports import Clock
-from perdure.rules.redact import redacted
+from perdure.rules.redact import redact_line
 
 INVALID_OUTPUT = "invalid_output"
 TRACEBACK = "traceback"
@@ -52,7 +52,7 @@ class CaptureFactory:
         self._ids = Ids(clock, chance)
         self._kept_s = kept_s
 
-    def kept(self, outcome: Outcome, asides: Sequence[RawOutput]) -> tuple[Capture, ...]:
+    def captures_of(self, outcome: Outcome, asides: Sequence[RawOutput]) -> tuple[Capture, ...]:
         """What the store has to keep; nothing for an attempt that is given back, because it counts as nothing."""
         if not asides or isinstance(outcome, Interrupted):
             return ()
@@ -75,11 +75,11 @@ def aside(raw: object, kind: object, media_type: object) -> RawOutput:
         raise CallerError(
             f"capture: raw is of type {type(raw).__name__}; pass the output as text or bytes"
         )
-    named = _checked("kind", kind)
+    named = _check_name("kind", kind)
     if media_type is None:
         typed = _TEXT if isinstance(raw, str) else _BYTES
     else:
-        typed = _checked("media_type", media_type)
+        typed = _check_name("media_type", media_type)
     content, bytes_whole = _cut_text(raw) if isinstance(raw, str) else _cut_bytes(raw)
     return RawOutput(named, typed, content, bytes_whole)
 
@@ -90,7 +90,7 @@ def aside_of(error: BaseException) -> RawOutput | None:
     Of others only the error of the standard library's own JSON reader is looked at, which has the document that it
     could not read.
     """
-    for link in _known(error):
+    for link in _errors_of_ours(error):
         raw = link.doc if isinstance(link, json.JSONDecodeError) else vars(link).get("raw")
         if isinstance(raw, str | bytes) and raw:
             return aside(raw, INVALID_OUTPUT, None)
@@ -103,13 +103,13 @@ def traceback_of(error: BaseException) -> RawOutput:
     for place in sorted({one.rstrip("/") for one in sys.path}, key=len, reverse=True):
         if place:
             text = text.replace(f'File "{place}/', 'File "')
-    safe = redacted(text[:CAPTURE_BYTES_MAX])
+    safe = redact_line(text[:CAPTURE_BYTES_MAX])
     if len(text) > CAPTURE_BYTES_MAX:  # a secret that the cut goes through may not look like one
         safe = safe.rpartition("\n")[0]
     return aside(safe, TRACEBACK, None)
 
 
-def _known(error: BaseException) -> Iterator[PerdureError | json.JSONDecodeError]:
+def _errors_of_ours(error: BaseException) -> Iterator[PerdureError | json.JSONDecodeError]:
     link: BaseException | None = error
     for _ in range(1 + CAUSES_MAX):
         if link is None:
@@ -119,7 +119,7 @@ def _known(error: BaseException) -> Iterator[PerdureError | json.JSONDecodeError
         link = link.__cause__
 
 
-def _checked(what: str, name: object) -> str:
+def _check_name(what: str, name: object) -> str:
     if not isinstance(name, str):
         raise CallerError(f"capture: {what} is of type {type(name).__name__}; it must be text")
     if len(name) > NAME_CHARS_MAX:  # it may be the output, in the wrong place: not quoted
@@ -134,14 +134,14 @@ def _checked(what: str, name: object) -> str:
 
 
 def _cut_text(raw: str) -> tuple[bytes, int]:
-    bytes_whole = len(raw) if raw.isascii() else sum(map(len, _encoded(raw)))
+    bytes_whole = len(raw) if raw.isascii() else sum(map(len, _encode_in_pieces(raw)))
     content = _utf8(raw[:CAPTURE_BYTES_MAX])
     if len(content) > CAPTURE_BYTES_MAX:
         content = content[:CAPTURE_BYTES_MAX].decode(errors="ignore").encode()  # no half character
     return content, bytes_whole
 
 
-def _encoded(raw: str) -> Iterator[bytes]:
+def _encode_in_pieces(raw: str) -> Iterator[bytes]:
     for begin in range(0, len(raw), _CHARS_AT_ONCE):
         yield _utf8(raw[begin : begin + _CHARS_AT_ONCE])
 

@@ -74,23 +74,23 @@ class Completions:
         worker: int,
         *,
         make: Callable[[Finished], Record],
-        shelf: CaptureFactory,
+        capture_factory: CaptureFactory,
         clock: Clock,
         of_ends: bool = False,
     ) -> None:
         self._store = store
         self._worker = worker
         self._make = make
-        self._shelf = shelf
+        self._shelf = capture_factory
         self._clock = clock
         self._of_ends = of_ends
         self._asked: dict[Key, Record | None] = {}
-        self._over: dict[Key, Finished] = {}
+        self._ended: dict[Key, Finished] = {}
         self._busy_at: dict[Key, float] = {}
 
     def __len__(self) -> int:
         """How many attempts are over and not settled yet."""
-        return len(self._over)
+        return len(self._ended)
 
     def of(self, claim: Claim, began_s: float) -> "Completion":
         """What the desk of an attempt needs."""
@@ -107,33 +107,33 @@ class Completions:
         self._asked.setdefault((claim.no, claim.token), None)
 
     def write(
-        self, claim: Claim, began_s: float, desk: AttemptNotes, value: Any, within: object
+        self, claim: Claim, began_s: float, notes: AttemptNotes, value: Any, within: object
     ) -> None:
         """Write the record in the stage's transaction, or say why not; then nothing of it is there."""
         key, before = (claim.no, claim.token), self._asked.get((claim.no, claim.token))
-        outcome, elapsed_s = _returned(value), self._clock.monotonic() - began_s
-        captures = self._shelf.kept(outcome, desk.asides)
-        record = self._make(Finished(claim, outcome, elapsed_s, desk.usage, captures=captures))
+        outcome, elapsed_s = _storable_result(value), self._clock.monotonic() - began_s
+        captures = self._shelf.captures_of(outcome, notes.asides)
+        record = self._make(Finished(claim, outcome, elapsed_s, notes.usage, captures=captures))
         self._asked[key] = record  # first: if the answer is lost, it may have been written
         answer = self._store.complete(record, by=self._worker, within=within)
         if not isinstance(answer, Receipt) or answer.repeated:
             self._asked[key] = before
-            raise desk.too_late() if desk.over else _why_not(answer)
+            raise notes.too_late() if notes.over else _why_not(answer)
 
     # -- on the pump's thread ------------------------------------------------------------------
 
     def add(self, one: Finished) -> None:
         """An attempt that had asked is over."""
-        self._over[one.claim.no, one.claim.token] = one
+        self._ended[one.claim.no, one.claim.token] = one
 
     def knows_the_end(self, claim: Claim) -> bool:
         """Whether this attempt is over."""
-        return (claim.no, claim.token) in self._over
+        return (claim.no, claim.token) in self._ended
 
-    def stored(self, claims: Iterable[Claim]) -> set[Key]:
+    def complete_among(self, claims: Iterable[Claim]) -> set[Key]:
         """Those of these attempts whose stages are complete."""
         asked = [(one.no, one.token) for one in claims if self.has_asked(one)]
-        found = self._store.ended(asked) if asked else {}
+        found = self._store.ends_of(asked) if asked else {}
         return {key for key, status in found.items() if status is AttemptStatus.SUCCESS}
 
     def once(
@@ -145,11 +145,11 @@ class Completions:
         has ended. A job that an open transaction still holds is left for the next time, and nobody is told;
         while ``leaving``, for whoever settles lost jobs.
         """
-        if not self._over:
+        if not self._ended:
             return
-        complete = self.stored(one.claim for one in self._over.values())
+        complete = self.complete_among(one.claim for one in self._ended.values())
         write = self._make if self._of_ends else judge
-        for key, one in list(self._over.items()):
+        for key, one in list(self._ended.items()):
             ended = msgspec.structs.replace(one, outcome=as_it_ended(one.outcome))
             record, answer = (
                 self._complete(one.claim)
@@ -164,13 +164,13 @@ class Completions:
                 good = msgspec.structs.replace(one, outcome=Returned("null"))
                 judge(good if is_complete else ended)
             self._asked.pop(key, None)
-            self._over.pop(key, None)
+            self._ended.pop(key, None)
             self._busy_at.pop(key, None)
             yield record, answer
 
     def _settle(self, record: Record, claim: Claim) -> tuple[Record, Settled | Busy]:
         (answer,) = self._store.settle([record], by=self._worker)
-        if _is_old(answer) and self.stored([claim]):  # committed this very moment
+        if _is_old(answer) and self.complete_among([claim]):  # committed this very moment
             return self._complete(claim)
         return record, answer
 
@@ -195,20 +195,22 @@ class Completions:
 
 
 def completions_of(
-    store: Store, catalogue: Catalogue, worker: int, shelf: CaptureFactory, clock: Clock
+    store: Store, catalogue: Catalogue, worker: int, capture_factory: CaptureFactory, clock: Clock
 ) -> Completions:
     """Those of a worker."""
 
     def make(one: Finished) -> Record:
         claim = one.claim
-        line, stage = catalogue.place_of_ours(claim)
+        laid, stage = catalogue.place_of_ours(claim)
         ending = Ending(
             claim, one.outcome, one.elapsed_s, worker, usage=one.usage, captures=one.captures
         )
         chance = Random(f"{claim.id} {claim.token}").random()  # the same each time it is sent
-        return settle(ending, line, stage, chance=chance)
+        return settle(ending, laid, stage, chance=chance)
 
-    return Completions(store, worker, make=make, shelf=shelf, clock=clock, of_ends=True)
+    return Completions(
+        store, worker, make=make, capture_factory=capture_factory, clock=clock, of_ends=True
+    )
 
 
 class Completion:
@@ -225,12 +227,12 @@ class Completion:
         """From now on the stored attempt decides."""
         self._whole.ask(self._claim)
 
-    def write(self, desk: AttemptNotes, value: Any, within: object) -> None:
+    def write(self, notes: AttemptNotes, value: Any, within: object) -> None:
         """Write the record in the stage's transaction."""
-        self._whole.write(self._claim, self._began_s, desk, value, within)
+        self._whole.write(self._claim, self._began_s, notes, value, within)
 
 
-def _returned(value: Any) -> Returned:
+def _storable_result(value: Any) -> Returned:
     label = None
     if isinstance(value, Succeeded):
         value, label = value.value, value.label

@@ -17,7 +17,7 @@ from perdure.engine.attempt.captures import RawOutput, aside, aside_of, tracebac
 from perdure.model.errors import CallerError, NotCompletable
 from perdure.model.limits import CAPTURES_MAX, NOTE_CHARS_MAX
 from perdure.model.outcomes import Usage
-from perdure.rules.foreign_code import tried
+from perdure.rules.foreign_code import try_or_none
 from perdure.rules.redact import safe_line
 
 _HEADERS_MAX = 32
@@ -47,7 +47,7 @@ class Completer(Protocol):
         """From now on what is stored says how the attempt has ended."""
         ...
 
-    def write(self, desk: "AttemptNotes", value: Any, within: object) -> None:
+    def write(self, notes: "AttemptNotes", value: Any, within: object) -> None:
         """Write the record, or say why not."""
         ...
 
@@ -99,9 +99,9 @@ class AttemptNotes:
                 self.asides = (*self.asides[: CAPTURES_MAX - 1], said)
             self._tell(said)
 
-    def failed(self, error: BaseException) -> None:
+    def keep_failed_output(self, error: BaseException) -> None:
         """Keep the traceback, where that is wanted, and the output that did not pass, if the stage has failed for that."""
-        whole = tried(traceback_of, error) if self.tracebacks else None
+        whole = try_or_none(traceback_of, error) if self.tracebacks else None
         if whole is not None:
             self.hear(whole)
         found = aside_of(error)
@@ -169,7 +169,7 @@ class Context:
     deadline_at: datetime | None
     request_id: str = ""
     attempt_id: str = ""
-    _desk: AttemptNotes = field(default_factory=AttemptNotes, repr=False, compare=False)
+    _notes: AttemptNotes = field(default_factory=AttemptNotes, repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:
@@ -178,11 +178,11 @@ class Context:
         For a sync stage, which cannot be stopped from outside; an async one is cancelled where it
         waits, and one in a process of its own is killed.
         """
-        return self._desk.over
+        return self._notes.over
 
     def time_left_s(self) -> float:
         """What is left of this attempt: of the stage's timeout, or of the job's deadline if that is nearer."""
-        return self._desk.time_left_s()
+        return self._notes.time_left_s()
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far you are; told as an event, at most once a second, and not stored."""
@@ -191,7 +191,7 @@ class Context:
                 _check_amount("progress", name, value)
         if not isinstance(note, str):
             raise CallerError(f"progress: note is {note!r}; it must be text")
-        self._desk.hear(Progress(done, total, safe_line(note, NOTE_CHARS_MAX)))
+        self._notes.hear(Progress(done, total, safe_line(note, NOTE_CHARS_MAX)))
 
     def limits(self, headers: Mapping[str, str]) -> None:
         """Hand over the headers of an answer: what they say of limits slows calls down before one is met.
@@ -200,7 +200,7 @@ class Context:
         """
         if not isinstance(headers, Mapping):
             raise CallerError(f"limits: headers are {type(headers).__name__}; pass a mapping")
-        self._desk.note(headers)
+        self._notes.note(headers)
 
     def usage(self, *, tokens_in: int = 0, tokens_out: int = 0, cost_usd: float = 0.0) -> None:
         """Add to what this attempt has used up; stored with the attempt, whatever becomes of it."""
@@ -209,7 +209,7 @@ class Context:
             if not isinstance(value, int):
                 raise CallerError(f"usage: {name} is {value!r}; it must be a whole number")
         _check_amount("usage", "cost_usd", cost_usd)
-        self._desk.hear(Usage(tokens_in, tokens_out, float(cost_usd)))
+        self._notes.hear(Usage(tokens_in, tokens_out, float(cost_usd)))
 
     def capture(
         self, raw: str | bytes, *, kind: str = "raw", media_type: str | None = None
@@ -218,7 +218,7 @@ class Context:
 
         What is longer than 256 KiB is cut. An attempt keeps four: its first three and its last.
         """
-        self._desk.hear(aside(raw, kind, media_type))
+        self._notes.hear(aside(raw, kind, media_type))
 
     def complete(self, value: Any, *, within: object) -> None:
         """Write the record of this attempt in a transaction of your own, so that your rows and it are one.
@@ -229,7 +229,7 @@ class Context:
         what the stage would return, a `Succeeded` with a label among it. A next stage is queued. Usage and
         captures count that came before.
         """
-        self._desk.complete(value, within)
+        self._notes.complete(value, within)
 
 
 def _check_amount(what: str, name: str, value: object) -> None:

@@ -20,7 +20,7 @@ from perdure.engine.stages import package_of
 from perdure.model.errors import AnswerError
 from perdure.model.outcomes import Evidence, Origin
 from perdure.rules.evidence import links_of, one_line
-from perdure.rules.foreign_code import held, text_of, tried
+from perdure.rules.foreign_code import member_of, text_of, try_or_none
 
 _FRAMES_MAX = 100  # the innermost ones; standard library code that calls itself deeper is nobody's
 _CHARS_MAX = 4_096  # of a path
@@ -38,7 +38,7 @@ _TRANSPORTS = frozenset({
 
 def origin_of(error: BaseException, evidence: Evidence, home: str = "") -> Origin:
     """Whose code raised an exception; ``home`` is the package of the stage that let it escape. Never raises."""
-    found = tried(_origin, error, home) or Origin.UNKNOWN
+    found = try_or_none(_origin, error, home) or Origin.UNKNOWN
     answered = evidence.status is not None or evidence.headers or evidence.sqlstate is not None
     if found is Origin.OWN and (answered or issubclass(type(error), AnswerError)):
         return Origin.UNKNOWN
@@ -47,7 +47,7 @@ def origin_of(error: BaseException, evidence: Evidence, home: str = "") -> Origi
 
 def place_of(error: BaseException, home: str = "") -> str:
     """The module and the line of the application's own code that raised, or called who did; "" if unknown. Never raises."""
-    return tried(_place, error, home) or ""
+    return try_or_none(_place, error, home) or ""
 
 
 def _origin(error: BaseException, home: str) -> Origin:
@@ -62,14 +62,14 @@ def _signs(error: BaseException, home: str) -> Iterator[Origin]:
     for link, is_stated in ((error, True), *links_of(error)):
         yield from _classes(type(link), home)
         if is_stated:
-            yield _raiser(held(link, "__traceback__"), home)
+            yield _raiser(member_of(link, "__traceback__"), home)
 
 
 def _classes(kind: type, home: str) -> Iterator[Origin]:
     if issubclass(kind, OSError):
         yield Origin.UNKNOWN
     for one in kind.__mro__:
-        owner = _owner(one.__module__, held(sys.modules.get(one.__module__), "__file__"), home)
+        owner = _owner(one.__module__, member_of(sys.modules.get(one.__module__), "__file__"), home)
         if owner is not None:
             yield owner
 
@@ -87,7 +87,7 @@ def _place(error: BaseException, home: str) -> str:
     """Of the exception itself, and if it has no such frame, of what it was raised from."""
     stated = (link for link, is_stated in links_of(error) if is_stated)
     for link in (error, *stated):
-        for step in reversed(_innermost(held(link, "__traceback__"))):
+        for step in reversed(_innermost(member_of(link, "__traceback__"))):
             if _frame_owner(step.tb_frame, home) is Origin.OWN:
                 return f"{_module(step.tb_frame)}:{step.tb_lineno}"
     return ""

@@ -34,48 +34,50 @@ T = TypeVar("T")
 
 
 def perform(
-    callee: Callee, claim: Claim, attempts_max: int, desk: AttemptNotes, events: asyncio.Runner
+    callee: Callee, claim: Claim, attempts_max: int, notes: AttemptNotes, events: asyncio.Runner
 ) -> Outcome:
     """Run a stage to an outcome in a child, on its main thread; never raises.
 
     An async one has the event loop of the child, which lives as long as that.
     """
     try:
-        call = call_for(callee, claim, attempts_max, desk)
+        call = call_for(callee, claim, attempts_max, notes)
         if callee.is_async:
-            return events.run(_awaited(callee, call, desk))
+            return events.run(_await_result(callee, call, notes))
         return outcome_of(call())
     except ItemMisfit as misfit:
         return unfit(misfit, claim)
     except BaseException as error:  # a stage may do anything
-        return raised(error, desk=desk, home=callee.home)
+        return raised_outcome(error, notes=notes, home=callee.home)
     finally:
-        desk.end()
+        notes.end()
 
 
-async def _awaited(callee: Callee, call: Callable[[], Any], desk: AttemptNotes) -> Outcome:
+async def _await_result(callee: Callee, call: Callable[[], Any], notes: AttemptNotes) -> Outcome:
     try:
         return outcome_of(await call())
     except BaseException as error:  # what ends an interpreter would end the loop, too
-        return raised(error, desk=desk, home=callee.home)
+        return raised_outcome(error, notes=notes, home=callee.home)
 
 
-def attempted(call: Callable[[], T]) -> T | Raised:
+def try_call(call: Callable[[], T]) -> T | Raised:
     """What somebody's code gives, or what it has raised."""
     try:
         return call()
     except BaseException as error:  # a module may do anything while it is imported
-        return raised(error)
+        return raised_outcome(error)
 
 
-def raised(error: BaseException, *, desk: AttemptNotes | None = None, home: str = "") -> Raised:
+def raised_outcome(
+    error: BaseException, *, notes: AttemptNotes | None = None, home: str = ""
+) -> Raised:
     """An exception as an outcome; the output that it is about goes to the attempt's desk.
 
     ``home`` is the package of the stage that let it escape.
     """
-    if desk is not None:
+    if notes is not None:
         with suppress(Exception):  # as below; and it is the failure that counts
-            desk.failed(error)
+            notes.keep_failed_output(error)
     try:
         evidence = evidence_of(error)
         origin, where = origin_of(error, evidence, home), place_of(error, home)
@@ -95,19 +97,19 @@ def unfit(misfit: ItemMisfit, claim: Claim) -> Raised:
 
 
 def call_for(
-    callee: Callee, claim: Claim, attempts_max: int, desk: AttemptNotes
+    callee: Callee, claim: Claim, attempts_max: int, notes: AttemptNotes
 ) -> Callable[[], Any]:
     """The call of the stage, with the item and perhaps a Context; `ItemMisfit` when its input does not fit."""
     item, parameter = callee.shape.read(claim.input_json), callee.context
     if parameter is None:
         return partial(callee.call, item)
-    context = context_for(claim, attempts_max, desk)
+    context = context_for(claim, attempts_max, notes)
     if parameter.kind is parameter.POSITIONAL_ONLY:
         return partial(callee.call, item, context)
     return partial(callee.call, item, **{parameter.name: context})
 
 
-def context_for(claim: Claim, attempts_max: int, desk: AttemptNotes) -> Context:
+def context_for(claim: Claim, attempts_max: int, notes: AttemptNotes) -> Context:
     """What a stage with so many attempts may know."""
     failed = claim.counters.failures
     return Context(
@@ -123,7 +125,7 @@ def context_for(claim: Claim, attempts_max: int, desk: AttemptNotes) -> Context:
         deadline_at=claim.deadline_at,
         request_id=claim.request_id,
         attempt_id=f"{claim.id}:{claim.token}",
-        _desk=desk,
+        _notes=notes,
     )
 
 
@@ -135,12 +137,12 @@ def outcome_of(value: Any) -> Outcome:
         case Cancel(reason):
             return WithdrawnOutcome(reason)
         case Succeeded(result, label):
-            return _kept(result, label)
+            return _storable_outcome(result, label)
         case result:
-            return _kept(result)
+            return _storable_outcome(result)
 
 
-def _kept(result: Any, label: str | None = None) -> Returned | Unstorable:
+def _storable_outcome(result: Any, label: str | None = None) -> Returned | Unstorable:
     try:
         return Returned(admit(result, what="the result", bytes_max=RESULT_BYTES_MAX), label)
     except PayloadRefused as refused:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from perdure.engine.attempt.context import AttemptNotes, Progress, Said as Heard
-from perdure.engine.attempt.perform import attempted, perform
+from perdure.engine.attempt.perform import perform, try_call
 from perdure.engine.attempt.stage_process_messages import (
     LENGTH_BYTES,
     Asked,
@@ -38,9 +38,9 @@ from perdure.engine.attempt.stage_process_messages import (
     StageOrder,
     StageProgressed,
     StageSpent,
-    asked,
-    framed,
+    frame,
     length_of,
+    read_asked,
 )
 from perdure.engine.stages import Callee
 from perdure.model.errors import ConfigError
@@ -52,8 +52,8 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 class StageProcessMain:
     """Answers what the worker asks, one message at a time."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._one_at_a_time = threading.Lock()  # a stage may speak from threads of its own
         self._callees: dict[tuple[str, str], Callee] = {}
         self._events = asyncio.Runner()
@@ -69,17 +69,17 @@ class StageProcessMain:
 
     def _find(self, find: FindStage) -> StageFound | StageNotFound:
         sys.path[:] = find.path
-        found = attempted(lambda: Callee.of(function_at(find.module, find.qualname)))
+        found = try_call(lambda: Callee.of(function_at(find.module, find.qualname)))
         if isinstance(found, Raised):
             return StageNotFound(found.evidence)
         self._callees[find.module, find.qualname] = found
         return StageFound()
 
     def _perform(self, order: StageOrder) -> StageEnded:
-        desk = AttemptNotes(tell=self._tell, tracebacks=order.tracebacks)
-        desk.begin(order.time_s)
+        notes = AttemptNotes(tell=self._tell, tracebacks=order.tracebacks)
+        notes.begin(order.time_s)
         callee = self._callees[order.module, order.qualname]
-        outcome = perform(callee, order.claim, order.attempts_max, desk, self._events)
+        outcome = perform(callee, order.claim, order.attempts_max, notes, self._events)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):  # closed or replaced by the stage
                 stream.flush()
@@ -93,7 +93,7 @@ class StageProcessMain:
 
     def _say(self, message: Said) -> None:
         with self._one_at_a_time:
-            self._line.sendall(framed(message))
+            self._connection.sendall(frame(message))
 
 
 def function_at(module: str, qualname: str) -> Callable[..., Any]:
@@ -109,21 +109,21 @@ def function_at(module: str, qualname: str) -> Callable[..., Any]:
 def main(number: int, parent: int) -> NoReturn:
     """Serve the worker at the other end of a socket until it is closed."""
     _end_with(parent)
-    line = socket.socket(fileno=number)
-    line.set_inheritable(False)  # a program that a stage starts may outlive us
+    connection = socket.socket(fileno=number)
+    connection.set_inheritable(False)  # a program that a stage starts may outlive us
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, lambda *_: None)
     messages: queue.SimpleQueue[Asked] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(line, messages), daemon=True).start()
-    hand = StageProcessMain(line)
+    threading.Thread(target=_listen, args=(connection, messages), daemon=True).start()
+    child = StageProcessMain(connection)
     while True:
-        hand.once(messages.get())
+        child.once(messages.get())
 
 
-def _listen(line: socket.socket, messages: "queue.SimpleQueue[Asked]") -> None:
-    with suppress(OSError), line.makefile("rb") as stream:
+def _listen(connection: socket.socket, messages: "queue.SimpleQueue[Asked]") -> None:
+    with suppress(OSError), connection.makefile("rb") as stream:
         while len(head := stream.read(LENGTH_BYTES)) == LENGTH_BYTES:
-            messages.put(asked(stream.read(length_of(head))))
+            messages.put(read_asked(stream.read(length_of(head))))
     os._exit(0)
 
 

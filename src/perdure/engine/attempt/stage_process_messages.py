@@ -125,7 +125,7 @@ _asked = msgspec.msgpack.Decoder(Asked)
 _said = msgspec.msgpack.Decoder(Said)
 
 
-def framed(message: Asked | Said) -> bytes:
+def frame(message: Asked | Said) -> bytes:
     """A message with its length before it."""
     body = _encode(message)
     return _LENGTH.pack(len(body)) + body
@@ -137,13 +137,13 @@ def length_of(head: bytes) -> int:
     return int(length)
 
 
-def asked(body: bytes) -> Asked:
+def read_asked(body: bytes) -> Asked:
     """What the worker asks of its child."""
     message: Asked = _asked.decode(body)
     return message
 
 
-def said(body: bytes) -> Said:
+def read_said(body: bytes) -> Said:
     """What the child says to its worker."""
     message: Said = _said.decode(body)
     return message

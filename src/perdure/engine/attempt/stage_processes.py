@@ -1,22 +1,22 @@
-"""Hands: child processes of a worker in which stages with ``process=True`` run.
+"""Child processes of a worker in which stages with ``process=True`` run.
 
 Always true:
 
-* A hand runs one stage at a time. What is asked and answered is data; the function is found by its
+* A child runs one stage at a time. What is asked and answered is data; the function is found by its
   module and name, which come from the code that declared it and never from the store.
-* A hand is started when none is idle, and is kept for the next order. So a worker has no more hands
+* A child is started when none is idle, and is kept for the next order. So a worker has no more children
   than it has had stages running at once. All of them end when they are closed.
-* A hand whose order is given up, because its time is over, its job was taken away or the worker is
+* A child whose order is given up, because its time is over, its job was taken away or the worker is
   shutting down, is killed at once. Whatever it was about to say is not heard.
-* A hand that ends by itself while it has an order has lost the attempt: the outcome is `Lost`, with
+* A child that ends by itself while it has an order has lost the attempt: the outcome is `Lost`, with
   the signal or the exit status, and is counted and isolated as if it had been the whole worker. One
   that ends before its order has arrived there is replaced, and nobody is blamed.
-* Only so many hands start at once as there are processors, because each has a limited time for that. One that
+* Only so many children start at once as there are processors, because each has a limited time for that. One that
   is not ready in time has its order given back, which counts as nothing, unless that goes on and on. Where the system
   has no process to give, that is said once, and tried again after growing pauses within the same time.
 
-If the worker dies, its end of each line closes: the hand reads that, whatever its stage does, and
-ends; where the kernel can be asked to (Linux), it kills the hand even if the interpreter is stuck.
+If the worker dies, its end of each line closes: the child reads that, whatever its stage does, and
+ends; where the kernel can be asked to (Linux), it kills the child even if the interpreter is stuck.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ from perdure.engine.attempt.stage_process_messages import (
     StageOrder,
     StageProgressed,
     StageSpent,
-    framed,
+    frame,
     length_of,
-    said,
+    read_said,
 )
 from perdure.engine.supervise.oom import OomCounter
 from perdure.model.errors import BugError
@@ -63,10 +63,10 @@ _START_S_MAX = 30.0  # an interpreter and the application's imports, on a busy m
 _STARTS_MAX = max(2, os.cpu_count() or 1)
 _LATE_MAX = 3 * _STARTS_MAX  # in a row, for one function: then it is not the machine
 _LAST_WORDS_S = (
-    0.1  # to read what a hand wrote before it ended, if a child of its own holds the line
+    0.1  # to read what a child wrote before it ended, if a child of its own holds the line
 )
 _AGAIN_S, _AGAIN_S_MAX = 0.1, 5.0  # between tries where the system has no process to give
-_END_S_MAX = 0.8  # for a hand to leave by itself; the worker's own last second is longer
+_END_S_MAX = 0.8  # for a child to leave by itself; the worker's own last second is longer
 
 log = logging.getLogger("perdure")
 
@@ -118,7 +118,7 @@ class StageProcess:
 
     async def tell(self, message: FindStage | StageOrder) -> None:
         """Send a message; one that does not arrive is noticed by the answer that does not come."""
-        self._writer.write(framed(message))
+        self._writer.write(frame(message))
         with suppress(ConnectionError):
             await self._writer.drain()
 
@@ -126,7 +126,7 @@ class StageProcess:
         """The next message, or `StageProcessGone`."""
         try:
             head = await self._reader.readexactly(LENGTH_BYTES)
-            return said(await self._reader.readexactly(length_of(head)))
+            return read_said(await self._reader.readexactly(length_of(head)))
         except (asyncio.IncompleteReadError, ConnectionError):
             raise StageProcessGone from None
 
@@ -158,7 +158,7 @@ class StageProcess:
 
 
 class StageProcessPool:
-    """All hands of one worker; made and used on its event loop."""
+    """All children of one worker; made and used on its event loop."""
 
     def __init__(self) -> None:
         self._idle: list[StageProcess] = []
@@ -172,51 +172,51 @@ class StageProcessPool:
     def __len__(self) -> int:
         return len(self._all) + len(self._starting)
 
-    async def perform(self, find: FindStage, order: Asking, desk: AttemptNotes) -> Outcome | None:
+    async def perform(self, find: FindStage, order: Asking, notes: AttemptNotes) -> Outcome | None:
         """Run an order in a child; ``order`` is asked for when the child is ready.
 
         None when there is no order any more. Cancelled, it kills the child.
         """
         while True:
-            hand = self._idle.pop() if self._idle else None
-            fresh = hand is None
-            if hand is not None and not hand.alive:
+            child = self._idle.pop() if self._idle else None
+            fresh = child is None
+            if child is not None and not child.alive:
                 continue
             async with AsyncExitStack() as start:
-                if hand is None:
+                if child is None:
                     await start.enter_async_context(self._starts)
                     if self._idle:
                         continue  # one has come free meanwhile
-                    hand = await self._started_in_time()
-                    if hand is None:
+                    child = await self._started_in_time()
+                    if child is None:
                         return self._too_late((find.module, find.qualname))
                 settled = False
                 try:
-                    outcome = await self._performed(hand, find, order, desk, start)
+                    outcome = await self._perform(child, find, order, notes, start)
                     settled = True
                 except StageProcessGone:
                     settled = True
                     if fresh:
-                        return Lost(await self._death(hand))
+                        return Lost(await self._death(child))
                     continue  # it had ended while nobody looked
                 finally:
                     if not settled:
-                        hand.kill()
-            if hand.alive:
-                self._idle.append(hand)
+                        child.kill()
+            if child.alive:
+                self._idle.append(child)
             return outcome
 
     async def close(self) -> None:
         """End every child: idle ones leave by themselves, the others are killed."""
         if self._starting:
             await asyncio.wait(self._starting)
-        for hand in self._all:
-            if hand in self._idle:
-                hand.let_go()
+        for child in self._all:
+            if child in self._idle:
+                child.let_go()
             else:
-                hand.kill()
+                child.kill()
         self._idle.clear()
-        endings = {hand.ended: hand for hand in self._all}
+        endings = {child.ended: child for child in self._all}
         if endings:
             _, late = await asyncio.wait(endings, timeout=_END_S_MAX)
             for ending in late:
@@ -228,12 +228,12 @@ class StageProcessPool:
         pause_s, give_up_at = _AGAIN_S, time.monotonic() + _START_S_MAX
         while True:
             try:
-                hand = await self._started()
+                child = await self._start()
             except OSError as error:
                 self._say_delayed(error)
             else:
                 self._delayed = False
-                return hand
+                return child
             if time.monotonic() + pause_s > give_up_at:
                 return None
             await asyncio.sleep(pause_s)
@@ -245,39 +245,39 @@ class StageProcessPool:
             why = error.strerror or error
             log.warning("no process can be started for a stage, and it is tried again: %s", why)
 
-    async def _started(self) -> StageProcess:
+    async def _start(self) -> StageProcess:
         """A new child. If nobody waits for it any more, it is kept for the next order."""
         starting = asyncio.create_task(StageProcess.start())
         self._starting.add(starting)
         try:
-            hand = await asyncio.shield(starting)
+            child = await asyncio.shield(starting)
         except asyncio.CancelledError:
             starting.add_done_callback(self._keep)
             raise
         finally:
             if starting.done():
                 self._starting.discard(starting)
-        return self._adopted(hand)
+        return self._adopt(child)
 
     def _keep(self, started: "asyncio.Task[StageProcess]") -> None:
         self._starting.discard(started)
         if not started.cancelled() and started.exception() is None:
-            self._idle.append(self._adopted(started.result()))
+            self._idle.append(self._adopt(started.result()))
 
-    def _adopted(self, hand: StageProcess) -> StageProcess:
-        self._all.add(hand)
-        hand.ended.add_done_callback(lambda _: self._all.discard(hand))
-        return hand
+    def _adopt(self, child: StageProcess) -> StageProcess:
+        self._all.add(child)
+        child.ended.add_done_callback(lambda _: self._all.discard(child))
+        return child
 
-    async def _performed(
+    async def _perform(
         self,
-        hand: StageProcess,
+        child: StageProcess,
         find: FindStage,
         order: Asking,
-        desk: AttemptNotes,
+        notes: AttemptNotes,
         start: AsyncExitStack,
     ) -> Outcome | None:
-        unable = await self._unable(hand, find)
+        unable = await self._unable(child, find)
         await start.aclose()  # the next one may start
         if unable is not None:
             return unable
@@ -287,32 +287,32 @@ class StageProcessPool:
         if asked is None:
             return None
         self._oom.look(time.monotonic())
-        await hand.tell(asked)
-        if not isinstance(await hand.hear(), StageBegun):
+        await child.tell(asked)
+        if not isinstance(await child.hear(), StageBegun):
             raise BugError("a stage's process answered before it had begun")
         try:
-            return await _outcome(hand, desk)
+            return await _outcome(child, notes)
         except StageProcessGone:
-            return Lost(await self._death(hand))
+            return Lost(await self._death(child))
 
-    async def _unable(self, hand: StageProcess, find: FindStage) -> Raised | Interrupted | None:
+    async def _unable(self, child: StageProcess, find: FindStage) -> Raised | Interrupted | None:
         """Why the function cannot be called there; None when it can."""
         name = (find.module, find.qualname)
-        if name in hand.knows:
+        if name in child.knows:
             return None
         try:
             async with asyncio.timeout(_START_S_MAX):
-                await hand.tell(find)
-                answer = await hand.hear()
+                await child.tell(find)
+                answer = await child.hear()
         except TimeoutError:
-            hand.kill()
+            child.kill()
             return self._too_late(name)
         self._late.pop(name, None)
         match answer:
             case StageNotFound(evidence):
                 return Raised(evidence)
             case StageFound():
-                hand.knows.add(name)
+                child.knows.add(name)
                 return None
             case _:
                 raise BugError(f"a stage's process answered {answer!r} when asked to find it")
@@ -325,24 +325,24 @@ class StageProcessPool:
         names = ("perdure.ProcessNotReady",)
         return Raised(Evidence(names, message, kind=Kind.RESOURCE_EXHAUSTED))
 
-    async def _death(self, hand: StageProcess) -> StageDeath:
-        status = await hand.status()
+    async def _death(self, child: StageProcess) -> StageDeath:
+        status = await child.status()
         if status >= 0:
             return StageDeath("exited", exit_status=status)
-        ours = hand.killed or -status != SIGKILL
+        ours = child.killed or -status != SIGKILL
         why = "exited" if ours or not self._oom.rose(time.monotonic()) else OUT_OF_MEMORY
         return StageDeath(why, signal=_signal_name(-status))
 
 
-async def _outcome(hand: StageProcess, desk: AttemptNotes) -> Outcome:
+async def _outcome(child: StageProcess, notes: AttemptNotes) -> Outcome:
     while True:
-        match await hand.hear():
+        match await child.hear():
             case StageProgressed(progress):
-                desk.hear(progress)
+                notes.hear(progress)
             case StageSpent(usage):
-                desk.hear(usage)
+                notes.hear(usage)
             case StageCaptured(aside):
-                desk.hear(aside)
+                notes.hear(aside)
             case StageEnded() as ended:
                 return ended.outcome
             case unexpected:

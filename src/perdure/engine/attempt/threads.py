@@ -59,12 +59,12 @@ class Pool(Executor):
         future: Future[T] = Future()
         bench = self._bench
         with bench.one_at_a_time:
-            waits = bench.balance <= 0 and not self._grown()
+            waits = bench.balance <= 0 and not self._grow()
             bench.balance -= 1
             bench.todo.put((future, call, late if waits else None))
         return future, waits
 
-    def _grown(self) -> bool:
+    def _grow(self) -> bool:
         """Whether there is one more thread now."""
         if self._started == self._count:
             return False
@@ -118,7 +118,7 @@ def _free(bench: _Bench) -> None:
 class Threads:
     """Threads for sync stages. One that is given up on keeps its thread until it ends by itself.
 
-    ``lost`` is how many such there are: slots that the worker must not fill again.
+    ``lost_count`` is how many such there are: slots that the worker must not fill again.
     """
 
     def __init__(self, count: int) -> None:
@@ -126,7 +126,7 @@ class Threads:
         self._given_up: dict[Future[Any], float] = {}
 
     @property
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         """Threads still busy with calls that nobody waits for."""
         return len(self._given_up)
 

@@ -37,7 +37,7 @@ class Limit:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, time_s: float, line: "_Line | None" = None) -> None:
-        """End in ``time_s`` from now. ``line`` holds the limits of that length; without it, use a timer of our own."""
+        """End in ``time_s`` from now. ``line_of`` holds the limits of that length; without it, use a timer of our own."""
         if self._ended or self.passed:
             return
         if self._line is not None or self._timer is not None:
@@ -105,7 +105,7 @@ class Limits:
     def __init__(self) -> None:
         self._lines: dict[float, _Line] = {}
 
-    def line(self, time_s: float) -> _Line | None:
+    def line_of(self, time_s: float) -> _Line | None:
         """The line of that length, if there are not too many."""
         found = self._lines.get(time_s)
         if found is None and len(self._lines) < _LINES_MAX:
@@ -117,16 +117,16 @@ class AttemptTime:
     """The time of one attempt: the stage's own, or what is left until the job's deadline."""
 
     __slots__ = (
-        "_came_at", "_clock", "_deadline_s", "_desk", "_events", "_limit", "_limits", "_time_s",
+        "_came_at", "_clock", "_deadline_s", "_events", "_limit", "_limits", "_notes", "_time_s",
         "_timeout_s", "has_begun",
     )  # fmt: skip
 
     def __init__(
-        self, claim: Claim, timeout_s: float, desk: AttemptNotes, limits: Limits | None
+        self, claim: Claim, timeout_s: float, notes: AttemptNotes, limits: Limits | None
     ) -> None:
         self.has_begun = False
         self._timeout_s = timeout_s
-        self._desk = desk
+        self._notes = notes
         self._limits = limits
         self._limit = Limit()
         self._time_s = 0.0
@@ -156,9 +156,9 @@ class AttemptTime:
         """The stage begins now, and has this much time."""
         self.has_begun = True
         self._time_s = time_s
-        self._desk.begin(time_s, self._clock)
+        self._notes.begin(time_s, self._clock)
         shared = self._limits is not None and time_s == self._timeout_s
-        self._limit.set(time_s, self._limits.line(time_s) if self._limits and shared else None)
+        self._limit.set(time_s, self._limits.line_of(time_s) if self._limits and shared else None)
 
     def wait(self) -> None:
         """It has not begun after all: until it does, only the job's deadline counts."""
@@ -170,7 +170,7 @@ class AttemptTime:
     def begin_late(self) -> None:
         """As `begin`, on the stage's own thread, which has come free at last."""
         time_s = max(0.0, self.left_s(after_s=self.waited_s()))
-        self._desk.begin(time_s, self._clock)
+        self._notes.begin(time_s, self._clock)
         self._events.call_soon_threadsafe(self.begin, time_s)
 
     def overdue(self) -> TimedOut | Unbegun:

@@ -111,7 +111,7 @@ class Feeder:
     def __init__(
         self,
         runs: Runs,
-        line: LaidPipeline,
+        laid: LaidPipeline,
         opened: OpenRun,
         items: Iterable[Any],
         *,
@@ -122,7 +122,7 @@ class Feeder:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
-        self._line = line
+        self._laid = laid
         self._opened = opened
         self.run = opened.run  # as it was when we began, or when we sealed it
         self._items = iter(items)
@@ -263,7 +263,7 @@ class Feeder:
         sent = zip(self._unsent, done, strict=True)
         request_id = next((job.request_id for job, one in sent if one.created), None)
         self._unsent.clear()
-        self._runs.observers.enqueued(self._line.name, done, request_id=request_id)
+        self._runs.observers.tell_enqueued(self._laid.name, done, request_id=request_id)
         created = [one.no for one in done if one.created]
         self._first_no = min([self._first_no, *created])
         repeated = sum(not one.created and one.no >= self._first_no for one in done)
@@ -276,7 +276,7 @@ class Feeder:
 
     def _job(self, position: int, item: Any) -> NewJob | None:
         try:
-            job = self._made(item)
+            job = self._new_job(item)
         except PayloadRefused as refused:
             if self._terms.bad is None:
                 raise PayloadRefused(f"item {position + 1} of the run: {refused}") from None
@@ -286,13 +286,13 @@ class Feeder:
         key = job.key or key_from_position(position, job.payload_json)
         return structs.replace(job, run=self.run.no, lane=self._opened.lane, key=key)
 
-    def _made(self, item: Any) -> NewJob:
+    def _new_job(self, item: Any) -> NewJob:
         if isinstance(item, Unreadable):
             raise PayloadRefused(item.why)
         terms = self._terms
         return new_job(
             self._ids,
-            self._line,
+            self._laid,
             item,
             owner=terms.owner,
             key=key_from_item(terms.key, item),

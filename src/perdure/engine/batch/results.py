@@ -36,7 +36,7 @@ class _Pages:
     def __init__(self) -> None:
         self.limit = min(_PAGE_ROWS_FIRST, ITEM_PAGE_ROWS)
 
-    def seen(self, page: list[ItemView]) -> list[ItemView]:
+    def resize_after(self, page: list[ItemView]) -> list[ItemView]:
         """A page, after which the next one may be larger or must be smaller."""
         size_bytes = sum(len(one.result_json or "") for one in page)
         if size_bytes > _PAGE_BYTES:
@@ -72,7 +72,7 @@ def in_order(
     while True:
         last_look = is_over()  # before the page: it may stop in between
         limit = pages.limit
-        page = pages.seen(reader.items(run.no, after=after, redriven=redriven, limit=limit))
+        page = pages.resize_after(reader.items(run.no, after=after, redriven=redriven, limit=limit))
         for item in page:
             if item.state in TERMINAL:
                 yield item
@@ -97,7 +97,7 @@ def as_ended(
     while True:
         last_look = is_over()
         since, after = max(newest - _LOOK_BACK, _EPOCH), 0
-        while page := pages.seen(
+        while page := pages.resize_after(
             reader.items_ended(
                 run.no, since=since, after=after, redriven=redriven, limit=pages.limit
             )
@@ -117,7 +117,7 @@ def as_ended(
 def ended_so_far(reader: Reader, run: RunView, *, redriven: bool) -> Iterator[ItemView]:
     """The items that have ended by now, in their order; waits for none."""
     after, pages = 0, _Pages()
-    while page := pages.seen(
+    while page := pages.resize_after(
         reader.items(run.no, after=after, redriven=redriven, limit=pages.limit)
     ):
         yield from (item for item in page if item.state in TERMINAL)

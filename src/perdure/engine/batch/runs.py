@@ -144,7 +144,7 @@ class Runs:
 
     def open(
         self,
-        line: LaidPipeline,
+        laid: LaidPipeline,
         ids: Ids,
         *,
         name: str | None,
@@ -157,12 +157,12 @@ class Runs:
         if name is not None:
             _check_run_name(name)
         wanted = changed_settings(RunSettings(), options)
-        run = self.control.add_run(NewRun(id, owner, line.name, name or id, settings_in(wanted)))
+        run = self.control.add_run(NewRun(id, owner, laid.name, name or id, settings_in(wanted)))
         was_sealed = False
         if run.id != id:
             run, was_sealed = self._again(run, options, deed)
-        numbers = self.store.lanes(line.lanes(run.no))
-        first = line.lane(line.stages[0], run.no)
+        numbers = self.store.lanes(laid.lanes(run.no))
+        first = laid.lane(laid.stages[0], run.no)
         return OpenRun(run, numbers[first], was_sealed)
 
     def seal(self, run: RunView) -> RunView:
@@ -179,12 +179,12 @@ class Runs:
         change = RunChange(
             run.no, RunStatus.RUNNING, final_status(run), why=_summary(run), counts=run.counts
         )
-        return self._changed(change, Deed("perdure", "all of its items have ended")) or run
+        return self._write_change(change, Deed("perdure", "all of its items have ended")) or run
 
     def abort(self, run: RunView, why: str) -> RunView | None:
         """Close the lanes of a run that is over its budget; what is left stays queued."""
         change = RunChange(run.no, RunStatus.RUNNING, RunStatus.ABORTED, why=why)
-        return self._changed(change, Deed("perdure", why))
+        return self._write_change(change, Deed("perdure", why))
 
     def pause(self, run: RunView, deed: Deed) -> RunView:
         """Close the lanes of a running run; attempts under way end."""
@@ -212,7 +212,7 @@ class Runs:
     def finish_cancel(self, run: RunView) -> RunView | None:
         """Say that none of a cancelled run's jobs is open any more."""
         change = RunChange(run.no, RunStatus.CANCELLED, RunStatus.CANCELLED, why=run.why)
-        return self._changed(change, Deed("perdure", "none of its jobs is open any more"))
+        return self._write_change(change, Deed("perdure", "none of its jobs is open any more"))
 
     def _again(self, run: RunView, options: Mapping[str, Any], deed: Deed) -> tuple[RunView, bool]:
         """Open an existing run for more items, with the options that are given now; also says whether it was sealed.
@@ -240,7 +240,7 @@ class Runs:
                 settings_json=settings_in(settings),
                 seen_sealed=was_sealed,
             )
-            moved = self._changed(change, deed)
+            moved = self._write_change(change, deed)
             return None if moved is None else (moved, was_sealed)
 
         return compare_and_set(f"run {run.name!r}", once)
@@ -260,11 +260,11 @@ class Runs:
             if found.status not in seen:
                 raise NotChangeable(_cannot(found, status))
             change = RunChange(run.no, found.status, status, why=why, settings_json=settings_json)
-            return self._changed(change, deed)
+            return self._write_change(change, deed)
 
         return compare_and_set(f"run {run.name!r}", once)
 
-    def _changed(self, change: RunChange, deed: Deed) -> RunView | None:
+    def _write_change(self, change: RunChange, deed: Deed) -> RunView | None:
         run = self.control.change_run(change, deed)
         if run is not None and run.status is not change.seen:
             self.observers.tell(

@@ -6,7 +6,7 @@ upstream asks for is everybody's, whoever was told.
 
 from contextlib import suppress
 
-from perdure.engine.gates.changes import changed, gate_of
+from perdure.engine.gates.changes import apply_event, gate_of
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.record import Ending
 from perdure.model.decisions import Decision, Fail, HandOver, Retry
@@ -33,7 +33,7 @@ class CallerGates:
         self._upstream = upstream
         self._by_whom = by_whom
 
-    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+    def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
         """How the gate looks; the credential's where that is what holds.
 
         What cannot be read is taken for flowing: how the call ended must be recorded all the same.
@@ -45,7 +45,7 @@ class CallerGates:
                     return view(gate_of(row))
         return FLOWING
 
-    def heard(self, claim: Claim, decision: Decision) -> None:
+    def hear_decision(self, claim: Claim, decision: Decision) -> None:
         """Hold the gate if that was decided; if the store cannot be reached, whoever is told to wait next holds it."""
         if not isinstance(decision, Retry | Fail | HandOver) or decision.hold is None:
             return
@@ -71,4 +71,4 @@ class CallerGates:
             )
 
         deed = Deed(self._by_whom, f"{kind.value}, as a caller was told")
-        changed(self._reader, self._control, name, event, deed)
+        apply_event(self._reader, self._control, name, event, deed)

@@ -70,7 +70,7 @@ def verb_of(step: Step) -> str:
     return "" if step.move is None else VERBS[step.move]
 
 
-def changed(reader: Reader, control: Control, name: str, event: Event, deed: Deed) -> Step:
+def apply_event(reader: Reader, control: Control, name: str, event: Event, deed: Deed) -> Step:
     """Make an event happen to a gate, whatever else happens to it meanwhile."""
 
     def once() -> Step | None:
@@ -92,7 +92,7 @@ def held_by_person(
     def event(gate: Gate) -> Step:
         return hold(gate, reason=deed.reason, until=until, now=reader.now())
 
-    return changed(reader, control, name, event, deed)
+    return apply_event(reader, control, name, event, deed)
 
 
 def released_by_person(reader: Reader, control: Control, name: str, deed: Deed) -> Step:
@@ -101,7 +101,7 @@ def released_by_person(reader: Reader, control: Control, name: str, deed: Deed) 
     def event(gate: Gate) -> Step:
         return release(gate, reason=deed.reason, now=reader.now())
 
-    return changed(reader, control, name, event, deed)
+    return apply_event(reader, control, name, event, deed)
 
 
 def probed_by_person(reader: Reader, control: Control, name: str, deed: Deed) -> Step:
@@ -110,7 +110,7 @@ def probed_by_person(reader: Reader, control: Control, name: str, deed: Deed) ->
     def event(gate: Gate) -> Step:
         return hurry(gate, reason=deed.reason, now=reader.now())
 
-    return changed(reader, control, name, event, deed)
+    return apply_event(reader, control, name, event, deed)
 
 
 def is_news(move: GateMove) -> bool:

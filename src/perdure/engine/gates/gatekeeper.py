@@ -39,7 +39,7 @@ from perdure.ports import Clock, Control, Store
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate.gate import Gate, Step, after
 from perdure.rules.gate.hold import hint, resume, trip
-from perdure.rules.gate.probe import lease, lost, probe_due, probed
+from perdure.rules.gate.probe import end_probe, lease, lose_probe, probe_due
 from perdure.rules.gate.signs import Word, word_of
 from perdure.rules.hints.calls_left import room_of
 
@@ -81,14 +81,14 @@ class Gatekeeper:
         self._clock = clock
         self._chance = chance
         self._observers = observers
-        self._passages: dict[str, Traffic] = {}
-        self._flying: dict[Key, Traffic] = {}
-        self._landed: Ticket | None = None  # of the call that ended last
+        self._traffic: dict[str, Traffic] = {}
+        self._traffic_by_call: dict[Key, Traffic] = {}
+        self._last_ticket: Ticket | None = None  # of the call that ended last
         self._dead: deque[int] = deque(maxlen=100)
         self._failing = False
         self._turn = 0
         self._probed_s = -inf
-        self._slicing = LimitShares(store, worker, clock)
+        self._limit_shares = LimitShares(store, worker, clock)
         self._rows = GateRows(
             store,
             control,
@@ -96,9 +96,9 @@ class Gatekeeper:
             worker,
             clock=clock,
             observers=observers,
-            looked=self._take_in,
-            shown=self._show,
-            told=self._told,
+            on_look=self._take_in,
+            on_change=self._show,
+            samples=self._samples,
         )
 
     # -- what the pump asks ------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Gatekeeper:
         self._rows.write()
         behind = self._catalogue.lanes_behind()
         now = self._rows.now()
-        if not self._slicing.once(self._passages, behind, now, isolation=isolation, free=free):
+        if not self._limit_shares.once(self._traffic, behind, now, isolation=isolation, free=free):
             self._rows.stale = True  # somebody was quicker: read the slices first, then take again
 
     def look(self) -> None:
@@ -123,15 +123,15 @@ class Gatekeeper:
         if self._upstreams:
             self._rows.look()
 
-    def shaped(self, order: ClaimOrder | None) -> ClaimOrder | None:
+    def fit_order(self, order: ClaimOrder | None) -> ClaimOrder | None:
         """The order, with as much from behind each upstream as may start there now."""
-        if order is None or not self._passages:
+        if order is None or not self._traffic:
             return order
         lanes, parts, left = set(order.lanes), list[Part](), order.slots
         now = self._rows.now()
         for name, its_lanes in self._in_turn():
             behind = tuple(lane for lane in its_lanes if lane in lanes)
-            room = self._passages[name].room(now, order.slots) if behind else 0
+            room = self._traffic[name].room(now, order.slots) if behind else 0
             if behind and room < order.slots:
                 lanes.difference_update(behind)
                 room = min(room, left)
@@ -148,9 +148,9 @@ class Gatekeeper:
         ``check`` starts a health check elsewhere, for an upstream that has one; `heed` wants its answer.
         """
         now_s = self._clock.monotonic()
-        if not self._passages or now_s - self._probed_s < _SOON_S:
+        if not self._traffic or now_s - self._probed_s < _SOON_S:
             return None
-        for gate in self._rows.all_stored():
+        for gate in self._rows.stored_gates():
             behind = self._rows.behind(gate.name)
             if not behind or not probe_due(gate, self._rows.now()):
                 continue
@@ -161,54 +161,54 @@ class Gatekeeper:
                 if self._rows.set(step):
                     check(upstream, step.gate.generation)
                 continue
-            claim = self._claimed(step, behind, isolation)
+            claim = self._claim_probe(step, behind, isolation)
             if claim is not None:
                 return claim
             if self._rows.some_behind_shut(gate.name):
                 self._look_again()  # a person may have released it since
-                self._rows.happen(gate.name, self._given_way)
+                self._rows.happen(gate.name, self._give_way_step)
         return None
 
-    def started(self, claims: Iterable[Claim]) -> None:
+    def start_calls(self, claims: Iterable[Claim]) -> None:
         """These jobs begin; those behind an upstream are calls."""
-        if self._passages:
+        if self._traffic:
             for claim in claims:
-                if (claim.no, claim.token) not in self._flying:
+                if (claim.no, claim.token) not in self._traffic_by_call:
                     self._start(claim, self._our_probe(claim))
 
     def may_carry_on(self, upstream: str | None) -> bool:
-        """Whether a job may go on at once behind that upstream; then a call is set aside for it, until `kept`."""
-        passage = None if upstream is None else self._passages.get(upstream)
-        return passage is None or passage.set_aside(self._rows.now())
+        """Whether a job may go on at once behind that upstream; then a call is set aside for it, until `forget_promises`."""
+        traffic = None if upstream is None else self._traffic.get(upstream)
+        return traffic is None or traffic.set_aside(self._rows.now())
 
-    def kept(self) -> None:
+    def forget_promises(self) -> None:
         """All that was to go on has been written, and is begun or not."""
-        for passage in self._passages.values():
-            passage.promised = 0
+        for traffic in self._traffic.values():
+            traffic.promised = 0
 
     def rest_s(self) -> float:
         """How long nothing is due here: a hold that ends, a call that may start, the next look."""
-        if not self._passages:
+        if not self._traffic:
             return inf
         now = self._rows.now()
-        waits = [one.opens_in_s(now) for one in self._passages.values()]
+        waits = [one.opens_in_s(now) for one in self._traffic.values()]
         look_s = self._rows.seen_s + LOOK_S - self._clock.monotonic()
         return max(0.001, min([look_s, *(wait_s for wait_s in waits if wait_s > 0)]))
 
     def leave(self) -> None:
         """Give our slices back: nothing more is started here. What cannot be told runs out by itself."""
         with suppress(StoreError):
-            self._slicing.leave(self._passages)
+            self._limit_shares.leave(self._traffic)
 
     # -- what settling tells -----------------------------------------------------------------
 
-    def ended(self, ending: Ending, verdict: Verdict) -> GateView:
+    def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
         """A call has ended: judge the gate by it, and return the gate as the decision about the job must see it."""
         claim, usage = ending.claim, ending.usage
-        passage = self._flying.pop((claim.no, claim.token), None)
-        self._landed = None
-        if passage is None:  # a call of another worker's, or of an earlier life of ours
-            other = self._passage(claim)
+        traffic = self._traffic_by_call.pop((claim.no, claim.token), None)
+        self._last_ticket = None
+        if traffic is None:  # a call of another worker's, or of an earlier life of ours
+            other = self._traffic_of(claim)
             return FLOWING if other is None else other.view()
         word = word_of(verdict)
         if word.sign is Sign.BAD:
@@ -217,29 +217,29 @@ class Gatekeeper:
         wait_s = (verdict.hint_s or 0.0) if isinstance(verdict, Failure) else 0.0
         room = None if ending.told is None else room_of(ending.told, now)
         tokens = None if usage is None else usage.tokens_in + usage.tokens_out
-        ticket = passage.land((claim.no, claim.token), CallEnd(word, now, tokens, room, wait_s))
+        ticket = traffic.end_call((claim.no, claim.token), CallEnd(word, now, tokens, room, wait_s))
         assert ticket is not None
-        self._landed = ticket
-        self._judge(passage, ticket, word, wait_s)
+        self._last_ticket = ticket
+        self._judge(traffic, ticket, word, wait_s)
         if ticket.probes is not None:
             return GateView(GateState.PROBING.value, probe=True)
-        return passage.view(word, now)
+        return traffic.view(word, now)
 
-    def heard(self, claim: Claim, decision: Decision) -> None:
+    def hear_decision(self, claim: Claim, decision: Decision) -> None:
         """What was decided may ask for a pause of all that is behind the upstream or the credential."""
         if not isinstance(decision, Retry | Fail | HandOver) or decision.hold is None:
             return
-        held, kind, passage = decision.hold, decision.kind, self._passage(claim)
-        if kind is None or passage is None or held.scope is PauseScope.JOB:
+        held, kind, traffic = decision.hold, decision.kind, self._traffic_of(claim)
+        if kind is None or traffic is None or held.scope is PauseScope.JOB:
             return
-        ticket, name = self._landed, passage.upstream.name
+        ticket, name = self._last_ticket, traffic.upstream.name
         seen = 0 if ticket is None else ticket.own
-        if held.scope is PauseScope.CREDENTIAL and passage.upstream.credential is not None:
-            name = passage.upstream.credential
+        if held.scope is PauseScope.CREDENTIAL and traffic.upstream.credential is not None:
+            name = traffic.upstream.credential
             seen = 0 if ticket is None else ticket.credential
         if ticket is not None and ticket.probes == name:  # its own probe has told it
             return
-        alone = ticket is not None and passage.isolated  # else it is about an earlier call
+        alone = ticket is not None and traffic.isolated  # else it is about an earlier call
         if held.scope is PauseScope.UPSTREAM and held.for_s is not None and alone:
             return  # most calls are admitted: this one was told, and it alone stays away
         settings, asked_at = self._rows.settings(name), self._rows.now_at_most()
@@ -264,7 +264,7 @@ class Gatekeeper:
         until = after(self._rows.now_at_most(), wait_s) if wait_s > 0 else None
         self._rows.happen(
             checked.gate,
-            lambda gate: probed(
+            lambda gate: end_probe(
                 gate,
                 settings,
                 word=checked.word,
@@ -275,13 +275,13 @@ class Gatekeeper:
             ),
         )
 
-    def died(self, worker: int) -> None:
+    def note_death(self, worker: int) -> None:
         """A worker is dead: a probe that it had out is lost at once."""
         self._dead.append(worker)  # its lease may be newer than what we have seen
 
     # -- inside: what a call brings about ----------------------------------------------------
 
-    def _claimed(self, step: Step, behind: Sequence[str], isolation: int) -> Claim | None:
+    def _claim_probe(self, step: Step, behind: Sequence[str], isolation: int) -> Claim | None:
         served = self._catalogue.lanes_behind()
         lanes = tuple(lane for name in behind for lane in served.get(name, ()))
         if not lanes:
@@ -301,82 +301,82 @@ class Gatekeeper:
                 self._rows.look()
 
     def _start(self, claim: Claim, probes: str | None) -> None:
-        passage = self._passage(claim)
-        if passage is not None:
+        traffic = self._traffic_of(claim)
+        if traffic is not None:
             key = (claim.no, claim.token)
-            self._flying[key] = passage
-            passage.start(key, self._rows.now(), tokens=claim.tokens, probes=probes)
+            self._traffic_by_call[key] = traffic
+            traffic.start(key, self._rows.now(), tokens=claim.tokens, probes=probes)
 
     def _our_probe(self, claim: Claim) -> str | None:
         """The gate whose probe this is: its news was lost on the way, and found again by asking."""
-        passage = self._passage(claim)
-        gates = () if passage is None else (passage.gate, passage.credential)
+        traffic = self._traffic_of(claim)
+        gates = () if traffic is None else (traffic.gate, traffic.credential)
         ours = [one.name for one in gates if one is not None and one.lease_by == self._worker]
         return ours[0] if ours else None
 
-    def _judge(self, passage: Traffic, ticket: Ticket, word: Word, wait_s: float) -> None:
+    def _judge(self, traffic: Traffic, ticket: Ticket, word: Word, wait_s: float) -> None:
         if ticket.probes is not None:
-            own = ticket.probes == passage.upstream.name
+            own = ticket.probes == traffic.upstream.name
             generation = ticket.own if own else ticket.credential
             self.heed(Checked(ticket.probes, generation, word, wait_s))
             return
         counts = word.sign is Sign.BAD
-        if counts or passage.upstream.gate.window.slow_s is not None:
+        if counts or traffic.upstream.gate.window.slow_s is not None:
             self._failing = self._failing or counts
-            self._rows.happen(passage.upstream.name, partial(self._tripped, passage))
+            self._rows.happen(traffic.upstream.name, partial(self._trip_step, traffic))
 
-    def _tripped(self, passage: Traffic, gate: Gate) -> Step:
+    def _trip_step(self, traffic: Traffic, gate: Gate) -> Step:
         if gate.state is not GateState.FLOWING:
             return Step(gate)
-        now, settings = self._rows.now(), passage.upstream.gate
-        return trip(gate, settings, passage.window(), now, self._chance.random())
+        now, settings = self._rows.now(), traffic.upstream.gate
+        return trip(gate, settings, traffic.window(), now, self._chance.random())
 
     def _due(self) -> None:
         """What only waits for its time: the end of a hold, the loss of a probe."""
         if self._rows.some_may_give_way():
             self._look_again()  # a person may have released what is behind it since
-        for gate in self._rows.all_stored():
+        for gate in self._rows.stored_gates():
             if gate.state is not GateState.FLOWING:
-                self._rows.happen(gate.name, partial(self._over, self._chance.random()))
+                self._rows.happen(gate.name, partial(self._end_step, self._chance.random()))
 
-    def _over(self, chance: float, gate: Gate) -> Step:
+    def _end_step(self, chance: float, gate: Gate) -> Step:
         now = self._rows.now()
         if gate.state is GateState.HELD:
             shut = self._rows.all_behind_shut(gate.name)
-            return self._given_way(gate) if shut else resume(gate, now)
+            return self._give_way_step(gate) if shut else resume(gate, now)
         died = gate.lease_by if gate.lease_by in self._dead else None
-        return lost(gate, self._rows.settings(gate.name), now, chance, died=died)
+        return lose_probe(gate, self._rows.settings(gate.name), now, chance, died=died)
 
-    def _given_way(self, gate: Gate) -> Step:
+    def _give_way_step(self, gate: Gate) -> Step:
         """No job can be a credential's probe: it resumes, and its upstreams' own probes tell as much."""
         shut = self._rows.some_behind_shut(gate.name)
         return resume(replace(gate, probe_first=False), self._rows.now()) if shut else Step(gate)
 
     # -- inside: what others have written ----------------------------------------------------
 
-    def _told(self) -> dict[str, str]:
+    def _samples(self) -> dict[str, str]:
         return {
-            name: passage.told_json(self._rows.now())
-            for name, passage in self._passages.items()
-            if passage.unshared
+            name: traffic.told_json(self._rows.now())
+            for name, traffic in self._traffic.items()
+            if traffic.unshared
         }
 
     def _take_in(self, seen: GateLook) -> None:
-        if not self._passages:
-            self._passages = {
+        if not self._traffic:
+            self._traffic = {
                 name: Traffic(one, seen.now, self._worker) for name, one in self._upstreams.items()
             }
-        for name, passage in self._passages.items():
+        for name, traffic in self._traffic.items():
             windows = [window_in(one.samples_json) for one in seen.samples if one.gate == name]
-            passage.heed(tuple(window for window in windows if window is not None))
-            passage.slices, passage.slices_generation = {}, 0
-            passage.unshared = False
+            traffic.heed(tuple(window for window in windows if window is not None))
+            traffic.slices, traffic.slices_generation = {}, 0
+            traffic.unshared = False
         for one in seen.slices:
-            passage = self._passages[one.gate]
-            passage.slices_generation = one.generation
-            passage.slices = slices_of(one, seen.alive | {self._worker})
-        for name, passage in self._passages.items():
-            news = passage.pace_news(seen.now)
+            traffic = self._traffic[one.gate]
+            traffic.slices_generation = one.generation
+            traffic.slices = slices_of(one, seen.alive | {self._worker})
+        for name, traffic in self._traffic.items():
+            news = traffic.pace_news(seen.now)
             if news is not None:
                 self._observers.tell(
                     EventName.GATE_PACED,
@@ -387,27 +387,27 @@ class Gatekeeper:
                 )
 
     def _show(self, gate: Gate) -> None:
-        for passage in self._passages.values():
-            if passage.upstream.name == gate.name:
-                passage.gate = gate
-            elif passage.upstream.credential == gate.name:
-                passage.credential = gate
+        for traffic in self._traffic.values():
+            if traffic.upstream.name == gate.name:
+                traffic.gate = gate
+            elif traffic.upstream.credential == gate.name:
+                traffic.credential = gate
             else:
                 continue
-            passage.see(self._rows.now())
+            traffic.see(self._rows.now())
 
-    def _passage(self, claim: Claim) -> Traffic | None:
+    def _traffic_of(self, claim: Claim) -> Traffic | None:
         stage = self._catalogue.stage(claim.pipeline, claim.stage)
         if stage is None or stage.upstream is None:
             return None
-        return self._passages.get(stage.upstream)
+        return self._traffic.get(stage.upstream)
 
     def _in_turn(self) -> Sequence[tuple[str, tuple[int, ...]]]:
         """Upstreams and their lanes; another one is first each time, so that none goes without."""
         found = [
             (name, lanes)
             for name, lanes in self._catalogue.lanes_behind().items()
-            if name in self._passages
+            if name in self._traffic
         ]
         self._turn += 1
         first = self._turn % len(found) if found else 0

@@ -12,7 +12,7 @@ from perdure.model.gates import Slices
 from perdure.model.jobs import ClaimOrder
 from perdure.ports import Clock, Store
 from perdure.rules.gate.gate import latest
-from perdure.rules.gate.limit_slices import LEASE_S, RENEW_S, Slice, taken
+from perdure.rules.gate.limit_slices import LEASE_S, RENEW_S, Slice, take_slice
 
 NOBODY = 0  # no worker has this number
 MEMORY = timedelta(days=400)  # how long the latest call is remembered
@@ -32,7 +32,7 @@ class LimitShares:
 
     def once(
         self,
-        passages: Mapping[str, Traffic],
+        traffic_by_upstream: Mapping[str, Traffic],
         behind: Mapping[str, tuple[int, ...]],
         now: datetime,
         *,
@@ -40,56 +40,56 @@ class LimitShares:
         free: int = 0,
     ) -> bool:
         """Renew what is to be renewed; False when somebody was quicker, and all must be read anew."""
-        bound = any(passage.bound for passage in passages.values())
+        bound = any(traffic.bound for traffic in traffic_by_upstream.values())
         if self._clock.monotonic() - self._taken_s < (_SOON_S if bound else RENEW_S):
             return True
         self._taken_s = self._clock.monotonic()
         answers = []
-        for name, passage in passages.items():
-            if passage.upstream.limits.any:
+        for name, traffic in traffic_by_upstream.items():
+            if traffic.upstream.limits.any:
                 order = ClaimOrder(self._worker, 1, behind.get(name, ()), isolation)
-                answers.append(self._take(name, passage, order, now, free))
+                answers.append(self._take(name, traffic, order, now, free))
         if not all(answers):
             self._taken_s = -inf
         return all(answers)
 
-    def leave(self, passages: Mapping[str, Traffic]) -> None:
+    def leave(self, traffic_by_upstream: Mapping[str, Traffic]) -> None:
         """Give back what we have, where nothing of ours is in flight."""
-        for name, passage in passages.items():
-            if self._worker in passage.slices and not passage.out:
-                self._put(name, passage, _without(passage.slices, self._worker))
+        for name, traffic in traffic_by_upstream.items():
+            if self._worker in traffic.slices and not traffic.out:
+                self._put(name, traffic, _without(traffic.slices, self._worker))
 
     def _take(
-        self, name: str, passage: Traffic, order: ClaimOrder, now: datetime, free: int
+        self, name: str, traffic: Traffic, order: ClaimOrder, now: datetime, free: int
     ) -> bool:
         ready = bool(order.lanes) and self._store.waiting(order) == 0.0
-        wish = passage.wish(ready=ready, free=free)
-        before = passage.slices.get(self._worker)
-        parts = taken(
-            passage.slices,
+        wish = traffic.wish(ready=ready, free=free)
+        before = traffic.slices.get(self._worker)
+        parts = take_slice(
+            traffic.slices,
             self._worker,
             wish,
-            concurrency=passage.upstream.limits.concurrency,
+            concurrency=traffic.upstream.limits.concurrency,
             now=now,
-            in_flight=passage.out + passage.promised,
+            in_flight=traffic.out + traffic.promised,
         )
         if _is_no_news(before, parts[self._worker], now):
             return True
-        began_at = latest(_began_at(passage), passage.began_at)
+        began_at = latest(_began_at(traffic), traffic.began_at)
         parts[NOBODY] = Slice(now + MEMORY, began_at=began_at)
-        if not self._put(name, passage, parts):
+        if not self._put(name, traffic, parts):
             return False
         if before is None or before.share == 0:
-            passage.credit(now, began_at)
+            traffic.credit(now, began_at)
         return True
 
-    def _put(self, name: str, passage: Traffic, parts: dict[int, Slice]) -> bool:
-        value = Slices(name, passage.slices_generation, _encode(parts).decode())
-        before, passage.slices = passage.slices, _without(passage.slices, self._worker)
+    def _put(self, name: str, traffic: Traffic, parts: dict[int, Slice]) -> bool:
+        value = Slices(name, traffic.slices_generation, _encode(parts).decode())
+        before, traffic.slices = traffic.slices, _without(traffic.slices, self._worker)
         if not self._store.change_slices(value):  # if that fails, we have none until we have looked
-            passage.slices = before
+            traffic.slices = before
             return False
-        passage.slices, passage.slices_generation = parts, value.generation + 1
+        traffic.slices, traffic.slices_generation = parts, value.generation + 1
         return True
 
 
@@ -101,8 +101,8 @@ def _is_no_news(before: Slice | None, after: Slice, now: datetime) -> bool:
     return same and (before.until - now).total_seconds() > LEASE_S - RENEW_S
 
 
-def _began_at(passage: Traffic) -> datetime | None:
-    known = passage.slices.get(NOBODY)
+def _began_at(traffic: Traffic) -> datetime | None:
+    known = traffic.slices.get(NOBODY)
     return None if known is None else known.began_at
 
 

@@ -66,7 +66,7 @@ class PaceNotes:
         self._told_per_s: float | None = None
         self._told_at: datetime | None = None
 
-    def started(self, now: datetime, *, probed: bool) -> None:
+    def note_slow_start(self, now: datetime, *, probed: bool) -> None:
         """It starts slowly, after a hold."""
         self._change(None, PROBED if probed else RECOVERED, now)
 
@@ -86,7 +86,7 @@ class PaceNotes:
         self._change(rate, LIMITED if word.refuses else room, now)
         return True
 
-    def shown(self, speed: Pace, settings: PaceSettings, now: datetime) -> PaceShown:
+    def show(self, speed: Pace, settings: PaceSettings, now: datetime) -> PaceShown:
         """The pace at this moment."""
         rate = pace.in_force(speed, settings, now)
         rises = pace.rises(speed, settings, now)

@@ -25,7 +25,7 @@ _TRIES_MAX = 5
 
 
 class GateRows:
-    """The gates of a worker's upstreams and of their credentials. ``shown`` is told of every change of a copy."""
+    """The gates of a worker's upstreams and of their credentials. ``on_change`` is told of every change of a copy."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class GateRows:
         *,
         clock: Clock,
         observers: Observers,
-        looked: Callable[[GateLook], None],
-        shown: Callable[[Gate], None],
-        told: Callable[[], Mapping[str, str]],
+        on_look: Callable[[GateLook], None],
+        on_change: Callable[[Gate], None],
+        samples: Callable[[], Mapping[str, str]],
     ) -> None:
         self._store = store
         self._control = control
@@ -46,13 +46,13 @@ class GateRows:
         self._worker = worker
         self._clock = clock
         self._observers = observers
-        self._looked = looked
-        self._shown = shown
-        self._told = told
+        self._on_look = on_look
+        self._on_change = on_change
+        self._samples = samples
         self._stored: dict[str, Gate] = {}
         self._copies: dict[str, Gate] = {}
         self._adopted: set[str] = set()
-        self._line: deque[tuple[str, Event]] = deque()
+        self._unwritten: deque[tuple[str, Event]] = deque()
         self._seen_at: datetime | None = None  # the store's clock, and ours, at the last look
         self._asked_s = -inf
         self.seen_s = -inf
@@ -72,7 +72,7 @@ class GateRows:
         """Read all there is about our gates, and tell others about our calls."""
         asked_s = self._clock.monotonic()
         seen = self._store.look_at_gates(
-            tuple(self._upstreams), worker=self._worker, samples=self._told()
+            tuple(self._upstreams), worker=self._worker, samples=self._samples()
         )
         self._seen_at, self._asked_s = seen.now, asked_s
         self.seen_s, self.stale = self._clock.monotonic(), False
@@ -82,41 +82,41 @@ class GateRows:
             self._stored[name] = Gate(name) if row is None else gate_of(row)
             parent = self._parent(name)
             named = None if row is None else row.parent
-            waits = name in self._adopted or (name, _adopted) in self._line
+            waits = name in self._adopted or (name, _name_credential) in self._unwritten
             if name in self._upstreams and named != parent and not waits:
-                self._line.append((name, _adopted))
-        self._looked(seen)
-        if all(event is _adopted for _, event in self._line):
+                self._unwritten.append((name, _name_credential))
+        self._on_look(seen)
+        if all(event is _name_credential for _, event in self._unwritten):
             self._show_all()
 
-    def stored(self, name: str) -> Gate:
+    def stored_gate(self, name: str) -> Gate:
         """The gate as the store had it when we last heard of it."""
         return self._stored.get(name) or Gate(name)
 
-    def all_stored(self) -> list[Gate]:
+    def stored_gates(self) -> list[Gate]:
         """All of them."""
         return list(self._stored.values())
 
     def happen(self, name: str, event: Event) -> None:
         """Apply an event to our copy, and put it in the line to be written."""
-        step = event(self._copies.get(name) or self.stored(name))
+        step = event(self._copies.get(name) or self.stored_gate(name))
         if step.move is not None:
             self._show(step.gate)
-            self._line.append((name, event))
+            self._unwritten.append((name, event))
 
     def write(self) -> None:
         """Bring to the store what has happened."""
-        while self._line:
-            name, event = self._line[0]
+        while self._unwritten:
+            name, event = self._unwritten[0]
             for _ in range(_TRIES_MAX):
-                step = event(self.stored(name))
+                step = event(self.stored_gate(name))
                 if step.move is None or self.set(step):
                     break
                 self.look()
             else:
                 return  # others write all the time; the next turn tries again
-            self._line.popleft()
-            if not self._line:
+            self._unwritten.popleft()
+            if not self._unwritten:
                 self._show_all()
 
     def set(self, step: Step) -> bool:
@@ -161,12 +161,12 @@ class GateRows:
         """The upstreams whose lanes no other gate closes."""
         if name in self._upstreams:
             parent = self._parent(name)
-            above = None if parent is None else self.stored(parent)
+            above = None if parent is None else self.stored_gate(parent)
             return [name] if above is None or above.state is GateState.FLOWING else []
         return [
             one.name
             for one in self._upstreams.values()
-            if one.credential == name and self.stored(one.name).state is GateState.FLOWING
+            if one.credential == name and self.stored_gate(one.name).state is GateState.FLOWING
         ]
 
     def all_behind_shut(self, name: str) -> bool:
@@ -185,12 +185,12 @@ class GateRows:
         """Whether a credential's probe is due, and no job can be that probe."""
         now = self.now()
         return any(
-            probe_due(gate, now) and self.all_behind_shut(gate.name) for gate in self.all_stored()
+            probe_due(gate, now) and self.all_behind_shut(gate.name) for gate in self.stored_gates()
         )
 
     def _states_behind(self, name: str) -> list[GateState]:
         return [
-            self.stored(one.name).state
+            self.stored_gate(one.name).state
             for one in self._upstreams.values()
             if one.credential == name
         ]
@@ -205,7 +205,7 @@ class GateRows:
 
     def _show(self, gate: Gate) -> None:
         self._copies[gate.name] = gate
-        self._shown(gate)
+        self._on_change(gate)
 
     def _tell(self, step: Step) -> None:
         gate, move = step.gate, step.move
@@ -227,7 +227,7 @@ class GateRows:
 _DECLARED = "declared"
 
 
-def _adopted(gate: Gate) -> Step:
+def _name_credential(gate: Gate) -> Step:
     """The row is to name its credential; nothing else about it changes. A probe that is out comes first."""
     if gate.state is GateState.PROBING:
         return Step(gate)

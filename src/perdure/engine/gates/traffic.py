@@ -22,16 +22,16 @@ from perdure.rules.gate.gate import Gate, view
 from perdure.rules.gate.limit_allowance import Allowance, Shares
 from perdure.rules.gate.limit_slices import Slice, Wish, usable
 from perdure.rules.gate.pace import Pace
-from perdure.rules.gate.pace_settings import shared
+from perdure.rules.gate.pace_settings import settings_for_one_of
 from perdure.rules.gate.signs import Word
 from perdure.rules.gate.window import (
     LEFT_OUT_MAX,
     Reading,
     Sample,
     Window,
-    isolated,
-    merged,
-    pruned,
+    is_isolated,
+    merge,
+    prune_samples,
     reading,
 )
 from perdure.rules.hints.calls_left import Room
@@ -74,7 +74,7 @@ class Traffic:
         self.credential: Gate | None = None
         if upstream.credential is not None:
             self.credential = Gate(upstream.credential)
-        self._others: tuple[Window, ...] = ()
+        self._other_windows: tuple[Window, ...] = ()
         self.slices: dict[int, Slice] = {}
         self.slices_generation = 0
         self.bound = False  # whether our slice was what kept calls from starting
@@ -83,10 +83,10 @@ class Traffic:
         self.unshared = False  # whether others have not been told of what ended since
         self._worker = worker
         self._pace_settings = upstream.gate.pace
-        self._pace = pace.started(self._pace_settings, now)
+        self._pace = pace.slow_start(self._pace_settings, now)
         self._notes = PaceNotes(now)
-        self._saved = Allowance(now, mean_tokens=float(upstream.tokens_per_call))
-        self._flying: dict[Key, Ticket] = {}
+        self._allowance = Allowance(now, mean_tokens=float(upstream.tokens_per_call))
+        self._in_flight: dict[Key, Ticket] = {}
         self._ended: list[tuple[tuple[int, datetime, str], Sample]] = []
         self._seen: tuple[int, int] = (0, 0)
         self._held_at: datetime | None = None  # since when it has not flowed, as we have seen
@@ -101,13 +101,13 @@ class Traffic:
     @property
     def out(self) -> int:
         """Calls that are in flight."""
-        return len(self._flying)
+        return len(self._in_flight)
 
     def heed(self, others: tuple[Window, ...]) -> None:
         """What other workers know of their calls; the more there are, the slower each of us climbs."""
-        if len(others) != len(self._others):
-            self._pace_settings = shared(self.upstream.gate.pace, 1 + len(others))
-        self._others = others
+        if len(others) != len(self._other_windows):
+            self._pace_settings = settings_for_one_of(self.upstream.gate.pace, 1 + len(others))
+        self._other_windows = others
 
     def view(self, word: Word | None = None, now: datetime | None = None) -> GateView:
         """The gate as the decision about a job must see it; the credential's gate if that is the one that holds.
@@ -146,15 +146,17 @@ class Traffic:
             gate is not None and gate.starts_slowly and gate.generation != was
             for gate, was in zip(gates, before, strict=True)
         ):
-            paced = sum(ticket.probes is None for ticket in self._flying.values())
-            self._pace = pace.started(self._pace_settings, now, in_flight=paced, before=self._pace)
-            self._notes.started(now, probed=any(_is_proved(gate) for gate in gates))
+            paced = sum(ticket.probes is None for ticket in self._in_flight.values())
+            self._pace = pace.slow_start(
+                self._pace_settings, now, in_flight=paced, before=self._pace
+            )
+            self._notes.note_slow_start(now, probed=any(_is_proved(gate) for gate in gates))
             self.unshared = self.unshared or bool(
                 self._ended
             )  # who has no calls has nothing to tell
         else:
             held_s = (now - held_at).total_seconds()
-            self._pace = pace.resumed(self._pace, self._pace_settings, held_s=held_s, now=now)
+            self._pace = pace.after_hold(self._pace, self._pace_settings, held_s=held_s, now=now)
 
     def room(self, now: datetime, slots: int) -> int:
         """How many of so many calls may start now."""
@@ -162,8 +164,8 @@ class Traffic:
             return 0
         by_pace = pace.admits(self._pace, self._pace_settings, now)
         shares = self._shares(now)
-        self._saved = limit_allowance.forward(self._saved, shares, now)
-        by_limits = limit_allowance.admitted(self._saved, shares, in_flight=self.out)
+        self._allowance = limit_allowance.forward(self._allowance, shares, now)
+        by_limits = limit_allowance.calls_admitted(self._allowance, shares, in_flight=self.out)
         self.bound = self.bound or by_limits < min(by_pace, slots)
         return int(max(0, min(by_pace - self.promised, by_limits - self.promised, slots)))
 
@@ -181,41 +183,43 @@ class Traffic:
             return max(0.0, (min(ends) - now).total_seconds()) if ends else inf
         by_pace = pace.opens_in_s(self._pace, self._pace_settings, now)
         shares = self._shares(now)
-        self._saved = limit_allowance.forward(self._saved, shares, now)
-        by_limits = limit_allowance.opens_in_s(self._saved, shares)
+        self._allowance = limit_allowance.forward(self._allowance, shares, now)
+        by_limits = limit_allowance.opens_in_s(self._allowance, shares)
         return max(inf if by_pace is None else by_pace, by_limits)
 
     def start(self, key: Key, now: datetime, *, tokens: int | None, probes: str | None) -> None:
         """A call starts."""
         self.began_at = now
-        self._saved, estimate = limit_allowance.took(self._saved, tokens)
-        self._flying[key] = Ticket(now, *self._generations(), probes, estimate)
+        self._allowance, estimate = limit_allowance.take_call(self._allowance, tokens)
+        self._in_flight[key] = Ticket(now, *self._generations(), probes, estimate)
         if probes is None:
-            self._pace = pace.began(self._pace, self._pace_settings, 1, now)
+            self._pace = pace.after_starts(self._pace, self._pace_settings, 1, now)
 
     def ticket(self, key: Key) -> Ticket | None:
         """What that call carries, while it is out."""
-        return self._flying.get(key)
+        return self._in_flight.get(key)
 
-    def land(self, key: Key, landing: CallEnd) -> Ticket | None:
+    def end_call(self, key: Key, call_end: CallEnd) -> Ticket | None:
         """A call has ended; None where it was not one of ours."""
-        ticket = self._flying.pop(key, None)
+        ticket = self._in_flight.pop(key, None)
         if ticket is None:
             return None
-        self._saved = limit_allowance.used(self._saved, ticket.estimate, landing.tokens)
+        self._allowance = limit_allowance.correct_estimate(
+            self._allowance, ticket.estimate, call_end.tokens
+        )
         self.isolated = False
         if ticket.probes is None:
-            self._note(key, ticket, landing)
-            self.isolated = self._is_isolated(landing)
-            self._pace = self._paced(ticket, landing)
-            self._notes.note(self._pace, self._pace_settings, landing.word, landing.now)
+            self._note(key, ticket, call_end)
+            self.isolated = self._is_isolated(call_end)
+            self._pace = self._next_pace(ticket, call_end)
+            self._notes.note(self._pace, self._pace_settings, call_end.word, call_end.now)
         return ticket
 
     def window(self) -> Window:
         """Everybody's calls as one."""
-        return merged(self.upstream.gate.window, self._own(), *self._others)
+        return merge(self.upstream.gate.window, self._own(), *self._other_windows)
 
-    def shown(self) -> Window:
+    def shared_window(self) -> Window:
         """What others are told of ours."""
         return self._own(_SHARED_MAX)
 
@@ -224,11 +228,11 @@ class Traffic:
         limits = self.upstream.limits
         calls = self.upstream.gate.window.calls
         told = PaceTold(self.pace_shown(now), limits if limits.any else None, calls)
-        return _encode(to_builtins(self.shown()) | to_builtins(told)).decode()
+        return _encode(to_builtins(self.shared_window()) | to_builtins(told)).decode()
 
     def pace_shown(self, now: datetime) -> PaceShown:
         """Our pace, as people see it."""
-        return self._notes.shown(self._pace, self._pace_settings, now)
+        return self._notes.show(self._pace, self._pace_settings, now)
 
     def pace_news(self, now: datetime) -> PaceShown | None:
         """What is to be told of our pace as an event, if there is something."""
@@ -253,7 +257,7 @@ class Traffic:
     def credit(self, now: datetime, began_at: datetime | None) -> None:
         """Credit our new share with what it would have saved since the latest call of anybody, one call at most."""
         idle_s = inf if began_at is None else max(0.0, (now - began_at).total_seconds())
-        self._saved = limit_allowance.credited(self._saved, self._shares(now), idle_s, now)
+        self._allowance = limit_allowance.credit(self._allowance, self._shares(now), idle_s, now)
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -270,50 +274,50 @@ class Traffic:
         calls = usable(self.slices, self._worker, concurrency=limits.concurrency, now=now)
         return Shares.of(limits, mine.share, calls)
 
-    def _paced(self, ticket: Ticket, landing: CallEnd) -> Pace:
-        return pace.ended(
+    def _next_pace(self, ticket: Ticket, call_end: CallEnd) -> Pace:
+        return pace.after_end(
             self._pace,
             self._pace_settings,
-            landing.word,
+            call_end.word,
             sent_at=ticket.sent_at,
-            now=landing.now,
-            wait_s=landing.wait_s,
-            room=landing.room,
+            now=call_end.now,
+            wait_s=call_end.wait_s,
+            room=call_end.room,
             isolated=self.isolated,
         )
 
-    def _is_isolated(self, landing: CallEnd) -> bool:
+    def _is_isolated(self, call_end: CallEnd) -> bool:
         """Whether hardly any other call was turned away; asked only of one that was."""
-        if landing.word.sign is not Sign.BAD and not landing.word.refuses:
+        if call_end.word.sign is not Sign.BAD and not call_end.word.refuses:
             return False
         settings, counts_from = self.upstream.gate, self.gate.counts_from
-        return isolated(
+        return is_isolated(
             self.window(),
             settings.window,
             settings.isolated_share,
             counts_from=counts_from,
-            now=landing.now,
+            now=call_end.now,
         )
 
-    def _note(self, key: Key, ticket: Ticket, landing: CallEnd) -> None:
+    def _note(self, key: Key, ticket: Ticket, call_end: CallEnd) -> None:
         """Keep the last calls, in the order in which they were sent."""
-        word = landing.word
-        took_s = (landing.now - ticket.sent_at).total_seconds()
+        word = call_end.word
+        took_s = (call_end.now - ticket.sent_at).total_seconds()
         sample = replace(self._sample(key, ticket), sign=word.sign, kind=word.kind, took_s=took_s)
         insort(self._ended, (sample.place, sample))
         settings = self.upstream.gate.window
         if len(self._ended) > settings.calls + LEFT_OUT_MAX:
-            kept = pruned((one for _, one in self._ended), settings)
+            kept = prune_samples((one for _, one in self._ended), settings)
             self._ended = [(one.place, one) for one in kept]
         self.unshared = True
 
-    def _own(self, flying_max: int = 1_000) -> Window:
-        flying = [
+    def _own(self, in_flight_max: int = 1_000) -> Window:
+        in_flight = [
             self._sample(key, ticket)
-            for key, ticket in list(self._flying.items())[-flying_max:]
+            for key, ticket in list(self._in_flight.items())[-in_flight_max:]
             if ticket.probes is None
         ]
-        samples = [*flying, *(sample for _, sample in self._ended)]
+        samples = [*in_flight, *(sample for _, sample in self._ended)]
         return Window(tuple(sorted(samples, key=lambda one: one.place)))
 
     def _sample(self, key: Key, ticket: Ticket) -> Sample:

@@ -48,7 +48,7 @@ class BulkCancel:
         refusals: list[Refusal] = []
         for record, answer in zip(records, answers, strict=True):
             if isinstance(answer, Receipt):
-                self.observers.settled(record, answer)
+                self.observers.tell_settled(record, answer)
             elif isinstance(answer, Busy) and self._has_waited(bulk, record.no):
                 refusals.append(Refusal(record.no, _BEING_COMPLETED))
             elif isinstance(answer, Stale | Busy):

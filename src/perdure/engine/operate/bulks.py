@@ -39,7 +39,7 @@ from perdure.engine.operate.bulk_settings import (
 )
 from perdure.engine.operate.eligible import Check, dead_letters, eligible
 from perdure.engine.operate.revival import ChildRun, Revivals
-from perdure.engine.operate.single_jobs import cleaned, not_now
+from perdure.engine.operate.single_jobs import clean_deed, not_now
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError, NotChangeable, UnknownName
 from perdure.model.events import EventName
@@ -113,7 +113,7 @@ class Bulks:
             meant = replace(meant, pipeline=self._only_pipeline(meant, "a retry"))
         return self.control.add_bulk(
             NewBulk(
-                bulk_id, verb, msgspec.json.encode(meant).decode(), cleaned(deed),
+                bulk_id, verb, msgspec.json.encode(meant).decode(), clean_deed(deed),
                 msgspec.json.encode(settings).decode(), payloads=tuple(payloads.items()),
             )
         )  # fmt: skip
@@ -145,7 +145,7 @@ class Bulks:
         phase = BulkPhase.CANARY if settings.canary else BulkPhase.ALL
         return self.control.add_bulk(
             NewBulk(
-                bulk_id, BulkVerb.REDRIVE, msgspec.json.encode(meant).decode(), cleaned(deed),
+                bulk_id, BulkVerb.REDRIVE, msgspec.json.encode(meant).decode(), clean_deed(deed),
                 msgspec.json.encode(settings).decode(), child.no, phase,
             )
         )  # fmt: skip
@@ -169,7 +169,7 @@ class Bulks:
         """Whether this process can go through an operation: it has to know the stages where new lives begin."""
         if bulk.verb not in (BulkVerb.REDRIVE, BulkVerb.RETRY):
             return True
-        return self.catalogue.line(filter_of(bulk).pipeline or "") is not None
+        return self.catalogue.pipeline(filter_of(bulk).pipeline or "") is not None
 
     def through(self, bulk: BulkView) -> BulkView:
         """Go through an operation for as long as there is something to be done at once."""
@@ -219,10 +219,10 @@ class Bulks:
         if bulk.phase is BulkPhase.CANARY:
             limit = min(limit, settings.canary - bulk.done)
         if settings.rate_per_s is not None:
-            limit = min(limit, self._allowed(bulk, settings.rate_per_s))
+            limit = min(limit, self._allowed_count(bulk, settings.rate_per_s))
         return limit
 
-    def _allowed(self, bulk: BulkView, rate_per_s: float) -> int:
+    def _allowed_count(self, bulk: BulkView, rate_per_s: float) -> int:
         """How many the rate allows since the last step; time in which nothing could be done is not made up for."""
         since_s = (self.reader.now() - bulk.changed_at).total_seconds()
         allowed = math.floor(rate_per_s * min(since_s, max(_BURST_S, 1 / rate_per_s)) + 1e-9)
@@ -236,7 +236,7 @@ class Bulks:
     ) -> BulkView | None:
         page = self.reader.jobs(meant_by(bulk), limit=limit, before=bulk.cursor)
         if not page:
-            return self._emptied(bulk)
+            return self._end_if_empty(bulk)
         revivals = Revivals(self.reader, self.catalogue, settings.restart, child)
         payloads = self._payloads(bulk, page) if settings.payloads else None
         wanted: list[Revival] = []
@@ -252,12 +252,12 @@ class Bulks:
                 wanted.append(found)
             else:
                 refusals.append(Refusal(job.no, found))
-        step = replace(_stepped(bulk, page), refusals=tuple(refusals))
+        step = replace(_step_past(bulk, page), refusals=tuple(refusals))
         deed = Deed(bulk.begun_by, bulk.reason)
         answers = self.control.revive(wanted, deed, owner=filter_of(bulk).owner, step=step)
         for revival, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, Receipt):
-                self.observers.revived(revival, deed)
+                self.observers.tell_revived(revival, deed)
         return self._now(bulk)
 
     def _payloads(self, bulk: BulkView, page: Sequence[JobView]) -> dict[str, str]:
@@ -286,14 +286,14 @@ class Bulks:
         ]
         refusals = tuple(Refusal(no, why) for no, why in refused.items())
         deed = Deed(bulk.begun_by, bulk.reason)
-        step = replace(_stepped(bulk, page), refusals=refusals)
+        step = replace(_step_past(bulk, page), refusals=refusals)
         answers = self.control.run_now(targets, deed, owner=filter_of(bulk).owner, step=step)
         for target, answer in zip(targets, answers, strict=True):
             if isinstance(answer, Receipt):
-                self.observers.brought_forward(target, deed)
+                self.observers.tell_brought_forward(target, deed)
         return self._now(bulk)
 
-    def _emptied(self, bulk: BulkView) -> BulkView | None:
+    def _end_if_empty(self, bulk: BulkView) -> BulkView | None:
         """Nothing is left to take on: the child's items are all in, then the operation is done.
 
         It is sealed once more at the end: a stop and a resume in between would have taken that back.
@@ -325,17 +325,17 @@ class Bulks:
         targets = [Target(job.no, job.id, job.token, job.request_id) for job in page]
         deed = Deed(bulk.begun_by, bulk.reason)
         owner = filter_of(bulk).owner
-        answers = self.control.discard(targets, deed, owner=owner, step=_stepped(bulk, page))
+        answers = self.control.discard(targets, deed, owner=owner, step=_step_past(bulk, page))
         for target, answer in zip(targets, answers, strict=True):
             if isinstance(answer, Receipt):
-                self.observers.discarded(target, deed)
+                self.observers.tell_discarded(target, deed)
         return self._now(bulk)
 
     def _child(self, run: RunView) -> ChildRun:
-        line = self.catalogue.line(run.pipeline)
-        if line is None:
+        laid = self.catalogue.pipeline(run.pipeline)
+        if laid is None:
             raise UnknownName(f"pipeline {run.pipeline!r} of run {run.name!r} is not known here")
-        numbers = self.store.lanes(line.lanes(run.no))
+        numbers = self.store.lanes(laid.lanes(run.no))
         return ChildRun(run.no, run.pipeline, {lane.stage: no for lane, no in numbers.items()})
 
     def _step(
@@ -363,7 +363,7 @@ class Bulks:
                     f"{seen.value} can be {'stopped' if status is BulkStatus.STOPPED else 'resumed'}"
                 )
             change = BulkChange(bulk.no, seen, status, why=deed.reason)
-            return self.control.change_bulk(change, cleaned(deed))
+            return self.control.change_bulk(change, clean_deed(deed))
 
         moved = compare_and_set(f"bulk operation {bulk.id}", once)
         self._tell(moved)
@@ -373,7 +373,7 @@ class Bulks:
         """Take back that all items of a child are in; an aborted one is resumed as a run is."""
         if run.status is RunStatus.RUNNING or run.status in FINISHED:
             change = RunChange(run.no, run.status, RunStatus.RUNNING, sealed=False)
-            self.control.change_run(change, cleaned(deed))
+            self.control.change_run(change, clean_deed(deed))
             return
         if run.status is RunStatus.CANCELLED:
             raise NotChangeable(
@@ -412,5 +412,5 @@ class Bulks:
         )  # fmt: skip
 
 
-def _stepped(bulk: BulkView, page: Sequence[JobView]) -> BulkStep:
+def _step_past(bulk: BulkView, page: Sequence[JobView]) -> BulkStep:
     return BulkStep(bulk.no, bulk.cursor, page[-1].no, phase=bulk.phase)

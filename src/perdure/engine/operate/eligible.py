@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.engine.operate.revival import Revivals
 from perdure.engine.payloads import decode
-from perdure.engine.run import asked
+from perdure.engine.run import ask_check
 from perdure.model.errors import CallerError, NotCancellable, NotChangeable, NotRetriable
 from perdure.model.filters import JobFilter
 from perdure.model.operations import Revival
@@ -49,7 +49,7 @@ def source_check(exists: Callable[[Any], Any]) -> Check:
     """A pipeline's ``source_exists`` as a check: it is called with the item as it was enqueued."""
 
     def check(job: JobView) -> str | None:
-        answer = asked(lambda text: exists(decode(text)), job.payload_json)
+        answer = ask_check(lambda text: exists(decode(text)), job.payload_json)
         if isinstance(answer, Evidence):
             name = answer.names[0] if answer.names else "an error"
             return f"whether its source exists could not be told ({name})"

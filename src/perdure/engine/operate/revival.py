@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.engine.enqueue import admitted
+from perdure.engine.enqueue import admit_item
 from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.model.errors import CallerError, NotRetriable, UnknownName
 from perdure.model.jobs import Lane
@@ -39,12 +39,12 @@ class ChildRun:
     lane_nos: Mapping[str, int]
 
 
-def corrected(catalogue: Catalogue, pipeline: str, item: Any) -> str:
+def admit_correction(catalogue: Catalogue, pipeline: str, item: Any) -> str:
     """An item that takes the place of a job's own, as JSON; checked at the door as a new one is."""
-    line = catalogue.line(pipeline)
-    if line is None:
+    laid = catalogue.pipeline(pipeline)
+    if laid is None:
         raise _unknown(pipeline)
-    return admitted(item, line.stages[0])
+    return admit_item(item, laid.stages[0])
 
 
 def _unknown(pipeline: str) -> UnknownName:
@@ -71,57 +71,57 @@ class Revivals:
             raise NotRetriable(
                 f"job {job.id} is {job.state.value}; only a failed job can be retried"
             )
-        line = self.catalogue.line(job.pipeline)
+        laid = self.catalogue.pipeline(job.pipeline)
         if payload_json is None:
-            stage, input_from, forgotten = self._place(job, line)
+            stage, input_from, forgotten = self._place(job, laid)
         else:
-            stage, input_from, forgotten = self._first(job, line)
+            stage, input_from, forgotten = self._first(job, laid)
         return Revival(
             no=job.no,
             id=job.id,
             token=job.token,
             stage=stage,
-            lane=self._lane(job, line, stage),
+            lane=self._lane(job, laid, stage),
             input_from=input_from,
             forgotten=forgotten,
             redrive_run=None if self.child is None else self.child.no,
-            deadline_s=job.policies_s if line is None else line.deadline_s,
+            deadline_s=job.policies_s if laid is None else laid.deadline_s,
             request_id=job.request_id,
             payload_json=payload_json,
         )
 
-    def _first(self, job: JobView, line: LaidPipeline | None) -> tuple[str, None, tuple[str, ...]]:
+    def _first(self, job: JobView, laid: LaidPipeline | None) -> tuple[str, None, tuple[str, ...]]:
         """The first stage; whatever the job's stages have made of the old payload is dropped."""
-        if line is None:
+        if laid is None:
             raise _unknown(job.pipeline)
-        if self.restart.stage not in (None, line.stages[0].name):
+        if self.restart.stage not in (None, laid.stages[0].name):
             raise CallerError(
-                f"a corrected payload begins at the first stage, {line.stages[0].name!r}, and not at "
+                f"a corrected payload begins at the first stage, {laid.stages[0].name!r}, and not at "
                 f"{self.restart.stage!r}; leave the stage out"
             )
-        names = [stage.name for stage in line.stages]
+        names = [stage.name for stage in laid.stages]
         passed = [one.stage for one in self.reader.attempts(job.no)]  # perhaps of an older pipeline
         return names[0], None, tuple(dict.fromkeys([*names, *passed]))
 
     def _place(
-        self, job: JobView, line: LaidPipeline | None
+        self, job: JobView, laid: LaidPipeline | None
     ) -> tuple[str, str | None, tuple[str, ...]]:
         """The stage, the stage whose result it takes, and those whose results are dropped.
 
         Whatever will be run again is dropped: a stage's result is kept once.
         """
-        if line is None:
+        if laid is None:
             if self.restart != FAILED_STAGE:
                 raise UnknownName(
                     f"pipeline {job.pipeline!r} of job {job.id} is not in this app, so its stages "
                     "are not known; retry it at its failed stage, or from the app that has it"
                 )
             return job.stage, job.input_from, ()
-        names = [stage.name for stage in line.stages]
+        names = [stage.name for stage in laid.stages]
         stage = names[0] if self.restart.from_start else self.restart.stage or job.stage
         if stage not in names:
             raise UnknownName(
-                f"pipeline {line.name!r} has no stage {stage!r}; it has: {', '.join(names)}"
+                f"pipeline {laid.name!r} has no stage {stage!r}; it has: {', '.join(names)}"
             )
         place = names.index(stage)
         if stage == job.stage:
@@ -147,14 +147,14 @@ class Revivals:
                 "retry it from the start"
             )
 
-    def _lane(self, job: JobView, line: LaidPipeline | None, stage: str) -> int:
+    def _lane(self, job: JobView, laid: LaidPipeline | None, stage: str) -> int:
         if self.lanes_later:
             return 0
         if self.child is not None:
             return self._lane_of_child(job, self.child, stage)
         in_run = job.run is not None or job.redrive_run is not None
-        if line is not None and not in_run:
-            return line.lane_nos[stage]
+        if laid is not None and not in_run:
+            return laid.lane_nos[stage]
         return job.lane if stage == job.stage else self._lane_beside(job, stage)
 
     def _lane_of_child(self, job: JobView, child: ChildRun, stage: str) -> int:

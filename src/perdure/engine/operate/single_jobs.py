@@ -16,7 +16,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.operate.closed_lanes import why_closed
 from perdure.engine.operate.eligible import Check, why_not
 from perdure.engine.operate.revival import FAILED_STAGE, Restart, Revivals
-from perdure.engine.record import Ending, cancelled, record_of
+from perdure.engine.record import Ending, cancel_record, record_of
 from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.model.decisions import CancelJob, Why
 from perdure.model.errors import (
@@ -61,7 +61,7 @@ def cancel(
     rest: Callable[[float], object] = time.sleep,
 ) -> Receipt:
     """Cancel a queued or running job."""
-    words, busy = cleaned(deed), count(1)
+    words, busy = clean_deed(deed), count(1)
 
     def once() -> Receipt | None:
         job = _job(reader, job_id, owner)
@@ -70,7 +70,7 @@ def cancel(
         record = _record(job, catalogue, words.reason)
         (answer,) = control.cancel([record], words, owner=owner)
         if isinstance(answer, Receipt):
-            observers.settled(record, answer)
+            observers.tell_settled(record, answer)
             return answer
         if isinstance(answer, Busy):
             if next(busy) == _BUSY_MAX:
@@ -114,11 +114,11 @@ def retry(
         if dry_run:
             _check_rival(job, reader.rivals([job.no]).get(job.no))
             return revival.stage
-        (answer,) = control.revive([revival], cleaned(deed), owner=owner)
+        (answer,) = control.revive([revival], clean_deed(deed), owner=owner)
         if isinstance(answer, Conflict):
             _check_rival(job, answer.with_id)
         if isinstance(answer, Receipt):
-            observers.revived(revival, cleaned(deed))
+            observers.tell_revived(revival, clean_deed(deed))
             return revival.stage
         return None
 
@@ -150,9 +150,9 @@ def run_now(
         if refused is not None:
             raise NotChangeable(f"job {job_id} cannot be run now: {refused}")
         target = Target(job.no, job.id, job.token, job.request_id)
-        (answer,) = control.run_now([target], cleaned(deed), owner=owner)
+        (answer,) = control.run_now([target], clean_deed(deed), owner=owner)
         if isinstance(answer, Receipt):
-            observers.brought_forward(target, cleaned(deed))
+            observers.tell_brought_forward(target, clean_deed(deed))
             return answer
         return None
 
@@ -213,7 +213,7 @@ def can_cancel(job: JobView, catalogue: Catalogue) -> bool:
     return job.state is State.QUEUED or (job.state is State.PROCESSING and is_known)
 
 
-def cleaned(deed: Deed) -> Deed:
+def clean_deed(deed: Deed) -> Deed:
     """A deed whose words can be stored and shown."""
     return Deed(
         one_line(deed.by_whom, NAME_CHARS_MAX), one_line(deed.reason, MESSAGE_CHARS_MAX // 4)
@@ -230,7 +230,7 @@ def _job(reader: Reader, job_id: str, owner: str | None) -> JobView:
 
 def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     if job.state is State.QUEUED:
-        return cancelled(job, _words(reason))
+        return cancel_record(job, _words(reason))
     place = catalogue.place_of(job)
     if place is None:
         raise UnknownName(
@@ -240,7 +240,7 @@ def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
     return _running(job, *place, reason)
 
 
-def _running(job: JobView, line: LaidPipeline, stage: Stage, reason: str) -> Record:
+def _running(job: JobView, laid: LaidPipeline, stage: Stage, reason: str) -> Record:
     assert job.claimed_at is not None
     claim = Claim(
         no=job.no,
@@ -265,7 +265,7 @@ def _running(job: JobView, line: LaidPipeline, stage: Stage, reason: str) -> Rec
     ending = Ending(claim, Revoked(reason), 0.0, job.worker)
     decision = CancelJob(Why(_words(reason), "cancel", stage.policy.label))
     return msgspec.structs.replace(
-        record_of(ending, decision, line, stage), error_message=_words(reason)
+        record_of(ending, decision, laid, stage), error_message=_words(reason)
     )
 
 

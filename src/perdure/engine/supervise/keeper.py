@@ -59,11 +59,11 @@ class Keeper:
     def __post_init__(self) -> None:
         self._lease = Lease(self.store, self.clock, ttl_s=self.ttl_s)
 
-    def closed(self) -> None:
+    def note_closed(self) -> None:
         """The host has closed its worker, in order."""
         self._death = self._death or Death("stopped")
 
-    def left(self) -> None:
+    def note_left(self) -> None:
         """The host has let go of us without a word: its program was replaced, or ends at this moment."""
         self._left_at = self.clock.monotonic() if self._left_at is None else self._left_at
 

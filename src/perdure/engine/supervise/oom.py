@@ -48,7 +48,7 @@ class OomCounter:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._file = self._found()
+        self._file = self._find()
         self._seen = self._kills()
         self._rose_at: float | None = None
 
@@ -64,7 +64,7 @@ class OomCounter:
         self.look(now)
         return self._rose_at is not None and now - self._rose_at <= _RECENT_S
 
-    def _found(self) -> Path | None:
+    def _find(self) -> Path | None:
         cgroups = _text(self._root / "proc/self/cgroup")
         for name in counter_files(cgroups or ""):
             text = _text(self._root / name)

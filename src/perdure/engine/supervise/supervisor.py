@@ -151,7 +151,7 @@ class Supervisor:
     def _bury(self) -> None:
         for child in list(self.children):
             stopped = child.stopped
-            status = _waited(child)
+            status = _exit_status(child)
             child.turned = child.turned or child.stopped != stopped
             if status is None:
                 continue
@@ -174,7 +174,7 @@ class Supervisor:
     def _report(self) -> None:
         while self._unreported:
             ended = self._unreported[0]
-            at_work = bool(self.store.held(ended.child.worker))
+            at_work = bool(self.store.tokens_held(ended.child.worker))
             self.store.end_worker(ended.child.worker, ended.death)
             self._unreported.pop(0)
             self._tell_end(ended, at_work=at_work)
@@ -285,7 +285,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _waited(child: Child) -> int | None:
+def _exit_status(child: Child) -> int | None:
     """The child's exit status (negative: a signal) when it has ended; notes stop and go."""
     while True:
         pid, status = os.waitpid(child.process.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)

@@ -49,5 +49,5 @@ def write(store: Store, records: Sequence[Record], *, by: int | None, observers:
     for record in records:
         answer = answers[record.no]
         if not isinstance(answer, Stale | Busy):
-            observers.settled(record, answer)
+            observers.tell_settled(record, answer)
     return sum(not isinstance(answer, Busy) for answer in answers.values())

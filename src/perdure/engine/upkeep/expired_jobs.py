@@ -6,7 +6,7 @@ between the look and the write shows another token and is left to the worker tha
 """
 
 from perdure.engine.observe import Observers
-from perdure.engine.record import expired
+from perdure.engine.record import expiry_record
 from perdure.engine.upkeep.chore import Swept, write
 from perdure.model.limits import EXPIRED_BATCH_MAX
 from perdure.ports import Store
@@ -24,7 +24,7 @@ class ExpiredJobs:
 
     def once(self) -> Swept:
         """Fail a batch of jobs, those that have been over for longest first."""
-        found = self._store.expired(limit=EXPIRED_BATCH_MAX)
-        records = [expired(job) for job in found]
+        found = self._store.expired_jobs(limit=EXPIRED_BATCH_MAX)
+        records = [expiry_record(job) for job in found]
         moved = write(self._store, records, by=self._worker, observers=self._observers)
         return Swept(moved, more=moved > 0 and len(found) == EXPIRED_BATCH_MAX)

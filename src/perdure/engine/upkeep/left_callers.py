@@ -10,15 +10,15 @@ from perdure.model.jobs import OnLost, Record
 _RULE = "caller lost"
 
 
-def left_behind(ending: Ending, wish: OnLost, line: LaidPipeline, stage: Stage) -> Record:
+def left_behind(ending: Ending, wish: OnLost, laid: LaidPipeline, stage: Stage) -> Record:
     """What is to be written. Nothing has failed: the stage's own policy begins afresh."""
     policy = stage.policy.label
     match wish:
         case OnLost.DROP:
             why = Why("cancelled: its caller is gone, and had asked for that", _RULE, policy)
-            return record_of(ending, CancelJob(why), line, stage)
+            return record_of(ending, CancelJob(why), laid, stage)
         case OnLost.HAND_OVER:
             why = Why("handed over: its caller is gone, so a worker takes it", _RULE, policy)
-            return record_of(ending, HandOver(0.0, None, why), line, stage)
+            return record_of(ending, HandOver(0.0, None, why), laid, stage)
         case _:  # pragma: no cover
             assert_never(wish)

@@ -65,8 +65,8 @@ class LostJobs:
 
     def once(self) -> Swept:
         """Settle a batch of lost jobs."""
-        found = self._store.lost(limit=LOST_BATCH_MAX, lanes=self._catalogue.lane_nos())
-        records = [record for lost in found if (record := self.settled(lost)) is not None]
+        found = self._store.lost_claims(limit=LOST_BATCH_MAX, lanes=self._catalogue.lane_nos())
+        records = [record for lost in found if (record := self.record_of(lost)) is not None]
         moved = write(self._store, records, by=self._worker, observers=self._observers)
         for worker in {lost.worker for lost in found}:
             self._died(worker)
@@ -74,24 +74,24 @@ class LostJobs:
             self._warn_of_strangers()
         return Swept(moved, more=moved > 0 and len(found) == LOST_BATCH_MAX)
 
-    def settled(self, lost: LostClaim) -> Record | None:
+    def record_of(self, lost: LostClaim) -> Record | None:
         """What is to be written about a lost job; None when its stage is not known here."""
         claim = lost.claim
         place = self._catalogue.place_of(claim)
         if place is None:
             return None  # left for a worker that knows it
-        line, stage = place
+        laid, stage = place
         ours = lost.death.why == "stopped"  # we ended it ourselves, at shutdown: not its fault
         outcome = Interrupted("shutdown") if ours else Lost(lost.death)
         elapsed_s = max(0.0, (lost.seen_at - claim.claimed_at).total_seconds())
         ending = Ending(claim, outcome, elapsed_s, lost.worker)
         if lost.on_lost is not None:
-            return left_behind(ending, lost.on_lost, line, stage)
-        return settle(ending, line, stage, chance=self._chance.random(), now=lost.seen_at)
+            return left_behind(ending, lost.on_lost, laid, stage)
+        return settle(ending, laid, stage, chance=self._chance.random(), now=lost.seen_at)
 
     def _warn_of_strangers(self) -> None:
         """Lost jobs of a stage that we do not know wait for a worker that does: say so, once."""
-        for lost in self._store.lost(limit=1):
+        for lost in self._store.lost_claims(limit=1):
             claim = lost.claim
             known = self._catalogue.stage(claim.pipeline, claim.stage) is not None
             if not known and claim.no != self._warned_of:

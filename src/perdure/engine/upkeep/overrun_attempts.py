@@ -72,7 +72,7 @@ class OverrunAttempts:
             self._steady_at = now
         if now - self._steady_at < self._patience_s:
             return NOTHING
-        settled = [(one, record) for one in found if (record := self.settled(one)) is not None]
+        settled = [(one, record) for one in found if (record := self.record_of(one)) is not None]
         ours = [record for one, record in settled if one.worker == self._worker]
         others = [record for one, record in settled if one.worker != self._worker]
         # Written by nobody: if our own pump still sends its record, this must not pass for an earlier sending of it.
@@ -80,18 +80,18 @@ class OverrunAttempts:
         moved += write(self._store, others, by=self._worker, observers=self._observers)
         return Swept(moved)
 
-    def settled(self, overrun: Overrun) -> Record | None:
+    def record_of(self, overrun: Overrun) -> Record | None:
         """What is to be written about an overrun attempt; None when its stage is not known here."""
         place = self._catalogue.place_of(overrun.claim)
         # None: a lane of ours with a stage that is not, of another version of the pipeline.
         return None if place is None else self._record(overrun, *place)
 
-    def _record(self, overrun: Overrun, line: LaidPipeline, stage: Stage) -> Record:
+    def _record(self, overrun: Overrun, laid: LaidPipeline, stage: Stage) -> Record:
         ending = ending_of(overrun, stage)
         if overrun.on_lost is not None:
-            return left_behind(ending, overrun.on_lost, line, stage)
+            return left_behind(ending, overrun.on_lost, laid, stage)
         chance = self._chance.random()
-        return settle(ending, line, stage, chance=chance, now=overrun.seen_at, gates=self._gates)
+        return settle(ending, laid, stage, chance=chance, now=overrun.seen_at, gates=self._gates)
 
     def _limits_s(self) -> dict[int, float]:
         known = self._catalogue.timeouts_s()

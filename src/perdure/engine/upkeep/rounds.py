@@ -110,7 +110,7 @@ class Upkeep:
             _Task(None, Declaring(control, reader, schedules)),
             _Task(known, LostJobs(
                 store, catalogue, worker, chance=chance, observers=observers,
-                died=_nobody if gates is None else gates.died,
+                died=_nobody if gates is None else gates.note_death,
             )),
             _Task(DUTY, ExpiredJobs(store, worker, observers=observers)),
             _Task(known, OverrunAttempts(
@@ -156,10 +156,10 @@ class Upkeep:
             swept = task.chore.once() if self._has(task.duty, held) else NOTHING
         except (WorkerDead, StoreUnavailable) as error:
             if isinstance(error, StoreBusy):
-                return self._failed(task.chore, error)
+                return self._note_failure(task.chore, error)
             raise
         except StoreError as error:
-            return self._failed(task.chore, error)
+            return self._note_failure(task.chore, error)
         self._failing.pop(task.chore.name, None)
         return swept
 
@@ -170,7 +170,7 @@ class Upkeep:
             held[duty] = self._control.take_duty(duty, worker=self._worker, ttl_s=DUTY_TTL_S)
         return held[duty]
 
-    def _failed(self, chore: Chore, error: StoreError) -> Swept:
+    def _note_failure(self, chore: Chore, error: StoreError) -> Swept:
         reason = str(error)
         if self._failing.get(chore.name) != reason:
             self._failing[chore.name] = reason

@@ -13,7 +13,7 @@ from msgspec import Struct
 from perdure.engine.batch.runs import Runs, over_budget, settings_of, tally_of
 from perdure.engine.observe import Observers
 from perdure.engine.operate.single_jobs import cancel_records
-from perdure.engine.record import dead_again
+from perdure.engine.record import dead_again_record
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.chore import NOTHING, Swept, write
 from perdure.model.filters import JobFilter
@@ -134,7 +134,7 @@ class RunWatch:
             self._below.pop(run.no, None)
             self._runs.finish_cancel(run)
             return NOTHING
-        if self._catalogue.line(run.pipeline) is None:
+        if self._catalogue.pipeline(run.pipeline) is None:
             return NOTHING  # a worker that knows its stages does it
         chosen = JobFilter(states=(State.QUEUED, State.PROCESSING), run=run.no)
         page = self._reader.jobs(chosen, limit=_PAGE, before=self._below.get(run.no))
@@ -154,4 +154,4 @@ class RunWatch:
         if not settings_of(run).redrive:
             return cancel_records(page, self._catalogue, run.why or "its run was cancelled")
         waiting = [job for job in page if job.state is State.QUEUED]
-        return [dead_again(job, self._reader.attempts(job.no)) for job in waiting]
+        return [dead_again_record(job, self._reader.attempts(job.no)) for job in waiting]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from perdure.engine.enqueue import admitted
+from perdure.engine.enqueue import admit_item
 from perdure.engine.idempotency import key_from_moment
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -43,9 +43,9 @@ class Schedule:
     owner: str = ""
 
 
-def declared(
+def declare(
     spec: str,
-    line: LaidPipeline,
+    laid: LaidPipeline,
     item: Any,
     *,
     name: str | None = None,
@@ -53,12 +53,12 @@ def declared(
     timezone: str | None = None,
 ) -> Schedule:
     """A schedule as a person declares it, checked; named after its pipeline unless told otherwise."""
-    own_name = line.name if name is None else name
+    own_name = laid.name if name is None else name
     check_name("schedule", own_name)
     if owner != "":
         check_name("owner", owner)
     rhythm = rhythm_of(spec, timezone=timezone)
-    return Schedule(own_name, line.name, rhythm, admitted(item, line.stages[0]), owner)
+    return Schedule(own_name, laid.name, rhythm, admit_item(item, laid.stages[0]), owner)
 
 
 class Declaring:
@@ -119,25 +119,25 @@ class Ticking:
         made = None if tick is None else self._control.tick(tick)
         if made is None:
             return False
-        self._observers.enqueued(row.pipeline, [made])
+        self._observers.tell_enqueued(row.pipeline, [made])
         return made.created
 
     def tick_of(self, row: ScheduleView, now: datetime) -> Tick | None:
         """The tick of a row that is due; None when its rule or its pipeline is not known here."""
-        rhythm, line = rhythm_in(row.spec), self._catalogue.line(row.pipeline)
-        if rhythm is None or line is None:
+        rhythm, laid = rhythm_in(row.spec), self._catalogue.pipeline(row.pipeline)
+        if rhythm is None or laid is None:
             return None  # another version of the app has put it, and ticks it
-        first = line.stages[0]
+        first = laid.stages[0]
         moment = rhythm.latest(now, since=row.next_at)
         job = NewJob(
             id=self._ids.next(),
             pipeline=row.pipeline,
-            lane=line.lane_nos[first.name],
+            lane=laid.lane_nos[first.name],
             stage=first.name,
             payload_json=row.payload_json,
             owner=self._declared[row.name].owner,
             key=key_from_moment(row.name, moment),
-            policies_s=line.deadline_s,
+            policies_s=laid.deadline_s,
         )
         return Tick(row.name, row.next_at, rhythm.after(now), job)
 

@@ -77,19 +77,19 @@ class Loop:
         self._tick_s = tick_s
         self._ended = ended
         self._observers = observers
-        self._bell: Wakeup | None = None
+        self._wakeup: Wakeup | None = None
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="perdure-pump", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._bell = Wakeup()
+        self._wakeup = Wakeup()
         self._thread.start()
 
     def wake(self) -> None:
         """There is something to do now; may be called in a signal handler."""
-        if self._bell is not None:  # else the first turn is still to come
-            self._bell.ring()
+        if self._wakeup is not None:  # else the first turn is still to come
+            self._wakeup.ring()
 
     def stop(self) -> None:
         """End after the step under way."""
@@ -98,15 +98,15 @@ class Loop:
 
     def _run(self) -> None:
         last: Exception | None = None
-        bell = self._bell
-        assert bell is not None
+        wakeup = self._wakeup
+        assert wakeup is not None
         try:
             while not self._stop:
-                self._rest(bell, self._turn())
+                self._rest(wakeup, self._turn())
         except WorkerDead as dead:
             last = dead
         finally:
-            bell.close()
+            wakeup.close()
             self._ended(last)
 
     def _turn(self) -> float:
@@ -125,13 +125,13 @@ class Loop:
             return _BAD_TURN_S
         return wait_s
 
-    def _rest(self, bell: Wakeup, wait_s: float) -> None:
+    def _rest(self, wakeup: Wakeup, wait_s: float) -> None:
         until_s = monotonic() + wait_s
         trusted = True
         while not self._stop and (left_s := until_s - monotonic()) > 0:
             ear = self._ear() if trusted else None
             slice_s = left_s if ear is not None else min(left_s, self._tick_s)
-            if bell.rest(slice_s, ear) or self._changed_quietly():
+            if wakeup.rest(slice_s, ear) or self._changed_quietly():
                 return
             # It spoke without news: it may go on speaking, and we would never rest.
             trusted = trusted and ear is None

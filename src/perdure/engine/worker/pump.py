@@ -27,7 +27,7 @@ from perdure.engine.claim import order_for
 from perdure.engine.gates.gatekeeper import Checked, Gatekeeper
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
-from perdure.engine.record import Ending, refused
+from perdure.engine.record import Ending, outcome_of_refusal
 from perdure.engine.settle import Finished, settle
 from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.model.errors import BugError, StoreError, WorkerDead
@@ -98,7 +98,7 @@ class Pump:
         self,
         store: Store,
         catalogue: Catalogue,
-        seat: WorkerIdentity,
+        identity: WorkerIdentity,
         runner: Runner,
         *,
         chance: Random,
@@ -108,7 +108,7 @@ class Pump:
     ) -> None:
         self._store = store
         self._catalogue = catalogue
-        self._seat = seat
+        self._identity = identity
         self._runner = runner
         self._finished = runner.finished
         self._chance = chance
@@ -156,12 +156,12 @@ class Pump:
         """
         self._gather()
         self._settle_apart()
-        wait_s = self._turned(told)
+        wait_s = self._take_turn(told)
         if not self._completions:
             return wait_s
         return BUSY_S if wait_s is None else min(wait_s, BUSY_S)
 
-    def _turned(self, told: bool) -> float | None:
+    def _take_turn(self, told: bool) -> float | None:
         if self._unsure:
             self._catch_up()
             return 0.0
@@ -180,7 +180,7 @@ class Pump:
 
     def check_held(self) -> tuple[int, ...]:
         """Stop the stages of jobs that the store has taken from us; those that still run here."""
-        held = self._store.held(self._seat.worker)
+        held = self._store.tokens_held(self._identity.worker)
         known = {(claim.no, claim.token) for claim in self._in_hand.values()}
         if not held.items() <= known:  # an earlier turn of ours came through after all
             self._unsure = True
@@ -191,7 +191,7 @@ class Pump:
         )
         if gone and self._completions is not None:  # what is complete was not taken from us
             here = self._in_hand
-            stored = self._completions.stored(here[no] for no in gone)
+            stored = self._completions.complete_among(here[no] for no in gone)
             gone = tuple(no for no in gone if (no, here[no].token) not in stored)
         if gone:
             self._runner.stop(gone)
@@ -232,7 +232,7 @@ class Pump:
             if self._completions is not None and self._completions.has_asked(claim):
                 self._completions.add(one)
                 continue
-            self._unsent[no] = self._settled(one)
+            self._unsent[no] = self._record_of(one)
             if one.usage is not None:
                 self._used[no] = one.usage
 
@@ -240,40 +240,40 @@ class Pump:
         """Attempts that their stages may have recorded themselves: what is stored decides."""
         if not self._completions:
             return
-        for record, answer in self._completions.once(self._judged_apart, leaving=self._draining):
+        for record, answer in self._completions.once(self._record_apart, leaving=self._draining):
             claim = self._in_hand.get(record.no)
             if claim is None or claim.token != record.token:
                 if not isinstance(answer, Busy):
-                    self._observers.settled(record, answer)
+                    self._observers.tell_settled(record, answer)
             elif isinstance(answer, Busy):  # its transaction ends with this process, or after it
                 del self._in_hand[record.no]
             else:
                 self._deliver([record], [answer])
 
-    def _judged_apart(self, one: Finished) -> Record:
-        return self._settled(one, alone=True)
+    def _record_apart(self, one: Finished) -> Record:
+        return self._record_of(one, alone=True)
 
-    def _settled(self, one: Finished, *, alone: bool = False) -> Record:
+    def _record_of(self, one: Finished, *, alone: bool = False) -> Record:
         claim = one.claim
-        line, stage = self._catalogue.place_of_ours(claim)
+        laid, stage = self._catalogue.place_of_ours(claim)
         ending = Ending(
             claim,
             one.outcome,
             one.elapsed_s,
-            self._seat.worker,
+            self._identity.worker,
             carry_on=isinstance(one.outcome, Returned)
             and not alone
-            and self._carries_on(line, claim),
+            and self._carries_on(laid, claim),
             usage=one.usage,
             told=one.told,
             captures=one.captures,
         )
-        return settle(ending, line, stage, chance=self._chance.random(), gates=self._gates)
+        return settle(ending, laid, stage, chance=self._chance.random(), gates=self._gates)
 
-    def _carries_on(self, line: LaidPipeline, claim: Claim) -> bool:
+    def _carries_on(self, laid: LaidPipeline, claim: Claim) -> bool:
         if self._draining or not self._catalogue.carries_on(claim.pipeline, claim.stage):
             return False
-        following = line.after(claim.stage)
+        following = laid.after(claim.stage)
         if self._gates is None or following is None or following.upstream is None:
             return True
         # while we are unsure, calls that we do not know of may be in flight
@@ -283,14 +283,14 @@ class Pump:
         """Keep the gates; what has finished is recorded, even if that fails."""
         try:
             free = 0 if self._draining else max(0, self._free())
-            gates.once(isolation=self._seat.isolation, free=free)
+            gates.once(isolation=self._identity.isolation, free=free)
         except StoreError:
             if self._unsent:
                 self._send(None)
             raise
         if not self._draining and self._free() > 0:
             try:
-                claim = gates.probe(isolation=self._seat.isolation, check=self._runner.check)
+                claim = gates.probe(isolation=self._identity.isolation, check=self._runner.check)
             except WorkerDead:
                 raise
             except StoreError:
@@ -302,22 +302,22 @@ class Pump:
     def _free(self) -> int:
         leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
         taken = len(self._in_hand) + len(self._trailing) - leaving + self._runner.slots_unusable
-        return self._seat.concurrency - taken
+        return self._identity.concurrency - taken
 
     def _order(self) -> ClaimOrder | None:
         order = order_for(
             self._catalogue,
-            worker=self._seat.worker,
-            isolation=self._seat.isolation,
+            worker=self._identity.worker,
+            isolation=self._identity.isolation,
             slots=self._free(),
             draining=self._draining,
         )
-        return order if self._gates is None else self._gates.shaped(order)
+        return order if self._gates is None else self._gates.fit_order(order)
 
     def _send(self, order: ClaimOrder | None) -> Turn:
         records = tuple(self._unsent.values())
         try:
-            turn = self._store.turn(records, order, by=self._seat.worker)
+            turn = self._store.turn(records, order, by=self._identity.worker)
         except WorkerDead:
             raise
         except StoreError:
@@ -325,14 +325,14 @@ class Pump:
             raise
         self._unsent = {}
         if self._gates is not None:
-            self._gates.kept()
+            self._gates.forget_promises()
         self._deliver(records, turn.settled)
         return turn
 
     def _catch_up(self) -> None:
         """After an unknown commit: record alone, then see what the store says we hold."""
         self._send(None)
-        held = self._store.claims_held(self._seat.worker)
+        held = self._store.claims_held(self._identity.worker)
         if self._gates is not None:
             self._gates.look()
         self._unsure = False
@@ -346,7 +346,7 @@ class Pump:
         for record in sorted(records, key=lambda one: isinstance(by_job[one.no], RecordRefused)):
             answer = by_job[record.no]
             try:
-                if isinstance(answer, RecordRefused) and self._refused(record, answer):
+                if isinstance(answer, RecordRefused) and self._send_failure_instead(record, answer):
                     continue
             except BugError as error:
                 defect = defect or error
@@ -355,7 +355,7 @@ class Pump:
             if record.state in TERMINAL and self._is_of_run(claim):
                 self._run_jobs_ended += 1
             self._used.pop(record.no, None)
-            self._observers.settled(record, answer)
+            self._observers.tell_settled(record, answer)
             if isinstance(answer, Receipt) and answer.claim is not None:
                 self._take_up([answer.claim])
         if defect is not None:
@@ -364,13 +364,13 @@ class Pump:
     def _is_of_run(self, claim: Claim) -> bool:
         return claim.run is not None or self._catalogue.run_of(claim.lane) is not None
 
-    def _refused(self, record: Record, answer: RecordRefused) -> bool:
+    def _send_failure_instead(self, record: Record, answer: RecordRefused) -> bool:
         """A result that cannot be stored is a failure of its stage; True when that is being sent."""
         if record.attempt is not None and record.attempt.kind == "internal":
             return False  # it was that already
-        claim, outcome = self._in_hand[record.no], refused(record, answer.reason)
+        claim, outcome = self._in_hand[record.no], outcome_of_refusal(record, answer.reason)
         ended = Finished(claim, outcome, 0.0, self._used.get(record.no), captures=record.captures)
-        self._unsent[record.no] = self._settled(ended)
+        self._unsent[record.no] = self._record_of(ended)
         return True
 
     def _drop_call(self, claim: Claim) -> None:
@@ -389,25 +389,25 @@ class Pump:
                 self._completions.add(Finished(old, Interrupted(), 0.0))
         elif late is not None:
             self._used.pop(claim.no, None)
-            self._observers.settled(late, Stale(late.no, late.id, late.token))
+            self._observers.tell_settled(late, Stale(late.no, late.id, late.token))
         elif self._gates is not None:
-            self._gates.ended(Ending(old, Interrupted(), 0.0, self._seat.worker), Handback())
+            self._gates.end_call(Ending(old, Interrupted(), 0.0, self._identity.worker), Handback())
 
     def _take_up(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self._drop_call(claim)
             self._in_hand[claim.no] = claim
-            self._observers.claimed(claim)
+            self._observers.tell_claimed(claim)
             if claim.damage is not None:
-                self._finished.append(Finished(claim, Raised(_damaged(claim.damage)), 0.0))
+                self._finished.append(Finished(claim, Raised(_damage_evidence(claim.damage)), 0.0))
         if self._gates is not None:
-            self._gates.started(claims)
+            self._gates.start_calls(claims)
         whole = [claim for claim in claims if claim.damage is None]
         if whole:
             self._runner.start(whole)
 
 
-def _damaged(damage: str) -> Evidence:
+def _damage_evidence(damage: str) -> Evidence:
     """Why a job whose row cannot be read is not run: running it again would not mend the row."""
     message = f"the stored job is damaged: {damage}"
     return Evidence(("perdure.RowDamaged",), message, kind=Kind.INPUT_INVALID)

@@ -33,7 +33,7 @@ class Shutdown:
         self,
         pump: Pump,
         runner: StageRunner,
-        seat: WorkerIdentity,
+        identity: WorkerIdentity,
         *,
         grace_s: float,
         idle_s_max: float | None,
@@ -42,7 +42,7 @@ class Shutdown:
     ) -> None:
         self._pump = pump
         self._runner = runner
-        self._seat = seat
+        self._identity = identity
         self._grace_s = grace_s
         self._idle_s_max = idle_s_max
         self._observers = observers
@@ -80,7 +80,7 @@ class Shutdown:
         elif (
             lost
             and not self.leaving
-            and (lost >= self._seat.concurrency or now - lost_at >= self._grace_s)
+            and (lost >= self._identity.concurrency or now - lost_at >= self._grace_s)
         ):
             self._recycle(lost)
         self._orders_seen = self._orders
@@ -97,7 +97,7 @@ class Shutdown:
         return self._pump.draining and self._pump.empty
 
     def _tell_all_lost(self, lost: int) -> None:
-        worker, concurrency = self._seat.worker, self._seat.concurrency
+        worker, concurrency = self._identity.worker, self._identity.concurrency
         before, self._all_lost = self._all_lost, lost >= concurrency
         if self._all_lost and not before:
             self._observers.tell(
@@ -106,7 +106,7 @@ class Shutdown:
 
     def _recycle(self, lost: int) -> None:
         self._recycling = True
-        worker, concurrency = self._seat.worker, self._seat.concurrency
+        worker, concurrency = self._identity.worker, self._identity.concurrency
         self._observers.tell(
             EventName.WORKER_RECYCLED, worker=worker, lost=lost, concurrency=concurrency
         )
@@ -117,7 +117,7 @@ class Shutdown:
             self._give_back_at = now + self._grace_s
             self._observers.tell(
                 EventName.WORKER_DRAINING,
-                worker=self._seat.worker,
+                worker=self._identity.worker,
                 in_hand=len(self._pump.in_hand),
                 grace_s=self._grace_s,
             )

@@ -50,7 +50,7 @@ class StageRunner:
         self,
         catalogue: Catalogue,
         completions: Completions,
-        shelf: CaptureFactory,
+        capture_factory: CaptureFactory,
         *,
         concurrency: int,
         patience_s: float,
@@ -62,7 +62,7 @@ class StageRunner:
         self.finished: deque[Finished | Checked] = deque()
         self._catalogue = catalogue
         self._completions = completions
-        self._shelf = shelf
+        self._capture_factory = capture_factory
         self._board = ProgressBoard(observers)
         self._concurrency = concurrency
         self._patience_s = patience_s
@@ -72,12 +72,12 @@ class StageRunner:
         self._events: asyncio.AbstractEventLoop
         self._over = asyncio.Event()
         self._runs: dict[int, tuple[asyncio.Task[None], Stopping]] = {}
-        self._desks: dict[int, AttemptNotes] = {}
+        self._notes: dict[int, AttemptNotes] = {}
         self._checks: set[asyncio.Task[None]] = set()
         self._threads = Threads(concurrency)
-        self._hands = StageProcessPool()
+        self._process_pool = StageProcessPool()
         self._limits = Limits()
-        self._pulse = LoopWatch(self._on_events, every_s=every_s, blocked_s=patience_s)
+        self._loop_watch = LoopWatch(self._on_events, every_s=every_s, blocked_s=patience_s)
         self._taken: dict[int, float] = {}  # runs that the store has taken from us, and since when
 
     async def serve(self, begin: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class StageRunner:
         await self._over.wait()
         for task, _ in self._runs.values():
             task.cancel()
-        await self._hands.close()
+        await self._process_pool.close()
 
     # -- the pump thread -----------------------------------------------------------------
 
@@ -103,8 +103,8 @@ class StageRunner:
     def stop_all(self) -> None:
         """Stop whatever runs; what it has not asked its desk for by now is not asked for any more."""
         self._on_events(lambda: self._cancel_runs(list(self._runs)))
-        for desk in list(self._desks.values()):
-            desk.end()
+        for notes in list(self._notes.values()):
+            notes.end()
 
     def check(self, upstream: DeclaredUpstream, generation: int) -> None:
         """Ask an upstream how it is; the answer comes as a `Checked`."""
@@ -121,8 +121,8 @@ class StageRunner:
 
     def usage_of(self, claim: Claim) -> Usage | None:
         """What a running stage says that it has spent so far."""
-        desk = self._desks.get(claim.no)
-        return None if desk is None else desk.usage
+        notes = self._notes.get(claim.no)
+        return None if notes is None else notes.usage
 
     def tell_progress(self, now: float) -> None:
         """Tell what running stages have said of their progress, if it is time."""
@@ -130,24 +130,24 @@ class StageRunner:
 
     def look(self, now: float) -> bool:
         """See whether the event loop turns; whether it is found blocked, and was not before."""
-        before = self._pulse.blocked
-        self._pulse.look(now)
-        return self._pulse.blocked and not before
+        before = self._loop_watch.blocked
+        self._loop_watch.look(now)
+        return self._loop_watch.blocked and not before
 
     @property
     def blocked(self) -> bool:
         """Whether the event loop did not turn when we last looked."""
-        return self._pulse.blocked
+        return self._loop_watch.blocked
 
     @property
     def silent_s(self) -> float:
         """How long the event loop has not answered."""
-        return self._pulse.silent_s
+        return self._loop_watch.silent_s
 
     @property
     def slots_unusable(self) -> int:
         """Slots that cannot be filled, beside those that are taken."""
-        return self._concurrency if self._pulse.blocked else self._threads.lost
+        return self._concurrency if self._loop_watch.blocked else self._threads.lost_count
 
     def note_taken(self, nos: Collection[int], now: float) -> None:
         """These are all that the store has taken from us and that still run here."""
@@ -155,11 +155,13 @@ class StageRunner:
 
     def slots_lost(self, now: float) -> tuple[int, float]:
         """How many slots are lost, and since when."""
-        if not self._taken and not self._threads.lost:
+        if not self._taken and not self._threads.lost_count:
             return 0, now
         deaf = [at for at in self._taken.values() if now - at >= self._patience_s]
         lost_at = self._threads.lost_at
-        return self._threads.lost + len(deaf), min([*deaf, now if lost_at is None else lost_at])
+        return self._threads.lost_count + len(deaf), min(
+            [*deaf, now if lost_at is None else lost_at]
+        )
 
     def _on_events(self, call: Callable[[], None]) -> None:
         self._events.call_soon_threadsafe(call)
@@ -169,17 +171,17 @@ class StageRunner:
     def _start_all(self, claims: Sequence[Claim], received_s: float) -> None:
         for claim in claims:
             stopping, completer = Stopping(), self._completions.of(claim, received_s)
-            desk = AttemptNotes(
+            notes = AttemptNotes(
                 tell=partial(self._board.note, claim),
                 completer=completer,
-                tracebacks=self._shelf.tracebacks,
+                tracebacks=self._capture_factory.tracebacks,
             )
-            task = asyncio.create_task(self._run_one(claim, stopping, desk, received_s))
+            task = asyncio.create_task(self._run_one(claim, stopping, notes, received_s))
             self._runs[claim.no] = (task, stopping)
-            self._desks[claim.no] = desk
+            self._notes[claim.no] = notes
 
     async def _run_one(
-        self, claim: Claim, stopping: Stopping, desk: AttemptNotes, received_s: float
+        self, claim: Claim, stopping: Stopping, notes: AttemptNotes, received_s: float
     ) -> None:
         _, stage = self._catalogue.place_of_ours(claim)
         stopping.begun = True
@@ -191,18 +193,18 @@ class StageRunner:
                 stage,
                 self._threads,
                 stopping,
-                desk=desk,
-                hands=self._hands,
+                notes=notes,
+                process_pool=self._process_pool,
                 limits=self._limits,
             )
         elapsed_s = self._clock.monotonic() - received_s
         self._board.drop(claim)
-        kept = self._shelf.kept(outcome, desk.asides)
-        self.finished.append(Finished(claim, outcome, elapsed_s, desk.usage, desk.told, kept))
+        kept = self._capture_factory.captures_of(outcome, notes.asides)
+        self.finished.append(Finished(claim, outcome, elapsed_s, notes.usage, notes.told, kept))
         held = self._runs.get(claim.no)
         # After its word: else it seems not to have begun.
         if held is not None and held[1] is stopping:
-            del self._runs[claim.no], self._desks[claim.no]
+            del self._runs[claim.no], self._notes[claim.no]
         if not self._waking:  # after all that the event loop has at hand, so that they go together
             self._waking = True
             self._events.call_soon(self._wake_pump)
@@ -214,11 +216,11 @@ class StageRunner:
         self._wake()
 
     def _start_check(self, upstream: DeclaredUpstream, generation: int) -> None:
-        task = asyncio.create_task(self._checked(upstream, generation))
+        task = asyncio.create_task(self._check_health(upstream, generation))
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
 
-    async def _checked(self, upstream: DeclaredUpstream, generation: int) -> None:
+    async def _check_health(self, upstream: DeclaredUpstream, generation: int) -> None:
         word = await word_of_health(upstream, self._threads, self._clock)
         self.finished.append(Checked(upstream.name, generation, word))
         self._wake()

@@ -69,7 +69,7 @@ class Worker:
         self,
         store: Store,
         catalogue: Catalogue,
-        seat: WorkerIdentity,
+        identity: WorkerIdentity,
         settings: WorkerSettings,
         *,
         clock: Clock,
@@ -80,38 +80,38 @@ class Worker:
         gates: Gatekeeper | None = None,
     ) -> None:
         self._store = store
-        self._seat = seat
+        self._identity = identity
         self._settings = settings
         self._clock = clock
         self._observers = observers
         self._upkeep = upkeep
         self._gates = gates
         self._loop = Loop(
-            self._step, changed=self._news, answers=lambda: store.held(seat.worker), ear=store.ear,
-            tick_s=settings.tick_s, ended=self._ended, observers=observers,
+            self._step, changed=self._news, answers=lambda: store.tokens_held(identity.worker), ear=store.ear,
+            tick_s=settings.tick_s, ended=self._end, observers=observers,
         )  # fmt: skip
-        shelf = CaptureFactory(
+        capture_factory = CaptureFactory(
             clock, chance, kept_s=settings.capture_kept_s, tracebacks=settings.tracebacks
         )
-        completions = completions_of(store, catalogue, seat.worker, shelf, clock)
+        completions = completions_of(store, catalogue, identity.worker, capture_factory, clock)
         self._runner = StageRunner(
-            catalogue, completions, shelf,
-            concurrency=seat.concurrency, patience_s=settings.patience_s, every_s=settings.poll_s,
+            catalogue, completions, capture_factory,
+            concurrency=identity.concurrency, patience_s=settings.patience_s, every_s=settings.poll_s,
             clock=clock, observers=observers, wake=self._loop.wake,
         )  # fmt: skip
         self._pump = Pump(
-            store, catalogue, seat, self._runner,
+            store, catalogue, identity, self._runner,
             chance=chance, observers=observers, gates=gates, completions=completions,
         )  # fmt: skip
         self._shutdown = Shutdown(
-            self._pump, self._runner, seat,
+            self._pump, self._runner, identity,
             grace_s=settings.grace_s, idle_s_max=settings.idle_s_max,
             observers=observers, now=clock.monotonic(),
         )  # fmt: skip
         self._run_lanes = RunLanes(
             store, catalogue, None if upkeep is None else upkeep.look_at_runs
         )
-        self._strangers = None if reader is None else UnknownLanes(reader, catalogue, observers)
+        self._unknown_lanes = None if reader is None else UnknownLanes(reader, catalogue, observers)
         self._left: Callable[[int], None] = exit_at_last
         self._recycles = True
         self._exit_status = 0
@@ -167,9 +167,9 @@ class Worker:
         if now - self._checked_at >= self._settings.poll_s:
             self._checked_at = now
             self._runner.note_taken(self._pump.check_held(), now)
-        if self._strangers is not None and now - self._compared_at >= _COMPARE_S:
+        if self._unknown_lanes is not None and now - self._compared_at >= _COMPARE_S:
             self._compared_at = now
-            self._strangers.once()
+            self._unknown_lanes.once()
         if self._shutdown.has_ended(now):
             if self._gates is not None:
                 self._gates.leave()
@@ -186,7 +186,7 @@ class Worker:
         return min(most_s, max(0.0, self._swept_at + _SWEEP_S - now))
 
     def _news(self) -> bool:
-        changed = self._store.changed()
+        changed = self._store.has_changed()
         heard = self._store.ear() is not None  # a message, not only the trace of a write
         self._told = changed and heard
         return changed or self._shutdown.has_news
@@ -202,12 +202,12 @@ class Worker:
         if found_blocked:
             self._observers.tell(
                 EventName.LOOP_BLOCKED,
-                worker=self._seat.worker,
+                worker=self._identity.worker,
                 silent_s=self._runner.silent_s,
                 given_back=given_back,
             )
 
-    def _ended(self, last: Exception | None) -> None:
+    def _end(self, last: Exception | None) -> None:
         """The pump's last act, on its own thread."""
         self._exit_status = (
             EXIT_DEAD if isinstance(last, WorkerDead) else self._shutdown.exit_status

@@ -231,7 +231,7 @@ def may_start(gate: Gate, settings: GateSettings, pace: Pace, now: datetime) -> 
     return admits(pace, settings.pace, now) if gate.state is GateState.FLOWING else 0
 
 
-def moved(gate: Gate, move: GateMove, now: datetime, text: str, **changes: Any) -> Step:
+def step_along(gate: Gate, move: GateMove, now: datetime, text: str, **changes: Any) -> Step:
     """The step along an arrow of the table, or none where there is no such arrow."""
     state = gate_target(gate.state, move)
     if state is None:

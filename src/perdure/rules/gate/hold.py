@@ -14,7 +14,7 @@ from perdure.rules.gate.gate import (
     after,
     gap_s,
     latest,
-    moved,
+    step_along,
 )
 from perdure.rules.gate.window import Window, reading, sickness
 from perdure.rules.sentence import because, seconds
@@ -30,7 +30,7 @@ def trip(gate: Gate, settings: GateSettings, window: Window, now: datetime, chan
         return Step(gate)
     gap = _gap_so_far(gate, settings, now) + 1
     wait_s = gap_s(settings, gap, chance)
-    return moved(
+    return step_along(
         gate,
         GateMove.TRIP,
         now,
@@ -75,12 +75,12 @@ def hint(
     known = (gate.held_until, gate.told_until, gate.until_person, gate.probe_first)
     if asked == (*known, gate.needs_answer):
         return Step(gate)
-    return moved(
+    return step_along(
         gate,
         GateMove.HINT,
         now,
         f"held {_how_long(held_until, now)}: {kind.value}",
-        **_named(gate, cause, kind.value),
+        **_name_of_hold(gate, cause, kind.value),
         for_credential=keyed,
         held_until=held_until,
         told_until=told_until,
@@ -99,7 +99,7 @@ def hold(gate: Gate, *, reason: str, until: datetime | None, now: datetime) -> S
     held_until = None if until is None else latest(until, gate.told_until)
     if held_until is not None and held_until <= now:
         return Step(gate)
-    return moved(
+    return step_along(
         gate,
         GateMove.HOLD,
         now,
@@ -120,7 +120,7 @@ def release(gate: Gate, *, reason: str, now: datetime) -> Step:
     Calls that are still out cannot undo it: neither their results nor their hints are heard.
     """
     era = gate.generation + 1
-    return moved(
+    return step_along(
         gate,
         GateMove.RELEASE,
         now,
@@ -145,7 +145,7 @@ def resume(gate: Gate, now: datetime) -> Step:
     text = "flowing: the time of the hold is over"
     if gave_up:
         text = f"flowing: {gate.undecided} probes in a row said nothing about the upstream"
-    return moved(
+    return step_along(
         gate,
         GateMove.RESUME,
         now,
@@ -162,7 +162,7 @@ def _too_long(cause: HoldCause, until: datetime, settings: GateSettings, now: da
     return cause is HoldCause.HINT and until > after(now, settings.hint_s_max)
 
 
-def _named(gate: Gate, cause: HoldCause, reason: str) -> dict[str, object]:
+def _name_of_hold(gate: Gate, cause: HoldCause, reason: str) -> dict[str, object]:
     """The stronger of two causes gives the hold its name; of equals, the newer."""
     if gate.cause is not None and _STRENGTH.index(gate.cause) > _STRENGTH.index(cause):
         return {"cause": gate.cause, "reason": gate.reason}

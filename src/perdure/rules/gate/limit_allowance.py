@@ -54,69 +54,73 @@ class Shares:
         )
 
 
-def forward(saved: Allowance, shares: Shares, now: datetime) -> Allowance:
+def forward(allowance: Allowance, shares: Shares, now: datetime) -> Allowance:
     """What is saved up by now."""
-    passed_s = max(0.0, (now - saved.at).total_seconds())
-    calls = _filled(saved.calls, shares.calls_per_s, passed_s, at_least=1.0)
-    tokens = _filled(saved.tokens, shares.tokens_per_s, passed_s, at_least=saved.mean_tokens)
-    return replace(saved, at=max(saved.at, now), calls=calls, tokens=tokens)
+    passed_s = max(0.0, (now - allowance.at).total_seconds())
+    calls = _fill(allowance.calls, shares.calls_per_s, passed_s, at_least=1.0)
+    tokens = _fill(allowance.tokens, shares.tokens_per_s, passed_s, at_least=allowance.mean_tokens)
+    return replace(allowance, at=max(allowance.at, now), calls=calls, tokens=tokens)
 
 
-def credited(saved: Allowance, shares: Shares, idle_s: float, now: datetime) -> Allowance:
+def credit(allowance: Allowance, shares: Shares, idle_s: float, now: datetime) -> Allowance:
     """Credit a new share with what it would have saved while nobody called (``idle_s``); at most for one call."""
     calls = min(1.0, shares.calls_per_s * idle_s) if shares.calls_per_s else 0.0
-    enough = max(saved.mean_tokens, 1.0)
+    enough = max(allowance.mean_tokens, 1.0)
     tokens = min(enough, shares.tokens_per_s * idle_s) if shares.tokens_per_s else 0.0
-    return replace(saved, at=now, calls=max(saved.calls, calls), tokens=max(saved.tokens, tokens))
+    return replace(
+        allowance, at=now, calls=max(allowance.calls, calls), tokens=max(allowance.tokens, tokens)
+    )
 
 
-def admitted(saved: Allowance, shares: Shares, *, in_flight: int) -> float:
+def calls_admitted(allowance: Allowance, shares: Shares, *, in_flight: int) -> float:
     """How many calls may start; infinite without limits."""
     room = shares.calls - in_flight
     if shares.calls_per_s != inf:
-        room = min(room, saved.calls // 1)
+        room = min(room, allowance.calls // 1)
     if shares.tokens_per_s != inf:
-        room = min(room, _by_tokens(saved))
+        room = min(room, _by_tokens(allowance))
     return max(room, 0.0)
 
 
-def opens_in_s(saved: Allowance, shares: Shares) -> float:
+def opens_in_s(allowance: Allowance, shares: Shares) -> float:
     """How long until the rates admit one more call; 0 when they do, infinite when they never will."""
     waits = [0.0]
-    if shares.calls_per_s != inf and saved.calls < 1.0:
-        waits.append((1.0 - saved.calls) / shares.calls_per_s if shares.calls_per_s else inf)
-    if shares.tokens_per_s != inf and _by_tokens(saved) < 1:
-        lacking = max(saved.mean_tokens, 1.0) - saved.tokens
+    if shares.calls_per_s != inf and allowance.calls < 1.0:
+        waits.append((1.0 - allowance.calls) / shares.calls_per_s if shares.calls_per_s else inf)
+    if shares.tokens_per_s != inf and _by_tokens(allowance) < 1:
+        lacking = max(allowance.mean_tokens, 1.0) - allowance.tokens
         waits.append(lacking / shares.tokens_per_s if shares.tokens_per_s else inf)
     return max(waits)
 
 
-def took(saved: Allowance, tokens: int | None) -> tuple[Allowance, float]:
+def take_call(allowance: Allowance, tokens: int | None) -> tuple[Allowance, float]:
     """A call starts; also what it is thought to take."""
-    estimate = saved.mean_tokens if tokens is None else float(tokens)
-    return replace(saved, calls=saved.calls - 1.0, tokens=saved.tokens - estimate), estimate
+    estimate = allowance.mean_tokens if tokens is None else float(tokens)
+    return replace(
+        allowance, calls=allowance.calls - 1.0, tokens=allowance.tokens - estimate
+    ), estimate
 
 
-def used(saved: Allowance, estimate: float, tokens: int | None) -> Allowance:
+def correct_estimate(allowance: Allowance, estimate: float, tokens: int | None) -> Allowance:
     """A call has ended and says what it took; None where it does not say: then the estimate stands."""
     if tokens is None:
-        return saved
-    mean = saved.mean_tokens + _LEARN * (tokens - saved.mean_tokens)
-    if saved.mean_tokens == 0:
+        return allowance
+    mean = allowance.mean_tokens + _LEARN * (tokens - allowance.mean_tokens)
+    if allowance.mean_tokens == 0:
         mean = float(tokens)
-    return replace(saved, tokens=saved.tokens + estimate - tokens, mean_tokens=mean)
+    return replace(allowance, tokens=allowance.tokens + estimate - tokens, mean_tokens=mean)
 
 
-def _filled(level: float, rate_per_s: float, passed_s: float, *, at_least: float) -> float:
+def _fill(level: float, rate_per_s: float, passed_s: float, *, at_least: float) -> float:
     if rate_per_s == inf:
         return 0.0
     return min(level + rate_per_s * passed_s, max(rate_per_s * BURST_S, at_least, 1.0))
 
 
-def _by_tokens(saved: Allowance) -> float:
+def _by_tokens(allowance: Allowance) -> float:
     """Calls that the tokens are enough for; where nothing is known yet, one to find out."""
-    if saved.tokens <= 0:
+    if allowance.tokens <= 0:
         return 0.0
-    if saved.mean_tokens <= 0:
+    if allowance.mean_tokens <= 0:
         return 1.0
-    return max(saved.tokens // saved.mean_tokens, 0.0)
+    return max(allowance.tokens // allowance.mean_tokens, 0.0)

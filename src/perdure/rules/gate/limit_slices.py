@@ -45,7 +45,7 @@ class Wish:
     calls: int
 
 
-def taken(
+def take_slice(
     slices: Mapping[int, Slice],
     me: int,
     wish: Wish,

@@ -80,7 +80,7 @@ class Pace:
         return self.admitted / self.watched_s if self.watched_s > 0 else 0.0
 
 
-def started(
+def slow_start(
     settings: PaceSettings, now: datetime, *, in_flight: int = 0, before: Pace | None = None
 ) -> Pace:
     """Slow start: for a gate that flows anew, with what is still out, and for a new worker.
@@ -133,7 +133,7 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
     return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
 
 
-def began(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
+def after_starts(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
     """So many calls start."""
     pace = _forward(pace, settings, now)
     tokens = pace.tokens if _rate(pace, now) is None else pace.tokens - calls
@@ -141,7 +141,7 @@ def began(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace
     return replace(pace, in_flight=pace.in_flight + calls, tokens=tokens, room=room)
 
 
-def ended(
+def after_end(
     pace: Pace,
     settings: PaceSettings,
     word: Word,
@@ -152,21 +152,23 @@ def ended(
     room: Room | None = None,
     isolated: bool = False,
 ) -> Pace:
-    """A call has ended so; the other words are those of `refused`.
+    """A call has ended so; the other words are those of `after_refusal`.
 
     One that says nothing about its upstream was not turned away, so its start was admitted.
     """
     if word.refuses:
-        return refused(pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated)
+        return after_refusal(
+            pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated
+        )
     if word.kind in _STRAINS:
-        return strained(pace, settings, sent_at=sent_at, now=now)
+        return after_strain(pace, settings, sent_at=sent_at, now=now)
     if word.sign is Sign.BAD and not word.admitted:
-        return failed(pace, settings, now)
+        return after_failure(pace, settings, now)
     well = word.sign is not Sign.BAD
-    return answered(pace, settings, sent_at=sent_at, now=now, room=room, well=well)
+    return after_answer(pace, settings, sent_at=sent_at, now=now, room=room, well=well)
 
 
-def answered(
+def after_answer(
     pace: Pace,
     settings: PaceSettings,
     *,
@@ -176,29 +178,29 @@ def answered(
     well: bool = True,
 ) -> Pace:
     """A call was admitted; not ``well`` where it failed on the upstream's side then."""
-    pace = _landed(pace, settings, now)
+    pace = _without_call(pace, settings, now)
     rate = pace.rate_per_s
     if rate is not None:  # before this one is counted: right after one, chance looks like more
         rate = max(rate, pace.measured_per_s)
     news = pace.limit.is_news(sent_at)
     pace = replace(
         pace,
-        allowance=_grown(pace, settings) if well else pace.allowance,
+        allowance=_next_allowance(pace, settings) if well else pace.allowance,
         admitted=pace.admitted + 1.0,
         rate_per_s=rate,
         rests=0 if news else pace.rests,
-        limit=pace.limit.heard(False, sent_at),
-        strain=pace.strain.heard(False, sent_at),
+        limit=pace.limit.after_call(False, sent_at),
+        strain=pace.strain.after_call(False, sent_at),
     )
-    return pace if room is None else _heeding(pace, room, settings, now)
+    return pace if room is None else _keep_room(pace, room, settings, now)
 
 
-def failed(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
+def after_failure(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
     """A call came to nothing; whether the upstream is down is the gate's question."""
-    return _landed(pace, settings, now)
+    return _without_call(pace, settings, now)
 
 
-def refused(
+def after_refusal(
     pace: Pace,
     settings: PaceSettings,
     *,
@@ -212,9 +214,9 @@ def refused(
     ``wait_s`` is the pause that it was told to make. The longer that is, the dearer is the next limit,
     so the longer the rate stays as it is before it climbs again. ``isolated``: hardly any other was refused.
     """
-    pace = _landed(pace, settings, now)
+    pace = _without_call(pace, settings, now)
     before = pace.limit
-    limit = before.heard(True, sent_at)
+    limit = before.after_call(True, sent_at)
     pace = replace(pace, limit=limit)
     useless = before.stands(sent_at) or limit.is_noise(settings.slack_share)
     starting = pace.rate_per_s is None and limit.share < (_MANY if isolated else _ONE)
@@ -222,7 +224,7 @@ def refused(
         return pace
     rate = pace.measured_per_s
     if rate < settings.rate_min_per_s:  # nothing to fall to, and a crawl would last: begin again
-        return _begun_again(pace, settings, now, told=wait_s > 0)
+        return _begin_again(pace, settings, now, told=wait_s > 0)
     still_s, rest_s, rests = STILL_S_MIN, 0.0, pace.rests
     if not isolated:
         if not wait_s:
@@ -235,13 +237,13 @@ def refused(
         find_s=max(settings.find_s, wait_s),
         tokens=-rate * rest_s,
         rests=rests,
-        limit=limit.answered(now, still_s),
+        limit=limit.after_fall(now, still_s),
     )
 
 
-def _begun_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: bool) -> Pace:
+def _begin_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: bool) -> Pace:
     """Nothing was admitted for long. Where all is refused, and nobody says until when, one call at a time tries."""
-    limit = pace.limit.answered(now, 0.0)
+    limit = pace.limit.after_fall(now, 0.0)
     if told or limit.share < _ALL:
         return replace(pace, allowance=settings.start_calls, rate_per_s=None, limit=limit)
     rest_s = min(settings.rest_s * 2.0**pace.rests, REST_S_MAX)
@@ -255,13 +257,13 @@ def _begun_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: boo
     )
 
 
-def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime) -> Pace:
+def after_hold(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime) -> Pace:
     """A hold after a refusal is over: a pace that was still in slow start gets a rate now, if the hold was long."""
     pace = _forward(pace, settings, now)
     rate = pace.measured_per_s
     if held_s < DEAR_S or pace.rate_per_s is not None or rate < settings.rate_min_per_s:
         return pace
-    limit = pace.limit.answered(now, STILL_S_MIN)
+    limit = pace.limit.after_fall(now, STILL_S_MIN)
     return replace(
         pace,
         rate_per_s=rate,
@@ -272,16 +274,16 @@ def resumed(pace: Pace, settings: PaceSettings, *, held_s: float, now: datetime)
     )
 
 
-def strained(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime) -> Pace:
+def after_strain(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime) -> Pace:
     """A call timed out, or was told that the upstream is overloaded: fewer at once, once for each episode."""
-    pace = _landed(pace, settings, now)
+    pace = _without_call(pace, settings, now)
     news = pace.strain.is_news(sent_at)
-    pace = replace(pace, strain=pace.strain.heard(True, sent_at))
+    pace = replace(pace, strain=pace.strain.after_call(True, sent_at))
     down = pace.measured_per_s < settings.rate_min_per_s  # and not weak: that is the gate's case
     if down or not news or pace.strain.share < settings.strain_share:
         return pace
     knee = max((pace.in_flight + 1) / 2.0, float(settings.start_calls))
-    return replace(pace, allowance=knee, knee=knee, strain=pace.strain.answered(now, 0.0))
+    return replace(pace, allowance=knee, knee=knee, strain=pace.strain.after_fall(now, 0.0))
 
 
 def calls_max(pace: Pace, settings: PaceSettings) -> int:
@@ -290,18 +292,18 @@ def calls_max(pace: Pace, settings: PaceSettings) -> int:
     return int(pace.allowance) if bounded else settings.calls_max
 
 
-def _grown(pace: Pace, settings: PaceSettings) -> float:
+def _next_allowance(pace: Pace, settings: PaceSettings) -> float:
     past_knee = pace.knee is not None and pace.allowance >= pace.knee
     more = 1.0 / pace.allowance if past_knee else 1.0
     return min(pace.allowance + more, settings.calls_max)
 
 
-def _landed(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
+def _without_call(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
     pace = _forward(pace, settings, now)
     return replace(pace, in_flight=max(pace.in_flight - 1, 0))
 
 
-def _heeding(pace: Pace, room: Room, settings: PaceSettings, now: datetime) -> Pace:
+def _keep_room(pace: Pace, room: Room, settings: PaceSettings, now: datetime) -> Pace:
     ample = room.limit is not None and room.remaining > room.limit * settings.room_share
     left_s = (room.reset_at - now).total_seconds()
     if ample or not 0 < left_s <= settings.room_s_max:
@@ -322,9 +324,9 @@ def _forward(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
     passed_s = (now - pace.at).total_seconds()
     if passed_s <= 0:
         return pace
-    pace = _watched(pace, settings, _busy_s(pace, passed_s))
+    pace = _measure(pace, settings, _busy_s(pace, passed_s))
     if pace.in_flight > 0:
-        pace = _climbed(pace, settings, passed_s)
+        pace = _climb(pace, settings, passed_s)
     rate = _rate(pace, now)
     if rate is None:
         return replace(pace, at=now)
@@ -341,7 +343,7 @@ def _busy_s(pace: Pace, passed_s: float) -> float:
     return min(passed_s, (1.0 - pace.tokens) / pace.rate_per_s)
 
 
-def _watched(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
+def _measure(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     if passed_s <= 0:
         return pace
     kept = exp(-passed_s / settings.measure_s)
@@ -349,7 +351,7 @@ def _watched(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     return replace(pace, admitted=pace.admitted * kept, watched_s=watched_s)
 
 
-def _climbed(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
+def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     rate, fell_at, still_until = pace.rate_per_s, pace.limit.fell_at, pace.limit.still_until
     if rate is None or fell_at is None:
         return pace

@@ -56,7 +56,7 @@ class PaceSettings:
         number("pace.slack_share", self.slack_share, 0.0, 1.0)
 
 
-def shared(settings: PaceSettings, workers: int) -> PaceSettings:
+def settings_for_one_of(settings: PaceSettings, workers: int) -> PaceSettings:
     """The settings of one of so many workers that call the same upstream.
 
     Each climbs on its own, so each climbs by its share: four workers that climb by 1 % a second meet

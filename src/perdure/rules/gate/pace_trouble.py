@@ -20,7 +20,7 @@ class Trouble:
     fell_at: datetime | None = None
     still_until: datetime | None = None
 
-    def heard(self, met: bool, sent_at: datetime) -> "Trouble":
+    def after_call(self, met: bool, sent_at: datetime) -> "Trouble":
         """A call has ended, and met this or not."""
         share = self.share + (met - self.share) * _LATEST
         noise = self.noise
@@ -44,7 +44,7 @@ class Trouble:
         """Whether it is not met more often than at a slower pace."""
         return self.noise > 0 and self.share <= self.noise + slack_share
 
-    def answered(self, now: datetime, still_s: float) -> "Trouble":
+    def after_fall(self, now: datetime, still_s: float) -> "Trouble":
         """The pace falls."""
         return replace(self, fell_at=now, still_until=now + timedelta(seconds=still_s))
 

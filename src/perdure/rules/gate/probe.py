@@ -19,7 +19,7 @@ from perdure.rules.gate.gate import (
     after,
     gap_s,
     latest,
-    moved,
+    step_along,
 )
 from perdure.rules.gate.hold import hint
 from perdure.rules.gate.signs import Word
@@ -41,10 +41,12 @@ def lease(gate: Gate, settings: GateSettings, now: datetime, *, by: int | None =
     if not probe_due(gate, now):
         return Step(gate)
     lease_until = after(now, settings.lease_s)
-    return moved(gate, GateMove.LEASE, now, "a probe is out", lease_until=lease_until, lease_by=by)
+    return step_along(
+        gate, GateMove.LEASE, now, "a probe is out", lease_until=lease_until, lease_by=by
+    )
 
 
-def probed(
+def end_probe(
     gate: Gate,
     settings: GateSettings,
     *,
@@ -64,10 +66,10 @@ def probed(
             return Step(gate)
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
     if word.sign is Sign.GOOD or kind is None:
-        return _passed(gate, settings, word, now)
+        return _pass_step(gate, settings, word, now)
     if gate.needs_answer and KINDS[kind].scope is PauseScope.CREDENTIAL:
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
-    step = _missed(gate, settings, word, now, chance)
+    step = _miss_step(gate, settings, word, now, chance)
     if until is None:
         return step
     told = hint(step.gate, settings, kind=kind, generation=generation, until=until, now=now)
@@ -79,7 +81,7 @@ def probed(
     return Step(gate, step.move, told.text)
 
 
-def lost(
+def lose_probe(
     gate: Gate,
     settings: GateSettings,
     now: datetime,
@@ -94,7 +96,7 @@ def lost(
     orphaned = died is not None and gate.lease_by == died
     if gate.lease_until is None or (now < gate.lease_until and not orphaned):
         return Step(gate)
-    return _again(gate, settings, GateMove.LOSE, "the probe was lost", now, chance)
+    return _hold_again(gate, settings, GateMove.LOSE, "the probe was lost", now, chance)
 
 
 def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
@@ -103,7 +105,7 @@ def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
     If it fails, the gate is held as before: until a person, as long as a person has said, or for the gap.
     """
     by_person = gate.cause is HoldCause.PERSON
-    return moved(
+    return step_along(
         gate,
         GateMove.HURRY,
         now,
@@ -117,35 +119,41 @@ def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
     )
 
 
-def _passed(gate: Gate, settings: GateSettings, word: Word, now: datetime) -> Step:
+def _pass_step(gate: Gate, settings: GateSettings, word: Word, now: datetime) -> Step:
     passes = gate.passes + 1
     proof = "succeeded" if word.kind is None else f"was answered ({word.label})"
     text = f"probe {passes} of {settings.flow_after} {proof}"
     if passes < settings.flow_after:
         due_at = latest(now, gate.held_until)
-        return moved(gate, GateMove.PASS, now, text, passes=passes, held_until=due_at, undecided=0)
+        return step_along(
+            gate, GateMove.PASS, now, text, passes=passes, held_until=due_at, undecided=0
+        )
     era = gate.generation + 1
     text = f"flowing: {text}"
-    return moved(gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era)
+    return step_along(gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era)
 
 
-def _missed(gate: Gate, settings: GateSettings, word: Word, now: datetime, chance: float) -> Step:
+def _miss_step(
+    gate: Gate, settings: GateSettings, word: Word, now: datetime, chance: float
+) -> Step:
     if word.sign is Sign.BAD:
-        return _again(gate, settings, GateMove.MISS, f"the probe failed: {word.label}", now, chance)
+        return _hold_again(
+            gate, settings, GateMove.MISS, f"the probe failed: {word.label}", now, chance
+        )
     undecided = gate.undecided + 1
     asked = "credential" if gate.needs_answer else "upstream"
     text = f"the probe says nothing about the {asked}: {word.label}"
     by_person = gate.until_person or gate.kept_until is not None
     if undecided < UNDECIDED_MAX or by_person or gate.needs_answer:
-        step = _again(gate, settings, GateMove.UNDECIDED, text, now, chance)
+        step = _hold_again(gate, settings, GateMove.UNDECIDED, text, now, chance)
         return replace(step, gate=replace(step.gate, undecided=undecided))
     text = f"{text}; {undecided} in a row, so calls start again, slowly"
     due_at = latest(now, gate.told_until)
     changes = {"held_until": due_at, "probe_first": False, "undecided": undecided}
-    return moved(gate, GateMove.UNDECIDED, now, text, **changes)
+    return step_along(gate, GateMove.UNDECIDED, now, text, **changes)
 
 
-def _again(
+def _hold_again(
     gate: Gate, settings: GateSettings, move: GateMove, text: str, now: datetime, chance: float
 ) -> Step:
     """Held again. Only a failure of the upstream makes the gap longer and the count start anew.
@@ -159,7 +167,7 @@ def _again(
         gap, passes, undecided = gate.gap + 1, 0, 0
     if gate.until_person:
         text = f"{text}; held until a person releases it"
-        return moved(
+        return step_along(
             gate, move, now, text, held_until=None, gap=gap, passes=passes, undecided=undecided
         )
     soon = move is GateMove.UNDECIDED and undecided + 1 < UNDECIDED_MAX
@@ -171,4 +179,4 @@ def _again(
         due_at, wait_s = gate.kept_until, (gate.kept_until - now).total_seconds()
     text = f"{text}; the next is due in {seconds(wait_s)}"
     changes = {"held_until": latest(due_at, gate.held_until), "kept_until": None}
-    return moved(gate, move, now, text, **changes, gap=gap, passes=passes, undecided=undecided)
+    return step_along(gate, move, now, text, **changes, gap=gap, passes=passes, undecided=undecided)

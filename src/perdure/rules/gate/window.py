@@ -121,14 +121,14 @@ class Reading:
         return f" ({sum(count for _, count in self.left_out)} left out: {kinds})"
 
 
-def sent(
+def add_call(
     window: Window, settings: WindowSettings, *, name: str, generation: int, now: datetime
 ) -> Window:
     """A call starts, under the generation of the gate that let it pass."""
-    return merged(settings, window, Window((Sample(generation, now, name),)))
+    return merge(settings, window, Window((Sample(generation, now, name),)))
 
 
-def ended(
+def fill_call(
     window: Window, settings: WindowSettings, *, name: str, word: Word, took_s: float
 ) -> Window:
     """A call's result fills its place in.
@@ -136,20 +136,20 @@ def ended(
     A call that the window does not know, or that has ended already, changes nothing.
     """
     kept = tuple(
-        _filled(sample, word, took_s) if sample.name == name else sample
+        _fill_sample(sample, word, took_s) if sample.name == name else sample
         for sample in window.samples
     )
-    return Window(pruned(kept, settings))
+    return Window(prune_samples(kept, settings))
 
 
-def merged(settings: WindowSettings, *windows: Window) -> Window:
+def merge(settings: WindowSettings, *windows: Window) -> Window:
     """The windows of several workers as one."""
     known: dict[tuple[int, datetime, str], Sample] = {}
     for sample in (sample for window in windows for sample in window.samples):
         there = known.get(sample.place)
         if there is None or there.sign is None:
             known[sample.place] = sample
-    return Window(pruned((known[place] for place in sorted(known)), settings))
+    return Window(prune_samples((known[place] for place in sorted(known)), settings))
 
 
 def reading(
@@ -191,7 +191,7 @@ def sickness(found: Reading, settings: WindowSettings) -> str | None:
     return None
 
 
-def isolated(
+def is_isolated(
     window: Window, settings: WindowSettings, share: float, *, counts_from: int, now: datetime
 ) -> bool:
     """Whether refusals are rare among the latest calls: less than ``share`` was not admitted.
@@ -240,13 +240,13 @@ def _outlasts(sample: Sample, quick_s: float, now: datetime) -> bool:
     return sample.sign is None and (now - sample.sent_at).total_seconds() > quick_s
 
 
-def _filled(sample: Sample, word: Word, took_s: float) -> Sample:
+def _fill_sample(sample: Sample, word: Word, took_s: float) -> Sample:
     if sample.sign is not None:
         return sample
     return replace(sample, sign=word.sign, kind=word.kind, took_s=took_s)
 
 
-def pruned(samples: Iterable[Sample], settings: WindowSettings) -> tuple[Sample, ...]:
+def prune_samples(samples: Iterable[Sample], settings: WindowSettings) -> tuple[Sample, ...]:
     """What can still matter: a call with enough ended calls after it never counts again."""
     kept: list[Sample] = []
     left = {None: IN_FLIGHT_MAX, Sign.NEITHER: LEFT_OUT_MAX, Sign.GOOD: settings.calls}

@@ -82,7 +82,7 @@ def server_verdict(evidence: Evidence) -> bool | None:
     """The server's own word on whether to try again, where it gave one."""
     if not evidence.headers and not evidence.facts:
         return None
-    headers, facts = _grouped(evidence.headers), _grouped(evidence.facts)
+    headers, facts = _group(evidence.headers), _group(evidence.facts)
     for said in (headers.get("x-should-retry", []), facts.get("retryable", [])):
         words = {part.strip(" \t").lower() for part in _parts(said)}
         if words in ({"true"}, {"false"}):
@@ -100,10 +100,10 @@ def _candidates(evidence: Evidence, now: datetime) -> Found:
     if (stated_s := _stated_s(evidence.wait_s)) is not None:
         yield stated_s, "stage"
     if evidence.headers or evidence.facts:
-        headers, facts = _grouped(evidence.headers), _grouped(evidence.facts)
+        headers, facts = _group(evidence.headers), _group(evidence.facts)
         clock = partial(_server_now, headers, now)
         yield from _read(headers, _ASKING_HEADERS, clock)
-        yield from _refined(_read(facts, _ASKING_FACTS, clock), evidence)
+        yield from _refine(_read(facts, _ASKING_FACTS, clock), evidence)
         yield from _comebacks(headers, clock)
         yield from _read(facts, _COMEBACK_FACTS, clock)
     if (asked_s := _asked_in_words_s(evidence)) is not None:
@@ -124,7 +124,7 @@ def _asked_in_words_s(evidence: Evidence) -> float | None:
     return max((s for text in texts if (s := asked_in_words_s(text)) is not None), default=None)
 
 
-def _refined(found: Found, evidence: Evidence) -> Found:
+def _refine(found: Found, evidence: Evidence) -> Found:
     """Google cuts ``retryDelay`` to whole seconds and tells the rest in the message alone."""
     for seconds, source in found:
         words_s = _asked_in_words_s(evidence) if source == "retryDelay" else None
@@ -186,7 +186,7 @@ def _parts(values: list[str]) -> list[str]:
     return parts
 
 
-def _grouped(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
+def _group(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for name, value in pairs:
         named.setdefault(name, []).append(value)

@@ -4,18 +4,18 @@ import re
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
-from perdure.rules.matchers.family import Family, Found, said
+from perdure.rules.matchers.family import Family, Found, message_of
 
 _SPENT = re.compile(
     r"credit balance|spend(?:ing)? limit|usage limits?\b|regain access|purchase credits|billing"
 )
 
 
-def spent(evidence: Evidence) -> Found | None:
+def spending_limit(evidence: Evidence) -> Found | None:
     """A spending limit that arrives as a bad request: the message is the only sign."""
     if "invalid_request_error" not in evidence.codes or evidence.status not in (None, 200, 400):
         return None
-    found = _SPENT.search(said(evidence))
+    found = _SPENT.search(message_of(evidence))
     return (Kind.BILLING, f"anthropic message {found[0]!r}") if found else None
 
 
@@ -28,7 +28,7 @@ def no_key(evidence: Evidence) -> Found | None:
 FAMILY = Family(
     name="anthropic",
     roots=frozenset({"anthropic"}),
-    traps=(spent,),
+    traps=(spending_limit,),
     class_traps={"builtins.TypeError": no_key},
     codes={
         "rate_limit_error": Kind.RATE_LIMITED,

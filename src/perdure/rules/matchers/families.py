@@ -45,14 +45,14 @@ _TRAPS = tuple(trap for family in FAMILIES for trap in family.traps)
 _CLASS_TRAPS = {name: trap for family in FAMILIES for name, trap in family.class_traps.items()}
 
 
-def _merged(part: Callable[[Family], Mapping[str, Kind]]) -> dict[str, Kind]:
+def _merge(part: Callable[[Family], Mapping[str, Kind]]) -> dict[str, Kind]:
     """The parts of all families as one table; of two entries, the earlier family's stays."""
     return {name: kind for family in reversed(FAMILIES) for name, kind in part(family).items()}
 
 
-CLASSES = _merged(lambda family: family.classes)
-LATE_CLASSES = _merged(lambda family: family.late_classes)
-WRAPPERS = _merged(lambda family: family.wrappers)
+CLASSES = _merge(lambda family: family.classes)
+LATE_CLASSES = _merge(lambda family: family.late_classes)
+WRAPPERS = _merge(lambda family: family.wrappers)
 _CAUSES = WRAPPERS | LATE_CLASSES | CLASSES
 CLASS_STATUSES: dict[str, int] = {
     name: status for family in FAMILIES for name, status in family.statuses.items()
@@ -89,7 +89,7 @@ def weak_code(evidence: Evidence) -> Found | None:
 def _by_code(evidence: Evidence, table: Callable[[Family], Mapping[str, Kind]]) -> Found | None:
     if not evidence.codes:
         return None
-    families = _asked(evidence)
+    families = _families_of(evidence)
     for code in evidence.codes:
         for family in families:
             kind = table(family).get(code)
@@ -98,7 +98,7 @@ def _by_code(evidence: Evidence, table: Callable[[Family], Mapping[str, Kind]]) 
     return None
 
 
-def _asked(evidence: Evidence) -> tuple[Family, ...]:
+def _families_of(evidence: Evidence) -> tuple[Family, ...]:
     """The families whose codes may be meant: a model's client never speaks of S3, its own goes first."""
     roots = {name.partition(".")[0] for name in evidence.names}
     own = tuple(family for family in MODELS if not roots.isdisjoint(family.roots))
@@ -115,7 +115,7 @@ def vendor_class(evidence: Evidence) -> Found | None:
         if name in CLASSES:
             return CLASSES[name], name
         if name in WRAPPERS and name not in _LATE_WRAPPERS:
-            return _unwrapped(evidence, name)
+            return _unwrap(evidence, name)
     return None
 
 
@@ -132,13 +132,13 @@ def _plain_class(evidence: Evidence, name: str) -> Found | None:
     if name in LATE_CLASSES:
         return LATE_CLASSES[name], name
     if name in _LATE_WRAPPERS:
-        found = _unwrapped(evidence, name)
+        found = _unwrap(evidence, name)
         return None if found[0] is Kind.UNKNOWN else found
     kind = kind_of_status(CLASS_STATUSES.get(name))
     return None if kind is None else (kind, name)
 
 
-def _unwrapped(evidence: Evidence, wrapper: str) -> Found:
+def _unwrap(evidence: Evidence, wrapper: str) -> Found:
     """What a wrapper means: a certificate that failed, else its nearest cause that says anything.
 
     A wrapper inside a wrapper passes the question on, and answers itself if nobody behind it does.

@@ -55,7 +55,7 @@ def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(short_name(name) for name in names)
 
 
-def said(evidence: Evidence) -> str:
+def message_of(evidence: Evidence) -> str:
     """The server's own words where it gave any, else the exception's; in lower case."""
     return f"{evidence.fact('message') or ''} {evidence.message}".lower()
 

@@ -4,7 +4,7 @@ import re
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
-from perdure.rules.matchers.family import Family, Found, said
+from perdure.rules.matchers.family import Family, Found, message_of
 
 _NO_QUOTA = re.compile(r"\blimit: 0\b(?!\.?\d)")
 _LONG_QUOTA = re.compile(r"per(?:day|month|week)", re.IGNORECASE)
@@ -12,7 +12,7 @@ _LONG_QUOTA = re.compile(r"per(?:day|month|week)", re.IGNORECASE)
 
 def no_quota(evidence: Evidence) -> Found | None:
     """A tier whose limit is zero has no quota at all, although a retry delay is given."""
-    text = said(evidence) if _is_exhausted(evidence) else ""
+    text = message_of(evidence) if _is_exhausted(evidence) else ""
     is_zero = "limit: 0" in text and _NO_QUOTA.search(text)
     return (Kind.BILLING, "google limit: 0") if is_zero else None
 

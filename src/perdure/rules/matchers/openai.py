@@ -4,7 +4,7 @@ import re
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
-from perdure.rules.matchers.family import Family, Found, said
+from perdure.rules.matchers.family import Family, Found, message_of
 
 # Clients of one generator: same class names, each in a package of its own.
 GENERATED = ("openai", "anthropic", "groq", "together", "cerebras")
@@ -30,7 +30,7 @@ def more_than_the_limit(evidence: Evidence) -> Found | None:
     """A limit that is smaller than the request: waiting never helps."""
     if evidence.status not in (None, 200, 400, 413, 429):
         return None
-    text = said(evidence)
+    text = message_of(evidence)
     found = _LIMIT_AND_REQUESTED.search(text) if "requested" in text else None
     if found is None:
         return None
@@ -52,7 +52,7 @@ def long_window(evidence: Evidence) -> Found | None:
         return None
     if any(CODES.get(code) not in (None, Kind.RATE_LIMITED) for code in evidence.codes):
         return None  # billing, for one, speaks of months, too
-    text = said(evidence)
+    text = message_of(evidence)
     found = _LONG_WINDOW.search(text) if any(word in text for word in _WINDOWS) else None
     return (Kind.QUOTA_WINDOW, f"a limit {found[0]}") if found else None
 

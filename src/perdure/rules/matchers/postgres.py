@@ -7,7 +7,7 @@ import re
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
-from perdure.rules.matchers.family import Family, Found, each, said
+from perdure.rules.matchers.family import Family, Found, each, message_of
 
 # Exact states first, then classes of states by their first two characters.
 STATES: dict[str, Kind] = {
@@ -89,9 +89,9 @@ def sqlstate(evidence: Evidence) -> Found | None:
 def _by_text(state: str, evidence: Evidence) -> Kind | None:
     """The states whose meaning depends on who speaks."""
     if state == "57014":  # cancelled by somebody, or by the statement's own time limit
-        return Kind.CANCELLED if _CANCELLED.search(said(evidence)) else Kind.TIMEOUT
+        return Kind.CANCELLED if _CANCELLED.search(message_of(evidence)) else Kind.TIMEOUT
     if state == "08P01":  # a broken protocol is a defect; PgBouncer says so for all that it refuses
-        return Kind.STORAGE_TRANSIENT if _POOLER.search(said(evidence)) else Kind.INTERNAL
+        return Kind.STORAGE_TRANSIENT if _POOLER.search(message_of(evidence)) else Kind.INTERNAL
     return None
 
 
@@ -102,7 +102,7 @@ def without_state(evidence: Evidence) -> Found | None:
     """
     if evidence.sqlstate is not None:
         return None
-    text = said(evidence)
+    text = message_of(evidence)
     return next(((kind, f"postgres, {why}") for why, kind, one in _TOLD if one.search(text)), None)
 
 

@@ -8,7 +8,7 @@ import re
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
-from perdure.rules.matchers.family import Found, said
+from perdure.rules.matchers.family import Found, message_of
 
 _STATUS = re.compile(
     r"\b(?:http(?:/\d(?:\.\d)?)?(?: error)?|status(?:[ _]code)?|error code)[:= ]{1,3}([45]\d\d)\b"
@@ -83,13 +83,13 @@ WORDS: tuple[tuple[re.Pattern[str], Kind], ...] = (
 
 def status_in_words(evidence: Evidence) -> int | None:
     """The HTTP status that a message names."""
-    found = _STATUS.search(said(evidence))
+    found = _STATUS.search(message_of(evidence))
     return int(found[1]) if found else None
 
 
 def words(evidence: Evidence) -> Found | None:
     """What the message says."""
-    text = said(evidence)
+    text = message_of(evidence)
     for pattern, kind in WORDS:
         found = pattern.search(text)
         if found:
@@ -99,7 +99,7 @@ def words(evidence: Evidence) -> Found | None:
 
 def meaning_of_a_bad_request(evidence: Evidence) -> Found | None:
     """What is wrong with a request, where only prose tells it."""
-    text = said(evidence)
+    text = message_of(evidence)
     for pattern, kind in WORDS[:3]:
         found = pattern.search(text)
         if found:

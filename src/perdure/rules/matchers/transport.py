@@ -12,7 +12,7 @@ from perdure.rules.matchers.family import Family, Found, each, short_names
 _HTTPX_ROOTS = ("httpx", "httpx2", "httpcore", "httpcore2")
 
 
-def garbled(evidence: Evidence) -> Found | None:
+def unreadable_answer(evidence: Evidence) -> Found | None:
     """aiohttp gives an answer that it cannot read the status 400; no server said so."""
     for names in (evidence.names, *evidence.causes):
         if "aiohttp.HttpProcessingError" in short_names(names):
@@ -133,7 +133,7 @@ _OTHERS = {
 
 FAMILY = Family(
     name="transport",
-    class_traps={"aiohttp.ClientError": garbled},
+    class_traps={"aiohttp.ClientError": unreadable_answer},
     late_classes={
         **each(_HTTPX_ROOTS, _HTTPX),
         **each(("requests",), _REQUESTS),

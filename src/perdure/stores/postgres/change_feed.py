@@ -35,7 +35,7 @@ from perdure.stores.change_lines import (
 )
 from perdure.stores.moments import seconds_us
 from perdure.stores.postgres.connection_pool import Cx
-from perdure.stores.postgres.record import answered
+from perdure.stores.postgres.record import json_answer
 from perdure.stores.postgres.statements import SQL
 
 # A cursor may be as long as the list of what is open: whatever the server lists and we give, we take back.
@@ -70,7 +70,7 @@ def tell(cx: Cx, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
 
 def changes(cx: Cx, after: str | None, until: str | None, limit: int) -> ChangePage:
     """The feed after a cursor, in one statement and so one snapshot."""
-    end = None if until is None else _settled(until)
+    end = None if until is None else _snapshot_between_pages(until)
     if after is None:
         row = cx.execute(SQL.changes_now).fetchone()
         assert row is not None
@@ -81,7 +81,7 @@ def changes(cx: Cx, after: str | None, until: str | None, limit: int) -> ChangeP
         "end": None if end is None else _later(end, cursor.base), "line": cursor.place.line,
         "done": cursor.place.entries, "last": cursor.last, "limit": limit,
     }  # fmt: skip
-    found = answered(cx.execute(SQL.changes, where))
+    found = json_answer(cx.execute(SQL.changes, where))
     if not found["whole"]:
         raise too_old(after)
     entries, cut = page_of(found["lines"] or (), cursor.place, limit)
@@ -99,7 +99,7 @@ def prune(cx: Cx, kept_s: float, limit: int, now: int) -> int:
     return cx.execute(SQL.prune_changes, {"limit": limit}).rowcount
 
 
-def _settled(text: object) -> str:
+def _snapshot_between_pages(text: object) -> str:
     """The snapshot of a cursor that is not inside a page."""
     cursor = _cursor(text)
     if cursor.until is not None:

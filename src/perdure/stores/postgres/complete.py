@@ -16,7 +16,7 @@ from perdure.model.states import AttemptStatus, State
 from perdure.stores.borrowed_connection import check_lendable
 from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
-from perdure.stores.postgres.enqueue_within import joined
+from perdure.stores.postgres.enqueue_within import join
 from perdure.stores.postgres.notify import Herald
 from perdure.stores.postgres.record import (
     UNWRITABLE,
@@ -27,7 +27,7 @@ from perdure.stores.postgres.record import (
     record_each,
 )
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import encoded
+from perdure.stores.rows import encode
 
 _Recorder = Callable[
     [Cx, Sequence[Record], int | None, int | None], tuple[tuple[Settled, ...], bool]
@@ -44,13 +44,13 @@ class PostgresCompleting:
         """As a turn that claims nothing, and waits for no job."""
         if not records:
             return ()
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             try:
-                done = self._settled(cx, records, by, record_all)
+                done = self._settle(cx, records, by, record_all)
             except UNWRITABLE as error:
                 if not is_bad_row(error):
                     raise
-                done = self._settled(cx, records, by, record_each)
+                done = self._settle(cx, records, by, record_each)
         if any(one.state is State.QUEUED and not one.delay_s for one in records):
             self._herald.tell()
         return done
@@ -58,21 +58,21 @@ class PostgresCompleting:
     def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:
         """Write a record in its stage's own transaction, without a lock on the worker's row."""
         check_lendable(record)
-        with joined(within, self._connection) as cx:
+        with join(within, self._connection) as cx:
             for busy in busy_among(cx, [record]):
                 return busy
             settled, alive = record_each(cx, [record], by, self._connection.now(), lent=True)
             check_alive(alive, by)
             return settled[0]
 
-    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
+    def ends_of(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
         """How these attempts, each a job and its token, have ended."""
-        asked = encoded([{"no": no, "token": token} for no, token in claims])
-        with self._connection.lent() as cx:
+        asked = encode([{"no": no, "token": token} for no, token in claims])
+        with self._connection.autocommit() as cx:
             rows = cx.execute(SQL.attempts_ended, {"claims": asked}).fetchall()
         return {(no, token): AttemptStatus(status) for no, token, status in rows}
 
-    def _settled(
+    def _settle(
         self, cx: Cx, records: Sequence[Record], by: int | None, record: _Recorder
     ) -> tuple[Settled | Busy, ...]:
         with cx.transaction():

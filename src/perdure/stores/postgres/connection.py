@@ -28,8 +28,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from perdure.model.errors import ConfigError, StoreBusy, StoreError
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
-from perdure.stores.postgres.connection_pool import Cx, Lender, LentLine, patient
-from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, named, translated
+from perdure.stores.postgres.connection_pool import Cx, Lender, LentConnection, patient
+from perdure.stores.postgres.errors import POOLED, ROLLED_BACK, error_of, translate_errors
 from perdure.stores.urls import shown_url
 
 log = logging.getLogger("perdure")
@@ -127,22 +127,22 @@ class PostgresConnection:
         self._clock = clock
         self._conninfo, self._options = _arguments(url, wait_s_max)
         self._lender = Lender(self._connect, size_max=size_max, wait_s_max=wait_s_max)
-        with translated(self.shown_url), self._lender.lent():
+        with translate_errors(self.shown_url), self._lender.lend():
             pass  # a wrong address or password shows now, not at the first job
 
     @contextmanager
-    def lent(self) -> Iterator[Cx]:
+    def autocommit(self) -> Iterator[Cx]:
         """A connection in autocommit: each statement, or each pipeline, is a transaction."""
         try:
-            with self._lender.lent() as cx:
+            with self._lender.lend() as cx:
                 yield cx
         except psycopg.Error as error:
-            raise self._named(error) from error
+            raise self._error_of(error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[tuple[Cx, int]]:
         """One transaction, and the store's time in microseconds."""
-        with self.lent() as cx, cx.transaction():
+        with self.autocommit() as cx, cx.transaction():
             yield cx, self.store_now(cx)
 
     @contextmanager
@@ -152,11 +152,11 @@ class PostgresConnection:
         With ``by_index``, for one over a part of them, which goes by index as everything else does.
         """
         settings = _PATIENT if by_index else _WALKING
-        with self.lent() as cx, patient(cx, WALK_S_MAX + ANSWER_MORE_S), cx.transaction():
+        with self.autocommit() as cx, patient(cx, WALK_S_MAX + ANSWER_MORE_S), cx.transaction():
             cx.execute(settings, prepare=False)  # more than one command cannot be prepared
             yield cx
 
-    def written(self, work: Callable[[Cx, int], T]) -> T:
+    def write(self, work: Callable[[Cx, int], T]) -> T:
         """Do some work in one transaction; again, if the server rolled it back for another's sake."""
 
         def whole(cx: Cx) -> T:
@@ -166,14 +166,14 @@ class PostgresConnection:
         return self.resent(whole)
 
     def resent(self, work: Callable[[Cx], T]) -> T:
-        """As `written`, for work that is a single statement and needs no transaction around it."""
+        """As `write`, for work that is a single statement and needs no transaction around it."""
         for left in reversed(range(_TRIES_MAX)):
             try:
-                with self._lender.lent() as cx:
+                with self._lender.lend() as cx:
                     return work(cx)
             except psycopg.Error as error:
                 if error.sqlstate not in ROLLED_BACK or not left:
-                    raise self._named(error) from error
+                    raise self._error_of(error) from error
         raise StoreBusy(f"store {self.shown_url}: others were in the way")  # pragma: no cover
 
     def monotonic(self) -> float:
@@ -199,17 +199,17 @@ class PostgresConnection:
 
     def apart(self) -> Cx:
         """A connection of its own, for listening."""
-        with translated(self.shown_url):
+        with translate_errors(self.shown_url):
             return self._connect()
 
-    def _named(self, error: psycopg.Error) -> StoreError:
+    def _error_of(self, error: psycopg.Error) -> StoreError:
         if error.sqlstate in POOLED:
             self.pooled = True
             self._lender.drop_idle()  # they have prepared statements
-        return named(error, self.shown_url)
+        return error_of(error, self.shown_url)
 
     def _connect(self) -> Cx:
-        cx = self._called()
+        cx = self._borrow()
         try:
             self._greet(cx)
         except (psycopg.Error, ConfigError):
@@ -217,7 +217,7 @@ class PostgresConnection:
             raise
         return cx
 
-    def _greet(self, cx: LentLine) -> None:
+    def _greet(self, cx: LentConnection) -> None:
         _check_server(cx, self.shown_url)
         row = cx.execute(_GREETING, prepare=False).fetchone()
         assert row is not None
@@ -238,18 +238,18 @@ class PostgresConnection:
             statement_s = STATEMENT_MS_MAX / 1000 if self.pooled else math.inf
         cx.answer_s_max = statement_s + ANSWER_MORE_S
 
-    def _called(self) -> LentLine:
+    def _borrow(self) -> LentConnection:
         ours, theirs = self._options
         if not self.pooled:
             try:
-                return LentLine.connect(
+                return LentConnection.connect(
                     self._conninfo, options=f"{ours} {theirs}".strip(), autocommit=True
                 )
             except psycopg.OperationalError as error:
                 if not any(words in str(error) for words in _REFUSED):
                     raise
                 self.pooled = True
-        return LentLine.connect(self._conninfo, options=theirs, autocommit=True)
+        return LentConnection.connect(self._conninfo, options=theirs, autocommit=True)
 
 
 def _arguments(url: str, wait_s_max: float) -> tuple[str, tuple[str, str]]:

@@ -35,7 +35,7 @@ RV = TypeVar("RV")
 _WAIT_INTERVAL_S = 0.1  # psycopg's own: how often a wait looks up
 
 
-class LentLine(psycopg.Connection[tuple[Any, ...]]):
+class LentConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that gives up when the server does not answer.
 
     Keepalives notice a host that is gone. They do not notice a server that is stopped, or a proxy whose
@@ -83,7 +83,7 @@ class LentLine(psycopg.Connection[tuple[Any, ...]]):
 @contextmanager
 def patient(cx: Cx, answer_s_max: float = math.inf) -> Iterator[None]:
     """Wait longer than usual, for work that takes its time."""
-    assert isinstance(cx, LentLine)
+    assert isinstance(cx, LentConnection)
     usual, cx.answer_s_max = cx.answer_s_max, answer_s_max
     try:
         yield
@@ -118,7 +118,7 @@ class Lender:
         self._pid = os.getpid()
 
     @contextmanager
-    def lent(self) -> Iterator[Cx]:
+    def lend(self) -> Iterator[Cx]:
         """A connection that is outside of any transaction, for the length of the block."""
         if self._closed:
             raise StoreUnavailable("the connection to the store is closed; open it again")
@@ -129,7 +129,7 @@ class Lender:
                 f"{self._wait_s_max:g} s; use fewer threads at once, or raise PERDURE_CONNECTIONS"
             )
         try:
-            connection = self._taken() or self._made()
+            connection = self._take() or self._make()
             try:
                 yield connection
             finally:
@@ -157,12 +157,12 @@ class Lender:
             with suppress(psycopg.Error):
                 connection.close()
 
-    def _made(self) -> Cx:
+    def _make(self) -> Cx:
         connection = self._connect()
         self._lent.append(connection)
         return connection
 
-    def _taken(self) -> Cx | None:
+    def _take(self) -> Cx | None:
         while True:
             with self._guard:
                 if not self._idle:

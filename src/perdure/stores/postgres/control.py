@@ -33,7 +33,7 @@ from perdure.stores.postgres.gates import change_gate
 from perdure.stores.postgres.record import busy_among, record_whole
 from perdure.stores.postgres.revive import revive_apart
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import Row, encoded
+from perdure.stores.rows import Row, encode
 
 FOLD_ROWS = 10_000  # as the statements have it
 FOLDS_MAX = 100  # a million rows in a round
@@ -51,7 +51,7 @@ class PostgresControl(SharedControl):
 
     def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
         """Write a gate's row where its generation is as seen; None when it has moved on."""
-        return self._connection.written(lambda cx, now: change_gate(cx, change, deed, now))
+        return self._connection.write(lambda cx, now: change_gate(cx, change, deed, now))
 
     def prune_workers(self, kept_s: float, *, limit: int) -> int:
         """Forget workers that ended long ago and whose jobs are all settled; and add the tallies up."""
@@ -61,12 +61,12 @@ class PostgresControl(SharedControl):
             where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
             return cx.execute(SQL.prune_workers, where).rowcount
 
-        return self._connection.written(work)
+        return self._connection.write(work)
 
     def prune_changes(self, kept_s: float, *, limit: int) -> int:
         """Forget lines of the change feed that everybody could read for long enough."""
         most = max(0, min(limit, PRUNE_BATCH_MAX))
-        return self._connection.written(lambda cx, now: change_feed.prune(cx, kept_s, most, now))
+        return self._connection.write(lambda cx, now: change_feed.prune(cx, kept_s, most, now))
 
     def _fold(self) -> None:
         """Add up what writers have counted, each in rows of its own; a little at a time, for turns wait for that."""
@@ -81,14 +81,14 @@ class PostgresControl(SharedControl):
                 return 0 if row is None else int(row[0])
 
             for _ in range(FOLDS_MAX):
-                if self._connection.written(some) < FOLD_ROWS:
+                if self._connection.write(some) < FOLD_ROWS:
                     break
 
-    def _written(self, work: Callable[[Cx, int], T]) -> T:
-        return self._connection.written(work)
+    def _write(self, work: Callable[[Cx, int], T]) -> T:
+        return self._connection.write(work)
 
     def _execute(self, sql: str, values: Mapping[str, object]) -> int:
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return cx.execute(sql, values).rowcount
 
     def _note(self, cx: Cx, verb: str, subjects: Sequence[str], deed: Deed, now: int) -> None:
@@ -108,13 +108,13 @@ class PostgresControl(SharedControl):
         return accept(cx, [job], now)[0]
 
     def _duty_seen(self, name: str) -> Row | None:
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             where = {"name": name, "now": self._connection.now()}
             return cx.execute(SQL.duty_seen, where).fetchone()
 
     def _let_go(self, cx: Cx, rows: Sequence[Row]) -> tuple[int, int]:
         seen = [{"no": row[0], "token": row[1]} for row in rows]
-        gone = cx.execute(SQL.prune_jobs, {"seen": encoded(seen)}).fetchall()
+        gone = cx.execute(SQL.prune_jobs, {"seen": encode(seen)}).fetchall()
         where = {"nos": array(row[0] for row in gone)}
         jobs = [{"no": row[0], "pipeline": row[1]} for row in gone]
         in_runs = [
@@ -123,9 +123,9 @@ class PostgresControl(SharedControl):
             if run is not None or redriven is not None
         ]
         if in_runs:
-            cx.execute(SQL.prune_runs, {"gone": encoded(in_runs)})
+            cx.execute(SQL.prune_runs, {"gone": encode(in_runs)})
             cx.execute(SQL.prune_redrives, where)
-        ((attempts,),) = cx.execute(SQL.prune_attempts, {"jobs": encoded(jobs)}).fetchall()
+        ((attempts,),) = cx.execute(SQL.prune_attempts, {"jobs": encode(jobs)}).fetchall()
         cx.execute(SQL.prune_checkpoints, where)
         cx.execute(SQL.prune_artifacts, where)
         cx.execute(SQL.prune_payloads, where)
@@ -152,7 +152,7 @@ class PostgresControl(SharedControl):
     def _discard(
         self, cx: Cx, chosen: Sequence[Target], owner: str | None, now: int
     ) -> list[Settled | Busy]:
-        where = {"targets": _seen(chosen), "owner": owner, "now": now}
+        where = {"targets": _seen_json(chosen), "owner": owner, "now": now}
         done = set(cx.execute(SQL.discard, where).fetchall())
         return _answers(chosen, done, State.FAILED, None)
 
@@ -161,7 +161,7 @@ class PostgresControl(SharedControl):
     ) -> list[Settled | Busy]:
         busy = {one.no: one for one in busy_among(cx, records, owner=owner)}
         free = [one for one in records if one.no not in busy]
-        where = {"targets": _seen(free), "owner": owner}
+        where = {"targets": _seen_json(free), "owner": owner}
         open_now = set(cx.execute(SQL.cancellable, where).fetchall())
         wanted = [one for one in free if (one.no, one.token) in open_now]
         told = iter(record_whole(cx, wanted, None, now))
@@ -173,7 +173,7 @@ class PostgresControl(SharedControl):
     def _run_now(
         self, cx: Cx, chosen: Sequence[Target], owner: str | None, now: int
     ) -> list[Settled | Busy]:
-        where = {"targets": _seen(chosen), "owner": owner, "now": now}
+        where = {"targets": _seen_json(chosen), "owner": owner, "now": now}
         done = set(cx.execute(SQL.run_now, where).fetchall())
         if done:
             self._wake(cx)
@@ -181,16 +181,16 @@ class PostgresControl(SharedControl):
 
     def _refuse(self, cx: Cx, bulk: int, refusals: Sequence[Refusal]) -> int:
         rows = [{"no": one.no, "why": one.why} for one in refusals]
-        return cx.execute(SQL.bulk_refuse, {"no": bulk, "refusals": encoded(rows)}).rowcount
+        return cx.execute(SQL.bulk_refuse, {"no": bulk, "refusals": encode(rows)}).rowcount
 
     def _keep_payloads(self, cx: Cx, bulk: int, payloads: Sequence[tuple[str, str]]) -> None:
         if payloads:
             rows = [{"key": key, "payload": payload} for key, payload in payloads]
-            cx.execute(SQL.bulk_payloads_add, {"bulk": bulk, "payloads": encoded(rows)})
+            cx.execute(SQL.bulk_payloads_add, {"bulk": bulk, "payloads": encode(rows)})
 
 
-def _seen(chosen: Iterable[Target | Record]) -> str:
-    return encoded([{"no": one.no, "token": one.token} for one in chosen])
+def _seen_json(chosen: Iterable[Target | Record]) -> str:
+    return encode([{"no": one.no, "token": one.token} for one in chosen])
 
 
 def _answers(

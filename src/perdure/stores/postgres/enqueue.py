@@ -11,10 +11,10 @@ from perdure.model.states import State
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.fair_ranks import ranks_of
-from perdure.stores.postgres.record import answered
+from perdure.stores.postgres.record import json_answer
 from perdure.stores.postgres.revive import revive
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import AGEING_US, Row, apart, encoded, job_in, lengths_in
+from perdure.stores.rows import AGEING_US, Row, apart, encode, job_in, lengths_in
 
 _TRIES_MAX = 3  # a key may be given up by a job that is pruned between our two looks
 
@@ -48,12 +48,12 @@ def accept(
     for _ in range(_TRIES_MAX):
         missing = [job for job in jobs if job.id not in done]
         ranks = ranks_of(cx, missing, now)
-        done |= _inserted(cx, apart(missing), ranks, now, borrowed=borrowed)
+        done |= _insert(cx, apart(missing), ranks, now, borrowed=borrowed)
         if len(done) == len(jobs):
             return [done[job.id] for job in jobs]
         missing = [job for job in jobs if job.id not in done]
         if missing:
-            done |= _found(cx, missing, now, borrowed=borrowed)
+            done |= _find(cx, missing, now, borrowed=borrowed)
         if len(done) == len({job.id for job in jobs}):
             return list(_in_order(jobs, done))
     raise StoreBusy("the jobs that have these keys come and go; try again")  # pragma: no cover
@@ -90,13 +90,13 @@ def begin(
             raise WorkerDead(f"worker {worker} was declared dead, so it may begin nothing")
         if no is not None:
             return int(no)
-        found = _found(cx, [job], now)
+        found = _find(cx, [job], now)
         if found:
             return found[job.id]
     raise StoreBusy("the job that has this key comes and goes; try again")  # pragma: no cover
 
 
-def _inserted(
+def _insert(
     cx: Cx,
     jobs: Sequence[NewJob],
     ranks: Mapping[str, int],
@@ -104,13 +104,13 @@ def _inserted(
     *,
     borrowed: bool,
 ) -> dict[str, Enqueued]:
-    rows = encoded([job_in(job, ranks.get(job.id)) for job in jobs])
+    rows = encode([job_in(job, ranks.get(job.id)) for job in jobs])
     where = {"jobs": rows, "now": now, "ageing_us": AGEING_US, "borrowed": borrowed}
-    nos, ids, *_ = answered(cx.execute(SQL.enqueue, where))
+    nos, ids, *_ = json_answer(cx.execute(SQL.enqueue, where))
     return {id: Enqueued(id, no, True) for no, id in zip(nos or (), ids or (), strict=True)}
 
 
-def _found(
+def _find(
     cx: Cx, jobs: Sequence[NewJob], now: int | None, *, borrowed: bool = False
 ) -> dict[str, Enqueued]:
     """Who had the ids or the keys before. One that was pruned since is not found, and free again."""
@@ -122,12 +122,12 @@ def _found(
         }
         for job in asked.values()
     ]  # fmt: skip
-    answer = cx.execute(SQL.enqueued_before, {"jobs": encoded(rows)}).fetchall()
+    answer = cx.execute(SQL.enqueued_before, {"jobs": encode(rows)}).fetchall()
     by_id = {row[0]: row for row in answer}
     found = [by_id[id] for id in asked if id in by_id]
     first = {row[1]: row for row in reversed(found) if _is_dead(row, asked[row[0]])}
     again = [_revival(row, asked[row[0]]) for row in found if first.get(row[1]) is row]
-    revived = _revived(cx, again, now, borrowed=borrowed) if again else set()
+    revived = _revive(cx, again, now, borrowed=borrowed) if again else set()
     return {
         row[0]: Enqueued(
             row[2], row[1], row[0] == row[2], row[1] in revived and first[row[1]] is row
@@ -136,7 +136,7 @@ def _found(
     }
 
 
-def _revived(cx: Cx, again: Sequence[Revival], now: int | None, *, borrowed: bool) -> set[int]:
+def _revive(cx: Cx, again: Sequence[Revival], now: int | None, *, borrowed: bool) -> set[int]:
     """The numbers of those that have a new life now, whoever has their keys in other runs."""
     with cx.transaction():
         return revive(cx, again, _now(cx, now), borrowed=borrowed)

@@ -16,7 +16,7 @@ from perdure.model.errors import CallerError
 from perdure.stores.borrowed_connection import driver_connection
 from perdure.stores.postgres.connection import PostgresConnection, ServerPlace
 from perdure.stores.postgres.connection_pool import Cx
-from perdure.stores.postgres.errors import translated
+from perdure.stores.postgres.errors import translate_errors
 
 
 class _Guest:
@@ -35,17 +35,17 @@ class _Guest:
 
 
 @contextmanager
-def joined(within: object, own: PostgresConnection) -> Iterator[Cx]:
+def join(within: object, own: PostgresConnection) -> Iterator[Cx]:
     """The caller's connection, checked."""
-    raw = _borrowed(within)
+    raw = _connection_in(within)
     guest = cast("Cx", _Guest(raw))
-    with translated(own.shown_url):
+    with translate_errors(own.shown_url):
         _check_place(guest, own)
         with raw.transaction():  # all or none; inside the caller's it is a savepoint
             yield guest
 
 
-def _borrowed(within: object) -> psycopg.Connection[Any]:
+def _connection_in(within: object) -> psycopg.Connection[Any]:
     raw = driver_connection(within)
     if isinstance(raw, psycopg.Cursor):
         raw = raw.connection
@@ -81,7 +81,7 @@ def _check_place(guest: Cx, own: PostgresConnection) -> None:
     theirs = ServerPlace.of(guest)
     # Not known yet; or the server was started anew since, and is another one.
     if own.place != theirs:
-        with own.lent() as cx:
+        with own.autocommit() as cx:
             own.place = ServerPlace.of(cx)
     ours = own.place
     if theirs[:2] != ours[:2]:

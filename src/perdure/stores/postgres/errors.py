@@ -91,15 +91,15 @@ POOLED = ("26000", "42P05")
 
 
 @contextmanager
-def translated(shown_url: str) -> Iterator[None]:
+def translate_errors(shown_url: str) -> Iterator[None]:
     """Every driver error as one of ours."""
     try:
         yield
     except psycopg.Error as error:
-        raise named(error, shown_url) from error
+        raise error_of(error, shown_url) from error
 
 
-def named(error: psycopg.Error, shown_url: str) -> StoreError:
+def error_of(error: psycopg.Error, shown_url: str) -> StoreError:
     """The error of ours that this one is."""
     kind, advice = _looked_up(error)
     text = " ".join(str(error).partition("CONTEXT:")[0].split()) or type(error).__name__

@@ -8,7 +8,7 @@ from perdure.stores.fair_ranks import Lines
 from perdure.stores.postgres.claim import array
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import encoded
+from perdure.stores.rows import encode
 
 
 def ranks_of(cx: Cx, jobs: Sequence[NewJob], now: int | None) -> dict[str, int]:
@@ -32,7 +32,7 @@ def ranks_anew(cx: Cx, chosen: Sequence[Revival], now: int) -> dict[int, int]:
 
 
 def _lines(cx: Cx, owners: Iterable[str], lanes: Iterable[int], now: int | None) -> Lines:
-    where = {"owners": encoded(sorted(owners)), "lanes": array(lanes), "now": now}
+    where = {"owners": encode(sorted(owners)), "lanes": array(lanes), "now": now}
     rows = cx.execute(SQL.fair_lines, where).fetchall()
     ((moment,),) = [row[3:] for row in rows if row[0] == "now"]
     return Lines(

@@ -31,9 +31,9 @@ from perdure.stores.postgres.change_feed import tell
 from perdure.stores.postgres.claim import array
 from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
-from perdure.stores.postgres.record import answered, claims_of
+from perdure.stores.postgres.record import claims_of, json_answer
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import encoded
+from perdure.stores.rows import encode
 
 
 class PostgresGates:
@@ -44,7 +44,7 @@ class PostgresGates:
     def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
         """Change a gate where its generation is as seen, and claim one job from behind it."""
         try:
-            return self._connection.written(lambda cx, now: _probe(cx, order, change, deed, now))
+            return self._connection.write(lambda cx, now: _probe(cx, order, change, deed, now))
         except NoProbe:
             return None
 
@@ -66,10 +66,10 @@ def look(
 ) -> GateLook:
     """All there is about these gates and their parents, but what this worker has noted itself."""
     where = {
-        "names": encoded(list(names)), "worker": worker, "samples": encoded(dict(samples)),
+        "names": encode(list(names)), "worker": worker, "samples": encode(dict(samples)),
         "most_us": SAMPLES_US_MAX, "now": connection.now(),
     }  # fmt: skip
-    found = connection.resent(lambda cx: answered(cx.execute(SQL.gates_look, where)))
+    found = connection.resent(lambda cx: json_answer(cx.execute(SQL.gates_look, where)))
     read = (found[name] or () for name in ("rows", "samples", "slices", "alive"))
     return look_out(found["now"], *read)
 

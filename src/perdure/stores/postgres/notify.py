@@ -119,7 +119,7 @@ class Herald:
     # -- the thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._waited():
+        while self._wait_for_news():
             self._news.clear()
             self._ended.wait(max(0.0, self._next_at_s - time.monotonic()))
             self._await_answer()
@@ -127,11 +127,11 @@ class Herald:
                 if not self._untold or (self._is_free() and self._say()):
                     continue
                 self._has_said()
-            with suppress(PerdureError), self._connection.lent() as cx:
+            with suppress(PerdureError), self._connection.autocommit() as cx:
                 cx.execute(SQL.notify)
             self._have_line()
 
-    def _waited(self) -> bool:
+    def _wait_for_news(self) -> bool:
         """Wait for news; False when there is nothing to be done any more, and somebody else may start."""
         self._news.wait(0 if self._ended.is_set() else _IDLE_S)
         with self._guard:
@@ -187,7 +187,7 @@ class Ear:
             self._left.append(self._listening)
             self._listening = None
 
-    def heard(self) -> bool:
+    def has_heard(self) -> bool:
         """Whether a hint has come since the last call; waits for nothing but a connection, now and then."""
         if self._connection.pooled:
             self.close()  # LISTEN was accepted by the pooler, or would be, and nothing would ever come

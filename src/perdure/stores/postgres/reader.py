@@ -50,7 +50,7 @@ class PostgresReader(SharedReader):
         self, after: str | None = None, *, until: str | None = None, limit: int = CHANGE_PAGE_ROWS
     ) -> ChangePage:
         """The change feed after a cursor; None begins now."""
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return change_feed.changes(cx, after, until, limit)
 
     def close(self) -> None:
@@ -58,12 +58,12 @@ class PostgresReader(SharedReader):
         self._connection.close()
 
     def _rows(self, sql: str, values: Mapping[str, object]) -> Sequence[Row]:
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return _fetching(cx)(sql, values)
 
     @contextmanager
     def _snapshot(self) -> Iterator[Fetch]:
-        with self._connection.lent() as cx, cx.transaction():
+        with self._connection.autocommit() as cx, cx.transaction():
             cx.execute(_SNAPSHOT, prepare=False)  # more than one command cannot be prepared
             yield _fetching(cx)
 
@@ -73,7 +73,7 @@ class PostgresReader(SharedReader):
             yield _fetching(cx)
 
     def _now_us(self) -> int:
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return self._connection.store_now(cx)
 
     def _is_id(self, id: str) -> bool:

@@ -27,7 +27,7 @@ from perdure.stores.plain_success import is_plain
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.errors import ROW_CLASSES
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import Row, claim_out, delay_us, encoded, past_in
+from perdure.stores.rows import Row, claim_out, delay_us, encode, past_in
 
 UNWRITABLE = (psycopg.Error, ValueError, OverflowError, TypeError)
 
@@ -45,7 +45,7 @@ def parameters(
     rows = [record_in(one, by) for one in sorted(firsts(records), key=lambda one: one.no)]
     waiting = sorted({(one.no, one.token) for one in records if one.attempt is None})
     return {
-        "records": encoded(rows), "by": by, "now": now, "lent": lent, "counter": None if lent else by,
+        "records": encode(rows), "by": by, "now": now, "lent": lent, "counter": None if lent else by,
         "waiting": [no for no, _ in waiting], "waiting_tokens": [token for _, token in waiting],
     }  # fmt: skip
 
@@ -76,7 +76,7 @@ def plain_parameters(
         if attempt.called:
             row["called"] = True
         rows.append(row)
-    return {"records": encoded(rows), "size": len(records), "by": by, "now": now}
+    return {"records": encode(rows), "size": len(records), "by": by, "now": now}
 
 
 def record_in(record: Record, by: int | None) -> dict[str, object]:
@@ -170,7 +170,7 @@ def _capture_in(one: Capture) -> dict[str, object]:
     }  # fmt: skip
 
 
-def answered(cursor: psycopg.Cursor[Any]) -> Any:
+def json_answer(cursor: psycopg.Cursor[Any]) -> Any:
     """The one JSON value that a statement gave."""
     result = cursor.pgresult
     assert result is not None
@@ -219,7 +219,7 @@ def busy_among(cx: Cx, records: Sequence[Record], *, owner: str | None = None) -
 
     With an ``owner`` only his are looked at.
     """
-    seen = encoded([{"no": one.no, "token": one.token} for one in records])
+    seen = encode([{"no": one.no, "token": one.token} for one in records])
     held = {no for (no,) in cx.execute(SQL.jobs_hold, {"seen": seen, "owner": owner}).fetchall()}
     return [Busy(one.no, one.id, one.token) for one in records if one.no in held]
 
@@ -228,7 +228,7 @@ def record_whole(cx: Cx, records: Sequence[Record], by: int | None, now: int) ->
     """All records at once, inside a transaction; one by one where a row is bad. Answered in their order."""
     try:
         with cx.transaction():
-            done = answered(cx.execute(SQL.record, parameters(records, by, now)))["done"]
+            done = json_answer(cx.execute(SQL.record, parameters(records, by, now)))["done"]
     except UNWRITABLE as error:
         if not is_bad_row(error):
             raise
@@ -244,7 +244,7 @@ def record_all(
     """All records at once; one that cannot be written refuses them all. Also whether the writer lives."""
     if not records:
         return (), True
-    answer = answered(cx.execute(SQL.record, parameters(records, by, now)))
+    answer = json_answer(cx.execute(SQL.record, parameters(records, by, now)))
     return receipts(cx, records, answer["done"], by), answer["alive"]
 
 
@@ -256,7 +256,7 @@ def record_each(
     for one in sorted(records, key=lambda one: one.no):
         try:
             with cx.transaction():
-                answer = answered(cx.execute(SQL.record, parameters([one], by, now, lent=lent)))
+                answer = json_answer(cx.execute(SQL.record, parameters([one], by, now, lent=lent)))
         except UNWRITABLE as error:
             if not is_bad_row(error):
                 raise
@@ -299,7 +299,7 @@ def _settled_before(
 ) -> dict[tuple[int, int], Receipt]:
     asked = {(one.no, one.token): one for one in records if one.attempt is not None}
     where = {
-        "records": encoded([{"no": one.no, "token": one.token} for one in asked.values()]),
+        "records": encode([{"no": one.no, "token": one.token} for one in asked.values()]),
         "by": by,
     }
     rows = cx.execute(SQL.settled_before, where).fetchall() if asked else []

@@ -27,7 +27,7 @@ from perdure.stores.postgres.claim import array
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.fair_ranks import ranks_anew
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import AGEING_US, encoded
+from perdure.stores.rows import AGEING_US, encode
 
 Seen = tuple[int, int]  # the number of a job, and its token
 
@@ -58,7 +58,7 @@ def revive(cx: Cx, chosen: Sequence[Revival], now: int, *, borrowed: bool = Fals
     In a ``borrowed`` transaction nothing is counted in a row that another one writes.
     """
     ranks = ranks_anew(cx, chosen, now)
-    dead, statuses = _held(cx, chosen)
+    dead, statuses = _hold(cx, chosen)
     return {no for no, _ in _begin(cx, chosen, dead, statuses, ranks, now, borrowed=borrowed)}
 
 
@@ -71,7 +71,7 @@ def revive_apart(
     """
     _check_runs(cx, chosen)
     ranks = ranks_anew(cx, chosen, now)
-    dead, statuses = _held(cx, chosen, owner)
+    dead, statuses = _hold(cx, chosen, owner)
     conflicts = _conflicts(cx, chosen, dead)
     free = {no: one for no, one in dead.items() if no not in conflicts}
     done = _begin(cx, chosen, free, statuses, ranks, now)
@@ -82,7 +82,9 @@ def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> 
     """Who is alive, or was driven again in the same run and has ended."""
     keyed = {no: one for no, one in sorted(dead.items()) if one.key is not None}
     conflicts = {no: KeyRival(id, True) for no, id in rivals(cx, keyed).items()}
-    before = _driven(cx, [one for one in chosen if one.no in keyed and one.no not in conflicts])
+    before = _driven_before(
+        cx, [one for one in chosen if one.no in keyed and one.no not in conflicts]
+    )
     first: dict[tuple[str, str, str | None], _Dead] = {}
     for no, one in keyed.items():
         place = (one.owner, one.pipeline, one.key)
@@ -97,10 +99,10 @@ def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> 
     return conflicts
 
 
-def _driven(cx: Cx, chosen: Iterable[Revival]) -> dict[int, str]:
+def _driven_before(cx: Cx, chosen: Iterable[Revival]) -> dict[int, str]:
     """For these jobs, who of their owner, pipeline and key was driven in the same run before."""
     asked = [{"no": one.no, "run": one.redrive_run} for one in chosen if one.redrive_run]
-    return dict(cx.execute(SQL.driven, {"revivals": encoded(asked)}).fetchall()) if asked else {}
+    return dict(cx.execute(SQL.driven, {"revivals": encode(asked)}).fetchall()) if asked else {}
 
 
 def rivals(cx: Cx, nos: Iterable[int]) -> dict[int, str]:
@@ -111,14 +113,14 @@ def rivals(cx: Cx, nos: Iterable[int]) -> dict[int, str]:
 
 def _check_runs(cx: Cx, chosen: Sequence[Revival]) -> None:
     again = [{"no": one.no, "run": one.redrive_run} for one in chosen if one.redrive_run]
-    row = cx.execute(SQL.in_own_run, {"revivals": encoded(again)}).fetchone() if again else None
+    row = cx.execute(SQL.in_own_run, {"revivals": encode(again)}).fetchone() if again else None
     if row is not None:
         raise CallerError(
             f"job {row[0]} belongs to run {row[1]} and cannot be driven again in that one; make another"
         )
 
 
-def _held(
+def _hold(
     cx: Cx, chosen: Sequence[Revival], owner: str | None = None
 ) -> tuple[dict[int, _Dead], dict[int, str]]:
     """The jobs that are still failed, as they were seen, and may live, by number; their runs' statuses. All are locked.
@@ -127,7 +129,7 @@ def _held(
     """
     seen = {(one.no, one.token): one for one in chosen}
     targets = [{"no": no, "token": token} for no, token in seen]
-    where = {"targets": encoded(targets), "owner": owner}
+    where = {"targets": encode(targets), "owner": owner}
     rows = cx.execute(SQL.revive_hold, where).fetchall()
     dead = {one.no: one for one in map(_Dead._make, rows) if (one.no, one.token) in seen}
     lanes_of = {
@@ -167,7 +169,7 @@ def _begin(
         for one in apart.values()
     ]  # fmt: skip
     where = {
-        "revivals": encoded(rows), "now": now, "ageing_us": AGEING_US, "borrowed": borrowed,
+        "revivals": encode(rows), "now": now, "ageing_us": AGEING_US, "borrowed": borrowed,
     }  # fmt: skip
     done = {(no, dead[no].token) for (no,) in cx.execute(SQL.revive, where).fetchall()}
     if ended:
@@ -177,7 +179,7 @@ def _begin(
         {"no": one.no, "stage": stage} for one in apart.values() for stage in one.forgotten
     ]
     if forgotten:
-        cx.execute(SQL.checkpoints_forget, {"forgotten": encoded(forgotten)})
+        cx.execute(SQL.checkpoints_forget, {"forgotten": encode(forgotten)})
     return done
 
 

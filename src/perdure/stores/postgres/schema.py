@@ -40,13 +40,15 @@ class PostgresSchema:
 
     def status(self) -> SchemaStatus:
         """Where the schema stands."""
-        with self._connection.lent() as cx:
-            return status_of(self._connection.shown_url, _applied(cx), migrations(PACKAGE))
+        with self._connection.autocommit() as cx:
+            return status_of(
+                self._connection.shown_url, _applied_migrations(cx), migrations(PACKAGE)
+            )
 
     def upgrade(self) -> tuple[str, ...]:
         """Apply what is pending, all in one transaction, under a lock."""
         try:
-            return self._connection.written(self._apply)
+            return self._connection.write(self._apply)
         except PerdureError as denied:
             if not isinstance(denied.__cause__, _MAY_NOT):
                 raise
@@ -61,8 +63,8 @@ class PostgresSchema:
 
     def check(self) -> None:
         """Refuse a schema that this version must not touch."""
-        with self._connection.lent() as cx:
-            check_current(self._connection.shown_url, _applied(cx), migrations(PACKAGE))
+        with self._connection.autocommit() as cx:
+            check_current(self._connection.shown_url, _applied_migrations(cx), migrations(PACKAGE))
 
     def _apply(self, cx: Cx, now: int) -> tuple[str, ...]:
         with patient(cx):
@@ -76,7 +78,7 @@ class PostgresSchema:
 
     def _applied_under_lock(self, cx: Cx, now: int) -> tuple[str, ...]:
         known = migrations(PACKAGE)
-        applied = _applied(cx)
+        applied = _applied_migrations(cx)
         check_fits(self._connection.shown_url, applied, known)
         pending = [one for one in known if one.number not in applied]
         if pending:
@@ -94,7 +96,7 @@ def _one_line(denied: PerdureError) -> str:
     return " ".join(str(denied.__cause__).split())
 
 
-def _applied(cx: Cx) -> dict[int, tuple[str, int]]:
+def _applied_migrations(cx: Cx) -> dict[int, tuple[str, int]]:
     row = cx.execute("SELECT to_regclass('perdure_migrations') IS NOT NULL").fetchone()
     if row != (True,):
         return {}

@@ -52,16 +52,16 @@ from perdure.stores.postgres.complete import PostgresCompleting
 from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cursor, Cx
 from perdure.stores.postgres.enqueue import accept, accept_whole, begin, lanes_among
-from perdure.stores.postgres.enqueue_within import joined
+from perdure.stores.postgres.enqueue_within import join
 from perdure.stores.postgres.gates import PostgresGates
 from perdure.stores.postgres.notify import Ear, Herald
 from perdure.stores.postgres.record import (
     UNWRITABLE,
-    answered,
     check_alive,
     claims_of,
     done_rows,
     is_bad_row,
+    json_answer,
     parameters,
     plain_parameters,
     plain_receipts,
@@ -69,9 +69,9 @@ from perdure.stores.postgres.record import (
     record_each,
 )
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
+from perdure.stores.rows import Row, encode, expired_out, lost_out, overrun_out
 
-SILENT = encoded(Death("silent"))
+SILENT = encode(Death("silent"))
 
 
 class PostgresStore(PostgresCompleting, PostgresGates):
@@ -87,11 +87,11 @@ class PostgresStore(PostgresCompleting, PostgresGates):
 
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
         """The numbers of these lanes, made where they are missing."""
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             found = _lane_nos(cx, wanted)
         missing = sorted({lane for lane in wanted if lane not in found}, key=repr)
         if missing:
-            found |= self._connection.written(lambda cx, _: _add_lanes(cx, missing))
+            found |= self._connection.write(lambda cx, _: _add_lanes(cx, missing))
         self._lanes.learn(found)
         return found
 
@@ -100,7 +100,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         if not jobs:
             return []
         if within is not None:
-            with joined(within, self._connection) as cx:
+            with join(within, self._connection) as cx:
                 self._lanes.check(jobs, self._look_at_lanes)  # their snapshot may be old
                 return accept(cx, jobs, self._connection.now(), borrowed=True)
         self._lanes.check(jobs, self._look_at_lanes)
@@ -113,7 +113,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
     ) -> Claim | Enqueued:
         """Accept a job that its caller, a worker of its own, runs at once."""
         self._lanes.check([job], self._look_at_lanes)
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             done = begin(
                 cx, job, worker=worker, hard_s=hard_s, on_lost=on_lost, now=self._connection.now()
             )
@@ -126,14 +126,16 @@ class PostgresStore(PostgresCompleting, PostgresGates):
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim; one transaction."""
-        asked = _served(order)
-        done = self._turned(records, asked, by)
+        asked = _order_without_repeats(order)
+        done = self._take_turn(records, asked, by)
         if asked is None and any(one.state is State.QUEUED and not one.delay_s for one in records):
             self._herald.tell()  # who claims nothing leaves what is queued to others
         return done
 
-    def _turned(self, records: Sequence[Record], asked: ClaimOrder | None, by: int | None) -> Turn:
-        with self._connection.lent() as cx:
+    def _take_turn(
+        self, records: Sequence[Record], asked: ClaimOrder | None, by: int | None
+    ) -> Turn:
+        with self._connection.autocommit() as cx:
             if not records and asked is None and by is not None:
                 check_alive(cx.execute(SQL.worker_alive, {"worker": by}).fetchone() is not None, by)
             try:
@@ -145,14 +147,14 @@ class PostgresStore(PostgresCompleting, PostgresGates):
 
     def waiting(self, order: ClaimOrder) -> float | None:
         """Seconds until the order could be served: 0 for now, None when nothing waits."""
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             where = self._waiting_parameters(order, lanes_of(order))
             wait_s, _ = _wait_of(cx.execute(SQL.waiting, where))
         return wait_s
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether a hint has come since the last call."""
-        return self._ear.heard()
+        return self._ear.has_heard()
 
     def ear(self) -> int | None:
         """The socket on which hints come, while there is one."""
@@ -174,34 +176,34 @@ class PostgresStore(PostgresCompleting, PostgresGates):
                 tell(cx, ChangeKind.WORKER_CHANGED, [told], now)
             return int(no)
 
-        return self._connection.written(work)
+        return self._connection.write(work)
 
     def beat(self, workers: Sequence[int]) -> frozenset[int]:
         """Renew leases; the answer names the workers that are still alive."""
         where = {"workers": array(workers), "now": self._connection.now()}
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return frozenset(no for (no,) in cx.execute(SQL.beat, where).fetchall())
 
     def end_worker(self, worker: int, death: Death) -> bool:
         """Its own supervisor says that this worker has ended; False when that was known."""
-        where = {"worker": worker, "death": encoded(death)}
+        where = {"worker": worker, "death": encode(death)}
 
         def work(cx: Cx, now: int) -> bool:
             dead = cx.execute(SQL.worker_end, where | {"now": now}).fetchall()
             _tell_dead(cx, dead, now)
             return bool(dead)
 
-        return self._connection.written(work)
+        return self._connection.write(work)
 
     def mark_dead(self, *, by: int) -> tuple[int, ...]:
         """Declare dead every worker whose lease has run out, if ``by`` may say so."""
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             due = cx.execute(SQL.overdue, {"now": self._connection.now()}).fetchone()
         if due != (True,):
             return ()
-        return self._connection.written(lambda cx, now: _mark_dead(cx, by, now))
+        return self._connection.write(lambda cx, now: _mark_dead(cx, by, now))
 
-    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+    def lost_claims(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
         """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
         where = {"lanes": None if lanes is None else array(lanes), "limit": limit}
         with self._connection.transaction() as (cx, now):
@@ -210,10 +212,10 @@ class PostgresStore(PostgresCompleting, PostgresGates):
             claims = claims_of(cx, {row[0]: row[1] for row in rows})
         return [lost_out(claim, found[claim.no], now) for claim in claims]
 
-    def expired(self, *, limit: int) -> list[Expired]:
+    def expired_jobs(self, *, limit: int) -> list[Expired]:
         """Waiting jobs whose deadline has passed, in closed lanes too."""
         where = {"now": self._connection.now(), "limit": limit}
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return [expired_out(row) for row in cx.execute(SQL.expired, where).fetchall()]
 
     def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
@@ -222,32 +224,32 @@ class PostgresStore(PostgresCompleting, PostgresGates):
             {"lane": lane, "most_us": seconds_us(most_s)} for lane, most_s in limits_s.items()
         ]
         with self._connection.transaction() as (cx, now):
-            where = {"limits": encoded(limits), "now": now, "limit": limit}
+            where = {"limits": encode(limits), "now": now, "limit": limit}
             rows = cx.execute(SQL.overrun, where).fetchall()
             found = {row[0]: row[2:] for row in rows}
             claims = claims_of(cx, {row[0]: row[1] for row in rows})
         return [overrun_out(claim, found[claim.no], now) for claim in claims]
 
-    def held(self, worker: int) -> dict[int, int]:
+    def tokens_held(self, worker: int) -> dict[int, int]:
         """Job numbers and tokens that this worker holds."""
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return dict(cx.execute(SQL.held, {"worker": worker}).fetchall())
 
     def claims_held(self, worker: int) -> list[Claim]:
         """The claims that this worker holds, whole."""
-        with self._connection.lent() as cx, cx.transaction():
+        with self._connection.autocommit() as cx, cx.transaction():
             cx.execute(SQL.worker_quiet, {"worker": worker})  # a turn under way ends first
             return claims_of(cx, dict(cx.execute(SQL.held, {"worker": worker}).fetchall()))
 
     def run_lanes(self) -> dict[int, Lane]:
         """The lanes of all runs that are not over, by their numbers."""
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return {no: Lane(*rest) for no, *rest in cx.execute(SQL.run_lanes).fetchall()}
 
     def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
         """Isolation levels above 0 at which jobs wait in open lanes; of these, if given."""
         known = None if lanes is None else array(lanes)
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             where = {"lanes": known, "now": self._connection.now()}
             rows = cx.execute(SQL.suspects, where).fetchall()
         return frozenset(level for (level,) in rows)
@@ -259,7 +261,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         self._connection.close()
 
     def _look_at_lanes(self, nos: set[int]) -> set[int]:
-        with self._connection.lent() as cx:
+        with self._connection.autocommit() as cx:
             return lanes_among(cx, nos)
 
     def _turn(
@@ -287,7 +289,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
                     waited = cx.execute(SQL.waiting, self._waiting_parameters(order, order.lanes))
         settled: tuple[Settled, ...] = ()
         if records:
-            answer = answered(recorded)
+            answer = json_answer(recorded)
             check_alive(answer["alive"], by)
             if plain is None:
                 settled = receipts(cx, records, answer["done"], by)
@@ -301,9 +303,11 @@ class PostgresStore(PostgresCompleting, PostgresGates):
             asked.rows = list(cursor.fetchall())
         self._floors.learn([asked for asked, _ in claimed], order.isolation)
         self._floors.lower((promoted.fetchone() or (None,))[0])
-        return self._claimed(cx, order, [asked for asked, _ in claimed], settled, by, dry, waited)
+        return self._claim_missing(
+            cx, order, [asked for asked, _ in claimed], settled, by, dry, waited
+        )
 
-    def _claimed(
+    def _claim_missing(
         self, cx: Cx, order: ClaimOrder, asked: Sequence[ClaimQuestion], settled: tuple[Settled, ...],
         by: int | None, dry: tuple[int, ...], waited: Cursor | None,
     ) -> Turn:  # fmt: skip
@@ -315,7 +319,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         again = asked_again(order, asked)
         dry += tuple(lane for one in asked if one.is_dry for lane in one.part.lanes)
         if again is not None:
-            return _joined(settled, claims, self._turn(cx, (), again, by, dry=dry))
+            return _join_turns(settled, claims, self._turn(cx, (), again, by, dry=dry))
         if waited is None:
             waited = cx.execute(SQL.waiting, self._waiting_parameters(order, dry or order.lanes))
         wait_s, alive = _wait_of(waited)
@@ -338,7 +342,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
             check_alive(alive, by)
         if order is None:
             return Turn(settled, ())
-        return _joined(settled, (), self._turn(cx, (), order, by))
+        return _join_turns(settled, (), self._turn(cx, (), order, by))
 
 
 def _wait_of(waited: Cursor) -> tuple[float | None, bool]:
@@ -351,7 +355,7 @@ def _wait_of(waited: Cursor) -> tuple[float | None, bool]:
     return None if due_at is None else max(0.0, (due_at - now) / 1_000_000), alive
 
 
-def _served(order: ClaimOrder | None) -> ClaimOrder | None:
+def _order_without_repeats(order: ClaimOrder | None) -> ClaimOrder | None:
     """The order without lanes that it names twice, or None when it asks for nothing."""
     if order is None or order.slots <= 0:
         return None
@@ -359,7 +363,7 @@ def _served(order: ClaimOrder | None) -> ClaimOrder | None:
     return ClaimOrder(order.worker, order.slots, lanes, order.isolation, order.parts)
 
 
-def _joined(settled: Sequence[Settled], claims: Sequence[Claim], more: Turn) -> Turn:
+def _join_turns(settled: Sequence[Settled], claims: Sequence[Claim], more: Turn) -> Turn:
     return Turn(tuple(settled), (*claims, *more.claims), more.next_due_s)
 
 
@@ -372,7 +376,7 @@ def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
         }
         for place, lane in enumerate(wanted)
     ]  # fmt: skip
-    found = cx.execute(SQL.lanes_find, {"lanes": encoded(rows)}).fetchall()
+    found = cx.execute(SQL.lanes_find, {"lanes": encode(rows)}).fetchall()
     return {wanted[place]: no for no, place in found}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from perdure.model.jobs import Claim, ClaimOrder, Part
 from perdure.model.limits import PROMOTE_BATCH_MAX
 from perdure.stores.lane_slots import lanes_of, parts_of, slots_of
-from perdure.stores.rows import encoded
+from perdure.stores.rows import encode
 from perdure.stores.sqlite.record import add_tally, claims_of
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.tally_changes import TallyChanges
@@ -52,15 +52,15 @@ def claim_parts(
 
 def promote(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int) -> None:
     """Make ready what has fallen due, so many at a time."""
-    where = {"lanes": encoded(lanes), "isolation": order.isolation, "now": now}
+    where = {"lanes": encode(lanes), "isolation": order.isolation, "now": now}
     due = cx.execute(SQL.due_lanes, where).fetchall()
     tally = TallyChanges()
     for (lane,) in due:  # an equal part for each, so that no turn holds the line for long
         part = max(1, PROMOTE_BATCH_MAX // len(due))
         ready = cx.execute(SQL.promote, where | {"lane": lane, "limit": part}).fetchall()
         retrying = sum(error_kind is not None for (error_kind,) in ready)
-        tally.moved(lane, "retrying", "ready", jobs=retrying)
-        tally.moved(lane, "waiting", "ready", jobs=len(ready) - retrying)
+        tally.move(lane, "retrying", "ready", jobs=retrying)
+        tally.move(lane, "waiting", "ready", jobs=len(ready) - retrying)
     if due:
         add_tally(cx, tally, 0, now)
 
@@ -74,11 +74,11 @@ def _take(
 
 def take(cx: sqlite3.Connection, nos: list[int], worker: int, now: int) -> list[Claim]:
     """Claim these jobs, which are ready."""
-    cx.execute(SQL.claim, {"nos": encoded(nos), "worker": worker, "now": now})
+    cx.execute(SQL.claim, {"nos": encode(nos), "worker": worker, "now": now})
     claims = claims_of(cx, nos)
     tally = TallyChanges()
     for one in claims:
-        tally.moved(one.lane, "ready", "processing")
+        tally.move(one.lane, "ready", "processing")
     add_tally(cx, tally, 0, now)
     return claims
 
@@ -88,7 +88,7 @@ def heads(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: in
 
     The first jobs of lanes are compared first: a job behind as many of those as there are slots gets no slot.
     """
-    where: dict[str, Any] = {"lanes": encoded(lanes), "isolation": order.isolation, "limit": slots}
+    where: dict[str, Any] = {"lanes": encode(lanes), "isolation": order.isolation, "limit": slots}
     firsts = sorted(cx.execute(SQL.firsts, where).fetchall())[:slots]
     rank_at, no, _ = firsts[-1] if len(firsts) == slots else (AFTER_ALL, AFTER_ALL, None)
     found = [
@@ -100,12 +100,12 @@ def heads(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: in
 
 def wait_s(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], now: int) -> float | None:
     """Seconds until the soonest job of these lanes falls due."""
-    where = {"lanes": encoded(lanes), "isolation": order.isolation}
+    where = {"lanes": encode(lanes), "isolation": order.isolation}
     (due_at,) = cx.execute(SQL.next_due, where).fetchone()
     return None if due_at is None else max(0.0, (due_at - now) / 1_000_000)
 
 
 def has_work(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int]) -> bool:
     """Whether a job of these lanes can run now."""
-    where = {"lanes": encoded(lanes), "isolation": order.isolation}
+    where = {"lanes": encode(lanes), "isolation": order.isolation}
     return cx.execute(SQL.busy_lanes, where).fetchone() is not None

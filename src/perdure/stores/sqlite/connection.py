@@ -1,7 +1,7 @@
 """One connection to one file: settings, transactions, checkpoints, and every driver error named.
 
 Always true: a write transaction begins with BEGIN IMMEDIATE while we hold the turnstile, reads the
-store's clock once, and is on the disk (synchronous=FULL) before `written` returns. Automatic
+store's clock once, and is on the disk (synchronous=FULL) before `write` returns. Automatic
 checkpoints are off on every connection; whoever finds more than 16 MB of log after its commit
 checkpoints while it still holds the turnstile, so that no two connections ever write or
 checkpoint at the same instant (SQLite up to 3.51.2 can corrupt a database then).
@@ -73,12 +73,12 @@ class SqliteConnection:
         self._looking = looking
         self._turnstile: Turnstile | None = None
         self._state = _State.OPEN
-        with translated(path):
+        with translate_errors(path):
             # Once and for all: a program may go to another folder, and its log stays where it is.
             self.path = path if path == MEMORY else str(Path(path).absolute())
         with _REGISTER:
             _ALL.add(self)
-        with translated(path), self._one_at_a_time:
+        with translate_errors(path), self._one_at_a_time:
             self._open()
 
     def _open(self) -> None:
@@ -118,7 +118,7 @@ class SqliteConnection:
     @contextmanager
     def _ours(self) -> Iterator[None]:
         """One thread at a time, on a connection of this process."""
-        with translated(self.path), self._one_at_a_time:
+        with translate_errors(self.path), self._one_at_a_time:
             if self._state is _State.STRANDED:
                 raise StoreUnavailable(
                     f"{self.path!r} was being written for long while this process was forked off, and "
@@ -143,7 +143,7 @@ class SqliteConnection:
     def _settings(self) -> None:
         (journal,) = self.raw.execute("PRAGMA journal_mode").fetchone()
         if journal != "wal" and self._turnstile:  # a fresh file; readers never wait in line
-            with self._turnstile.held():
+            with self._turnstile.hold():
                 self.raw.execute("PRAGMA journal_mode = WAL")
         for pragma in (
             "synchronous = FULL",
@@ -155,9 +155,9 @@ class SqliteConnection:
             self.raw.execute(f"PRAGMA {pragma}")
 
     @contextmanager
-    def written(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+    def write(self) -> Iterator[tuple[sqlite3.Connection, int]]:
         """A write transaction: the connection and the store's time in microseconds."""
-        with self._ours(), self._turnstile.held() if self._turnstile else nullcontext():
+        with self._ours(), self._turnstile.hold() if self._turnstile else nullcontext():
             self.raw.execute("BEGIN IMMEDIATE")
             try:
                 yield self.raw, self.now()
@@ -169,12 +169,12 @@ class SqliteConnection:
 
     @contextmanager
     def rebuilt(self) -> Iterator[tuple[sqlite3.Connection, int]]:
-        """As `written`, for a schema in the making: foreign keys are off and renames touch no others."""
+        """As `write`, for a schema in the making: foreign keys are off and renames touch no others."""
         with self._ours():
             self.raw.execute("PRAGMA foreign_keys = OFF")
             self.raw.execute("PRAGMA legacy_alter_table = ON")
         try:
-            with self.written() as opened:
+            with self.write() as opened:
                 yield opened
         finally:
             self.raw.execute("PRAGMA legacy_alter_table = OFF")
@@ -264,12 +264,12 @@ os.register_at_fork(before=_before_fork, after_in_parent=_go_on, after_in_child=
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate_errors(path: str) -> Iterator[None]:
     """Every driver error as one of ours."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _named(error, path) from error
+        raise _error_of(error, path) from error
     except OSError as error:
         kind = StoreReadOnly if error.errno in _READ_ONLY else StoreUnavailable
         raise kind(
@@ -297,17 +297,17 @@ _BY_CODE: dict[str, tuple[type[StoreError], str]] = {
 }
 
 
-def _named(error: sqlite3.Error, path: str) -> StoreError:
+def _error_of(error: sqlite3.Error, path: str) -> StoreError:
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith("SQLITE_CANTOPEN"):
-        return _unopened(error, Path(path))
+        return _why_not_opened(error, Path(path))
     for prefix, (kind, advice) in _BY_CODE.items():
         if name.startswith(prefix):
             return kind(f"store {path!r}: {error}; {advice}")
     return StoreError(f"store {path!r}: {error}")
 
 
-def _unopened(error: sqlite3.Error, path: Path) -> StoreError:
+def _why_not_opened(error: sqlite3.Error, path: Path) -> StoreError:
     """SQLite says only that it cannot open a file; the file system knows why."""
     if os.path.isdir(path):  # noqa: PTH112 - a Path would raise where a folder may not be entered
         return StoreUnavailable(f"store {str(path)!r} is a folder; name a file in it")

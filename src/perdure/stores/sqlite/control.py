@@ -19,7 +19,7 @@ from perdure.stores.change_lines import Entry
 from perdure.stores.control import SharedControl
 from perdure.stores.known_lanes import KnownLanes
 from perdure.stores.moments import MINUTE_US, from_us, seconds_us
-from perdure.stores.rows import Row, encoded
+from perdure.stores.rows import Row, encode
 from perdure.stores.sqlite import change_feed
 from perdure.stores.sqlite.audit_log import note
 from perdure.stores.sqlite.change_feed import tell
@@ -46,27 +46,27 @@ class SqliteControl(SharedControl):
 
     def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
         """Write a gate's row where its generation is as seen; None when it has moved on."""
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             return change_gate(cx, change, deed, now)
 
     def prune_workers(self, kept_s: float, *, limit: int) -> int:
         """Forget workers that ended long ago and whose jobs are all settled; and add the tallies up."""
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             _fold(cx, now)
             where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
             return cx.execute(SQL.prune_workers, where).rowcount
 
     def prune_changes(self, kept_s: float, *, limit: int) -> int:
         """Forget lines of the change feed that everybody could read for long enough."""
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             return change_feed.prune(cx, kept_s, max(0, min(limit, PRUNE_BATCH_MAX)), now)
 
-    def _written(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
-        with self._connection.written() as (cx, now):
+    def _write(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
+        with self._connection.write() as (cx, now):
             return work(cx, now)
 
     def _execute(self, sql: str, values: Mapping[str, object]) -> int:
-        with self._connection.written() as (cx, _):
+        with self._connection.write() as (cx, _):
             return cx.execute(sql, values).rowcount
 
     def _note(
@@ -95,7 +95,7 @@ class SqliteControl(SharedControl):
         return seen
 
     def _let_go(self, cx: sqlite3.Connection, rows: Sequence[Row]) -> tuple[int, int]:
-        where = {"nos": encoded([row[0] for row in rows])}
+        where = {"nos": encode([row[0] for row in rows])}
         for sql in (SQL.prune_depths, SQL.prune_flows, SQL.prune_deaths, SQL.prune_runs):
             cx.execute(sql, where)
         cx.execute(SQL.prune_redrives, where)
@@ -115,7 +115,7 @@ class SqliteControl(SharedControl):
         revivals = RevivalWriter(cx, now, owner)
         answers: dict[int, Revived] = {}
         for place, one in sorted(enumerate(chosen), key=lambda pair: pair[1].no):
-            seen = revivals.seen(one)
+            seen = revivals.row_as_seen(one)
             if seen is None:
                 answers[place] = stale(one)
             elif found := conflict(cx, one):
@@ -137,7 +137,7 @@ class SqliteControl(SharedControl):
             if row is None:
                 answers.append(stale(one))
                 continue
-            tally.discarded(Letter(*row[9:]))
+            tally.add_discarded(Letter(*row[9:]))
             cx.execute(SQL.owned_put, (one.no, now))
             tell(cx, ChangeKind.JOB_DISCARDED, [Entry(*row[:9])], now)
             answers.append(Receipt(one.no, one.id, one.token, State.FAILED, None))
@@ -166,7 +166,7 @@ class SqliteControl(SharedControl):
                 answers.append(stale(one))
                 continue
             lane, error_kind = row
-            tally.moved(lane, place_of(State.QUEUED, False, error_kind), "ready")
+            tally.move(lane, place_of(State.QUEUED, False, error_kind), "ready")
             cx.execute(SQL.owned_put, (one.no, now))
             answers.append(Receipt(one.no, one.id, one.token, State.QUEUED, from_us(now)))
         add_tally(cx, tally, 0, now)

@@ -10,7 +10,7 @@ from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.stores.change_lines import Entry, run_entry
 from perdure.stores.moments import seconds_us, to_us
-from perdure.stores.rows import AGEING_US, apart, encoded, lengths_in
+from perdure.stores.rows import AGEING_US, apart, encode, lengths_in
 from perdure.stores.sqlite.change_feed import tell, tell_columns
 from perdure.stores.sqlite.fair_ranks import ranks_anew, ranks_of
 from perdure.stores.sqlite.record import add_tally, claims_of
@@ -25,7 +25,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     What is taken is left out before it is numbered, so that numbers have no gaps and the audit can
     tell a row that vanished. We are the only writer until our commit: what we read stays true.
     """
-    ids = encoded([job.id for job in jobs])
+    ids = encode([job.id for job in jobs])
     again = {id: Enqueued(id, no, True) for no, id in cx.execute(SQL.ids_taken, (ids,)).fetchall()}
     fresh = [job for job in apart(jobs) if job.id not in again and not _key_taken(cx, job)]
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
@@ -34,14 +34,14 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     cx.executemany(SQL.owned_add, [(job.owner, made[job.id], now) for job in fresh if job.owner])
     tally = TallyChanges()
     for job in fresh:
-        tally.accepted(
+        tally.add_accepted(
             job, "ready" if job.run_at is None or to_us(job.run_at) <= now else "waiting"
         )
     if fresh:
-        tell_columns(cx, ChangeKind.JOB_ACCEPTED, _told(fresh, made), now)
+        tell_columns(cx, ChangeKind.JOB_ACCEPTED, _entries(fresh, made), now)
     _take_in(cx, fresh, tally, now)
     again |= {id: Enqueued(id, no, True) for id, no in made.items()}
-    found = iter(_found(cx, [job for job in jobs if job.id not in again], now))
+    found = iter(_find(cx, [job for job in jobs if job.id not in again], now))
     return [again.get(job.id) or next(found) for job in jobs]
 
 
@@ -49,14 +49,14 @@ def begin(
     cx: sqlite3.Connection, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost, now: int
 ) -> Claim | Enqueued:
     """Insert a job that its caller runs at once, or queue it if its lane is closed; or find the job with its key."""
-    again = cx.execute(SQL.ids_taken, (encoded([job.id]),)).fetchone()
+    again = cx.execute(SQL.ids_taken, (encode([job.id]),)).fetchone()
     if again is not None:  # this very call, sent again after its answer was lost
         held = {no for no, _ in cx.execute(SQL.held, {"worker": worker}).fetchall()}
         if again[0] not in held:  # it was queued, and another has it by now
             return Enqueued(job.id, again[0], True)
         return claims_of(cx, [again[0]])[0]
     if _key_taken(cx, job):
-        return _found(cx, [job], now)[0]
+        return _find(cx, [job], now)[0]
     if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()):
         return accept(cx, [job], now)[0]
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
@@ -75,7 +75,7 @@ def begin(
     if job.owner:
         cx.execute(SQL.owned_add, (job.owner, last + 1, now))
     tally = TallyChanges()
-    tally.accepted(job, "processing")
+    tally.add_accepted(job, "processing")
     whose = (last + 1, job.id, job.owner, job.pipeline, job.stage)
     told = Entry(*whose, State.PROCESSING, None, 1, job.run)
     tell(cx, ChangeKind.JOB_ACCEPTED, [told], now)
@@ -85,7 +85,7 @@ def begin(
 
 def lanes_among(cx: sqlite3.Connection, nos: set[int]) -> set[int]:
     """The numbers that are those of lanes."""
-    return {no for (no,) in cx.execute(SQL.lane_nos, (encoded(sorted(nos)),)).fetchall()}
+    return {no for (no,) in cx.execute(SQL.lane_nos, (encode(sorted(nos)),)).fetchall()}
 
 
 def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: TallyChanges, now: int) -> None:
@@ -93,11 +93,11 @@ def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: TallyChanges
     add_tally(cx, tally, 0, now)
     runs = {job.run for job in jobs if job.run is not None}
     if runs:
-        again = cx.execute(SQL.runs_take_in, {"nos": encoded(sorted(runs)), "now": now}).fetchall()
+        again = cx.execute(SQL.runs_take_in, {"nos": encode(sorted(runs)), "now": now}).fetchall()
         tell(cx, ChangeKind.RUN_CHANGED, [run_entry(*row) for row in again], now)
 
 
-def _told(jobs: Sequence[NewJob], made: Mapping[str, int]) -> Sequence[Sequence[object]]:
+def _entries(jobs: Sequence[NewJob], made: Mapping[str, int]) -> Sequence[Sequence[object]]:
     """What the change feed tells of new jobs: the columns of `Entry`."""
     return (
         [made[job.id] for job in jobs], [job.id for job in jobs], [job.owner for job in jobs],
@@ -166,7 +166,7 @@ def _key_taken(cx: sqlite3.Connection, job: NewJob) -> bool:
     return cx.execute(SQL.enqueued_before, where).fetchone() is not None
 
 
-def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enqueued]:
+def _find(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enqueued]:
     """The jobs that had the keys before; a failed one gets a new life, by the first of these that asks for it."""
     rows = [
         cx.execute(SQL.enqueued_before, (job.owner, job.pipeline, job.run, job.key)).fetchone()
@@ -177,19 +177,19 @@ def _found(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
         if state == State.FAILED and job.if_failed is IfFailed.RETRY:
             revival = replace(Revival(no, id, *parts), deadline_s=job.policies_s)
             first.setdefault(no, (place, revival))
-    revived = _revived(cx, first.values(), now) if first else set()
+    revived = _revive(cx, first.values(), now) if first else set()
     return [
         Enqueued(row[1], int(row[0]), False, place in revived) for place, row in enumerate(rows)
     ]
 
 
-def _revived(cx: sqlite3.Connection, asked: Collection[tuple[int, Revival]], now: int) -> set[int]:
+def _revive(cx: sqlite3.Connection, asked: Collection[tuple[int, Revival]], now: int) -> set[int]:
     """The places of those that have a new life now, whoever has their keys in other runs."""
     ranks = ranks_anew(cx, [one for _, one in asked], now)
     revivals = RevivalWriter(cx, now)
     done = set()
     for place, one in asked:
-        seen = revivals.seen(one)
+        seen = revivals.row_as_seen(one)
         if seen is not None:
             revivals.begin(one, seen, ranks.get(one.no))
             done.add(place)

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from perdure.model.errors import CallerError
 from perdure.stores.borrowed_connection import driver_connection
-from perdure.stores.sqlite.connection import MEMORY, SqliteConnection, translated
+from perdure.stores.sqlite.connection import MEMORY, SqliteConnection, translate_errors
 
 _LOCK = "UPDATE perdure_migrations SET number = number WHERE number < 0"
 
 
 @contextmanager
-def joined(within: object, own: SqliteConnection) -> Iterator[tuple[sqlite3.Connection, int]]:
+def join(within: object, own: SqliteConnection) -> Iterator[tuple[sqlite3.Connection, int]]:
     """The caller's connection, checked, and the store's time."""
     raw = driver_connection(within)
     if not isinstance(raw, sqlite3.Connection):
@@ -31,7 +31,7 @@ def joined(within: object, own: SqliteConnection) -> Iterator[tuple[sqlite3.Conn
             f"within is a {type(raw).__module__}.{type(raw).__name__}; this store is an "
             "SQLite file: pass a sqlite3 connection, or an SQLAlchemy one that uses sqlite3"
         )
-    with translated(own.path), _plain(raw):
+    with translate_errors(own.path), _plain(raw):
         try:
             _check_same_file(raw, own.path)
         except sqlite3.ProgrammingError as error:

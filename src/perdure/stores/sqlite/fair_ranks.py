@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from perdure.model.jobs import NewJob
 from perdure.model.operations import Revival
 from perdure.stores.fair_ranks import Lines
-from perdure.stores.rows import encoded
+from perdure.stores.rows import encode
 from perdure.stores.sqlite.statements import SQL
 
 
@@ -21,7 +21,7 @@ def ranks_of(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> dict[s
 
 def ranks_anew(cx: sqlite3.Connection, chosen: Sequence[Revival], now: int) -> dict[int, int]:
     """The ranks of those of these jobs that are fair, as if they were new, by number."""
-    asked = {"nos": encoded([one.no for one in chosen])}
+    asked = {"nos": encode([one.no for one in chosen])}
     owners: dict[int, str] = dict(cx.execute(SQL.fair_owners, asked).fetchall())
     if not owners:
         return {}
@@ -31,7 +31,7 @@ def ranks_anew(cx: sqlite3.Connection, chosen: Sequence[Revival], now: int) -> d
 
 
 def _lines(cx: sqlite3.Connection, owners: Iterable[str], lanes: Iterable[int], now: int) -> Lines:
-    queues = cx.execute(SQL.queues, {"lanes": encoded(sorted(lanes))}).fetchall()
+    queues = cx.execute(SQL.queues, {"lanes": encode(sorted(lanes))}).fetchall()
     ends = {
         (owner, queue): rank_at
         for owner in owners

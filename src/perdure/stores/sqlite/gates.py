@@ -25,7 +25,7 @@ from perdure.stores.change_lines import gate_entry
 from perdure.stores.columns import GATE
 from perdure.stores.gate_rows import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
 from perdure.stores.lane_slots import lanes_of
-from perdure.stores.rows import Row, encoded
+from perdure.stores.rows import Row, encode
 from perdure.stores.sqlite.audit_log import note
 from perdure.stores.sqlite.change_feed import tell
 from perdure.stores.sqlite.claim import heads, promote, take
@@ -41,7 +41,7 @@ class SqliteGates:
     def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
         """Change a gate where its generation is as seen, and claim one job from behind it."""
         try:
-            with self._connection.written() as (cx, now):
+            with self._connection.write() as (cx, now):
                 return _probe(cx, order, change, deed, now)
         except NoProbe:
             return None
@@ -53,7 +53,7 @@ class SqliteGates:
         if not samples:  # then we wait for no writer
             with self._connection.read() as (cx, now):
                 return look(cx, names, worker, now)
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             cx.executemany(
                 SQL.samples_keep,
                 [
@@ -66,7 +66,7 @@ class SqliteGates:
     def change_slices(self, slices: Slices) -> bool:
         """Part an upstream's limits anew where the generation is as seen."""
         statement = SQL.slices_change if slices.generation else SQL.slices_add
-        with self._connection.written() as (cx, _):
+        with self._connection.write() as (cx, _):
             return cx.execute(statement, slices_in(slices)).rowcount == 1
 
 
@@ -90,13 +90,13 @@ def _probe(
     gate = change_gate(cx, change, deed, now)
     if gate is None:
         return None
-    behind = {"lanes": encoded(lanes_of(order)), "gate": change.name}
+    behind = {"lanes": encode(lanes_of(order)), "gate": change.name}
     lanes = [no for (no,) in cx.execute(SQL.lanes_behind, behind).fetchall()]
     promote(cx, order, lanes, now)
     first = heads(cx, order, lanes, PROBE_BATCH_MAX)
     if not first:
         raise NoProbe
-    (no,) = cx.execute(SQL.least_tried, {"nos": encoded(first)}).fetchone()
+    (no,) = cx.execute(SQL.least_tried, {"nos": encode(first)}).fetchone()
     (claim,) = take(cx, [no], order.worker, now)
     return Probe(gate, claim)
 
@@ -115,4 +115,4 @@ def look(cx: sqlite3.Connection, names: Iterable[str], worker: int, now: int) ->
 
 
 def _among(cx: sqlite3.Connection, sql: str, names: set[str], **values: object) -> list[Row]:
-    return list(cx.execute(sql, {"names": encoded(sorted(names)), **values}).fetchall())
+    return list(cx.execute(sql, {"names": encode(sorted(names)), **values}).fetchall())

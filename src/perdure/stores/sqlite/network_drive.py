@@ -54,7 +54,7 @@ def file_system(mounts: str, place: str) -> str | None:
         fields = before.split(" ")
         if not dash or len(fields) < 5:
             continue
-        point = _unescaped(fields[4])
+        point = _unescape(fields[4])
         if len(point) >= longest and _is_under(place, point):
             found, longest = after.split(" ")[0], len(point)
     return found
@@ -64,6 +64,6 @@ def _is_under(place: str, point: str) -> bool:
     return place == point or place.startswith(point.rstrip("/") + "/")
 
 
-def _unescaped(point: str) -> str:
+def _unescape(point: str) -> str:
     r"""The kernel writes space, tab, newline and backslash as ``\040`` and the like."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)

@@ -10,7 +10,7 @@ from perdure.model.limits import CHANGE_PAGE_ROWS
 from perdure.stores.audit_checks import CHECKS
 from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.reader import SharedReader
-from perdure.stores.rows import Row, encoded
+from perdure.stores.rows import Row, encode
 from perdure.stores.sqlite import change_feed
 from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.gates import look
@@ -23,8 +23,8 @@ AUDIT: dict[str, str] = {**CHECKS, **texts("perdure.stores.sqlite", "audit")}
 DIALECT = Dialect(
     "perdure_jobs AS j NOT INDEXED WHERE {step}",
     "j.no IN (SELECT value FROM json_each(:nos))",
-    encoded,
-    encoded,
+    encode,
+    encode,
 )
 
 

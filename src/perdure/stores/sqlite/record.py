@@ -15,7 +15,7 @@ from perdure.model.states import TERMINAL, State
 from perdure.stores.columns import counted
 from perdure.stores.moments import MINUTE_US, from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain_success import is_plain
-from perdure.stores.rows import claim_out, delay_us, encoded, past_in
+from perdure.stores.rows import claim_out, delay_us, encode, past_in
 from perdure.stores.sqlite.change_feed import tell_columns
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.tally_changes import JobBefore, TallyChanges, place_of
@@ -68,7 +68,7 @@ def claims_of(cx: sqlite3.Connection, nos: Iterable[int]) -> list[Claim]:
     wanted = list(nos)
     if not wanted:
         return []
-    return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": encoded(wanted)}).fetchall()]
+    return [claim_out(row) for row in cx.execute(SQL.claims, {"nos": encode(wanted)}).fetchall()]
 
 
 def add_tally(cx: sqlite3.Connection, tally: TallyChanges, writer: int, now: int) -> None:
@@ -90,14 +90,14 @@ def _write(
     cx: sqlite3.Connection, records: Sequence[Record], by: int | None, now: int
 ) -> tuple[Settled, ...]:
     asked = _where_open(cx, records)
-    before = _matched(cx, asked)
+    before = _rows_before(cx, asked)
     owners = {no: one.owner for (no, _), one in before.items() if one.owner}
     first = {(one.no, one.token): one for one in reversed(asked)}
     accepted = [one for claim, one in first.items() if claim in before]
     accepted.sort(key=lambda one: one.no)
     tally = TallyChanges()
     for one in accepted:
-        tally.settled(one, before[one.no, one.token])
+        tally.add_settled(one, before[one.no, one.token])
     plain: list[Record] = []
     others: list[Record] = []
     for one in accepted:
@@ -121,7 +121,7 @@ def _write(
         cx.executemany(SQL.captures_add, captured)
     add_tally(cx, tally, by or 0, now)
     if accepted:
-        tell_columns(cx, ChangeKind.ATTEMPT_ENDED, _told(accepted, before), now)
+        tell_columns(cx, ChangeKind.ATTEMPT_ENDED, _entries(accepted, before), now)
     again = {one.no: one for one in claims_of(cx, [r.no for r in accepted if r.reclaim])}
     return tuple(
         _receipt(one, now, again.get(one.no) if one.reclaim else None)
@@ -155,9 +155,11 @@ def _add_attempts(
         cx.executemany(SQL.attempts_add_more, more)
 
 
-def _matched(cx: sqlite3.Connection, records: Sequence[Record]) -> dict[tuple[int, int], JobBefore]:
+def _rows_before(
+    cx: sqlite3.Connection, records: Sequence[Record]
+) -> dict[tuple[int, int], JobBefore]:
     """What the guard will let pass, as it was: we are the only writer until our commit."""
-    shown = encoded([(one.no, one.token) for one in records])
+    shown = encode([(one.no, one.token) for one in records])
     rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
     return {
         (no, token): JobBefore(run, redrive_run, owner, pipeline, lane, place_of(*place))
@@ -165,7 +167,7 @@ def _matched(cx: sqlite3.Connection, records: Sequence[Record]) -> dict[tuple[in
     }
 
 
-def _told(
+def _entries(
     records: Sequence[Record], before: Mapping[tuple[int, int], JobBefore]
 ) -> Sequence[Sequence[object]]:
     """What the change feed tells of records: the columns of `Entry`."""

@@ -10,7 +10,7 @@ from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.stores.change_lines import Entry, run_entry
 from perdure.stores.moments import seconds_us
-from perdure.stores.rows import AGEING_US, Row, encoded
+from perdure.stores.rows import AGEING_US, Row, encode
 from perdure.stores.sqlite.change_feed import tell
 from perdure.stores.sqlite.record import add_tally
 from perdure.stores.sqlite.statements import SQL
@@ -28,7 +28,7 @@ class RevivalWriter:
         self._runs: set[int] = set()
         self._told: list[Entry] = []
 
-    def seen(self, one: Revival) -> Row | None:
+    def row_as_seen(self, one: Revival) -> Row | None:
         """What a job is counted as, if it is still the failed one that was seen and may live."""
         shown = (one.no, one.token, one.redrive_run, self._owner)
         found: Row | None = self._cx.execute(SQL.dead_letter, shown).fetchone()
@@ -53,14 +53,14 @@ class RevivalWriter:
         run, redriven, lane, discarded_at, *dead = seen
         letter = Letter(*dead)
         kind = letter.kind
-        self._tally.revived(letter, lane, to=one.lane, discarded=discarded_at is not None)
+        self._tally.add_revived(letter, lane, to=one.lane, discarded=discarded_at is not None)
         where = (one.no, one.id, letter.owner, letter.pipeline, one.stage)
         self._told.append(Entry(*where, State.QUEUED, None, one.token + 1, run))
-        self._tally.came_back(run, kind)
+        self._tally.return_to_run(run, kind)
         if one.redrive_run in (None, redriven):
-            self._tally.came_back(redriven, kind)
+            self._tally.return_to_run(redriven, kind)
         else:
-            self._tally.came_in(one.redrive_run)
+            self._tally.add_to_run(one.redrive_run)
         self._runs.update(no for no in (run, redriven, one.redrive_run) if no is not None)
         self._cx.executemany(SQL.checkpoint_forget, [(one.no, stage) for stage in one.forgotten])
 
@@ -69,7 +69,7 @@ class RevivalWriter:
         add_tally(self._cx, self._tally, 0, self._now)
         tell(self._cx, ChangeKind.JOB_REVIVED, self._told, self._now)
         if self._runs:
-            where = {"nos": encoded(sorted(self._runs)), "now": self._now}
+            where = {"nos": encode(sorted(self._runs)), "now": self._now}
             again = self._cx.execute(SQL.runs_reopen, where).fetchall()
             tell(self._cx, ChangeKind.RUN_CHANGED, [run_entry(*row) for row in again], self._now)
 
@@ -100,4 +100,4 @@ def check_runs(cx: sqlite3.Connection, chosen: Iterable[Revival]) -> None:
 
 def rivals(cx: sqlite3.Connection, nos: Iterable[int]) -> dict[int, str]:
     """For these jobs, who of their owner, pipeline and key is alive."""
-    return dict(cx.execute(SQL.rivals, {"nos": encoded(list(nos))}).fetchall())
+    return dict(cx.execute(SQL.rivals, {"nos": encode(list(nos))}).fetchall())

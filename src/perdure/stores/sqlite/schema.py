@@ -30,14 +30,14 @@ class SqliteSchema:
     def status(self) -> SchemaStatus:
         """Where the schema stands."""
         with self._connection.read() as (cx, _):
-            return status_of(self._url, _applied(cx), migrations(PACKAGE))
+            return status_of(self._url, _applied_migrations(cx), migrations(PACKAGE))
 
     def upgrade(self) -> tuple[str, ...]:
         """Apply what is pending, all in one transaction."""
         done = []
         with self._connection.rebuilt() as (cx, now):
             cx.execute(_TABLE)
-            applied = _applied(cx)
+            applied = _applied_migrations(cx)
             check_fits(self._url, applied, migrations(PACKAGE))
             for one in migrations(PACKAGE):
                 if one.number in applied:
@@ -64,10 +64,10 @@ class SqliteSchema:
     def check(self) -> None:
         """Refuse a schema that this version must not touch."""
         with self._connection.read() as (cx, _):
-            check_current(self._url, _applied(cx), migrations(PACKAGE))
+            check_current(self._url, _applied_migrations(cx), migrations(PACKAGE))
 
 
-def _applied(cx: sqlite3.Connection) -> dict[int, tuple[str, int]]:
+def _applied_migrations(cx: sqlite3.Connection) -> dict[int, tuple[str, int]]:
     exists = cx.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'perdure_migrations'"
     ).fetchone()

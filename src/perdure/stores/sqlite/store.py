@@ -40,17 +40,17 @@ from perdure.stores.borrowed_connection import check_lendable
 from perdure.stores.change_lines import worker_entry
 from perdure.stores.known_lanes import KnownLanes
 from perdure.stores.moments import seconds_us
-from perdure.stores.rows import Row, encoded, expired_out, lost_out, overrun_out
+from perdure.stores.rows import Row, encode, expired_out, lost_out, overrun_out
 from perdure.stores.sqlite.change_feed import tell
 from perdure.stores.sqlite.claim import claim, claim_parts, has_work, open_lanes, wait_s
 from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.enqueue import accept, begin, lanes_among
-from perdure.stores.sqlite.enqueue_within import joined
+from perdure.stores.sqlite.enqueue_within import join
 from perdure.stores.sqlite.gates import SqliteGates
 from perdure.stores.sqlite.record import RowRefused, claims_of, record_all, record_each
 from perdure.stores.sqlite.statements import SQL
 
-SILENT = encoded(Death("silent"))
+SILENT = encode(Death("silent"))
 
 _Recorder = Callable[[sqlite3.Connection, Sequence[Record], int | None, int], tuple[Settled, ...]]
 
@@ -69,7 +69,7 @@ class SqliteStore(SqliteGates):
             found = {lane: _lane_no(cx, lane) for lane in wanted}
         missing = [lane for lane, no in found.items() if no is None]
         if missing:
-            with self._connection.written() as (cx, _):
+            with self._connection.write() as (cx, _):
                 for lane in missing:
                     cx.execute(SQL.lane_add, (*_names(lane), lane.upstream))
                     found[lane] = _lane_no(cx, lane)
@@ -82,10 +82,10 @@ class SqliteStore(SqliteGates):
         if not jobs:
             return []
         if within is not None:
-            with joined(within, self._connection) as (cx, now):
+            with join(within, self._connection) as (cx, now):
                 self._lanes.check(jobs, self._look_at_lanes)
                 return accept(cx, jobs, now)
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             self._lanes.check(jobs, partial(lanes_among, cx))
             return accept(cx, jobs, now)
 
@@ -93,7 +93,7 @@ class SqliteStore(SqliteGates):
         self, job: NewJob, *, worker: int, hard_s: float, on_lost: OnLost
     ) -> Claim | Enqueued:
         """Accept a job that its caller, a worker of its own, runs at once."""
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             _check_alive(cx, worker)
             self._lanes.check([job], partial(lanes_among, cx))
             return begin(cx, job, worker=worker, hard_s=hard_s, on_lost=on_lost, now=now)
@@ -112,14 +112,14 @@ class SqliteStore(SqliteGates):
     def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:
         """Write a record in its stage's own transaction."""
         check_lendable(record)
-        with joined(within, self._connection) as (cx, now):
+        with join(within, self._connection) as (cx, now):
             _check_alive(cx, by)
             return record_each(cx, [record], by, now)[0]
 
-    def ended(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
+    def ends_of(self, claims: Sequence[tuple[int, int]]) -> dict[tuple[int, int], AttemptStatus]:
         """How these attempts, each a job and its token, have ended."""
         with self._connection.read() as (cx, _):
-            rows = cx.execute(SQL.attempts_ended, {"claims": encoded(list(claims))}).fetchall()
+            rows = cx.execute(SQL.attempts_ended, {"claims": encode(list(claims))}).fetchall()
         return {(no, token): AttemptStatus(status) for no, token, status in rows}
 
     def waiting(self, order: ClaimOrder) -> float | None:
@@ -128,7 +128,7 @@ class SqliteStore(SqliteGates):
             lanes = open_lanes(cx, order)
             return 0.0 if has_work(cx, order, lanes) else wait_s(cx, order, lanes, now)
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether another connection has written since the last call."""
         version = self._connection.write_mark()
         changed = version != self._data_version
@@ -140,7 +140,7 @@ class SqliteStore(SqliteGates):
 
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             before = cx.execute(SQL.worker_booted, {"boot": worker.boot}).fetchone()
             if before is not None:  # sent again after its answer was lost
                 return int(before[0])
@@ -160,14 +160,14 @@ class SqliteStore(SqliteGates):
 
     def beat(self, workers: Sequence[int]) -> frozenset[int]:
         """Renew leases; the answer names the workers that are still alive."""
-        with self._connection.written() as (cx, now):
-            rows = cx.execute(SQL.beat, {"workers": encoded(list(workers)), "now": now})
+        with self._connection.write() as (cx, now):
+            rows = cx.execute(SQL.beat, {"workers": encode(list(workers)), "now": now})
             return frozenset(no for (no,) in rows.fetchall())
 
     def end_worker(self, worker: int, death: Death) -> bool:
         """Its own supervisor says that this worker has ended."""
-        with self._connection.written() as (cx, now):
-            where = {"worker": worker, "death": encoded(death), "now": now}
+        with self._connection.write() as (cx, now):
+            where = {"worker": worker, "death": encode(death), "now": now}
             dead = cx.execute(SQL.worker_end, where).fetchall()
             _tell_dead(cx, dead, now)
             return bool(dead)
@@ -178,23 +178,23 @@ class SqliteStore(SqliteGates):
             (due,) = cx.execute(SQL.overdue, {"now": now}).fetchone()
         if not due:
             return ()
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             rows = cx.execute(SQL.mark_dead, {"by": by, "now": now, "death": SILENT}).fetchall()
             _tell_dead(cx, rows, now)
             cx.execute(SQL.settle_workers, {"now": now})
             cx.execute(SQL.samples_forget)
             return tuple(no for no, _ in rows)
 
-    def lost(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
+    def lost_claims(self, *, limit: int, lanes: Sequence[int] | None = None) -> list[LostClaim]:
         """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
         with self._connection.read() as (cx, now):
-            known = None if lanes is None else encoded(list(lanes))
+            known = None if lanes is None else encode(list(lanes))
             rows = cx.execute(SQL.lost, {"lanes": known, "limit": limit}).fetchall()
             found = {row[0]: row[1:] for row in rows}
             claims = claims_of(cx, list(found))
             return [lost_out(claim, found[claim.no], now) for claim in claims]
 
-    def expired(self, *, limit: int) -> list[Expired]:
+    def expired_jobs(self, *, limit: int) -> list[Expired]:
         """Waiting jobs whose deadline has passed, in closed lanes too."""
         with self._connection.read() as (cx, now):
             rows = cx.execute(SQL.expired, {"now": now, "limit": limit}).fetchall()
@@ -202,14 +202,14 @@ class SqliteStore(SqliteGates):
 
     def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
         """Claims that are held for longer than their lane's limit, or than their own."""
-        limits = encoded({str(lane): seconds_us(most_s) for lane, most_s in limits_s.items()})
+        limits = encode({str(lane): seconds_us(most_s) for lane, most_s in limits_s.items()})
         with self._connection.read() as (cx, now):
             where = {"limits": limits, "now": now, "limit": limit}
             found = {row[0]: row[1:] for row in cx.execute(SQL.overrun, where).fetchall()}
             claims = claims_of(cx, found)
             return [overrun_out(claim, found[claim.no], now) for claim in claims]
 
-    def held(self, worker: int) -> dict[int, int]:
+    def tokens_held(self, worker: int) -> dict[int, int]:
         """Job numbers and tokens that this worker holds."""
         with self._connection.read() as (cx, _):
             return dict(cx.execute(SQL.held, {"worker": worker}).fetchall())
@@ -228,7 +228,7 @@ class SqliteStore(SqliteGates):
     def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
         """Isolation levels above 0 at which jobs wait in open lanes; of these, if given."""
         with self._connection.read() as (cx, now):
-            known = None if lanes is None else encoded(list(lanes))
+            known = None if lanes is None else encode(list(lanes))
             rows = cx.execute(SQL.suspects, {"lanes": known, "now": now}).fetchall()
             return frozenset(level for (level,) in rows)
 
@@ -247,7 +247,7 @@ class SqliteStore(SqliteGates):
         by: int | None,
         record: _Recorder,
     ) -> Turn:
-        with self._connection.written() as (cx, now):
+        with self._connection.write() as (cx, now):
             if by is not None:
                 _check_alive(cx, by)
             settled = record(cx, records, by, now) if records else ()

@@ -45,7 +45,7 @@ class Turnstile:
         _ALL.add(self)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Wait for our turn, and keep it for the length of the block."""
         give_up_at = time.monotonic() + self._wait_s_max
         self._take(self._next, give_up_at)

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from perdure.app import configured, shown_url
+from perdure.app import settings_in_force, shown_url
 from perdure.app.surface.store_session import checks_of, run_at, session_at, tables_of
 from perdure.model.runs import RunView
 from perdure.model.views import Books, Finding
@@ -24,7 +24,7 @@ def audit(named: str | None, store: str | None, as_json: bool) -> None:
     Every statement looks at whole tables: states, attempts and their limits, spacing, checkpoints, keys, captures,
     counts and spending of runs, re-drives, and that what came in is what is there.
     """
-    url = configured(store=store).store
+    url = settings_in_force(store=store).store
     with session_at(store) as session:
         reader = session.opened.reader
         run = None if named is None else run_at(session, named).view()
@@ -41,7 +41,7 @@ def audit(named: str | None, store: str | None, as_json: bool) -> None:
     else:
         click.echo(_of_store(books) if run is None else _of_run(run))
         _tell(findings)
-        click.echo(_covered(url, books, run))
+        click.echo(_scope(url, books, run))
         click.echo("clean" if clean else many(len(findings), "finding"))
     sys.exit(0 if clean else 1)
 
@@ -67,7 +67,7 @@ def _tell(findings: list[Finding]) -> None:
         click.echo(f"{finding.check}: {finding.subject} {finding.text}")
 
 
-def _covered(url: str, books: Books, run: RunView | None) -> str:
+def _scope(url: str, books: Books, run: RunView | None) -> str:
     jobs = books.accounted - books.pruned
     what = many(jobs, "job") if run is None else f"run {run.name}, among {many(jobs, 'job')}"
     return f"{len(checks_of(url))} checks over {len(tables_of(url))} tables, of {what}"

@@ -29,7 +29,7 @@ _EXIT = {
 def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
     """Look on until all are taken on and have ended, or it was stopped and what lived again has."""
     if quiet:
-        wait_until(lambda seen: _is_over(*seen), lambda: _seen(redrive), None)
+        wait_until(lambda seen: _is_over(*seen), lambda: _see(redrive), None)
         return
     from rich.text import Text  # here, because it is half of a command's start-up
 
@@ -48,7 +48,7 @@ def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
     hinted = False
     with screen(Text, lines, err=True) as (show, say, _):
         while True:
-            bulk, run = _seen(redrive)
+            bulk, run = _see(redrive)
             show(_line(bulk, run, count))
             if _is_over(bulk, run):
                 return
@@ -59,9 +59,9 @@ def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
             time.sleep(_GLANCE_S)
 
 
-def told(redrive: Redrive, *, every: bool = False) -> list[str]:
+def summary_lines(redrive: Redrive, *, every: bool = False) -> list[str]:
     """What a bulk operation has come to, with the first of what it has left as it was, or all."""
-    bulk, run = _seen(redrive)
+    bulk, run = _see(redrive)
     lines = [_line(bulk, run, None)]
     if bulk.status is BulkStatus.STOPPED:
         lines.append(f"it was stopped: {bulk.why or 'nobody said why'}")
@@ -78,7 +78,7 @@ def told(redrive: Redrive, *, every: bool = False) -> list[str]:
 
 def outcome(redrive: Redrive) -> int:
     """The exit status of who has watched."""
-    bulk, run = _seen(redrive)
+    bulk, run = _see(redrive)
     if bulk.status is BulkStatus.STOPPED:
         return 5
     return 0 if run is None else _EXIT.get(run.status, 5)
@@ -117,7 +117,7 @@ def _way(options: Mapping[str, Any]) -> str:
     return "at the stage where they failed" if stage is None else f"from stage {stage}"
 
 
-def _seen(redrive: Redrive) -> tuple[BulkView, RunView | None]:
+def _see(redrive: Redrive) -> tuple[BulkView, RunView | None]:
     bulk = redrive.view()
     run = redrive.run
     return bulk, None if run is None else run.view()

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import click
 
-from perdure.app import configured, schema_of, shown_url
+from perdure.app import schema_of, settings_in_force, shown_url
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
 
 
@@ -18,7 +18,7 @@ def db() -> None:
 @json_option
 def status(store: str | None, as_json: bool) -> None:
     """Say where the schema stands."""
-    with closing(schema_of(configured(store=store).store, create=False)) as schema:
+    with closing(schema_of(settings_in_force(store=store).store, create=False)) as schema:
         found = schema.status()
     if as_json:
         echo_json(found)
@@ -37,7 +37,7 @@ def status(store: str | None, as_json: bool) -> None:
 @json_option
 def upgrade(store: str | None, as_json: bool) -> None:
     """Bring the schema up to date; safe to run again."""
-    url = configured(store=store).store
+    url = settings_in_force(store=store).store
     with closing(schema_of(url)) as schema:
         done = schema.upgrade()
     url = shown_url(url)

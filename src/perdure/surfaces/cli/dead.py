@@ -10,9 +10,9 @@ from perdure.app.dead_letters import DeadLetters, letter_line
 from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
-from perdure.surfaces.cli.filters import filtered, in_words
+from perdure.surfaces.cli.filters import filter_options, in_words
 from perdure.surfaces.cli.jobs import plain_attempt, plain_job, shown_at, story
-from perdure.surfaces.cli.options import echo_json, json_option, said, store_option
+from perdure.surfaces.cli.options import echo_json, json_option, reason_and_by, store_option
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
 from perdure.surfaces.cli.tables import day_at, many, short, table
 
@@ -31,7 +31,7 @@ for command in (redrive, discard, stop, continue_bulk, history):
 
 
 @dead.command("list")
-@filtered
+@filter_options
 @click.option(
     "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
     help="At most so many.",
@@ -62,7 +62,7 @@ def list_dead(
 
 
 @dead.command()
-@filtered
+@filter_options
 @click.option(
     "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
     help="At most so many groups.",
@@ -107,7 +107,7 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
 @click.option("--from-stage", metavar="STAGE", help="Go on from this stage instead; needs --app.")
 @click.option("--from-start", is_flag=True, help="Begin with the first stage; needs --app.")
 @click.option("--app", metavar="APP", help="module:variable of the app, which knows its stages.")
-@said()
+@reason_and_by()
 @store_option
 @json_option
 def retry_one(
@@ -137,7 +137,7 @@ def retry_one(
 
 @dead.command()
 @click.option("-o", "--output", metavar="FILE", help="Write to this file; else standard output.")
-@filtered
+@filter_options
 @store_option
 def export(output: str | None, store: str | None, **chosen: Any) -> None:
     """Write dead letters with items and attempts as JSON, one a line, newest first."""

@@ -14,15 +14,15 @@ from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
 from perdure.model.states import State
-from perdure.surfaces.cli.bulk_panel import outcome, preview_lines, told, watch
-from perdure.surfaces.cli.filters import filtered, in_words, open_filtered
+from perdure.surfaces.cli.bulk_panel import outcome, preview_lines, summary_lines, watch
+from perdure.surfaces.cli.filters import filter_options, in_words, open_filtered
 from perdure.surfaces.cli.jobs import plain_job
 from perdure.surfaces.cli.options import (
     Command,
     echo_json,
     is_sure,
     json_option,
-    said,
+    reason_and_by,
     store_option,
     yes_option,
 )
@@ -35,7 +35,7 @@ _APP_HELP = "module:variable of the app, which knows the stages."
 def _deed(command: Command) -> Command:
     """What all three have beside their filters."""
     for option in (
-        json_option, store_option, said(), yes_option,
+        json_option, store_option, reason_and_by(), yes_option,
         click.option("--detach", is_flag=True, help="Do not watch it."),
         click.option("--dry-run", is_flag=True, help="Only say what would happen."),
         click.option("--all", "every", is_flag=True, help="All; needed where no filter is given."),
@@ -94,7 +94,7 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
 
 @click.command()
 @_deed
-@filtered
+@filter_options
 @click.option("--from-stage", metavar="STAGE", help="Go on from this stage instead; needs --app.")
 @click.option("--from-start", is_flag=True, help="Begin with the first stage; needs --app.")
 @click.option(
@@ -222,7 +222,7 @@ class _DeedAsked:
             echo_json({"preview": self._found, "bulk": plain_bulk(begun.view())})
         else:
             click.echo(f"bulk operation {bulk.id}; see: perdure dead history {bulk.id}")
-            for line in told(begun):
+            for line in summary_lines(begun):
                 click.echo(line)
         sys.exit(0 if self._detach else outcome(begun))
 

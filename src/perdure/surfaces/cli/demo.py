@@ -79,9 +79,9 @@ def demo(
         else:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             for line in report(summary):
-                click.echo(_styled(line, width))
+                click.echo(_style(line, width))
             for line in _follow_ups(order, summary, kept=keep is not None):
-                click.echo(_styled(line, None))
+                click.echo(_style(line, None))
     sys.exit(1 if summary.complaints else 0)
 
 
@@ -100,7 +100,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-def _styled(line: str, width: int | None) -> str:
+def _style(line: str, width: int | None) -> str:
     """A line of the report, in colour, and as wide as the terminal if there is one."""
     indent = " " * (len(line) - len(line.lstrip()))
     if width and len(line) > width:

@@ -9,10 +9,10 @@ from perdure.demo.crew import DemoWorker
 from perdure.demo.script import Fault
 from perdure.demo.tour import Happening, Show, TourSnapshot
 from perdure.demo.watch import belongs
-from perdure.surfaces.cli.live_panel import Echo, counted, framed, now_and_then
+from perdure.surfaces.cli.live_panel import Echo, counts_text, frame, now_and_then
 
 _HAPPENINGS_SHOWN = 6
-_HANDS_SHOWN = 3
+_WORKERS_SHOWN = 3
 _LINE_S = 1.0
 
 
@@ -21,7 +21,7 @@ def progress_line(shot: TourSnapshot) -> str:
     books, look = shot.look.books, shot.look
     stages = ", ".join(f"{stage.name} {stage.passed:,}" for stage in look.stages)
     struck = ", ".join(f"{fault.value} {n:,}" for fault in Fault if (n := shot.faults.get(fault)))
-    alive = sum(1 for hand in shot.crew if hand.running)
+    alive = sum(1 for demo_worker in shot.crew if demo_worker.running)
     return (
         f"{shot.elapsed_s:5.1f} s  {look.settled:,} of {shot.order.items:,} done, "
         f"{shot.rate_per_s:.0f}/s | succeeded {books.succeeded:,}, failed {books.failed:,}, "
@@ -53,7 +53,7 @@ def lines(echo: Echo) -> Show:
 def panel(shot: TourSnapshot) -> RenderableType:
     """The tour at one moment, for a terminal."""
     look, items = shot.look, shot.order.items
-    return framed(
+    return frame(
         f"[bold]perdure demo[/]  {items:,} items, seed {shot.order.seed}",
         f"{shot.elapsed_s:.0f} s",
         [
@@ -76,7 +76,7 @@ def _tables(shot: TourSnapshot) -> Table:
 
 def _counts(shot: TourSnapshot) -> Text:
     books, look = shot.look.books, shot.look
-    line = counted(
+    line = counts_text(
         (books.succeeded, "succeeded", "green"),
         (books.failed, "failed", "red"),
         (books.processing, "processing", "cyan"),
@@ -103,23 +103,25 @@ def _stages(shot: TourSnapshot) -> Table:
 def _crew(shot: TourSnapshot) -> Table:
     table = _table("worker", "items", "processes")
     table.columns[2].justify = "left"
-    for hand in shot.crew[-_HANDS_SHOWN:]:
-        held = len(shot.look.held_by(hand))
-        table.add_row(hand.name.removeprefix("worker "), str(held), _processes(shot, hand))
-    for _ in range(_HANDS_SHOWN - len(shot.crew)):
+    for demo_worker in shot.crew[-_WORKERS_SHOWN:]:
+        held = len(shot.look.held_by(demo_worker))
+        table.add_row(
+            demo_worker.name.removeprefix("worker "), str(held), _processes(shot, demo_worker)
+        )
+    for _ in range(_WORKERS_SHOWN - len(shot.crew)):
         table.add_row()
     return table
 
 
-def _processes(shot: TourSnapshot, hand: DemoWorker) -> Text:
-    if hand.killed:
+def _processes(shot: TourSnapshot, demo_worker: DemoWorker) -> Text:
+    if demo_worker.killed:
         return Text("killed with SIGKILL", "red")
     alive = [
         worker.role.value
         for worker in sorted(shot.look.workers, key=lambda one: one.role.isolation)
-        if worker.dead_at is None and belongs(worker, hand)
+        if worker.dead_at is None and belongs(worker, demo_worker)
     ]
-    if not hand.running:
+    if not demo_worker.running:
         return Text("ended", "red")
     return Text(", ".join(alive)) if alive else Text("starting", "dim")
 

@@ -36,13 +36,13 @@ _OPEN = (
 )
 
 
-def filtered(command: Command) -> Command:
+def filter_options(command: Command) -> Command:
     """All filters of dead letters; what was given comes as keyword arguments, the rest as None."""
     return with_options(*_FILTERS)(command)
 
 
 def open_filtered(command: Command) -> Command:
-    """All filters of open jobs, as in `filtered`."""
+    """All filters of open jobs, as in `filter_options`."""
     return with_options(*_OPEN)(command)
 
 

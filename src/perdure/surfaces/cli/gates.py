@@ -21,7 +21,7 @@ def gates() -> None:
     """Look at the gates of upstreams; hold, probe or release one."""
 
 
-def _said(command: Command) -> Command:
+def _reason_and_by(command: Command) -> Command:
     command = click.option("--reason", required=True, help="Why; kept in the audit log.")(command)
     return click.option(
         "--by",
@@ -79,7 +79,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
 @gates.command()
 @click.argument("name")
 @click.option("--for", "for_text", metavar="DURATION", help="As 30m or 2h; else until released.")
-@_said
+@_reason_and_by
 @store_option
 def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str | None) -> None:
     """Hold a gate: its jobs stay queued, and no attempt is spent."""
@@ -92,7 +92,7 @@ def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str 
 
 @gates.command()
 @click.argument("name")
-@_said
+@_reason_and_by
 @store_option
 def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a worker try one job now, to see whether the upstream is back."""
@@ -104,7 +104,7 @@ def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
 
 @gates.command()
 @click.argument("name")
-@_said
+@_reason_and_by
 @store_option
 def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a gate flow, whatever held it; calls start slowly."""

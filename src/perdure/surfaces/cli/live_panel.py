@@ -60,7 +60,7 @@ def now_and_then(echo: Echo, every_s: float) -> Callable[[float, str, object], b
     return show
 
 
-def framed(title: str, corner: str, parts: Iterable[RenderableType]) -> Panel:
+def frame(title: str, corner: str, parts: Iterable[RenderableType]) -> Panel:
     """Parts one under the other in a frame: the title above, in markup, and a few words in the corner below."""
     return Panel(
         Group(*parts),
@@ -72,7 +72,7 @@ def framed(title: str, corner: str, parts: Iterable[RenderableType]) -> Panel:
     )
 
 
-def counted(*pieces: tuple[int, str, str]) -> Text:
+def counts_text(*pieces: tuple[int, str, str]) -> Text:
     """Counts with their names beside each other, each in its style."""
     line = Text()
     for count, name, style in pieces:

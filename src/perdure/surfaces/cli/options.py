@@ -87,7 +87,7 @@ def user() -> str:
         return f"uid {os.getuid()}"
 
 
-def said(*, required: bool = False) -> Callable[[Command], Command]:
+def reason_and_by(*, required: bool = False) -> Callable[[Command], Command]:
     """``--reason`` and ``--by``."""
 
     def decorate(command: Command) -> Command:

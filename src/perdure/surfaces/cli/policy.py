@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from perdure.app import (
-    explained,
+    explain_spec,
     falling_otherwise,
     falling_unlisted,
     load_policy,
@@ -44,7 +44,7 @@ def show(name: str, as_json: bool) -> None:
     if as_json:
         echo_json({"reason": page.reason, "implements": page.implements, "policy": page.form})
         return
-    for line in _wrapped(page.reason):
+    for line in _wrap(page.reason):
         click.echo(f"# {line}")
     if page.implements:
         click.echo(f"# Implements {', '.join(page.implements)}.")
@@ -110,7 +110,7 @@ def explain(
     SPEC is one of http:STATUS, kind:NAME, code:PUBLIC_CODE,
     exception:NAME, sqlstate:CODE, s3:CODE or lost.
     """
-    found = explained(
+    found = explain_spec(
         name,
         spec,
         attempt=attempt,
@@ -147,7 +147,7 @@ def _outcome(row: dict[str, Any]) -> str:
     return f"retry in {wait}" + ("" if row["counted"] else ", not counted")
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap(text: str) -> list[str]:
     lines, line = [], ""
     for word in text.split():
         if len(line) + len(word) > 95:

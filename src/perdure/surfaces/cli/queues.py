@@ -6,7 +6,7 @@ import msgspec
 from perdure.app.surface import queue_control
 from perdure.app.surface.store_session import session_at
 from perdure.model.operations import Deed
-from perdure.surfaces.cli.options import echo_json, json_option, said, store_option
+from perdure.surfaces.cli.options import echo_json, json_option, reason_and_by, store_option
 from perdure.surfaces.cli.tables import short, table
 
 _PIPELINES_CHARS_MAX = 60
@@ -42,7 +42,7 @@ def list_queues(store: str | None, as_json: bool) -> None:
 
 @queues.command()
 @click.argument("name", metavar="QUEUE")
-@said()
+@reason_and_by()
 @store_option
 def pause(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Claim no job of a queue until it is resumed; attempts under way end, and items are still taken in."""
@@ -54,7 +54,7 @@ def pause(name: str, reason: str, by_whom: str, store: str | None) -> None:
 
 @queues.command()
 @click.argument("name", metavar="QUEUE")
-@said()
+@reason_and_by()
 @store_option
 def resume(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let the jobs of a paused queue be claimed again."""

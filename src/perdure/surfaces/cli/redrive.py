@@ -13,13 +13,19 @@ from perdure.app.surface.store_session import RedrivePreview, run_at, session_at
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
-from perdure.surfaces.cli.bulk_panel import REFUSALS_SHOWN, outcome, preview_lines, told, watch
-from perdure.surfaces.cli.filters import chosen_words, filtered, in_words
+from perdure.surfaces.cli.bulk_panel import (
+    REFUSALS_SHOWN,
+    outcome,
+    preview_lines,
+    summary_lines,
+    watch,
+)
+from perdure.surfaces.cli.filters import chosen_words, filter_options, in_words
 from perdure.surfaces.cli.options import (
     echo_json,
     is_sure,
     json_option,
-    said,
+    reason_and_by,
     store_option,
     yes_option,
 )
@@ -30,7 +36,7 @@ _ASKED_LATER = "whether their sources still exist is asked by the worker that dr
 
 
 @click.command()
-@filtered
+@filter_options
 @click.option("--from-stage", metavar="STAGE", help="Go on from this stage, not the failed one.")
 @click.option("--from-start", is_flag=True, help="Begin with the first stage.")
 @click.option(
@@ -53,7 +59,7 @@ _ASKED_LATER = "whether their sources still exist is asked by the worker that dr
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @click.option("--detach", is_flag=True, help="Do not watch it.")
 @yes_option
-@said()
+@reason_and_by()
 @store_option
 @json_option
 def redrive(
@@ -86,7 +92,7 @@ def redrive(
     pace: dict[str, Any] = {"canary": canary, "canary_share": canary_share, "rate": rate}
     with session_at(store, app) as session:
         letters = DeadLetters(session)
-        found, notes = _looked(session, letters, way, chosen, has_app=app is not None)
+        found, notes = _look(session, letters, way, chosen, has_app=app is not None)
         if not as_json:
             for line in _preview(session, found, notes, {**way, **pace}, chosen):
                 click.echo(line)
@@ -100,15 +106,15 @@ def redrive(
         begun = letters.redrive(
             reason=reason, by=by_whom, failure_budget=failure_budget, **way, **pace, **chosen
         )
-        sys.exit(_begun(session, begun, found, notes, detach=detach, as_json=as_json))
+        sys.exit(_follow_begun(session, begun, found, notes, detach=detach, as_json=as_json))
 
 
 @click.command()
-@filtered
+@filter_options
 @click.option("--all", "every", is_flag=True, help="All of them; needed where no filter is given.")
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @yes_option
-@said(required=True)
+@reason_and_by(required=True)
 @store_option
 @json_option
 def discard(
@@ -152,7 +158,7 @@ def discard(
 
 @click.command()
 @click.argument("bulk_id", metavar="BULK")
-@said()
+@reason_and_by()
 @store_option
 def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a bulk operation take on no more; what it has driven again goes on."""
@@ -165,7 +171,7 @@ def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
 
 @click.command("continue")
 @click.argument("bulk_id", metavar="BULK")
-@said()
+@reason_and_by()
 @store_option
 def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
     """Go on with a stopped bulk operation where it stands; a canary that failed is taken as known."""
@@ -209,7 +215,7 @@ def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -
         click.echo(line)
 
 
-def _looked(
+def _look(
     session: Session,
     letters: DeadLetters,
     way: Mapping[str, Any],
@@ -220,7 +226,7 @@ def _looked(
     """The preview, and what it could not find out without an app that knows the pipeline."""
     if has_app:
         found = letters.preview(**way, **chosen)
-        missing = [one for one in found.pipelines if session.catalogue.line(one) is None]
+        missing = [one for one in found.pipelines if session.catalogue.pipeline(one) is None]
         if missing:
             raise UnknownName(
                 f"this app has no pipeline {missing[0]!r}, whose dead letters are meant; "
@@ -269,7 +275,7 @@ def _parent(session: Session, chosen: Mapping[str, Any]) -> str:
     return f", a child of run {run.name!r} (number {run.no})"
 
 
-def _begun(
+def _follow_begun(
     session: Session,
     begun: Redrive,
     found: RedrivePreview,
@@ -306,7 +312,7 @@ def _begun(
     elif detach:
         click.echo(f"see: perdure dead history {bulk.id}; to stop it: perdure dead stop {bulk.id}")
     else:
-        for line in told(begun):
+        for line in summary_lines(begun):
             click.echo(line)
     return 0 if detach else outcome(begun)
 
@@ -340,7 +346,7 @@ def _show(one: Redrive, *, as_json: bool) -> None:
         f"  begun {day_at(bulk.begun_at)} by {short(bulk.begun_by, 40)} {short(bulk.reason, 200)}".rstrip()
     )
     click.echo(f"  of {_filter(bulk)}")
-    for line in told(one, every=True):
+    for line in summary_lines(one, every=True):
         click.echo(f"  {line}")
 
 

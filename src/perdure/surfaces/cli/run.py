@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from perdure.app import Pipeline, configured, load_pipeline
+from perdure.app import Pipeline, load_pipeline, settings_in_force
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, PayloadRefused
@@ -32,7 +32,7 @@ from perdure.surfaces.cli.run_summary import (
     Files,
     plain,
     resume,
-    told,
+    summary_lines,
     ways_on,
 )
 from perdure.surfaces.cli.worker import description
@@ -115,14 +115,14 @@ def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str,
         results=files.results,
         failures=files.failures,
         order="ended" if chosen["as_completed"] else "items",
-        grace_s=configured().grace_s,
+        grace_s=settings_in_force().grace_s,
         worker=None if chosen["no_work"] else _worker(reference, pipe, chosen["concurrency"]),
         knows=lambda elsewhere: description(pipe._session, elsewhere),
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
     )
     try:
         with (
-            _asked() as asked,
+            _stop_requests() as asked,
             screen(panel, None if as_json else lines, err=as_json) as (show, hear, on_terminal),
         ):
             heard = replace(order, aside=on_terminal, hear=hear)
@@ -140,7 +140,7 @@ def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str,
     again = resume(outcome.run, files, anonymous=order.name is None)
     if as_json:
         echo_json(plain(outcome, files, code, again))
-    summary, complaints = told(outcome, files, again)
+    summary, complaints = summary_lines(outcome, files, again)
     for line in summary if not as_json else ():
         click.echo(line)
     for line in complaints:
@@ -201,7 +201,7 @@ def _settings(items: str, chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str]:
-    config = configured(concurrency=concurrency)
+    config = settings_in_force(concurrency=concurrency)
     level = os.environ.get("PERDURE_LOG_LEVEL", "ERROR")  # the panel tells the rest
     return [
         *_WORKER, reference, "--queue", pipe.queue, "--category", pipe.category,
@@ -228,7 +228,7 @@ class _Bad:
 
 
 @contextmanager
-def _asked() -> Iterator[Callable[[], int]]:
+def _stop_requests() -> Iterator[Callable[[], int]]:
     """How often Ctrl-C or SIGTERM was meant for us; nothing else happens in the signal's own moment."""
     times = 0
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from perdure.app.batch.snapshot import Held, RunSnapshot
 from perdure.model.runs import RunStatus, RunView
-from perdure.surfaces.cli.live_panel import Echo, counted, framed, now_and_then
+from perdure.surfaces.cli.live_panel import Echo, counts_text, frame, now_and_then
 
 _LINE_S = 10.0
 _KINDS_SHOWN = 6
@@ -21,13 +21,13 @@ def progress_line(shot: RunSnapshot) -> str:
     """A run at one moment, in one line."""
     counts = shot.run.counts
     parts = [
-        f"{shot.elapsed_s:.0f} s  {_done(shot)}",
+        f"{shot.elapsed_s:.0f} s  {_progress_text(shot)}",
         f"succeeded {counts.succeeded:,}, failed {counts.failed:,}{_kinds(shot)}",
         f"retrying {shot.retrying:,}, open {counts.open:,}",
         f"{shot.pace.requests_per_min:,.0f} requests/min, {shot.pace.tokens_per_min:,.0f} tokens/min",
         *filter(None, (_cost(shot), _budget(shot))),
         f"ETA {_eta(shot)}",
-        *(f"held: {_held(one)}" for one in shot.held),
+        *(f"held: {_hold_text(one)}" for one in shot.held),
         *filter(None, (_state(shot), shot.note)),
     ]
     return " | ".join(parts)
@@ -64,21 +64,21 @@ def panel(shot: RunSnapshot) -> RenderableType:
     """A run at one moment, for a terminal."""
     run, counts = shot.run, shot.run.counts
     parts: list[RenderableType] = [
-        Text(f"{_done(shot)}, ETA {_eta(shot)}", "bold"),
+        Text(f"{_progress_text(shot)}, ETA {_eta(shot)}", "bold"),
         _counts(shot),
         ProgressBar(total=max(counts.total, 1), completed=shot.ended, width=None),
         Text(),
         _figures(shot),
     ]
-    parts += [Text(f"held: {_held(one)}", "yellow") for one in shot.held[:_HELD_SHOWN]]
+    parts += [Text(f"held: {_hold_text(one)}", "yellow") for one in shot.held[:_HELD_SHOWN]]
     parts += [Text(text, "yellow") for text in (_state(shot), shot.note) if text]
     title = f"[bold]run[/] {_plain(run.name)} of {_plain(run.pipeline)}"
-    return framed(title, _spoken(shot.elapsed_s), parts)
+    return frame(title, _spoken(shot.elapsed_s), parts)
 
 
 def _counts(shot: RunSnapshot) -> Text:
     counts = shot.run.counts
-    line = counted(
+    line = counts_text(
         (counts.succeeded, "succeeded", "green"),
         (counts.failed, "failed", "red"),
         (shot.retrying, "retrying", "yellow"),
@@ -109,7 +109,7 @@ def _figures(shot: RunSnapshot) -> Table:
     return grid
 
 
-def _done(shot: RunSnapshot) -> str:
+def _progress_text(shot: RunSnapshot) -> str:
     more = "+" if shot.feeding else ""
     return f"{shot.ended:,} of {shot.run.counts.total:,}{more} done"
 
@@ -141,7 +141,7 @@ def _budget(shot: RunSnapshot) -> str:
     return f"failures {allowed.share:.1%}, {allowed.share_max:.1%} allowed"
 
 
-def _held(one: Held) -> str:
+def _hold_text(one: Held) -> str:
     text = f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
     return f"{text}; to release it: {one.command}" if one.command else text
 

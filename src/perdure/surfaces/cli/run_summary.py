@@ -81,7 +81,7 @@ def ways_on(run: RunView, again: str) -> str:
     return f"{first}Go on with: {again}"
 
 
-def told(outcome: RunOutcome, files: Files, again: str) -> tuple[list[str], list[str]]:
+def summary_lines(outcome: RunOutcome, files: Files, again: str) -> tuple[list[str], list[str]]:
     """The summary in words, a line each, and what belongs on standard error."""
     complaints = []
     remedy = "; mend it, or pass --skip-bad" if isinstance(outcome.error, PayloadRefused) else ""

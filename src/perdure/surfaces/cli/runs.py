@@ -19,7 +19,7 @@ from perdure.surfaces.cli.options import (
     is_sure,
     json_option,
     kind_budget,
-    said,
+    reason_and_by,
     store_option,
     with_options,
     yes_option,
@@ -39,7 +39,7 @@ def runs() -> None:
 
 
 @contextmanager
-def _opened(named: str, store: str | None) -> Iterator[Run]:
+def _open(named: str, store: str | None) -> Iterator[Run]:
     with session_at(store) as session:
         yield run_at(session, named)
 
@@ -111,7 +111,7 @@ def show(named: str, store: str | None, as_json: bool) -> None:
         told = [plain_run(one) for one in children]
         echo_json({**plain_run(run), "unfed_at": unfed_at(run, now), "children": told})
         return
-    for line in _shown(run, children, now):
+    for line in _lines_of(run, children, now):
         click.echo(line)
 
 
@@ -121,7 +121,7 @@ def show(named: str, store: str | None, as_json: bool) -> None:
 @json_option
 def report(named: str, store: str | None, as_json: bool) -> None:
     """Report how a run went: retries, errors, stages, waste, time to success; walks over all its attempts."""
-    with _opened(named, store) as run:
+    with _open(named, store) as run:
         found = run.report()
     if as_json:
         echo_json(found.as_json())
@@ -145,7 +145,7 @@ def results(
 ) -> None:
     """Write the results of a run, in the order of its items; what is still open is left out."""
     good = bad = 0
-    with _opened(named, store) as run, ExitStack() as files:
+    with _open(named, store) as run, ExitStack() as files:
         values = None if output in (None, "-") else files.enter_context(Sink(Path(str(output))))
         others = None if failures is None else files.enter_context(Sink(Path(failures)))
         for one in run.results(failed=others is not None, wait=wait):
@@ -167,11 +167,11 @@ def results(
 
 @runs.command()
 @click.argument("named", metavar="RUN")
-@said()
+@reason_and_by()
 @store_option
 def pause(named: str, reason: str, by_whom: str, store: str | None) -> None:
     """Claim none of a run's items until it is resumed; attempts under way end."""
-    with _opened(named, store) as run:
+    with _open(named, store) as run:
         run.pause(reason=reason, by=by_whom)
         click.echo(f"{run.name}: paused; {run.view().counts.open:,} items are open")
 
@@ -193,7 +193,7 @@ _BUDGETS = (
 @runs.command()
 @click.argument("named", metavar="RUN")
 @with_options(*_BUDGETS)
-@said()
+@reason_and_by()
 @store_option
 def resume(
     named: str,
@@ -205,7 +205,7 @@ def resume(
 ) -> None:
     """Go on with a paused or aborted run, with other budgets if they are given."""
     kinds = dict(kind_budget(text) for text in kind_budgets) or None
-    with _opened(named, store) as run:
+    with _open(named, store) as run:
         run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **budgets)
         seen = run.view()
         click.echo(f"{run.name}: {seen.status.value}; {seen.counts.open:,} items are open")
@@ -214,11 +214,11 @@ def resume(
 @runs.command()
 @click.argument("named", metavar="RUN")
 @yes_option
-@said()
+@reason_and_by()
 @store_option
 def cancel(named: str, yes: bool, reason: str, by_whom: str, store: str | None) -> None:
     """Cancel a run for good: nothing of it is claimed any more, and a worker cancels its open items."""
-    with _opened(named, store) as run:
+    with _open(named, store) as run:
         count = run.view().counts.open
         if not is_sure(f"Cancel run {run.name} with {count:,} open items?", yes=yes):
             click.echo("nothing was done")
@@ -234,12 +234,12 @@ def cancel(named: str, yes: bool, reason: str, by_whom: str, store: str | None) 
 @store_option
 def seal(named: str, store: str | None) -> None:
     """Say that all items of a run are in, where whoever fed it has not; then it can end."""
-    with _opened(named, store) as run:
+    with _open(named, store) as run:
         run.seal()
         click.echo(f"{run.name}: sealed, {run.view().status.value}")
 
 
-def _shown(run: RunView, children: list[RunView], now: datetime) -> list[str]:
+def _lines_of(run: RunView, children: list[RunView], now: datetime) -> list[str]:
     counts = run.counts
     ended = f"{counts.succeeded:,} succeeded + {counts.failed:,} failed + {counts.cancelled:,} cancelled"
     used = f"{counts.tokens_in:,} tokens in, {counts.tokens_out:,} out, {dollars(counts.cost_usd)}"

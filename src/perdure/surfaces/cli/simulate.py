@@ -12,12 +12,12 @@ from perdure.simulate import (
     SCENARIOS,
     Scenario,
     SimulationQuestion,
-    chosen,
     draw,
     form,
     require_matplotlib,
     row,
     scenario_of,
+    scenarios_named,
     strategy,
     summary_lines,
     text_lines,
@@ -98,7 +98,7 @@ def simulate(
         require_matplotlib()
     wanted = _scenarios(names, own)
     if plots is not None:
-        _made(plots)
+        _make_directory(plots)
     rows = []
     for scenario in wanted:
         found = row(scenario, policy, seeds=seeds, rivals=not no_rivals)
@@ -142,7 +142,7 @@ def _own(
     )
 
 
-def _made(plots: Path) -> None:
+def _make_directory(plots: Path) -> None:
     """The directory of the pictures, before minutes are spent on what goes into it."""
     try:
         plots.mkdir(parents=True, exist_ok=True)
@@ -159,4 +159,6 @@ def _scenarios(names: tuple[str, ...], own: SimulationQuestion | None) -> Iterat
                 "--scenario plays a scenario as it is; leave it out to describe a case of your own"
             )
         return iter([scenario_of(own)])
-    return iter([one for name in names for one in chosen(name)] or list(SCENARIOS.values()))
+    return iter(
+        [one for name in names for one in scenarios_named(name)] or list(SCENARIOS.values())
+    )

@@ -13,9 +13,9 @@ import msgspec
 from perdure.app import (
     check_served,
     check_times,
-    configured,
+    lanes_served,
     load_session,
-    served,
+    settings_in_force,
     supervise,
     work,
 )
@@ -83,10 +83,10 @@ def worker(
     The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
     the second gives everything back at once. Nothing is lost either way.
     """
-    config = configured(processes=processes, **tuning)
+    config = settings_in_force(processes=processes, **tuning)
     check_times(config)
     for_app(store)
-    described = _described(app) if lifeline is None else _told_through(lifeline)
+    described = _describe(app) if lifeline is None else _told_through(lifeline)
     check_app_store(app, described.url, store)
     check_served(app, described.lanes, queues, categories)
 
@@ -114,7 +114,7 @@ def worker(
         _LIFELINES[ours] = process
         return process
 
-    lanes = served(described.lanes, queues, categories)
+    lanes = lanes_served(described.lanes, queues, categories)
     sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes))
 
 
@@ -164,7 +164,7 @@ def worker_child(
         load_session(app),
         worker=number,
         role=Role(role),
-        config=configured(**tuning),
+        config=settings_in_force(**tuning),
         lifeline=lifeline,
         queues=queues,
         categories=categories,
@@ -194,7 +194,7 @@ def describe(app: str) -> None:
     os._exit(0)  # what the app's module may have started must not keep the answer waiting
 
 
-def _described(app: str) -> Described:
+def _describe(app: str) -> Described:
     """The store and the queues of an app, without importing the app into the supervisor."""
     command = [sys.executable, "-m", "perdure.surfaces.cli", "describe", app]
     try:

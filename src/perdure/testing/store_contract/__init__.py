@@ -10,39 +10,39 @@ Moments are the clock's, exact to the microsecond. Ids are UUIDs. Job numbers ri
 Any runner that knows ``setup_method``, ``teardown_method`` and ``test_`` will do.
 """
 
-from perdure.testing.store_contract.acting import DeedsContract
 from perdure.testing.store_contract.bulks import BulksContract
-from perdure.testing.store_contract.calling import CallersContract
-from perdure.testing.store_contract.capturing import CapturesContract
-from perdure.testing.store_contract.claiming import ClaimContract
-from perdure.testing.store_contract.closing import ClosedLanesContract
-from perdure.testing.store_contract.completing import CompleteContract, LentTransaction
-from perdure.testing.store_contract.conflicting import ConflictsContract
-from perdure.testing.store_contract.counting import CountsContract
-from perdure.testing.store_contract.ending import EndsContract
-from perdure.testing.store_contract.enqueueing import EnqueueContract
-from perdure.testing.store_contract.fairness import FairnessContract
-from perdure.testing.store_contract.following import ChangeFeedContract
-from perdure.testing.store_contract.gating import GatesContract
-from perdure.testing.store_contract.guarding import GuardsContract
-from perdure.testing.store_contract.items import ItemsContract
-from perdure.testing.store_contract.kit import OpenedStore
-from perdure.testing.store_contract.letters import DeadLettersContract
-from perdure.testing.store_contract.owning import OwnersContract
-from perdure.testing.store_contract.parting import SlotsContract
+from perdure.testing.store_contract.callers import CallersContract
+from perdure.testing.store_contract.captures import CapturesContract
+from perdure.testing.store_contract.change_feed import ChangeFeedContract
+from perdure.testing.store_contract.claim import ClaimContract
+from perdure.testing.store_contract.closed_lanes import ClosedLanesContract
+from perdure.testing.store_contract.complete import CompleteContract, LentTransaction
+from perdure.testing.store_contract.dead_letters import DeadLettersContract
+from perdure.testing.store_contract.enqueue import EnqueueContract
+from perdure.testing.store_contract.fair_queues import FairnessContract
+from perdure.testing.store_contract.fresh_store import OpenedStore
+from perdure.testing.store_contract.gates import GatesContract
+from perdure.testing.store_contract.key_conflicts import ConflictsContract
+from perdure.testing.store_contract.lane_slots import SlotsContract
+from perdure.testing.store_contract.owner_lists import OwnersContract
 from perdure.testing.store_contract.payloads import PayloadsContract
 from perdure.testing.store_contract.pruning import PruningContract
-from perdure.testing.store_contract.racing import RacesContract
-from perdure.testing.store_contract.reading import ReadsContract
-from perdure.testing.store_contract.requesting import RequestIdsContract
-from perdure.testing.store_contract.reviving import RevivalContract
-from perdure.testing.store_contract.running import RunsContract
-from perdure.testing.store_contract.scheduling import SchedulesContract
-from perdure.testing.store_contract.settling import SettleContract
-from perdure.testing.store_contract.sharing import SharingContract
+from perdure.testing.store_contract.reads import ReadsContract
+from perdure.testing.store_contract.record import SettleContract
+from perdure.testing.store_contract.request_ids import RequestIdsContract
+from perdure.testing.store_contract.revivals import RevivalContract
+from perdure.testing.store_contract.run_counts import CountsContract
+from perdure.testing.store_contract.run_ends import EndsContract
+from perdure.testing.store_contract.run_items import ItemsContract
+from perdure.testing.store_contract.run_races import RacesContract
+from perdure.testing.store_contract.runs import RunsContract
+from perdure.testing.store_contract.schedules import SchedulesContract
+from perdure.testing.store_contract.shared_connections import SharingContract
 from perdure.testing.store_contract.shortcuts import ShortcutsContract
-from perdure.testing.store_contract.tallying import TalliesContract
-from perdure.testing.store_contract.working import WorkersContract
+from perdure.testing.store_contract.single_jobs import DeedsContract
+from perdure.testing.store_contract.tallies import TalliesContract
+from perdure.testing.store_contract.token_guard import GuardsContract
+from perdure.testing.store_contract.workers import WorkersContract
 
 
 class StoreContract(

@@ -18,7 +18,7 @@ from perdure.model.operations import (
 )
 from perdure.model.views import JobView
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import DEED, OnAFreshStore, target, uuid_of
+from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, target, uuid_of
 
 BULK = uuid_of(7)
 

@@ -9,8 +9,7 @@ from perdure.model.jobs import ZERO, Claim, NewJob, OnLost, Receipt, Record
 from perdure.model.runs import RunView
 from perdure.model.states import AttemptStatus
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import Place
-from perdure.testing.store_contract.records import (
+from perdure.testing.store_contract.attempt_ends import (
     advance,
     attempt_of,
     crash,
@@ -20,6 +19,7 @@ from perdure.testing.store_contract.records import (
     snooze,
     spending,
 )
+from perdure.testing.store_contract.fresh_store import Place
 
 Step = Callable[[Claim, int], Record]
 LATER_S = 1_000_000.0  # out of the way of what is claimed next
@@ -28,14 +28,14 @@ LATER_S = 1_000_000.0  # out of the way of what is claimed next
 def _waited(claim: Claim, worker: int) -> Record:
     """The upstream asked for a wait."""
     told = retry(claim, worker, delay_s=0.0)
-    counters = claim.counters.raised(Counted.WAITS, waited_s=2.5)
+    counters = claim.counters.after_event(Counted.WAITS, waited_s=2.5)
     attempt = attempt_of(claim, AttemptStatus.WAITING, worker, counted="waits", kind="rate_limited")
     return replace(told, counters=counters, error_code="E429", attempt=attempt)
 
 
 def _probed(claim: Claim, worker: int) -> Record:
     """It was the probe of a gate, and failed."""
-    counters = claim.counters.raised(Counted.PROBES)
+    counters = claim.counters.after_event(Counted.PROBES)
     attempt = attempt_of(claim, AttemptStatus.WAITING, worker, counted="probes", kind="network")
     return replace(retry(claim, worker, delay_s=0.0), counters=counters, attempt=attempt)
 

@@ -7,8 +7,8 @@ from perdure.model.limits import PAYLOAD_BYTES_MAX
 from perdure.model.operations import Deed, LaneScope
 from perdure.testing.nouns import replace
 from perdure.testing.payloads import PAYLOADS, TEXTS
-from perdure.testing.store_contract.kit import OnAFreshStore
-from perdure.testing.store_contract.records import advance, failure, retry, success
+from perdure.testing.store_contract.attempt_ends import advance, failure, retry, success
+from perdure.testing.store_contract.fresh_store import OnAFreshStore
 
 
 def _admitted() -> dict[str, str]:

@@ -11,8 +11,7 @@ from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import Books, JobView
 from perdure.testing.nouns import replace
-from perdure.testing.store_contract.kit import DEED, OnAFreshStore, raises
-from perdure.testing.store_contract.records import (
+from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,
     crash,
@@ -21,6 +20,7 @@ from perdure.testing.store_contract.records import (
     spending,
     success,
 )
+from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, raises
 
 DAY_S = 86_400.0
 
@@ -264,7 +264,7 @@ class PruningContract(OnAFreshStore):
         self.place.store.mark_dead(by=self.worker)
         self.clock.push(DAY_S)
         assert self.place.control.prune_workers(0.0, limit=9) == 0
-        assert [one.worker for one in self.place.store.lost(limit=9)] == [dead]
+        assert [one.worker for one in self.place.store.lost_claims(limit=9)] == [dead]
         self.place.settle(crash(claim, dead), by=None)
         self.place.store.mark_dead(by=self.worker)
         assert self.place.control.prune_workers(0.0, limit=9) == 1

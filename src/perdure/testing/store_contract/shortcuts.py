@@ -14,9 +14,9 @@ from perdure.model.runs import RunView
 from perdure.model.states import TERMINAL, TRANSITIONS, FailedReason, Move, State
 from perdure.model.views import AttemptView, JobView
 from perdure.testing.nouns import replace
+from perdure.testing.store_contract.attempt_ends import ENDINGS, advance, retry, success
+from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore
 from perdure.testing.store_contract.journeys import BEFORE, LATER_S, Journey, JourneyStart, Step
-from perdure.testing.store_contract.kit import DEED, OnAFreshStore
-from perdure.testing.store_contract.records import ENDINGS, advance, retry, success
 
 _LATER = datetime(2999, 1, 1, tzinfo=UTC)
 
