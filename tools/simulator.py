@@ -6,8 +6,9 @@ the same text, so tests/simulate/test_docs.py plays a small part of it and looks
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from perdure.model.nouns import replace
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a script, only its own folder is there

@@ -8,10 +8,10 @@ from perdure import App, Backoff, GateSettings, Jitter, PaceSettings, StageError
 from perdure.checks import check
 from perdure.demo.client import post
 from perdure.model.events import Event, EventName
+from perdure.model.nouns import replace
 from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.rules.presets import preset
 from perdure.surfaces.cli.root import cli
-from perdure.testing.nouns import replace
 from perdure.testing.upstream import Answer, Upstream
 from tests.app import acts
 from tests.engine.kit import until

@@ -11,9 +11,9 @@ import pytest
 from perdure import StageError, checks
 from perdure.model.errors import UnknownName
 from perdure.model.limits import CAPTURE_BYTES_MAX
+from perdure.model.nouns import replace
 from perdure.model.states import AttemptStatus
 from perdure.rules.presets import preset
-from perdure.testing.nouns import replace
 from tests.app import acts
 from tests.engine.kit import until
 

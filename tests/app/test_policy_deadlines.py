@@ -2,13 +2,13 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
 import pytest
 
 from perdure import App, Backoff, Jitter, JobFailed, Policy, StageError
+from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, State
 from perdure.rules.presets import preset
 from tests.app.worker.working_off import worked_off

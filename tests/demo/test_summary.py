@@ -1,12 +1,11 @@
 """What a tour has to complain about, and when it has nothing."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.demo.script import Fault
 from perdure.demo.summary import Summary
 from perdure.model.jobs import ZERO
+from perdure.model.nouns import replace
 from perdure.model.views import Books, Finding
 
 GOOD = Summary(

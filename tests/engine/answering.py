@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -13,6 +13,7 @@ from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import Stage
 from perdure.model.errors import AnswerError
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Outcome
 from perdure.model.states import State
 from perdure.model.views import JobView

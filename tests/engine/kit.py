@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from perdure.engine.gates.gatekeeper import Checked
+from perdure.engine.gates.traffic import Checked
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue, LaidPipeline, Stage
@@ -16,11 +16,11 @@ from perdure.model.errors import StoreUnavailable
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import ZERO, Claim, ClaimOrder, Counters, Record, Turn
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Outcome, Returned, Usage
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.policy import Policy, Rule
 from perdure.testing import VirtualClock
-from perdure.testing.nouns import replace
 from tests.stores.kit import MEMORY, Place
 
 PLAIN = Policy(

@@ -5,7 +5,7 @@ what the rules of the gate answer; a field without a row fails, and so does one 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
@@ -20,6 +20,7 @@ from perdure.model.decisions import Decision
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import ZERO, Claim, Counters
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death, Evidence, Lost, Outcome, Raised, Snoozed
 from perdure.model.verdicts import Verdict
 from perdure.rules.backoff import Backoff, Jitter

@@ -10,6 +10,7 @@ from perdure.model.errors import BugError
 from perdure.model.events import EventName
 from perdure.model.jobs import Counters
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import (
     Evidence,
     Interrupted,
@@ -24,7 +25,6 @@ from perdure.model.outcomes import (
 from perdure.model.states import State
 from perdure.rules.matchers import Match
 from perdure.rules.policy import RETRY
-from perdure.testing.nouns import replace
 from tests.engine.kit import PLAIN, Shop, line_on, stage
 from tests.engine.test_call import SYNC, counter, failing  # noqa: F401 - a fixture
 from tests.engine.upkeep.test_overrun_attempts import TIMEOUT_S

@@ -11,6 +11,7 @@ from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
 from perdure.model.jobs import Counters, Enqueued, Receipt, RecordRefused, Stale
 from perdure.model.kinds import KINDS, Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.outcomes import (
     Death,
@@ -27,7 +28,6 @@ from perdure.observers.log import log_event
 from perdure.rules.decide import GateView
 from perdure.rules.policy import FAIL, RETRY, Policy
 from perdure.rules.vocabulary import CONVERTER
-from perdure.testing.nouns import replace
 from tests.engine.kit import DONE, Notes, Shop, claim_of, line_on, stage
 
 

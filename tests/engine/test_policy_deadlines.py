@@ -1,6 +1,5 @@
 """The total time that policies give to jobs which bring none: fixed at enqueue, from the start again in each life."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from random import Random
 
@@ -20,6 +19,7 @@ from perdure.model.errors import CallerError
 from perdure.model.filters import EVERY_JOB
 from perdure.model.jobs import NewJob
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import LaneScope
 from perdure.model.outcomes import Evidence, Raised
 from perdure.model.states import FailedReason, State

@@ -1,6 +1,5 @@
 """record: every decision becomes exactly one record."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -12,6 +11,7 @@ from perdure.engine.stages import LaidPipeline
 from perdure.model.decisions import CancelJob, Counted, Fail, Release, Retry, Succeed, Why
 from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import KINDS, Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import (
     Death,
     Evidence,

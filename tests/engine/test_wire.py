@@ -4,7 +4,6 @@ The table is [004]'s, cell by cell: code by profile, how many calls, which waits
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ import pytest
 
 from perdure import App, JobFailed, Policy, Vocabulary
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Evidence
 from perdure.rules.classify import judge
 from perdure.rules.policy import FAIL, RETRY, Hints, Rule

@@ -65,8 +65,8 @@ PURE_STDLIB = {
     "urllib.parse",
 }
 
-# One file has its hot nouns from elsewhere (docs/decisions/0016).
-EXCEPTIONS = {("model/jobs.py", "msgspec")}
+# Nouns are structs (docs/decisions/0025): frozen values, which no clock and no file is needed for.
+PURE_NOUNS = {"msgspec", "msgspec.structs"}
 
 # What the modules above have that is not pure.
 IMPURE_NAMES = {
@@ -90,14 +90,13 @@ def impure_imports(modules: tuple[Module, ...]) -> list[str]:
         if module.layer in PURE_LAYERS
         for line in imports(module, known)
         if not is_pure_import(module.layer, line.target)
-        and (str(module.file), line.target) not in EXCEPTIONS
     ]
 
 
 def is_pure_import(layer: str, target: str) -> bool:
     if inside(target):
         return layer_of(target) in PURE_LAYERS[layer] | {layer}
-    return target in PURE_STDLIB
+    return target in PURE_STDLIB | PURE_NOUNS
 
 
 def impure_acts(modules: tuple[Module, ...]) -> list[str]:
@@ -147,7 +146,7 @@ REFUSED = [
     "time",
     "traceback",
     "uuid",
-    "msgspec",
+    "msgspec.json",
     "perdure.ports",
     "perdure.engine.run",
 ]

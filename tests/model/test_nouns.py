@@ -1,14 +1,15 @@
 """Small sums and sentences of the nouns: counters, deaths, books, shown states, signals."""
 
-from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import fields
 
 from perdure.model.decisions import Counted
 from perdure.model.errors import CallerError
 from perdure.model.jobs import ZERO, Counters
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.model.states import State

@@ -1,6 +1,6 @@
 """What to do about a verdict: the table, the exact limits, the words, and that it is total."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +20,7 @@ from perdure.model.errors import ConfigError
 from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Origin
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success

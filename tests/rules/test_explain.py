@@ -1,12 +1,12 @@
 """What `perdure policy explain` answers, without the command around it."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.kinds import KINDS, Kind
+from perdure.model.nouns import replace
 from perdure.model.verdicts import Failure
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.explain import Question, explain, schedule

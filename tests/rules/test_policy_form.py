@@ -2,7 +2,6 @@
 
 import json
 import tomllib
-from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -10,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.matchers import Match
 from perdure.rules.policy import RETRY, WAIT, Action, Hints, Policy, Rule

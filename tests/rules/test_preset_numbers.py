@@ -6,12 +6,12 @@ version, write the record, and add a row; the failure says the digest.
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff
 from perdure.rules.policy import Match, Policy
 from perdure.rules.policy_form import policy_form

@@ -2,7 +2,6 @@
 
 import re
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import App, Backoff, Policy
+from perdure.model.nouns import replace
 from perdure.rules.presets import preset
 from perdure.testing import CLOSED, Answer
 from tests.app.worker.working_off import worked_off

@@ -23,6 +23,7 @@ from perdure.engine.worker.pump import Finished, Pump
 from perdure.engine.worker.worker import Worker
 from perdure.model.decisions import Counted
 from perdure.model.jobs import OnLost, Record
+from perdure.model.nouns import replace
 from perdure.model.operations import ScheduleView, Tick
 from perdure.rules import decide as decide_module
 from perdure.stores import control as control_module
@@ -31,7 +32,6 @@ from perdure.stores.sqlite import record as settling_module
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.nouns import replace
 from tests.sim import harvests, swarm
 from tests.sim.mutants import Mutant, Patch, both, reworded
 from tests.stores.mutants import MUTANTS as STORE_MUTANTS

@@ -1,6 +1,5 @@
 """Bugs of gates, put back on purpose: as other breakers had them, or as ours once did."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from perdure.engine.gates.gatekeeper import Gatekeeper
 from perdure.engine.gates.limit_shares import LimitShares
 from perdure.engine.gates.traffic import Traffic
 from perdure.model.gates import GateState
+from perdure.model.nouns import replace
 from perdure.rules.decide import FLOWING
 from perdure.rules.gate import hold as hold_module, probe as probe_module
 from perdure.rules.gate.gate import Gate, Step

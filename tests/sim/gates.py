@@ -7,7 +7,7 @@ has heard: an answer that was lost on the way tells it nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateRow, GateState, Probe, Slices
 from perdure.model.jobs import Claim, ClaimOrder, Record
 from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.states import Move
 from perdure.rules.gate.gate import Gate

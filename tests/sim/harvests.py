@@ -1,7 +1,6 @@
 """Settings in which there is little but runs, and dead letters to be driven again."""
 
-from dataclasses import replace
-
+from perdure.model.nouns import replace
 from perdure.model.operations import Retention
 from tests.sim.feeds import RUN_DEEDS, Feed
 from tests.sim.swarm import Setup, plain

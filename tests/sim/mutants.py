@@ -19,10 +19,10 @@ from perdure.engine.worker.pump import Finished, Pump
 from perdure.engine.worker.stage_runner import StageRunner
 from perdure.engine.worker.worker import WorkerSettings
 from perdure.model.jobs import Receipt, Record
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death, Interrupted
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.nouns import replace
 from tests.sim.swarm import (
     Setting,
     as_drawn,

@@ -17,9 +17,9 @@ from perdure.model.errors import (
     StoreUnavailable,
 )
 from perdure.model.filters import JobFilter
+from perdure.model.nouns import replace
 from perdure.model.operations import BulkVerb, BulkView, Deed
 from perdure.model.runs import RunStatus, RunView
-from perdure.testing.nouns import replace
 from tests.sim.checker import Checker
 from tests.sim.clocks import MachineClock
 from tests.sim.connected import Connected

@@ -9,8 +9,8 @@ from perdure.engine.ids import Ids
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import StoreFull, StoreUnavailable
 from perdure.model.jobs import Enqueued, NewJob
+from perdure.model.nouns import replace
 from perdure.ports import Store
-from perdure.testing.nouns import replace
 from tests.sim.callers import Callers
 from tests.sim.checker import Checker
 from tests.sim.clocks import MachineClock

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from perdure.engine.gates.changes import change_of
 from perdure.engine.observe import Observers
 from perdure.engine.upkeep.run_watch import LEFT_S
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import BulkStatus, Deed, LaneScope
 from perdure.model.runs import RunChange, RunStatus
 from perdure.model.workers import Role

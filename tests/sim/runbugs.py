@@ -1,6 +1,5 @@
 """Bugs of runs, budgets, re-drives and books, put back on purpose."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from perdure.engine.operate.bulks import Bulks
 from perdure.engine.stages import LaidPipeline
 from perdure.engine.upkeep import run_watch as watch_module
 from perdure.model.jobs import Conflict, Record, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.runs import RunChange, RunStatus, RunView
 from perdure.rules.run_budget import Tally as BudgetTally, overspent

@@ -7,12 +7,13 @@ its budget is reckoned here by other code than the engine's.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perdure.engine.batch.feeding import Fed
 from perdure.model.jobs import Lane, Record
 from perdure.model.kinds import KINDS, FailureClass, Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NANO, NewRun, RunChange, RunStatus, RunView
 from perdure.model.states import TERMINAL, AttemptStatus, FailedReason, Move, State

@@ -6,6 +6,7 @@ from perdure.engine.batch.runs import RunSettings, settings_in
 from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Enqueued, Lane, NewJob, Receipt, Revived
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkPhase,
     BulkStatus,
@@ -20,7 +21,6 @@ from perdure.model.outcomes import Outcome
 from perdure.model.runs import FINISHED, NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
 from perdure.stores.rows import encode
-from perdure.testing.nouns import replace
 from tests.sim.scenes import DEED, DONE, FAILED, Scene
 
 RUNNING, COMPLETED, ABORTED = RunStatus.RUNNING, RunStatus.COMPLETED, RunStatus.ABORTED

@@ -23,6 +23,7 @@ from perdure.model.jobs import (
     Stale,
     Turn,
 )
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     Deed,
     LaneScope,
@@ -38,7 +39,6 @@ from perdure.model.states import State
 from perdure.model.workers import NewWorker, Role
 from perdure.rules.evidence import evidence_of
 from perdure.rules.policy import Policy, Rule
-from perdure.testing.nouns import replace
 from tests.sim.checker import Checker
 from tests.sim.world import World
 

@@ -1,9 +1,9 @@
 """Settings in which little goes wrong but an upstream that every stage is behind; and storms of all else."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
+from perdure.model.nouns import replace
 from perdure.rules.policy import HintMode, Policy
 from tests.sim.feeds import RUN_DEEDS, Feed
 from tests.sim.outside import GATE_DEEDS, TROUBLES, UNTIED_S, sick

@@ -5,10 +5,11 @@ its settings, silly ones included, from wide ranges. What is off in one seed mak
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Retention
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope

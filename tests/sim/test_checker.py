@@ -18,9 +18,9 @@ from perdure.model.jobs import (
     Stale,
     Turn,
 )
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death, Lost
 from perdure.model.states import Move
-from perdure.testing.nouns import replace
 from tests.sim.bugs import MORE
 from tests.sim.checker import Checker
 from tests.sim.deeds import Deeds

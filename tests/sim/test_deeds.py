@@ -16,6 +16,7 @@ from perdure.model.jobs import (
     Receipt,
     Stale,
 )
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     LaneScope,
     Pruned,
@@ -25,7 +26,6 @@ from perdure.model.operations import (
 from perdure.model.outcomes import Death, Lost, Raised
 from perdure.model.states import State
 from perdure.rules.evidence import evidence_of
-from perdure.testing.nouns import replace
 from tests.sim.invariants import Violation
 from tests.sim.scenes import (
     DEED,

@@ -1,6 +1,5 @@
 """What the simulation found of runs and dead letters, each in its smallest form."""
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -18,6 +17,7 @@ from perdure.engine.upkeep.run_watch import LEFT_S, RunWatch
 from perdure.model.errors import StageError, StoreUnavailable
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import ClaimOrder
+from perdure.model.nouns import replace
 from perdure.model.operations import BulkPhase, BulkStatus, Deed
 from perdure.model.outcomes import Outcome, Raised, Returned, Usage
 from perdure.model.runs import RunStatus, RunView

@@ -14,6 +14,7 @@ from perdure.model.errors import StageError
 from perdure.model.gates import GateLook, GateRow, GateState, Probe, Slices
 from perdure.model.jobs import ClaimOrder, Receipt, Turn
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Raised
 from perdure.rules.evidence import evidence_of
@@ -22,7 +23,6 @@ from perdure.rules.gate.hold import hint, hold, release
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.limit_slices import Slice
 from perdure.rules.gate.probe import lease
-from perdure.testing.nouns import replace
 from tests.sim.invariants import Violation
 from tests.sim.outside import Outside
 from tests.sim.scenes import DONE, FAILED, LINE, STAGES, Scene

@@ -6,6 +6,7 @@ from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_in
 from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.model.jobs import Conflict, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkChange,
     BulkPhase,
@@ -14,7 +15,6 @@ from perdure.model.operations import (
     Revival,
 )
 from perdure.model.runs import RunChange, RunStatus
-from perdure.testing.nouns import replace
 from tests.sim.invariants import Violation
 from tests.sim.runscenes import ABORTED, COMPLETED, RUNNING, TERMS, RunScene
 from tests.sim.scenes import DEED, DONE

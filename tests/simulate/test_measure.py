@@ -1,11 +1,10 @@
 """The table says what happened, and a missed aim is shown as missed."""
 
-from dataclasses import replace
-
 import pytest
 from tools.simulator import change
 
 from perdure.model.errors import CallerError, UnknownName
+from perdure.model.nouns import replace
 from perdure.rules.presets import preset
 from perdure.simulate import SCENARIOS, form, row, scenarios_named, summary_lines, text_lines
 from perdure.simulate.measure import Row, aims_of

@@ -1,9 +1,8 @@
 """What the simulator is asked to show: fairness, the story's ranges, one whole family of scenarios."""
 
-from dataclasses import replace
-
 import pytest
 
+from perdure.model.nouns import replace
 from perdure.simulate import FigureRange, OutageCase, fairness, outage_ranges, row, scene_ranges
 from perdure.simulate.scenarios import SCENARIOS
 from perdure.simulate.scene import Batch, Fleet

@@ -1,10 +1,9 @@
 """The modelled upstream does what its numbers say."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Raised
 from perdure.rules.classify import classify
 from perdure.simulate.replies import Form, evidence_of

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from perdure.model.jobs import ClaimOrder, IfFailed, Lane, NewJob, Part, Receipt, Record, Settled
+from perdure.model.nouns import replace
 from perdure.model.runs import FINISHED
 from perdure.testing import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.fresh_store import uuid_of
 from tests.stores.promises import Promises
 from tests.stores.sides import Side, Sides

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from perdure.model.filters import JobFilter
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkChange,
     BulkPhase,
@@ -20,7 +21,6 @@ from perdure.model.operations import (
 from perdure.model.runs import NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.fresh_store import uuid_of
 from tests.stores.acting import LANES, Acting
 from tests.stores.operating import DEED, STALE

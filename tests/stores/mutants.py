@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from perdure.model.jobs import ClaimOrder, Record, Turn
+from perdure.model.nouns import replace
 from perdure.model.states import State
 from perdure.stores.postgres.statements import SQL as POSTGRES
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.sqlite.statements import SQL as SQLITE
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.nouns import replace
 from tests.stores.rigs import Rig
 
 Patch = Callable[[pytest.MonkeyPatch, Rig], None]

@@ -17,6 +17,7 @@ from perdure.model.errors import PerdureError
 from perdure.model.filters import EVERY_JOB
 from perdure.model.gates import GateLook
 from perdure.model.jobs import Claim, Conflict, Counters, Enqueued, Receipt, RecordRefused, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkView,
     LanePause,
@@ -29,7 +30,6 @@ from perdure.model.states import State
 from perdure.model.views import AttemptView, CaptureView, JobView, LaneView, RunFigures
 from perdure.model.workers import WorkerView
 from perdure.testing import OpenedStore
-from perdure.testing.nouns import replace
 
 # What the number of a noun counts, and what its other fields number.
 COUNTS: dict[type, str] = {

@@ -5,12 +5,12 @@ import pytest
 
 from perdure.model.decisions import Counted
 from perdure.model.jobs import ZERO, Claim, Record
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus
 from perdure.stores.audit_checks import CHECKS
 from perdure.stores.postgres.reader import AUDIT as ON_POSTGRES
 from perdure.stores.sqlite.reader import AUDIT as ON_SQLITE
-from perdure.testing.nouns import replace
 from tests.stores.busy import busy_store
 from tests.stores.kit import (
     DEED,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure.model.jobs import Record
+from perdure.model.nouns import replace
 from perdure.testing import SharedStoreContract
-from perdure.testing.nouns import replace
 from tests.stores.mutants import STATEMENTS, STORES
 from tests.stores.rigs import PostgresRig, SqliteFile, lent_postgres
 

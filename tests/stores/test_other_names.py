@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from perdure.model.jobs import OnLost, Record
+from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, Move, State
 from perdure.testing import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

@@ -3,9 +3,9 @@
 import pytest
 
 from perdure.model.jobs import Capture, Claim, Counters
+from perdure.model.nouns import replace
 from perdure.stores.columns import COUNTED
 from perdure.stores.plain_success import is_plain
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.shortcuts import by_the_long_way
 from tests.stores.kit import MEMORY, Place, success
 

@@ -3,9 +3,9 @@
 import pytest
 
 from perdure.model.jobs import Receipt, Stale
+from perdure.model.nouns import replace
 from perdure.model.states import State
 from perdure.testing import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.fresh_store import Place
 from tests.stores.kit import crash, failure, retry
 from tests.stores.promises import Promises

@@ -4,9 +4,9 @@ import pytest
 
 from perdure.model.errors import CallerError, StoreError
 from perdure.model.jobs import RecordRefused
+from perdure.model.nouns import replace
 from perdure.ports import Control, Reader, Store
 from perdure.testing import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, retry
 from perdure.testing.store_contract.fresh_store import Place
 from tests.stores.reference import open_model

@@ -4,9 +4,9 @@ import pytest
 
 from perdure.model.errors import StoreError
 from perdure.model.jobs import Stale
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.stores.sqlite.connection import SqliteConnection
-from perdure.testing.nouns import replace
 from tests.stores.kit import ENDINGS, Place, advance, crash, file_in, retry, success
 
 EXITED = Death("exited", exit_status=0)

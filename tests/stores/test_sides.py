@@ -3,10 +3,10 @@
 import pytest
 
 from perdure.model.jobs import NewJob
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.workers import NewWorker, Role
 from perdure.testing import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.fresh_store import Place, uuid_of
 from tests.stores.acting import LANES
 from tests.stores.reference import Model, open_model

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.model.jobs import Capture
+from perdure.model.nouns import replace
 from perdure.model.runs import NANO
 from perdure.testing import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

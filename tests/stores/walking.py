@@ -5,11 +5,11 @@ from typing import Any
 
 from perdure.model.gates import GateChange, GateState, Probe, Slices
 from perdure.model.jobs import Capture, Record
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Death
 from perdure.model.states import Move, State
 from perdure.model.workers import NewWorker, Role
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract import attempt_ends
 from tests.stores.acting import Acting, Held
 from tests.stores.sides import Side

@@ -3,10 +3,10 @@
 import os
 import random
 import time
-from dataclasses import replace
 
 import pytest
 
+from perdure.model.nouns import replace
 from tests.stories.kit import Story, on_both_long
 from tests.stories.ledger import Entry, Ledger, Success, reruns, starts_per_stage, unfounded
 from tests.stories.nemesis import Nemesis, successes, unjust

@@ -3,10 +3,9 @@
 The short stories are the same with an outage of six seconds and fewer jobs.
 """
 
-from dataclasses import replace
-
 import pytest
 
+from perdure.model.nouns import replace
 from perdure.simulate import OutageCase
 from perdure.simulate.scene import Fleet
 from tests.stories.kit import on_both, on_both_long

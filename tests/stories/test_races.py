@@ -4,7 +4,6 @@ import os
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from perdure.engine.clock import SystemClock
 from perdure.engine.ids import Ids
 from perdure.model.jobs import NewJob
+from perdure.model.nouns import replace
 from perdure.stores.opening import Opened, open_store
 from tests.stories.hand import LANE, ending_of
 from tests.stories.hands import (

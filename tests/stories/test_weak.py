@@ -4,10 +4,9 @@ The short stories are the rows of its table with fewer jobs, an upstream without
 fifth of a second. The long ones have the limit, the delays and the hints of the table.
 """
 
-from dataclasses import replace
-
 import pytest
 
+from perdure.model.nouns import replace
 from perdure.simulate import SCENARIOS
 from perdure.simulate.scene import Batch, Fleet, Scene
 from tests.stories.kit import on_both, on_both_long

@@ -4,10 +4,11 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from perdure.engine.gates.changes import VERBS
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import GateMove
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset

@@ -15,10 +15,10 @@ import click
 import pytest
 
 from perdure.engine.clock import SystemClock
+from perdure.model.nouns import replace
 from perdure.stores.migrations import migrations
 from perdure.stores.sqlite.schema import PACKAGE
 from perdure.surfaces.cli.root import cli, main
-from perdure.testing.nouns import replace
 from tests.stores.kit import Place, attempt_of, failure, retry, success
 
 APP = """

@@ -30,13 +30,13 @@ from perdure.app.surface.gate_control import hold
 from perdure.engine.batch import runs as runs_module
 from perdure.engine.batch.feeding import Fed, NothingNow
 from perdure.model.errors import PerdureError
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import RunCounts, RunStatus
 from perdure.surfaces.cli.root import cli
 from perdure.surfaces.cli.run import run as run_command
 from perdure.surfaces.cli.run_panel import lines, panel, progress_line
 from perdure.surfaces.cli.run_summary import Files, resume, summary_lines
-from perdure.testing.nouns import replace
 from tests.house.tree import ROOT
 from tests.house.walkthrough import Walk
 from tests.servers.postgres import Server
@@ -950,7 +950,7 @@ def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipel
         with closing(made(*names, queue=queue)) as app:
             app.ready()
             watch = Watch(
-                app._session.opened, run.id, line=app.get_pipeline("p")._laid, hired=hired
+                app._session.opened, run.id, laid=app.get_pipeline("p")._laid, hired=hired
             )
             return list(watch.look(watch.run(), Fed(3, 3), feeding=False).held)
 

@@ -1,10 +1,10 @@
 """What has happened to a job, in the order in which it did."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
+from msgspec import Struct
 
 from perdure.model.operations import LoggedDeed
 from perdure.model.views import AttemptView, JobView
@@ -16,8 +16,7 @@ class _Told(msgspec.Struct):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryLine:
+class HistoryLine(Struct, frozen=True):
     """What happened to a job at a moment, in a word or two (``event``) and in a sentence (``text``).
 
     ``event`` is ``enqueued``, how an attempt ended (``retrying``, say), what a person did (``run job now``), or the state

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.app.job_history import HistoryLine, history_of
 from perdure.app.session.session import Session
@@ -22,8 +23,7 @@ from perdure.ports import Reader
 KEPT: Any = object()  # an item may be anything, None as well
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(Struct, frozen=True):
     """A job that was enqueued. ``created`` is False when its key belonged to a job already."""
 
     id: str
@@ -203,8 +203,7 @@ class JobRef:
         return job
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(Struct, frozen=True):
     """How a call ended: done, with its value; or with a durable job that goes on.
 
     ``why`` is the decision in one sentence. ``due_in_s`` is when the job that was handed over is due.

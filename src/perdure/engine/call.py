@@ -26,9 +26,10 @@ same record is sent again with `resend`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
+
+from msgspec import Struct
 
 from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import Completion, Completions, as_it_ended
@@ -52,6 +53,7 @@ from perdure.model.jobs import (
     Settled,
 )
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Interrupted, Outcome, Revoked, TimedOut, Usage
 from perdure.model.states import TERMINAL, FailedReason, Move, State
 from perdure.model.verdicts import Verdict
@@ -64,8 +66,7 @@ HARD_MORE_S = 15.0  # beyond the wait: stopping the stage and a slow record both
 _LIMITED = (Kind.RATE_LIMITED, Kind.QUOTA_WINDOW)
 
 
-@dataclass(frozen=True, slots=True)
-class CallTerms:
+class CallTerms(Struct, frozen=True):
     """What a caller asks for; ``named`` is whether it chose the policy, or left it at the default."""
 
     policy: Policy
@@ -74,8 +75,7 @@ class CallTerms:
     named: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
+class Try(Struct, frozen=True):
     """The next step of a call: run this stage, after a pause."""
 
     claim: Claim
@@ -83,8 +83,7 @@ class Try:
     pause_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Over:
+class Over(Struct, frozen=True):
     """A call has ended: what is durable about its job, and why in one sentence.
 
     ``created`` is False when the key belonged to an earlier job, which this is then.

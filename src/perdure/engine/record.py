@@ -61,9 +61,8 @@ EXPIRED_WORDS = "the deadline passed while the job waited"
 class Ending(msgspec.Struct, frozen=True, gc=False):
     """An ended attempt: who ran what, how it ended, how long it took.
 
-    ``policy`` is that of a call, ``named`` if its caller chose it; without one the stage's own judges.
-    ``told`` are headers of the answer that
-    say how much is left of a limit. ``captures`` is raw output that the attempt has put aside.
+    ``policy`` is that of a call, ``named`` if its caller chose it; without one the stage's own judges. ``told`` are
+    headers of the answer that say how much is left of a limit, ``captures`` raw output that the attempt has put aside.
     """
 
     claim: Claim

@@ -3,15 +3,18 @@
 import hashlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.engine.item_types import ItemType, function_behind
 from perdure.engine.stage_parameters import check_parameters, context_parameter
 from perdure.model.errors import BugError, ConfigError
 from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX
+from perdure.model.nouns import replace
 from perdure.model.views import JobView
 from perdure.rules.field_checks import instance, number
 from perdure.rules.foreign_code import member_of, text_of
@@ -25,8 +28,7 @@ def package_of(module: object) -> str:
     return (text_of(module, _MODULE_CHARS_MAX) or "").partition(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Callee:
+class Callee(Struct, frozen=True):
     """What has to be known of a function to call it as a stage; ``home`` is the package that it is defined in."""
 
     call: Callable[..., Any]

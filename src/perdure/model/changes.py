@@ -1,8 +1,9 @@
 """The change feed: what happened to jobs, runs, gates and workers, as entries that are read after a cursor."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class ChangeKind(StrEnum):
@@ -18,8 +19,7 @@ class ChangeKind(StrEnum):
     WORKER_CHANGED = "worker_changed"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One entry. It says what the thing has become at that moment; what it is now is for the reads to say.
 
     ``id`` is the id of a job or a run, the name of a gate, the boot id of a worker; a gate has no number.
@@ -41,8 +41,7 @@ class Change:
     run: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePage:
+class ChangePage(Struct, frozen=True):
     """Some entries, and the cursor after which to go on; ``more`` when there are entries to be had now."""
 
     entries: tuple[Change, ...]

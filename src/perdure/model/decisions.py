@@ -1,7 +1,8 @@
 """What to do about a verdict, and why: the noun between *decide* and *record*."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from perdure.model.kinds import Kind, PauseScope
 from perdure.model.states import FailedReason
@@ -18,8 +19,7 @@ class Counted(StrEnum):
     RELEASES = "releases"
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(Struct, frozen=True):
     """A decision explained: stored with the attempt, readable years later.
 
     ``rule`` is the policy's rule that decided, ``matched`` the matcher that named the kind.
@@ -35,16 +35,14 @@ class Why:
     gate: str = "flowing"
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """What is to be held besides the job: until ``for_s`` from now, or until a person releases it."""
 
     scope: PauseScope
     for_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Succeed:
+class Succeed(Struct, frozen=True):
     """Keep the result and go on."""
 
     value_json: str
@@ -52,8 +50,7 @@ class Succeed:
     why: Why
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Queue the job again, due after ``delay_s`` by the store's clock.
 
     ``attempts_max`` is how many failures of this kind the policy allows, here as in `Fail`; to be told.
@@ -67,8 +64,7 @@ class Retry:
     attempts_max: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """Dead-letter the job."""
 
     reason: FailedReason
@@ -79,8 +75,7 @@ class Fail:
     attempts_max: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(Struct, frozen=True):
     """Stop trying here and now; a durable job goes on, due after ``delay_s``.
 
     ``kind`` is None when nothing has failed: the stage snoozed, or its caller has gone.
@@ -92,15 +87,13 @@ class HandOver:
     hold: Hold | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelJob:
+class CancelJob(Struct, frozen=True):
     """End the job as cancelled."""
 
     why: Why
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """Put the job back at once; nothing is counted but the release itself."""
 
     why: Why

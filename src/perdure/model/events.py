@@ -4,9 +4,11 @@
 field means. The log and the generated reference are made from them.
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
+
+import msgspec
+from msgspec import Struct
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -50,16 +52,14 @@ class EventName(StrEnum):
     GATE_ALERT = "gate_alert"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One thing that is now true, with the fields that describe it."""
 
     name: EventName
-    fields: dict[str, object] = field(default_factory=dict)
+    fields: dict[str, object] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class EventFacts:
+class EventFacts(Struct, frozen=True):
     """What is always true of an event; ``level_again`` is its level for attempts at a stage that are not the first."""
 
     level: Level

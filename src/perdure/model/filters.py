@@ -1,13 +1,13 @@
 """Which jobs are meant: the one filter of lists, previews and bulk operations."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from perdure.model.states import FailedReason, State
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
+class JobFilter(Struct, frozen=True):
     """All that is given must hold; what is left out does not matter.
 
     ``text`` is looked for in the error's public message and in its detail, upper and lower case alike.

@@ -1,8 +1,9 @@
 """The control row of a gate, as the store keeps it and as people see it."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from perdure.model.jobs import Claim
 
@@ -15,8 +16,7 @@ class GateState(StrEnum):
     PROBING = "probing"
 
 
-@dataclass(frozen=True, slots=True)
-class GateChange:
+class GateChange(Struct, frozen=True):
     """What a gate is to become, if its generation is still ``generation`` (0: it has no row yet).
 
     ``parent`` is the credential's gate, if there is one. ``control_json`` is the judgement's own
@@ -34,8 +34,7 @@ class GateChange:
     verb: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GateRow:
+class GateRow(Struct, frozen=True):
     """A gate's control row. ``held_until`` None while held means: until a person releases it."""
 
     name: str
@@ -49,8 +48,7 @@ class GateRow:
     control_json: str
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """The calls that one worker has noted lately, as it wrote them; the store does not read them."""
 
     gate: str
@@ -59,8 +57,7 @@ class Samples:
     saved_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Slices:
+class Slices(Struct, frozen=True):
     """How the limits of an upstream are parted among workers; changed by who has seen its generation.
 
     Generation 0: nobody has taken a part yet.
@@ -71,8 +68,7 @@ class Slices:
     slices_json: str = "{}"
 
 
-@dataclass(frozen=True, slots=True)
-class GateLook:
+class GateLook(Struct, frozen=True):
     """What a worker reads about the gates that it asks for, all at one moment of the store's clock.
 
     A gate without a row is flowing and not among the rows. Samples are those of other workers that are alive,
@@ -86,8 +82,7 @@ class GateLook:
     alive: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """A gate that is probing now, and the job that was claimed as its probe."""
 
     gate: GateRow

@@ -4,7 +4,6 @@ What is made anew for every attempt is a `Struct`: as a frozen dataclass each wo
 make, and the garbage collector would walk over all that are in flight.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -12,12 +11,12 @@ from msgspec import Struct
 
 from perdure.model.decisions import Counted
 from perdure.model.errors import BugError
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(Struct, frozen=True):
     """What has happened to a job in one stage (or, summed, in all of them) in this life."""
 
     starts: int = 0
@@ -53,8 +52,7 @@ class Counters:
 ZERO = Counters()
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """The line in which jobs of one stage wait, of one run or of none.
 
     A lane has no state of its own. It is open while its queue, its pipeline and its run are not
@@ -159,8 +157,7 @@ class Claim(Struct, frozen=True, gc=False):
     request_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LostClaim:
+class LostClaim(Struct, frozen=True):
     """A claim whose worker is dead, how it died, and the store's time when this was read.
 
     ``on_lost`` is what the caller asked for, where a caller held it.
@@ -173,8 +170,7 @@ class LostClaim:
     on_lost: OnLost | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Overrun:
+class Overrun(Struct, frozen=True):
     """A claim that is held for longer than it may be, by whom, and the store's time when this was read.
 
     ``on_lost`` is what the caller asked for, where a caller holds it.
@@ -186,8 +182,7 @@ class Overrun:
     on_lost: OnLost | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Struct, frozen=True):
     """A job whose deadline passed while it waited."""
 
     no: int
@@ -203,16 +198,14 @@ class Expired:
     request_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Lanes behind one upstream, and how many of their jobs may start now."""
 
     lanes: tuple[int, ...]
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimOrder:
+class ClaimOrder(Struct, frozen=True):
     """What one worker asks of the store in one turn: at most ``slots`` jobs.
 
     ``parts`` are served first, in their order and each to its own limit, together no more than ``slots``: so
@@ -327,8 +320,7 @@ class Receipt(Struct, frozen=True, gc=False):
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Stale:
+class Stale(Struct, frozen=True):
     """Another hand has taken the job since: nothing was written."""
 
     no: int
@@ -336,8 +328,7 @@ class Stale:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRefused:
+class RecordRefused(Struct, frozen=True):
     """The store could not write this record, though its neighbours were written."""
 
     no: int
@@ -346,8 +337,7 @@ class RecordRefused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """A dead letter stays one, because of another job of the same owner, pipeline and key.
 
     That one is ``alive``, queued or processing; or it was driven again in the same run already, and has ended.
@@ -360,8 +350,7 @@ class Conflict:
     alive: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Struct, frozen=True):
     """A transaction that is still open holds the job's row: nothing was written, and nobody has waited."""
 
     no: int
@@ -373,8 +362,7 @@ Settled = Receipt | Stale | RecordRefused
 Revived = Receipt | Stale | Conflict
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """The store's answer to one turn of a pump.
 
     ``next_due_s`` is the time until the soonest job of the asked lanes falls due, when fewer were claimed

@@ -3,8 +3,9 @@
 What to *do* about a kind is the policy's business (`rules/policy.py`), never this table's.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -70,8 +71,7 @@ class Sign(StrEnum):
     NEITHER = "neither"
 
 
-@dataclass(frozen=True, slots=True)
-class KindFacts:
+class KindFacts(Struct, frozen=True):
     """What is always true of a kind. ``sentence`` is also its public message.
 
     ``sign`` is what it says about the upstream; with ``proved_by_status`` it is good where an HTTP status came

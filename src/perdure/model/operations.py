@@ -1,8 +1,9 @@
 """What operators do to jobs and lanes, and what is kept about it."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from perdure.model.jobs import NewJob
 
@@ -15,16 +16,14 @@ class LaneScope(StrEnum):
     RUN = "run"
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
+class Deed(Struct, frozen=True):
     """Who does it and why; kept in the audit log, in the transaction of the deed."""
 
     by_whom: str
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedDeed:
+class LoggedDeed(Struct, frozen=True):
     """A line of the audit log."""
 
     no: int
@@ -35,8 +34,7 @@ class LoggedDeed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LanePause:
+class LanePause(Struct, frozen=True):
     """A queue, a pipeline or a run (by its number) whose lanes are closed."""
 
     scope: LaneScope
@@ -46,8 +44,7 @@ class LanePause:
     paused_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Revival:
+class Revival(Struct, frozen=True):
     """A new life for a failed job: counters from zero, history kept, ordered as if new.
 
     Guarded by ``(no, token)``. It goes on at ``stage`` with the checkpoint of ``input_from`` (None:
@@ -71,8 +68,7 @@ class Revival:
     payload_json: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A job as it was seen; if it has moved on since, nothing is done to it. ``request_id`` is for those who are told."""
 
     no: int
@@ -81,8 +77,7 @@ class Target:
     request_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """What may be let go: jobs that ended longer ago than this. None keeps them for ever.
 
     A dead letter that nobody has discarded is kept by ``failed_s``, which is None for that reason.
@@ -94,8 +89,7 @@ class Retention:
     failed_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(Struct, frozen=True):
     """What one step of pruning let go, and where the next one goes on; None when it is done."""
 
     jobs: int
@@ -129,8 +123,7 @@ class BulkPhase(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class NewBulk:
+class NewBulk(Struct, frozen=True):
     """A bulk operation to be begun: a verb and a filter.
 
     ``settings_json`` is for who goes through it; the store does not read it. ``run`` is the run in which dead
@@ -148,16 +141,14 @@ class NewBulk:
     payloads: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A job that a bulk operation has left as it was, and why."""
 
     no: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class BulkStep:
+class BulkStep(Struct, frozen=True):
     """One step of a bulk operation, if it still stands at ``seen_cursor`` and runs.
 
     ``cursor`` is the job number below which it goes on. ``done`` counts the jobs of this step. Where the step
@@ -177,8 +168,7 @@ class BulkStep:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BulkChange:
+class BulkChange(Struct, frozen=True):
     """Another status for a bulk operation that still has the one that was seen."""
 
     no: int
@@ -187,8 +177,7 @@ class BulkChange:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BulkView:
+class BulkView(Struct, frozen=True):
     """A bulk operation as people see it."""
 
     no: int
@@ -209,8 +198,7 @@ class BulkView:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRefusal:
+class LoggedRefusal(Struct, frozen=True):
     """A line of what a bulk operation has refused."""
 
     job_no: int
@@ -218,8 +206,7 @@ class LoggedRefusal:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewSchedule:
+class NewSchedule(Struct, frozen=True):
     """A periodic enqueue. ``spec`` is the rule in words, which the store keeps and does not read."""
 
     name: str
@@ -229,8 +216,7 @@ class NewSchedule:
     next_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleView:
+class ScheduleView(Struct, frozen=True):
     """A periodic enqueue as it stands."""
 
     name: str
@@ -242,8 +228,7 @@ class ScheduleView:
     ticks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """The job of one moment of a schedule, if the schedule still stands at ``due_at``."""
 
     schedule: str

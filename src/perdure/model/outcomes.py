@@ -1,8 +1,9 @@
 """What happened in one attempt, as data: the noun between *run* and *classify*."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from perdure.model.kinds import Kind
 
@@ -15,8 +16,7 @@ class Origin(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """An exception or an unwelcome answer as data: bounded, one line, safe to keep.
 
     ``names`` are the qualified class names of the exception's ancestry, nearest first; ``causes``
@@ -74,8 +74,7 @@ def seen_in_words(names: Sequence[str], where: str, message: str) -> str:
     return ": ".join(one for one in (raised_in_words(names, where), message) if one)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What an attempt has used up, by its stage's own word; stored with the decision explained."""
 
     tokens_in: int = 0
@@ -95,8 +94,7 @@ OUT_OF_MEMORY = "out of memory"
 GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(Struct, frozen=True):
     """How the end of a worker became known.
 
     ``why`` is "exited"; "out of memory", when the kernel has killed it for that; "stopped" at our own
@@ -122,8 +120,7 @@ class Death:
         return "is gone, nobody saw how" if self.why == GONE else "went silent"
 
 
-@dataclass(frozen=True, slots=True)
-class StageDeath(Death):
+class StageDeath(Death, frozen=True):
     """How the child process ended in which a stage with ``process=True`` ran; its worker lives on."""
 
     of: str = "stage process"
@@ -134,72 +131,62 @@ class StageDeath(Death):
         return "the process in which the stage ran"
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Struct, frozen=True):
     """The stage returned; ``value_json`` has passed the payload door."""
 
     value_json: str
     label: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unstorable:
+class Unstorable(Struct, frozen=True):
     """The stage returned what cannot be kept: JSON cannot hold it, it is too large, or the store refuses it."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Snoozed:
+class Snoozed(Struct, frozen=True):
     """The stage asked to be called again later."""
 
     wait_s: float
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(Struct, frozen=True):
     """The stage asked for its job to be cancelled."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Struct, frozen=True):
     """The stage raised."""
 
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOut:
+class TimedOut(Struct, frozen=True):
     """The stage did not end within its own time."""
 
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Unbegun:
+class Unbegun(Struct, frozen=True):
     """The job's deadline had passed before the stage could begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """The worker, or the process that it had started for the stage, died with the attempt in its hands."""
 
     death: Death
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """The worker gave the attempt back unfinished, because it is shutting down; perhaps before its stage had begun."""
 
     reason: str = "shutdown"
     begun: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Revoked:
+class Revoked(Struct, frozen=True):
     """A person or the caller cancelled the job."""
 
     reason: str = ""

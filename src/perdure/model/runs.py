@@ -1,9 +1,11 @@
 """Runs: batches of jobs, and their counters."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
 
 from perdure.model.states import FailedReason, State
 
@@ -29,8 +31,7 @@ FINISHED = frozenset({RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.
 CLOSED = frozenset({RunStatus.PAUSED, RunStatus.ABORTED, RunStatus.CANCELLED})
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(Struct, frozen=True):
     """A run to be made, or found again by (owner, pipeline, name)."""
 
     id: str
@@ -41,8 +42,7 @@ class NewRun:
     parent: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunCounts:
+class RunCounts(Struct, frozen=True):
     """A run's jobs, by what has become of them; kept as they move, never counted over the jobs.
 
     ``attempts``, ``retries``, tokens, cost and ``calls`` (attempts of stages that name an upstream) are of all lives. A job that is given a new life leaves ``failed``.
@@ -75,8 +75,7 @@ class RunCounts:
         return self.cost_nusd / NANO
 
 
-@dataclass(frozen=True, slots=True)
-class RunView:
+class RunView(Struct, frozen=True):
     """A run as people see it.
 
     It is *sealed* when all of its items are in. ``kinds`` are its failed jobs by failure kind, ``checked`` the
@@ -102,14 +101,13 @@ class RunView:
     sealed_at: datetime | None = None
     why: str = ""
     checked: int = 0
-    kinds: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = msgspec.field(default_factory=dict)
     fed_by: str | None = None
     feeding_at: datetime | None = None
     fed_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunChange:
+class RunChange(Struct, frozen=True):
     """Another status for a run that still has the one that was seen.
 
     A run is given a status of `FINISHED` only while it is sealed, has no open job and counts what ``counts`` says.
@@ -127,8 +125,7 @@ class RunChange:
     seen_sealed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemView:
+class ItemView(Struct, frozen=True):
     """An item of a run and what has become of it, without its payload."""
 
     no: int

@@ -1,14 +1,14 @@
 """Values a stage may return instead of a plain result; checked where the stage writes them."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.model.errors import CallerError
 from perdure.model.limits import DELAY_S_MAX, NAME_CHARS_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Snooze:
+class Snooze(Struct, frozen=True):
     """Call this stage again after ``wait_s``; counts neither as a failure nor as a wait."""
 
     wait_s: float
@@ -23,8 +23,7 @@ class Snooze:
         _check_reason("Snooze", self.reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """End this job as cancelled."""
 
     reason: str = ""
@@ -33,8 +32,7 @@ class Cancel:
         _check_reason("Cancel", self.reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(Struct, frozen=True):
     """A result with a label: a business verdict such as ``needs_review``."""
 
     value: Any

@@ -1,21 +1,19 @@
 """What an outcome means: the noun between *classify* and *decide*."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(Struct, frozen=True):
     """The stage is done."""
 
     value_json: str
     label: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The stage failed. ``rule`` names the matcher that recognised the kind.
 
     ``server_says`` is the server's own word on whether to try again, where it gave one.
@@ -36,30 +34,26 @@ class Failure:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """The stage wants to be called again after ``wait_s``."""
 
     wait_s: float
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The job is no longer wanted."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Handback:
+class Handback(Struct, frozen=True):
     """The attempt was given back unfinished and counts as nothing."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(Struct, frozen=True):
     """The deadline had passed before the stage could begin."""
 
 

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from perdure.model.jobs import Counters, Lane
 from perdure.model.outcomes import seen_in_words
 from perdure.model.states import AttemptStatus, FailedReason, State
 
 
-@dataclass(frozen=True, slots=True)
-class JobView:
+class JobView(Struct, frozen=True):
     """A job as people see it. ``updated_at`` is when it made its last move.
 
     ``request_id`` is what its caller gave, or else its id; ``ordered_at`` the moment by which it stands in line.
@@ -73,24 +73,21 @@ class JobView:
         return "queued" if self.ready else "scheduled"
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedJob:
+class ChangedJob(Struct, frozen=True):
     """A job in a list by change. A claim is no such change, so this may be earlier than ``updated_at``."""
 
     changed_at: datetime
     job: JobView
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadView:
+class PayloadView(Struct, frozen=True):
     """A payload that a job had until the end of a life, when another took its place."""
 
     life: int
     payload_json: str
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptView:
+class AttemptView(Struct, frozen=True):
     """An attempt as people see it. ``config_hash`` tells whether its stage was set as that of another attempt."""
 
     job_no: int
@@ -124,8 +121,7 @@ class AttemptView:
         return seen_in_words(seen.get("names", ()), seen.get("where", ""), self.message)
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureView:
+class CaptureView(Struct, frozen=True):
     """Raw output that was put aside in an attempt, without the output itself."""
 
     no: int
@@ -141,8 +137,7 @@ class CaptureView:
     expires_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadGroup:
+class DeadGroup(Struct, frozen=True):
     """Dead letters with one fingerprint: how many, when it struck first and last, and one of them."""
 
     fingerprint: str
@@ -157,8 +152,7 @@ class DeadGroup:
     example: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailureGroup:
+class FailureGroup(Struct, frozen=True):
     """Failed jobs that ended alike."""
 
     pipeline: str
@@ -169,8 +163,7 @@ class FailureGroup:
     example_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """What a filter would touch: at most ``count_max`` are counted, and how they ended."""
 
     count: int
@@ -178,8 +171,7 @@ class Preview:
     groups: tuple[FailureGroup, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Depth:
+class Depth(Struct, frozen=True):
     """How many jobs of a stage stand where. ``waiting`` for their time; ``retrying`` for it after a failure."""
 
     queue: str
@@ -194,8 +186,7 @@ class Depth:
     cancelled: int
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """What has happened in a stage, in one minute or since the store was made; these numbers never fall.
 
     A job is ``created`` in its first stage and ends in the one in which it was. ``retries`` are those that a policy
@@ -218,8 +209,7 @@ class Flow:
     cost_nusd: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeathCount:
+class DeathCount(Struct, frozen=True):
     """What jobs have died of: how many are dead letters now, and how many ``ever`` were, which never falls."""
 
     pipeline: str
@@ -231,8 +221,7 @@ class DeathCount:
     ever: int
 
 
-@dataclass(frozen=True, slots=True)
-class LaneView:
+class LaneView(Struct, frozen=True):
     """A lane, whether it is open, what closes it, and how many jobs wait in it: ready, or for ``later``."""
 
     no: int
@@ -247,8 +236,7 @@ class LaneView:
         return self.closed_by is None
 
 
-@dataclass(frozen=True, slots=True)
-class Books:
+class Books(Struct, frozen=True):
     """Accepted = queued + processing + succeeded + failed + cancelled + pruned."""
 
     accepted: int
@@ -273,8 +261,7 @@ class Books:
         return self.accepted == self.accounted
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Something the audit found to be untrue, and of which job or worker."""
 
     check: str
@@ -282,8 +269,7 @@ class Finding:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaStatus:
+class SchemaStatus(Struct, frozen=True):
     """Where the schema of a store stands."""
 
     url: str
@@ -293,8 +279,7 @@ class SchemaStatus:
     pending: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
+class Errors(Struct, frozen=True):
     """Attempts that did not succeed, by failure kind and public code: how many, and how many ended their job."""
 
     kind: str
@@ -303,8 +288,7 @@ class Errors:
     final: int
 
 
-@dataclass(frozen=True, slots=True)
-class StageFigures:
+class StageFigures(Struct, frozen=True):
     """What a stage did in a run; durations are of attempts that succeeded, waits in between left out."""
 
     stage: str
@@ -320,8 +304,7 @@ class StageFigures:
     wasted_nusd: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunFigures:
+class RunFigures(Struct, frozen=True):
     """What the attempts of a run say, read from the tables.
 
     ``retries`` maps a count of counted retries to how many ended items needed it, in their last life. Wasted is

@@ -1,8 +1,9 @@
 """Workers as the store knows them."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 EXIT_RECYCLED = 75  # of a process that wants another one in its place: some of its threads are lost
 
@@ -21,8 +22,7 @@ class Role(StrEnum):
         return {Role.SUSPECTS: 1, Role.ALONE: 2}.get(self, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class NewWorker:
+class NewWorker(Struct, frozen=True):
     """A working process about to start. ``boot`` is random, so no name is ever met twice."""
 
     boot: str
@@ -31,8 +31,7 @@ class NewWorker:
     ttl_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerView:
+class WorkerView(Struct, frozen=True):
     """A worker's row."""
 
     no: int

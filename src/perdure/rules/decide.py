@@ -17,9 +17,11 @@ In which order a failure is judged:
 6. a retry that the deadline would cut off is not begun.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
+
+from msgspec import Struct
 
 from perdure.model.decisions import (
     CancelJob,
@@ -36,6 +38,7 @@ from perdure.model.decisions import (
 from perdure.model.jobs import ZERO, Counters
 from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
 from perdure.model.limits import DELAY_S_MAX
+from perdure.model.nouns import replace
 from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
 from perdure.rules.backoff import base_delay_s, jittered_s
@@ -46,8 +49,7 @@ from perdure.rules.rule_choice import rule_for
 from perdure.rules.sentence import because, hint_words, last, seconds, words
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """Where a job stands: counters of its stage, sums of its earlier stages, its deadline."""
 
     counters: Counters = ZERO
@@ -55,8 +57,7 @@ class Standing:
     deadline_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GateView:
+class GateView(Struct, frozen=True):
     """What the upstream's gate looks like from here, and whether this attempt was its probe.
 
     Of the last ``known`` calls ``failed`` have failed; 0 of 0 where there are too few to judge by.

@@ -7,9 +7,10 @@ nothing. This file knows where each of them puts things; what a code *means* is 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+
+from msgspec import Struct
 
 from perdure.model.limits import BODY_BYTES_READ_MAX, CODE_CHARS_MAX, CODES_MAX, FACTS_MAX
 from perdure.rules.foreign_code import first_members, member_of, number_of, text_of, try_or_none
@@ -60,8 +61,7 @@ _FACTS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     """What a body says, made safe. ``codes`` has the most specific first."""
 
     codes: tuple[str, ...] = ()

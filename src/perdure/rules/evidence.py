@@ -12,10 +12,11 @@ have the item says nothing about the call that followed. A group is judged by it
 
 import errno
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.model.errors import PUBLIC_CODE, AnswerError, OutputError, PerdureError, StageError
 from perdure.model.kinds import Kind
@@ -28,6 +29,7 @@ from perdure.model.limits import (
     PUBLIC_CODE_CHARS_MAX,
     PUBLIC_MESSAGE_CHARS_MAX,
 )
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Evidence
 from perdure.rules.error_bodies import NOTHING, Body, codes_of, parse_body, read_body
 from perdure.rules.foreign_code import (
@@ -82,8 +84,7 @@ def evidence_of(thing: object) -> Evidence:
     return found or Evidence(_names(thing), "(it cannot be read)")
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """What a server answered, as far as a thing knows it."""
 
     status: int | None = None

@@ -1,8 +1,10 @@
 """explain: what a policy would do about a failure, with the whole range that chance can give."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
+
+from msgspec import Struct
 
 from perdure.model.decisions import (
     CancelJob,
@@ -17,6 +19,7 @@ from perdure.model.decisions import (
 from perdure.model.errors import BugError
 from perdure.model.jobs import Counters
 from perdure.model.kinds import KINDS
+from perdure.model.nouns import replace
 from perdure.model.verdicts import Failure
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
 from perdure.rules.policy import Policy
@@ -27,8 +30,7 @@ _FAILING = replace(FLOWING, failed=1, known=1)  # all of the latest calls
 _LOOKED_BACK_MAX = 1_000  # attempts; by then a deadline has passed, or there is no telling
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A failure and where its job stands; ``attempt`` is the one that just failed.
 
     ``waits`` and ``crashes`` include this event. ``code`` is the public code it was asked by;
@@ -43,8 +45,7 @@ class Question:
     stage: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitRange:
+class WaitRange(Struct, frozen=True):
     """The least and the most that chance can give."""
 
     min: float

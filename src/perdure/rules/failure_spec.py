@@ -4,11 +4,13 @@
 ``sqlstate:CODE``, ``s3:CODE``, or ``lost``; with headers and a body, as the server might send them.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
 
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death, Evidence, Lost, Raised
 from perdure.model.verdicts import Failure
 from perdure.rules.classify import classify
@@ -20,8 +22,7 @@ from perdure.rules.policy_form import nearest
 SORTS = ("http", "kind", "code", "exception", "sqlstate", "s3", "lost")
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedFailure:
+class DescribedFailure(Struct, frozen=True):
     """What was asked about."""
 
     spec: str

@@ -1,7 +1,7 @@
 """Policy is data: a frozen, versioned value that says what to do about each failure kind."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import GROUPS, Kind
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
+from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.field_checks import flag, instance, number, one_of, text, whole
 from perdure.rules.matchers import Match

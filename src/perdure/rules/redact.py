@@ -10,7 +10,8 @@ ignores case would be four times slower.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.model.limits import MESSAGE_CHARS_MAX
 
@@ -25,8 +26,7 @@ _CONTROLS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Redaction:
+class _Redaction(Struct, frozen=True):
     """What to replace after a group that stays, if there is one, and the signs that call for it."""
 
     signs: tuple[str, ...]

@@ -18,6 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+from msgspec import Struct
+
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.runs import RunStatus
@@ -55,8 +58,7 @@ class Tally:
         return Tally(self.succeeded, kept)
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """What a run may fail and cost before it is aborted, and what it is called when it went to its end.
 
     ``failure_budget`` is the share of failures that it may have; None means that failures never end it. ``kinds`` gives
@@ -69,7 +71,7 @@ class Budget:
     check_every: int = 1_000
     sample_min: int = 100
     rate_limits: bool = True
-    kinds: Mapping[str, float] = field(default_factory=dict)
+    kinds: Mapping[str, float] = msgspec.field(default_factory=dict)
     completed_at: float = 0.95
     partial_at: float = 0.50
     cost_max_usd: float | None = None

@@ -1,7 +1,8 @@
 """One owner's hundred thousand jobs beside another's hundred: how long the small one waits."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from perdure.model.nouns import replace
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.simulate.run_history import quantile

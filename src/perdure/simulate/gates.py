@@ -8,12 +8,13 @@ Who is authoritative: the rows. All workers see them at each of their turns, and
 after the other, as compare-and-set would order them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.model.decisions import Hold
 from perdure.model.gates import GateState
 from perdure.model.kinds import PauseScope, Sign
+from perdure.model.nouns import replace
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, Step, view
 from perdure.rules.gate.hold import hint, release, resume, trip

@@ -1,11 +1,11 @@
 """What a modelled upstream answers, and the evidence that a real answer of that form would leave."""
 
-from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Evidence, Origin
 
 TOKENS_IN = 1_000  # of one call's prompt

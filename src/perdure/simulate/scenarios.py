@@ -1,11 +1,12 @@
 """The scenes, W1 to W14: where retrying goes wrong."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp
 from random import Random
 
 from perdure.model.errors import UnknownName
+from perdure.model.nouns import replace
 from perdure.simulate.replies import Form
 from perdure.simulate.scene import Batch, Defect, Scene
 from perdure.simulate.upstream import Account, Brownout, Ramp, UpstreamModel
@@ -56,7 +57,7 @@ def _sample(seed: int) -> Scene:
 
 
 def _burst(name: str, title: str, *, horizon_s: float = 6_000.0, **changes: bool | float) -> Scene:
-    upstream = replace(UpstreamModel(rate_per_s=10.0, burst=10.0), **changes)  # type: ignore[arg-type]
+    upstream = replace(UpstreamModel(rate_per_s=10.0, burst=10.0), **changes)
     return Scene(name, title, upstream, _one(2_000), horizon_s)
 
 

@@ -24,13 +24,16 @@ those of the `Dialect` are all there is. Parameters are written ``:name``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
+
+from msgspec import Struct
 
 from perdure.model.errors import CallerError, StoreDamaged
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.nouns import replace
 from perdure.model.states import State
 from perdure.model.views import ChangedJob, DeadGroup, FailureGroup, JobView, Preview
 from perdure.stores.columns import JOB
@@ -113,8 +116,7 @@ _CONDITIONS = {
 _INDEXED = ("pipeline", "stage", "reason", "kind", "fingerprint")  # in the indexes of failed jobs
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     """What one store writes otherwise than the other: walking by primary key, and lists of numbers."""
 
     rows: str

@@ -7,7 +7,8 @@ order and all in one transaction under a lock, and code that is too old for a sc
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.model.errors import SchemaMismatch, StoreDamaged
 from perdure.model.views import SchemaStatus
@@ -18,8 +19,7 @@ CODE_VERSION = 1  # raised with every migration; compared with each migration's 
 Applied = Mapping[int, tuple[str, int]]  # number: checksum, compat_min
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """One step of the schema."""
 
     number: int

@@ -1,9 +1,10 @@
 """From a URL to an open store whose schema fits."""
 
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from perdure.model.errors import ConfigError, StoreReadOnly, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from perdure.stores.postgres.connection import PostgresConnection as Server
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A store that is open and whose schema fits."""
 
     store: Store

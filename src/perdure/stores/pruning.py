@@ -1,8 +1,9 @@
 """Which jobs may be let go: those that ended longer ago than their kind is kept, and that no run needs any more."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from perdure.model.operations import Retention
 from perdure.model.states import State
@@ -10,16 +11,14 @@ from perdure.stores.moments import seconds_us
 from perdure.stores.rows import Row
 
 
-@dataclass(frozen=True, slots=True)
-class Aged:
+class Aged(Struct, frozen=True):
     """One look at jobs in the order of their numbers: rows of those that may go, and where to go on."""
 
     rows: list[Row]
     go_on_after: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """The moments before which a job must have ended, in microseconds; None keeps its kind for ever.
 
     A discarded dead letter is kept from the moment of the discard on, so that a mistake can be undone.

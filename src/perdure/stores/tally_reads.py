@@ -4,10 +4,10 @@ They stand in ``stores/tally`` and are written so that both dialects read them a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, State
 from perdure.model.views import Books, DeadGroup, DeathCount, Depth, Flow
 from perdure.stores.job_lists import Dialect, dead_groups as groups_counted

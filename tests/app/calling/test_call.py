@@ -9,7 +9,6 @@ import textwrap
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,7 @@ from perdure.app.calling.own_loop import OwnLoop
 from perdure.app.job_refs import Called
 from perdure.engine.attempt.threads import Threads
 from perdure.model.errors import StoreError, StoreUnavailable
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
 from perdure.model.workers import Role

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from perdure import App, BugError, CallerError, JobFailed, JobUnfinished, Unknow
 from perdure.app.session import job_watch
 from perdure.app.session.job_watch import JobWatch
 from perdure.model.errors import StoreDamaged
+from perdure.model.nouns import replace
 
 MANY = 40
 FAR_S = 60.0

@@ -29,10 +29,10 @@ from perdure.model.errors import (
 from perdure.model.events import EventName
 from perdure.model.jobs import ClaimOrder
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.runs import NANO, RunStatus, RunView
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from tests.engine.kit import Notes, line_on, stage
 from tests.engine.operate.dead_kit import Hurried, retried
 from tests.stores.kit import DEED, Place, advance, failure, success

@@ -24,13 +24,13 @@ from perdure.engine.gates import gatekeeper
 from perdure.engine.gates.changes import held_by_person, released_by_person
 from perdure.model.gates import GateState
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Returned
 from perdure.model.states import FailedReason, State
 from perdure.rules.gate import hold
 from perdure.rules.gate.gate import Step
 from perdure.rules.gate.window import reading
-from perdure.testing.nouns import replace
 from tests.engine.gating import (
     DOWN,
     FINE,

@@ -9,12 +9,12 @@ from perdure.model.events import EventName
 from perdure.model.gates import GateState
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.outcomes import Evidence, Origin, Outcome, Raised
 from perdure.model.states import FailedReason, State
 from perdure.rules.evidence import evidence_of
 from perdure.rules.gate.gate import GateSettings, HoldCause
-from perdure.testing.nouns import replace
 from tests.engine.gating import (
     DOWN,
     FINE,

@@ -8,11 +8,11 @@ from perdure.engine.gates.changes import held_by_person, probed_by_person, relea
 from perdure.model.events import EventName
 from perdure.model.gates import GateState
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.states import State
 from perdure.rules.gate.gate import HoldCause
 from perdure.rules.presets import preset
-from perdure.testing.nouns import replace
 from tests.engine.gating import (
     DOWN,
     FINE,

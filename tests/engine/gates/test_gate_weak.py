@@ -12,12 +12,12 @@ from perdure.engine.settle import judge
 from perdure.model.gates import GateState
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Outcome
 from perdure.model.states import FailedReason, State
 from perdure.rules.gate.gate import GateSettings, HoldCause, basic_gate
 from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
-from perdure.testing.nouns import replace
 from tests.engine.gating import (
     FINE,
     STANDARD,

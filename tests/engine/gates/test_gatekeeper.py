@@ -9,10 +9,10 @@ from perdure.model.events import EventName
 from perdure.model.gates import GateState
 from perdure.model.jobs import ClaimOrder
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.states import FailedReason, State
 from perdure.rules.gate.gate import HoldCause
-from perdure.testing.nouns import replace
 from tests.engine.gating import (
     DOWN,
     FINE,

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from perdure.engine.attempt.threads import Threads
-from perdure.engine.gates.gatekeeper import Checked
 from perdure.engine.gates.health import word_of_health
+from perdure.engine.gates.traffic import Checked
 from perdure.engine.operate.single_jobs import cancel
 from perdure.model.errors import StageError
 from perdure.model.events import EventName

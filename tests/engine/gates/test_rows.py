@@ -1,7 +1,6 @@
 """The gates' rows: one write wins, no event is lost, and a store that is away costs nothing but time."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from perdure.model.errors import StoreBusy, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.gates import GateChange, GateState
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, Step, after
 from perdure.rules.gate.hold import hint

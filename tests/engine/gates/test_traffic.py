@@ -6,12 +6,12 @@ from math import inf
 from perdure.engine.gates.traffic import CallEnd, Traffic
 from perdure.model.gates import GateState
 from perdure.model.kinds import Kind, Sign
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import Gate
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.limit_slices import Slice
 from perdure.rules.gate.signs import WELL
 from perdure.rules.gate.window import LEFT_OUT_MAX, Sample, Window, reading
-from perdure.testing.nouns import replace
 from tests.engine.gating import QUICK, upstream
 from tests.rules.gate.gate_kit import said
 

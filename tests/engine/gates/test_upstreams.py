@@ -14,10 +14,10 @@ from perdure.engine.gates.upstreams import (
     upstream_limits,
 )
 from perdure.model.errors import ConfigError
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import GateSettings, basic_gate
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.presets import preset
-from perdure.testing.nouns import replace
 from tests.engine.gating import stage
 
 

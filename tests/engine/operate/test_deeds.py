@@ -18,10 +18,10 @@ from perdure.model.errors import (
 )
 from perdure.model.events import EventName
 from perdure.model.limits import PAYLOAD_BYTES_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.states import State
 from perdure.model.views import PayloadView
-from perdure.testing.nouns import replace
 from tests.engine.kit import Notes, line_on, stage
 from tests.engine.operate.dead_kit import Hurried, dead, retried
 from tests.stores.kit import DEED, advance, failure, retry, snooze, success

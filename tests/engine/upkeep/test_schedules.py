@@ -14,8 +14,8 @@ from perdure.engine.upkeep.rounds import DUTY_TTL_S
 from perdure.engine.upkeep.schedules import Declaring, Schedule, Ticking, declare
 from perdure.model.errors import ConfigError, PayloadRefused, StoreUnavailable
 from perdure.model.events import EventName
+from perdure.model.nouns import replace
 from perdure.model.operations import NewSchedule
-from perdure.testing.nouns import replace
 from tests.engine.kit import Notes, line_on
 from tests.engine.upkeep.upkeeping import KILLED, upkeep
 

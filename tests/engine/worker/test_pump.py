@@ -13,6 +13,7 @@ from perdure.model.errors import BugError, StoreError, StoreFull, StoreUnavailab
 from perdure.model.events import EventName
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import ClaimOrder, Counters
+from perdure.model.nouns import replace
 from perdure.model.outcomes import (
     Death,
     Evidence,
@@ -26,7 +27,6 @@ from perdure.model.outcomes import (
 )
 from perdure.model.states import State
 from perdure.rules.backoff import Jitter
-from perdure.testing.nouns import replace
 from tests.engine.kit import DONE, Shop, stage
 from tests.stores.kit import cancelled, crash, release
 

@@ -1,10 +1,10 @@
 """What the tests of gates share: a start of time, gates in each state, windows of given results."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from perdure.model.kinds import KINDS, Kind, Sign
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, Step
 from perdure.rules.gate.hold import hint, trip
 from perdure.rules.gate.probe import end_probe, lease

@@ -1,10 +1,9 @@
 """A gate comes to be held by its window, by hints, by a credential, by people; and what ends that."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import Gate, GateMove, GateState, HoldCause, Step, may_start
 from perdure.rules.gate.hold import hint, hold, release, resume, trip
 from perdure.rules.gate.pace import slow_start

@@ -1,13 +1,14 @@
 """Any sequence of events keeps a gate's promises; and broken gates are caught breaking them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given, settings as examples, strategies as st
 
 from perdure.model.kinds import Kind, Sign
+from perdure.model.nouns import replace
 from perdure.rules.gate import hold as holds, probe as probes
 from perdure.rules.gate.gate import (
     GATE_MOVES,

@@ -1,11 +1,11 @@
 """One leased probe at a time, at gaps that grow; and everything that can go wrong with it."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
 from perdure.model.kinds import KINDS, Kind, PauseScope, Sign
+from perdure.model.nouns import replace
 from perdure.model.verdicts import Failure
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, GateState, HoldCause, Step, gap_s
 from perdure.rules.gate.hold import hint, hold, resume

@@ -1,12 +1,12 @@
 """Slow start, the measured rate, the climb and the fall; and the room that headers leave."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, strategies as st
 
 from perdure.model.errors import ConfigError
+from perdure.model.nouns import replace
 from perdure.rules.gate.pace import (
     CALM,
     Pace,

@@ -1,11 +1,11 @@
 """What a pace says of its speed, what a hold leaves of it, and that each end of a call comes to its own rule."""
 
-from dataclasses import replace
 from math import e, exp
 
 import pytest
 
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.rules.gate.pace import (
     DEAR_S,
     STILL_S_MIN,

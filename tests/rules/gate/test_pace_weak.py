@@ -4,12 +4,12 @@ The bounds are wide: they are about what happens, not about the numbers of the d
 """
 
 import heapq
-from dataclasses import replace
 from random import Random
 
 import pytest
 
 from perdure.model.kinds import Kind, Sign
+from perdure.model.nouns import replace
 from perdure.rules.gate.pace import (
     Trouble,
     admits,

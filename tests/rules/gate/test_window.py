@@ -1,6 +1,6 @@
 """The window of calls that a gate judges by: counted at send, only what blames the upstream."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
@@ -8,6 +8,7 @@ from hypothesis import example, given, strategies as st
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, Kind, Sign
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import basic_gate
 from perdure.rules.gate.window import (
     IN_FLIGHT_MAX,

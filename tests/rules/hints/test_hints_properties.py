@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 from random import Random
@@ -11,6 +10,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, assume, example, given, settings, strategies as st
 
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Evidence
 from perdure.rules.hints.durations import asked_in_words_s, duration_s
 from perdure.rules.hints.moments import http_moment, rfc3339_moment

@@ -7,8 +7,8 @@ import pytest
 
 from perdure.model.errors import StoreUnavailable
 from perdure.model.jobs import IfFailed, Receipt, Stale
+from perdure.model.nouns import replace
 from perdure.model.workers import NewWorker, Role
-from perdure.testing.nouns import replace
 from tests.stores.kit import advance, failure, retry, snooze, success
 from tests.stores.postgres.kit import SIGNAL_S_MAX, until
 

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import StoreError
 from perdure.model.jobs import ZERO, Enqueued, IfFailed, NewJob, OnLost
+from perdure.model.nouns import replace
 from perdure.model.operations import Revival
 from perdure.model.runs import RunStatus
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from tests.stores.reference.fairness import Lines
 from tests.stores.reference.rows import JobRow
 from tests.stores.reference.tables import Tables, length, rank

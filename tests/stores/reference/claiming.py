@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from perdure.model.limits import PROMOTE_BATCH_MAX
+from perdure.model.nouns import replace
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from tests.stores.reference.rows import JobRow
 from tests.stores.reference.tables import Tables
 

@@ -7,6 +7,7 @@ from perdure.model.errors import CallerError, StoreError
 from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued
 from perdure.model.limits import PRUNE_BATCH_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     Deed,
     LaneScope,
@@ -17,7 +18,6 @@ from perdure.model.operations import (
     Tick,
 )
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from tests.stores.reference.accepting import accept
 from tests.stores.reference.gating import change_gate
 from tests.stores.reference.letters import DeadLetters

@@ -8,9 +8,9 @@ from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateLook, GateRow, GateState, Probe, Samples, Slices
 from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import PROBE_BATCH_MAX, SAMPLES_S_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from tests.stores.reference.claiming import promote, take
 from tests.stores.reference.rows import JobRow
 from tests.stores.reference.tables import Tables, in_line, length

@@ -16,6 +16,7 @@ from perdure.model.jobs import (
     Settled,
     Stale,
 )
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkChange,
     BulkStatus,
@@ -28,7 +29,6 @@ from perdure.model.operations import (
     Target,
 )
 from perdure.model.states import TERMINAL, State
-from perdure.testing.nouns import replace
 from tests.stores.reference.accepting import may_live, revive
 from tests.stores.reference.fairness import Lines
 from tests.stores.reference.rows import JobRow

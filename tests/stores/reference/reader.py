@@ -3,10 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import fields
 
 from perdure.model.changes import ChangePage
 from perdure.model.errors import CallerError, CursorTooOld

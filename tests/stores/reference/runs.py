@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 
 from perdure.model.limits import FEEDER_SILENT_S
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import CLOSED, FINISHED, NewRun, RunChange, RunCounts, RunStatus, RunView
-from perdure.testing.nouns import replace
 from tests.stores.reference.tables import Tables
 
 _VERBS = {

@@ -32,9 +32,9 @@ from perdure.model.jobs import (
     Turn,
 )
 from perdure.model.limits import CLAIM_BATCH_MAX
+from perdure.model.nouns import replace
 from perdure.model.states import TERMINAL, State
 from perdure.model.views import CaptureView
-from perdure.testing.nouns import replace
 from tests.stores.reference.accepting import accept, begin
 from tests.stores.reference.claiming import promote, take
 from tests.stores.reference.completing import Notary

@@ -12,6 +12,7 @@ from perdure.model.changes import Change, ChangeKind
 from perdure.model.gates import GateRow, GateState, Samples, Slices
 from perdure.model.jobs import Attempt, Claim, Lane
 from perdure.model.limits import AGEING_S
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkView,
     Deed,
@@ -23,7 +24,6 @@ from perdure.model.operations import (
 from perdure.model.runs import FINISHED, RunStatus, RunView
 from perdure.model.states import State
 from perdure.ports import Clock
-from perdure.testing.nouns import replace
 from tests.stores.reference.rows import AttemptRow, CaptureRow, JobRow, Letter, WorkerRow
 
 _TABLES = (

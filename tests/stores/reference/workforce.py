@@ -5,10 +5,10 @@ from datetime import datetime
 
 from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Expired, LostClaim, Overrun
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.model.workers import NewWorker
-from perdure.testing.nouns import replace
 from tests.stores.reference.rows import JobRow, WorkerRow
 from tests.stores.reference.tables import Tables, length
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-from dataclasses import replace
 from typing import Any
 
 import perdure
 from perdure.checks import check
 from perdure.demo.client import post_async
+from perdure.model.nouns import replace
 from perdure.rules.presets import preset
 
 app = perdure.App()

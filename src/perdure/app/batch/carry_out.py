@@ -19,9 +19,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from perdure.app.batch.results_writer import AWAY_S_MAX, Writer
 from perdure.app.batch.snapshot import RunSnapshot, Watch
@@ -35,6 +37,7 @@ from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_word
 from perdure.engine.idempotency import Key
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.jobs import Lane
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.runs import CLOSED, FINISHED, RunStatus, RunView
 
@@ -48,8 +51,7 @@ Show = Callable[[RunSnapshot], None]
 Asked = Callable[[], int]  # how often we were told to stop
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """What to run and how. ``worker`` is the command of a worker to start; without one, others work.
 
     ``knows`` gives what the worker is told of the app, and of lanes of the run that its pipeline has left since.
@@ -60,7 +62,7 @@ class RunRequest:
     name: str | None = None
     owner: str = ""
     key: Key | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     backlog_max: int | None = BACKLOG_MAX
     bad: Bad | None = None
     results: Path | None = None
@@ -73,8 +75,7 @@ class RunRequest:
     hear: Callable[[str], None] = print
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
+class RunOutcome(Struct, frozen=True):
     """How it went. ``error`` is why we stopped before the end, unless somebody asked us to.
 
     ``refused`` says that the run was over its budget already, so that nothing was done.

@@ -4,7 +4,8 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.app.surface import gate_control
 from perdure.engine.batch.feeding import Fed
@@ -23,8 +24,7 @@ _STILL_S = 10.0  # without any movement, nobody can say when it will be over
 _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """Something that keeps items of the run from being claimed, why, and how many wait for it.
 
     ``command`` is what to type so that they are claimed again, where something helps.
@@ -36,8 +36,7 @@ class Held:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetLeft:
+class BudgetLeft(Struct, frozen=True):
     """The failures that count, what they are counted among, and the share of them that is allowed."""
 
     failed: int
@@ -57,8 +56,7 @@ class BudgetLeft:
         return min(1.0, self.share / self.share_max)
 
 
-@dataclass(frozen=True, slots=True)
-class RunPace:
+class RunPace(Struct, frozen=True):
     """How fast it goes, over the last minute; requests are calls of stages that name an upstream."""
 
     items_per_s: float = 0.0
@@ -66,8 +64,7 @@ class RunPace:
     tokens_per_min: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunSnapshot:
+class RunSnapshot(Struct, frozen=True):
     """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
 
     ``note`` is what the one who looks on ought to know besides: the store is away, nobody works. ``still_s`` is for how

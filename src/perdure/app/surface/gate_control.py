@@ -1,8 +1,9 @@
 """Gates for people: what each is doing, why, what waits behind it, and the three things they can say to it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from perdure.app.surface.gate_figures import GateFigures, figures
 from perdure.engine.gates.changes import (
@@ -15,6 +16,7 @@ from perdure.model.errors import CallerError, UnknownName
 from perdure.model.gates import GateRow, GateState
 from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import DELAY_S_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LoggedDeed
 from perdure.model.views import LaneView
 from perdure.rules.gate.gate import Gate, Step
@@ -25,8 +27,7 @@ _PAGE_LINES = 500
 _LINES_MAX = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class GateShown:
+class GateShown(Struct, frozen=True):
     """A gate as people see it. ``waiting`` counts the jobs behind it, up to a bound.
 
     ``held_until`` None while held: until a person releases it. ``gap`` counts the gaps between probes.

@@ -3,8 +3,9 @@ slice of its limits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from perdure.engine.gates.changes import gate_of
 from perdure.engine.gates.limit_shares import NOBODY, slices_in
@@ -15,8 +16,7 @@ from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.window import Reading, WindowSettings, merge, reading
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPace:
+class WorkerPace(Struct, frozen=True):
     """The pace of one worker that is alive, as it told it at ``told_at``; ``name`` is its host and process."""
 
     worker: int
@@ -43,8 +43,7 @@ class WorkerPace:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SliceShown:
+class SliceShown(Struct, frozen=True):
     """What one worker has of an upstream's limits until ``until``, and what it could use."""
 
     worker: int
@@ -75,8 +74,7 @@ class SliceShown:
         return f"{text}; could use {' and '.join(lacks)}: the rest is in other slices"
 
 
-@dataclass(frozen=True, slots=True)
-class GateFigures:
+class GateFigures(Struct, frozen=True):
     """All of that for one gate; ``limits`` are None where no worker has told them.
 
     ``window`` is what the latest calls of all workers came to.

@@ -1,11 +1,11 @@
 """Policies for surfaces: by name, from a file or as a stage has it; shown, checked and explained."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import tomli_w
+from msgspec import Struct
 
 from perdure.app.surface.loading import load_policy
 from perdure.model.errors import CallerError
@@ -18,8 +18,7 @@ from perdure.rules.presets import PRESETS
 from perdure.rules.rule_choice import kinds_left, kinds_unlisted
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyPage:
+class PolicyPage(Struct, frozen=True):
     """A preset as people read it."""
 
     name: str
@@ -34,8 +33,7 @@ class PolicyPage:
         return tomli_w.dumps(dict(self.form))
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """What a policy would do, what it would do after each attempt, and what else while the upstream is weak."""
 
     answer: dict[str, Any]

@@ -1,7 +1,8 @@
 """Queues for people: what waits in each, whether it is paused and by whom; and how to pause and resume one."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from perdure.engine.operate.single_jobs import clean_deed
 from perdure.model.errors import UnknownName
@@ -10,8 +11,7 @@ from perdure.rules.policy_form import nearest
 from perdure.stores.opening import Opened
 
 
-@dataclass(frozen=True, slots=True)
-class QueueShown:
+class QueueShown(Struct, frozen=True):
     """A queue as people see it. ``ready`` jobs may be claimed now, ``later`` ones wait for their time."""
 
     name: str

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from perdure.engine.attempt.captures import RawOutput, aside, aside_of, traceback_of
 from perdure.model.errors import CallerError, NotCompletable
 from perdure.model.limits import CAPTURES_MAX, NOTE_CHARS_MAX
@@ -24,8 +26,7 @@ _HEADERS_MAX = 32
 _HEADER_CHARS_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far a stage has come, in its own units."""
 
     done: float

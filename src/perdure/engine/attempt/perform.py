@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from perdure.model.errors import PayloadRefused
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
 from perdure.model.limits import RESULT_BYTES_MAX
+from perdure.model.nouns import replace
 from perdure.model.outcomes import (
     Evidence,
     Outcome,

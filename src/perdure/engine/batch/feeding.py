@@ -19,10 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from perdure.engine.batch.runs import OpenRun, Runs
 from perdure.engine.batch.unattended import Attendance
@@ -44,6 +43,7 @@ from perdure.model.limits import (
     FEEDER_AWAY_S_MAX,
     FEEDER_SIGN_S,
 )
+from perdure.model.nouns import replace
 from perdure.model.runs import RunStatus, RunView
 
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
@@ -55,8 +55,7 @@ _SAY_EVERY_S = 30.0
 Bad = Callable[[int, PayloadRefused], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """Stands for an item that its source could not read, and says why."""
 
     why: str
@@ -66,8 +65,7 @@ class NothingNow:
     """Stands for no item: the source has none at the moment, and may have more later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fed:
+class Fed(Struct, frozen=True):
     """What came of feeding: items seen, those that are new, those that the run had, and those that were skipped.
 
     ``repeated`` had the key of an earlier item of this very call, and count once. ``whole`` is False when the run was
@@ -82,8 +80,7 @@ class Fed:
     whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FeedTerms:
+class FeedTerms(Struct, frozen=True):
     """How items become jobs. ``bad`` hears of an item that cannot be stored; without it the feeding ends there.
 
     ``key`` and ``request_id`` say which field of an item, or which function of it, gives its own.

@@ -17,11 +17,11 @@ again under the same name goes on, and what was fed is known by its key. If the 
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -37,8 +37,7 @@ from perdure.ports.compare_and_set import compare_and_set
 from perdure.rules.run_budget import Budget, Tally, overspent, run_status
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings(Budget):
+class RunSettings(Budget, frozen=True):
     """The budget of a run, and where its items come from; kept with it.
 
     A ``redrive`` brings dead letters. ``source`` is the file that a run without a name of its own is fed from.
@@ -124,8 +123,7 @@ def final_status(run: RunView) -> RunStatus:
     return run_status(tally_of(run), settings_of(run))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRun:
+class OpenRun(Struct, frozen=True):
     """A run that takes items: the lane in which they begin, and whether all of them were in before."""
 
     run: RunView
@@ -133,8 +131,7 @@ class OpenRun:
     was_sealed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(Struct, frozen=True):
     """The verbs of runs, as people and callers use them."""
 
     store: Store

@@ -1,12 +1,12 @@
 """A gate's row on its way to and from the store, and the one way it is changed: see, step, compare and set."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 
 from perdure.model.gates import GateChange, GateRow, GateState
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.ports import Control, Reader
 from perdure.ports.compare_and_set import compare_and_set

@@ -16,14 +16,13 @@ Only the pump's thread calls this; a health check runs elsewhere, and the pump p
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from random import Random
 
 from perdure.engine.gates.limit_shares import LimitShares, slices_of
 from perdure.engine.gates.rows import GateRows
-from perdure.engine.gates.traffic import CallEnd, Key, Ticket, Traffic, window_in
+from perdure.engine.gates.traffic import CallEnd, Checked, Key, Ticket, Traffic, window_in
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
@@ -34,6 +33,7 @@ from perdure.model.events import EventName
 from perdure.model.gates import GateLook, GateState
 from perdure.model.jobs import Claim, ClaimOrder, Part
 from perdure.model.kinds import PauseScope, Sign
+from perdure.model.nouns import replace
 from perdure.model.verdicts import Failure, Verdict
 from perdure.ports import Clock, Control, Store
 from perdure.rules.decide import FLOWING, GateView
@@ -47,16 +47,6 @@ LOOK_S = 1.0
 _SOON_S = 0.05  # between two looks when calls fail
 
 Check = Callable[[DeclaredUpstream, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """How a probe or a health check ended."""
-
-    gate: str
-    generation: int
-    word: Word
-    wait_s: float = 0.0
 
 
 class Gatekeeper:

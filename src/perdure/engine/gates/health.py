@@ -2,13 +2,13 @@
 
 import asyncio
 import inspect
-from dataclasses import replace
 
 from perdure.engine.attempt.origins import origin_of
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.stages import package_of
 from perdure.model.kinds import Kind, Sign
+from perdure.model.nouns import replace
 from perdure.ports import Clock
 from perdure.rules.classify import judge
 from perdure.rules.evidence import evidence_of

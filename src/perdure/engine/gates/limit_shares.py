@@ -1,7 +1,6 @@
 """Taking our slices of upstreams' stated limits, renewing them, and giving them back. See `rules/gate/limit_slices.py`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 
@@ -10,6 +9,7 @@ import msgspec
 from perdure.engine.gates.traffic import Traffic
 from perdure.model.gates import Slices
 from perdure.model.jobs import ClaimOrder
+from perdure.model.nouns import replace
 from perdure.ports import Clock, Store
 from perdure.rules.gate.gate import latest
 from perdure.rules.gate.limit_slices import LEASE_S, RENEW_S, Slice, take_slice

@@ -3,11 +3,12 @@
 A worker writes it beside its samples, in the same row, so that people can read it; nobody judges by it.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec import Struct
 
+from perdure.model.nouns import replace
 from perdure.rules.gate import pace
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.pace import Pace
@@ -28,8 +29,7 @@ _FALL = 0.95  # of the rate; less than that is a change, and not the noise of a 
 _MUCH = 1.25  # times more or less than was last told
 
 
-@dataclass(frozen=True, slots=True)
-class PaceShown:
+class PaceShown(Struct, frozen=True):
     """One worker's pace. ``rate_per_s`` None: no rate is set, and ``calls_max`` calls may be out at once.
 
     ``was_per_s`` was the rate before the last change (None: none was set), ``changed_at`` is when that was, and
@@ -45,8 +45,7 @@ class PaceShown:
     rise_per_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class PaceTold:
+class PaceTold(Struct, frozen=True):
     """What of a row of samples is for people; a row that was written without it is read as empty."""
 
     pace: PaceShown | None = None

@@ -7,7 +7,6 @@ again, and the event may be no change at all. If the store is away, the line sta
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 
@@ -16,6 +15,7 @@ from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.model.events import EventName
 from perdure.model.gates import GateChange, GateLook, GateState
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.ports import Clock, Control, Store
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, Step

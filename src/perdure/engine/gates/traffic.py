@@ -5,17 +5,17 @@ is a copy of it. Everything is judged by `rules`.
 """
 
 from bisect import insort
-from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 
 import msgspec
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from perdure.engine.gates.pacing import PaceNotes, PaceShown, PaceTold
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.model.gates import GateState
 from perdure.model.kinds import Sign
+from perdure.model.nouns import replace
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate import limit_allowance, pace
 from perdure.rules.gate.gate import Gate, view
@@ -43,8 +43,7 @@ Key = tuple[int, int]  # a job and its token
 _SHARED_MAX = 100  # calls in flight that others are told of: the newest, as the window is of those
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(Struct, frozen=True):
     """What a call carries: the gates' generations that let it pass, and which gate it is the probe of."""
 
     sent_at: datetime
@@ -54,14 +53,22 @@ class Ticket:
     estimate: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CallEnd:
+class CallEnd(Struct, frozen=True):
     """How a call ended, and ``wait_s``, the pause that it was told to make."""
 
     word: Word
     now: datetime
     tokens: int | None = None
     room: Room | None = None
+    wait_s: float = 0.0
+
+
+class Checked(Struct, frozen=True):
+    """How a probe or a health check ended."""
+
+    gate: str
+    generation: int
+    word: Word
     wait_s: float = 0.0
 
 

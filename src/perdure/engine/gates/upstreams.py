@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.engine.stages import Stage, check_name
 from perdure.model.errors import ConfigError
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.presets import gate_for
@@ -18,8 +21,7 @@ PROBE_MORE_S = 30.0  # a probe is lost when its stage has had its time, and a li
 _RATE = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(?:/|per)\s*([a-z]+)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredUpstream:
+class DeclaredUpstream(Struct, frozen=True):
     """Something outside that stages call. ``credential`` names the gate that it shares with others.
 
     ``health`` is asked instead of a job when the gate looks whether the upstream is back: it raises, or

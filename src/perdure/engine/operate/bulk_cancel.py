@@ -7,7 +7,7 @@ a transaction of its stage's own, and left with a line about it.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from perdure.engine.observe import Observers
@@ -15,6 +15,7 @@ from perdure.engine.operate.bulk_settings import filter_of
 from perdure.engine.operate.single_jobs import can_cancel, cancel_records
 from perdure.engine.stages import Catalogue
 from perdure.model.jobs import Busy, Receipt, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import BulkStep, BulkView, Deed, Refusal
 from perdure.model.states import TERMINAL
 from perdure.model.views import JobView

@@ -1,22 +1,22 @@
 """How a bulk operation goes, and which jobs it means."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import msgspec
+from msgspec import Struct
 
 from perdure.engine.operate.eligible import dead_letters, open_jobs, waiting_jobs
 from perdure.engine.operate.revival import Restart
 from perdure.model.filters import JobFilter
+from perdure.model.nouns import replace
 from perdure.model.operations import BulkVerb, BulkView
 from perdure.rules import field_checks
 
 _US = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class BulkSettings:
+class BulkSettings(Struct, frozen=True):
     """How an operation goes: from which stage, how many first, how many a second, with corrected payloads or not."""
 
     stage: str | None = None

@@ -21,7 +21,7 @@ second are given a new life. The child is sealed before the operation is called 
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -45,6 +45,7 @@ from perdure.model.errors import CallerError, NotChangeable, UnknownName
 from perdure.model.events import EventName
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Receipt
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkChange,
     BulkPhase,

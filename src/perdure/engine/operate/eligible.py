@@ -1,14 +1,17 @@
 """Which dead letters may be driven again, and what a re-drive would do."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.engine.operate.revival import Revivals
 from perdure.engine.payloads import decode
 from perdure.engine.run import ask_check
 from perdure.model.errors import CallerError, NotCancellable, NotChangeable, NotRetriable
 from perdure.model.filters import JobFilter
+from perdure.model.nouns import replace
 from perdure.model.operations import Revival
 from perdure.model.outcomes import Evidence
 from perdure.model.states import State
@@ -21,8 +24,7 @@ _PAGE_ROWS = 200
 Check = Callable[[JobView], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalGroup:
+class RefusalGroup(Struct, frozen=True):
     """Why jobs would be left as they are, how many, and one of them."""
 
     why: str
@@ -30,8 +32,7 @@ class RefusalGroup:
     example_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RedrivePreview:
+class RedrivePreview(Struct, frozen=True):
     """What a re-drive or a retry would do now; ``capped`` when there are more than were looked at.
 
     ``keys_unknown`` are those of corrected payloads for which no dead letter was found.

@@ -1,21 +1,23 @@
 """Where a failed job goes on: at which stage, in which lane, with whose result, and what is forgotten."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.engine.enqueue import admit_item
 from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.model.errors import CallerError, NotRetriable, UnknownName
 from perdure.model.jobs import Lane
+from perdure.model.nouns import replace
 from perdure.model.operations import Revival
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import JobView
 from perdure.ports import Reader
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """From where a new life begins: the failed stage, a named one, or the first."""
 
     stage: str | None = None
@@ -30,8 +32,7 @@ FAILED_STAGE = Restart()
 FROM_START = Restart(from_start=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ChildRun:
+class ChildRun(Struct, frozen=True):
     """A run that drives dead letters of one pipeline again, and its lanes by stage."""
 
     no: int

@@ -1,25 +1,23 @@
 """What a process can find out about another one from /proc: whether it runs, is stopped, or has ended, and how."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _STOPPED = "Tt"  # by a signal, by a debugger
 _ENDED = "ZXx"
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Struct, frozen=True):
     """It runs, or could."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """It was stopped, and does nothing until somebody lets it go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """It has ended; ``status`` is the exit status (negative: a signal), or None when nobody can say."""
 
     status: int | None

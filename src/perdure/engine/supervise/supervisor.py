@@ -30,6 +30,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from perdure.engine.observe import Observers
 from perdure.engine.supervise.lease import Lease
 from perdure.engine.supervise.oom import OomCounter
@@ -69,8 +71,7 @@ class Child:
         return self.post[0]
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnded:
+class ChildEnded(Struct, frozen=True):
     """A child that is no more, and of which the store does not know yet."""
 
     child: Child

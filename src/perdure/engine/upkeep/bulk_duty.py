@@ -5,10 +5,10 @@ it likes, and must not hold up the pump.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.upkeep.chore import NOTHING, Swept
+from perdure.model.nouns import replace
 from perdure.model.operations import BulkView
 from perdure.ports import Control, Reader
 

@@ -1,16 +1,16 @@
 """What a chore is, and how it writes what it has settled."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from perdure.engine.observe import Observers
 from perdure.model.jobs import Busy, Record, Stale
 from perdure.ports import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(Struct, frozen=True):
     """What one step did: how many jobs it moved, and whether it stopped at its bound with more to do."""
 
     jobs: int = 0

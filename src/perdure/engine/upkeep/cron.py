@@ -16,10 +16,11 @@ UTC; and asked from within the second of two equal hours, cronsim answers with t
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from perdure.model.errors import ConfigError
 from perdure.model.limits import SCHEDULE_CHARS_MAX
@@ -48,8 +49,7 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Every:
+class Every(Struct, frozen=True):
     """Every multiple of a period since 1970, UTC."""
 
     period_us: int
@@ -78,8 +78,7 @@ class Every:
         return (moment - _EPOCH) // _US // self.period_us
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(Struct, frozen=True):
     """The moments of a cron expression in a time zone."""
 
     expression: str

@@ -18,9 +18,10 @@ that met it.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Protocol
+
+from msgspec import Struct
 
 from perdure.engine.gates.gatekeeper import Gatekeeper
 from perdure.engine.ids import Ids
@@ -44,8 +45,7 @@ DUTY = "upkeep"
 DUTY_TTL_S = 3.0  # rounds come every second: two may be late before another worker takes over
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepSettings:
+class UpkeepSettings(Struct, frozen=True):
     """How the upkeep judges: see `OverrunAttempts` for ``margin_s`` and ``patience_s``."""
 
     retention: Retention
@@ -74,8 +74,7 @@ class Sides(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(Struct, frozen=True):
     """A chore, and the duty that it belongs to."""
 
     duty: str | None

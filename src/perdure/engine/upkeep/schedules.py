@@ -15,9 +15,10 @@ after, the row has moved on.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.engine.enqueue import admit_item
 from perdure.engine.idempotency import key_from_moment
@@ -32,8 +33,7 @@ from perdure.model.operations import NewSchedule, ScheduleView, Tick
 from perdure.ports import Control, Reader
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """A periodic enqueue as an app declares it. ``payload_json`` has passed the payload door."""
 
     name: str

@@ -18,13 +18,15 @@ If the store declares this worker dead, `WorkerDead` leaves `once` and the proce
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from msgspec import Struct
+
 from perdure.engine.attempt.completion import BUSY_S, Completions
 from perdure.engine.claim import order_for
-from perdure.engine.gates.gatekeeper import Checked, Gatekeeper
+from perdure.engine.gates.gatekeeper import Gatekeeper
+from perdure.engine.gates.traffic import Checked
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending, outcome_of_refusal
@@ -51,8 +53,7 @@ from perdure.ports import Store
 _LATE_MAX = 3  # turns for nothing, after which a word is not believed without a look
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerIdentity:
+class WorkerIdentity(Struct, frozen=True):
     """Who this pump works for."""
 
     worker: int

@@ -25,8 +25,8 @@ from perdure.engine.attempt.progress import ProgressBoard
 from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import Threads
 from perdure.engine.attempt.timeout import Limits
-from perdure.engine.gates.gatekeeper import Checked
 from perdure.engine.gates.health import word_of_health
+from perdure.engine.gates.traffic import Checked
 from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.engine.observe import Observers
 from perdure.engine.run import Stopping, run

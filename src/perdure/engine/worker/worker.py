@@ -13,8 +13,9 @@ import asyncio
 import math
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import completions_of
@@ -36,8 +37,7 @@ _BLOCKED_S_MIN = 5.0  # a grace may be shorter, but a moment's work on the loop 
 _COMPARE_S = 60.0  # between two looks for jobs that nobody here knows
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
+class WorkerSettings(Struct, frozen=True):
     """How one working process works.
 
     ``idle_s_max`` ends a process that has had nothing to do. ``blocked_s_max`` is how long its event loop may be

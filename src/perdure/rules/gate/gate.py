@@ -44,13 +44,16 @@ next call; a resume and a probe are due for whoever looks; a probe whose worker 
 its lease ends, and another is leased.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from perdure.model.gates import GateState
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
+from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.decide import GateView
 from perdure.rules.field_checks import number, whole
@@ -169,8 +172,7 @@ def basic_gate(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """The control row of one upstream or credential; see the head of this file for its fields.
 
     ``gap`` counts the gaps between probes, ``passes`` the probes that succeeded in a row,
@@ -212,8 +214,7 @@ class Gate:
         return self.counts_from == self.generation
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """What an event led to: the gate now, and, where it changed, the move and words for it."""
 
     gate: Gate

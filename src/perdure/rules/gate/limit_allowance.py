@@ -4,16 +4,18 @@ Tokens are counted before they are known: a claim takes what the call is thought
 back what was too much or takes what was too little, so the level may fall below nothing for a while.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
+
+from msgspec import Struct
+
+from perdure.model.nouns import replace
 
 BURST_S = 1.0  # so much of a rate is saved up while nobody asks
 _LEARN = 0.1  # how far one call moves the mean
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamLimits:
+class UpstreamLimits(Struct, frozen=True):
     """What an upstream is known to admit, of all workers together; None where nothing is known."""
 
     calls_per_s: float | None = None
@@ -26,8 +28,7 @@ class UpstreamLimits:
         return (self.calls_per_s, self.concurrency, self.tokens_per_s) != (None, None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """What is saved up. ``mean_tokens`` is what a call has taken lately."""
 
     at: datetime
@@ -36,8 +37,7 @@ class Allowance:
     mean_tokens: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """What this worker has of the limits, as rates and as calls at once; infinite where there is no limit."""
 
     calls_per_s: float = inf

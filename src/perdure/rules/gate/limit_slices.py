@@ -14,15 +14,15 @@ The fair part is max-min: nobody gets more than it wants, and what one does not 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 LEASE_S = 15.0
 RENEW_S = 5.0  # three chances in a lease
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """What one worker has until ``until``: a share of the rates, and so many calls at once.
 
     ``wanted`` and ``wanted_calls`` are what it could use. The slice of worker 0, which does not exist, is of
@@ -37,8 +37,7 @@ class Slice:
     began_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What a worker could use of an upstream's limits."""
 
     share: float

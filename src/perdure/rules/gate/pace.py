@@ -25,12 +25,14 @@ A pace is one worker's own and kept in memory; a worker that begins, starts slow
 workers add up, so each can run one on its slice. Time that runs backwards counts as none.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from math import exp
 
+from msgspec import Struct
+
 from perdure.model.kinds import Kind, Sign
 from perdure.model.limits import DELAY_S_MAX
+from perdure.model.nouns import replace
 from perdure.rules.gate.pace_settings import REST_S_MAX, PaceSettings
 from perdure.rules.gate.pace_trouble import CALM, Trouble
 from perdure.rules.gate.signs import Word
@@ -49,8 +51,7 @@ _RARE = 0.06  # with fewer the rate may climb as if there were no limit
 _STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """A speed. ``rate_per_s`` is None in slow start, where ``allowance`` bounds the calls in flight.
 
     ``admitted`` and ``watched_s`` are weighted by how recent they are; their ratio is the measured

@@ -1,8 +1,9 @@
 """The numbers of a pace, and what they are for one of several workers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 
+from perdure.model.nouns import replace
 from perdure.rules.field_checks import number, whole
 
 MEASURE_S_MAX = 3_600.0  # an hour ago the upstream was another

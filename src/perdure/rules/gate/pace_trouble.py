@@ -1,15 +1,17 @@
 """What a pace knows of one thing that goes wrong: how often lately, and whether going slowly is of use."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from perdure.model.nouns import replace
 
 _LATEST = 1 / 20  # the weight of one call among the latest
 _NOISE = 1 / 40  # the same for what is learned of noise from a call that went well
 _FADES = 0.98  # noise is forgotten with each call that goes well at another speed
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Its ``share`` of the latest calls, and how much of that is ``noise``: what stays when calls are fewer.
 
     The pace fell for it at ``fell_at``, and until ``still_until`` stands still, to see whether that is of use.

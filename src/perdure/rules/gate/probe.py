@@ -4,11 +4,11 @@ The k-th probe is due min(2 s × k, 120 s) ± 20 % after the last one ended: 7 i
 an outage, 51 in 45 minutes, 329 in ten hours, however many jobs are waiting.
 """
 
-from dataclasses import replace
 from datetime import datetime
 
 from perdure.model.gates import GateState
 from perdure.model.kinds import KINDS, PauseScope, Sign
+from perdure.model.nouns import replace
 from perdure.rules.gate.gate import (
     UNDECIDED_MAX,
     Gate,

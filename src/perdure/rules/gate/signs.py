@@ -1,6 +1,6 @@
 """What the end of a call says about its upstream: that it answers, that it is sick, or nothing."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.model.kinds import KINDS, FailureClass, Kind, Sign
 from perdure.model.outcomes import Origin
@@ -9,8 +9,7 @@ from perdure.model.verdicts import Failure, Success, Verdict
 _SERVED = frozenset({Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS})  # taken on, and then it went wrong
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """What one call says. ``kind`` is None for a success, and for what is neither success nor failure."""
 
     sign: Sign

@@ -22,12 +22,15 @@ So a slow answer from before an outage cannot pass for news, however late it com
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind, Sign
 from perdure.model.limits import DELAY_S_MAX
+from perdure.model.nouns import replace
 from perdure.rules.field_checks import number, whole
 from perdure.rules.gate.signs import Word
 from perdure.rules.sentence import seconds
@@ -64,8 +67,7 @@ class WindowSettings:
         _share("window.slow_share", self.slow_share)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One call. ``sign`` is None while it is in flight; ``name`` is unique among all calls."""
 
     generation: int
@@ -91,15 +93,13 @@ class Sample:
         return Word(self.sign or Sign.NEITHER, self.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Calls in order of their places."""
 
     samples: tuple[Sample, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """How many calls are judged, how many of them failed or were slow, and what is left out, by kind."""
 
     known: int

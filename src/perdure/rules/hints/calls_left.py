@@ -6,8 +6,9 @@ tightest counts. Rooms of tokens are not read: what a call takes of them is know
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from perdure.rules.hints import header_forms
 from perdure.rules.hints.durations import whole_of
@@ -17,8 +18,7 @@ _CALLS_MAX = 1e12
 _RESET_S_MAX = 86_400.0  # what comes back later than tomorrow is no rate
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What an answer's headers say: of ``limit`` calls so many remain until the reset."""
 
     remaining: int
@@ -26,8 +26,7 @@ class Room:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
+class _Family(Struct, frozen=True):
     remaining: str
     limit: str
     reset: str

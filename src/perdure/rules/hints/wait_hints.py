@@ -20,9 +20,10 @@ both come from one clock; otherwise with ``now``.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+
+from msgspec import Struct
 
 from perdure.model.outcomes import Evidence
 from perdure.rules.hints import header_forms
@@ -62,8 +63,7 @@ Named = Mapping[str, list[str]]
 Found = Iterator[tuple[float, str]]  # seconds and their source
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """How long the other side asks us to wait, and where it says so."""
 
     seconds: float

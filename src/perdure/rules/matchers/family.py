@@ -6,8 +6,10 @@ move their classes between modules; they hardly ever rename either end.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
 
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence
@@ -16,8 +18,7 @@ Found = tuple[Kind, str]  # a kind, and what it was known by
 Trap = Callable[[Evidence], Found | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """The tables of one family.
 
     ``traps`` are conditions on an answer, and ``class_traps`` on an exception of a class; both go
@@ -32,14 +33,14 @@ class Family:
     name: str
     roots: frozenset[str] = frozenset()
     traps: tuple[Trap, ...] = ()
-    class_traps: Mapping[str, Trap] = field(default_factory=dict)
-    codes: Mapping[str, Kind] = field(default_factory=dict)
-    weak_codes: Mapping[str, Kind] = field(default_factory=dict)
-    classes: Mapping[str, Kind] = field(default_factory=dict)
-    late_classes: Mapping[str, Kind] = field(default_factory=dict)
-    wrappers: Mapping[str, Kind] = field(default_factory=dict)
-    statuses: Mapping[str, int] = field(default_factory=dict)
-    parents: Mapping[str, str] = field(default_factory=dict)
+    class_traps: Mapping[str, Trap] = msgspec.field(default_factory=dict)
+    codes: Mapping[str, Kind] = msgspec.field(default_factory=dict)
+    weak_codes: Mapping[str, Kind] = msgspec.field(default_factory=dict)
+    classes: Mapping[str, Kind] = msgspec.field(default_factory=dict)
+    late_classes: Mapping[str, Kind] = msgspec.field(default_factory=dict)
+    wrappers: Mapping[str, Kind] = msgspec.field(default_factory=dict)
+    statuses: Mapping[str, int] = msgspec.field(default_factory=dict)
+    parents: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,7 @@
 """``gateway-worker``, ``gateway-costly``, ``gateway-sync``: [004], an AI gateway's errors."""
 
-from dataclasses import replace
-
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import FAIL, HAND_OVER, RETRY, Action, Policy, Profile, Rule
 from perdure.rules.presets.preset import ALL_5XX, Preset

@@ -1,6 +1,6 @@
 """A policy with its reasons."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.model.kinds import Kind
 from perdure.rules.matchers import Match
@@ -15,8 +15,7 @@ TO_THE_LETTER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Struct, frozen=True):
     """A named policy, the paragraph that says why it is as it is, and the rules it implements."""
 
     policy: Policy

@@ -1,7 +1,6 @@
 """Records on their way to the server and receipts on their way back: one JSON value each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from perdure.model.jobs import (
     Settled,
     Stale,
 )
+from perdure.model.nouns import replace
 from perdure.model.states import State
 from perdure.stores.columns import COUNTED, counted
 from perdure.stores.moments import maybe_us, seconds_us, to_us

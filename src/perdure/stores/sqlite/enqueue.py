@@ -2,10 +2,10 @@
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Enqueued, IfFailed, NewJob, OnLost
+from perdure.model.nouns import replace
 from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.stores.change_lines import Entry, run_entry

@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -16,6 +15,7 @@ from perdure.app import Pipeline, load_pipeline, settings_in_force
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, PayloadRefused
+from perdure.model.nouns import replace
 from perdure.model.runs import RunStatus
 from perdure.surfaces.cli.live_panel import screen
 from perdure.surfaces.cli.options import (

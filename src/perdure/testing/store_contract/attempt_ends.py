@@ -5,8 +5,8 @@ from typing import Any
 
 from perdure.model.decisions import Counted
 from perdure.model.jobs import ZERO, Attempt, Claim, Record
+from perdure.model.nouns import replace
 from perdure.model.states import AttemptStatus, FailedReason, Move, State
-from perdure.testing.nouns import replace
 
 
 def attempt_of(claim: Claim, status: AttemptStatus, worker: int | None, **changes: Any) -> Attempt:

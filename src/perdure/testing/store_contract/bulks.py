@@ -3,6 +3,7 @@
 from typing import Any
 
 from perdure.model.jobs import Conflict, Receipt, Revived, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkChange,
     BulkPhase,
@@ -17,7 +18,6 @@ from perdure.model.operations import (
     Revival,
 )
 from perdure.model.views import JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, target, uuid_of
 
 BULK = uuid_of(7)

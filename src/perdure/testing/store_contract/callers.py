@@ -2,11 +2,11 @@
 
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import Claim, Enqueued, OnLost
+from perdure.model.nouns import replace
 from perdure.model.operations import LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.states import State
 from perdure.model.workers import Role
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, release, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, raises
 

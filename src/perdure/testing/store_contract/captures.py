@@ -5,9 +5,9 @@ from typing import Any
 
 from perdure.model.jobs import Capture, Claim, Receipt, Record, RecordRefused, Stale
 from perdure.model.limits import PRUNE_BATCH_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import Retention
 from perdure.model.views import CaptureView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import ENDINGS, advance, retry, success
 from perdure.testing.store_contract.fresh_store import OnAFreshStore, uuid_of
 

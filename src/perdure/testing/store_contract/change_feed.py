@@ -7,10 +7,10 @@ from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import IfFailed, OnLost, Receipt
 from perdure.model.limits import CHANGE_PAGE_ROWS
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.runs import RunStatus
 from perdure.model.states import Move, State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, cancelled, failure, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, TTL_S, OnAFreshStore, Place, raises
 

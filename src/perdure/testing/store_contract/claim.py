@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from perdure.model.jobs import ClaimOrder, Lane
 from perdure.model.limits import CLAIM_BATCH_MAX, PROMOTE_BATCH_MAX
+from perdure.model.nouns import replace
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, crash, release, retry, success
 from perdure.testing.store_contract.fresh_store import OnAFreshStore
 

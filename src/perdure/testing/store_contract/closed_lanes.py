@@ -5,10 +5,10 @@ from datetime import timedelta
 from perdure.model.errors import CallerError
 from perdure.model.gates import GateChange, GateRow, GateState
 from perdure.model.jobs import ClaimOrder, Lane, Receipt
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LanePause, LaneScope
 from perdure.model.runs import RunStatus
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, crash, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, raises
 

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from perdure.model.errors import BugError, CallerError, WorkerDead
 from perdure.model.jobs import Capture, Claim, Receipt, RecordRefused, Stale
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

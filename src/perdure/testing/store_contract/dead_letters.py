@@ -4,9 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.model.filters import DEAD_LETTERS, JobFilter
+from perdure.model.nouns import replace
 from perdure.model.states import State
 from perdure.model.views import DeadGroup, JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import failing, retry, success
 from perdure.testing.store_contract.fresh_store import OnAFreshStore
 

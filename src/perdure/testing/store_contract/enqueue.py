@@ -5,8 +5,8 @@ from datetime import timedelta
 from perdure.model.errors import StoreError
 from perdure.model.jobs import ZERO, Enqueued, IfFailed
 from perdure.model.limits import AGEING_S
+from perdure.model.nouns import replace
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, failure, success
 from perdure.testing.store_contract.fresh_store import OnAFreshStore, raises
 

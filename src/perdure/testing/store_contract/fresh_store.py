@@ -18,13 +18,13 @@ from perdure.model.jobs import (
     Settled,
     Turn,
 )
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.model.views import JobView
 from perdure.model.workers import NewWorker, Role, WorkerView
 from perdure.ports import Control, Reader, Store
 from perdure.testing.clock import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import failure
 
 TTL_S = 15.0

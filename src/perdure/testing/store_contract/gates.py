@@ -8,10 +8,10 @@ from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateState, Probe, Samples, Slices
 from perdure.model.jobs import Claim, ClaimOrder, Lane, OnLost, Receipt
 from perdure.model.limits import PROBE_BATCH_MAX, SAMPLES_S_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, crash, failure, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, TTL_S, OnAFreshStore, raises
 

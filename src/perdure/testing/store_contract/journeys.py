@@ -6,9 +6,9 @@ from typing import Any
 
 from perdure.model.decisions import Counted
 from perdure.model.jobs import ZERO, Claim, NewJob, OnLost, Receipt, Record
+from perdure.model.nouns import replace
 from perdure.model.runs import RunView
 from perdure.model.states import AttemptStatus
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     attempt_of,

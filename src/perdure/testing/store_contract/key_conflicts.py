@@ -3,11 +3,11 @@
 from typing import Any
 
 from perdure.model.jobs import Conflict, Receipt, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import BulkStep, BulkVerb, LoggedRefusal, NewBulk, Revival
 from perdure.model.runs import RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, cancelled, failure, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, uuid_of
 

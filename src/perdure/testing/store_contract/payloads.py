@@ -4,8 +4,8 @@ from perdure.engine.payloads import admit
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import Lane
 from perdure.model.limits import PAYLOAD_BYTES_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
-from perdure.testing.nouns import replace
 from perdure.testing.payloads import PAYLOADS, TEXTS
 from perdure.testing.store_contract.attempt_ends import advance, failure, retry, success
 from perdure.testing.store_contract.fresh_store import OnAFreshStore

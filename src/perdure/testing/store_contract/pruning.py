@@ -5,12 +5,12 @@ from typing import Any
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import Claim, ClaimOrder, Record
 from perdure.model.limits import PRUNE_BATCH_MAX
+from perdure.model.nouns import replace
 from perdure.model.operations import Pruned, Retention
 from perdure.model.outcomes import Death
 from perdure.model.runs import NewRun, RunChange, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import Books, JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

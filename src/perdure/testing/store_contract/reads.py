@@ -7,10 +7,10 @@ from typing import Any
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.jobs import Claim, Lane, Record
 from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.states import FailedReason, State
 from perdure.model.views import Books, FailureGroup
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

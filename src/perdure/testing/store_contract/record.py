@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.model.jobs import Counters, Receipt, Record, RecordRefused, Stale
+from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, Move, State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     ENDINGS,
     advance,

@@ -4,10 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.model.jobs import ZERO, Receipt, RecordRefused, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

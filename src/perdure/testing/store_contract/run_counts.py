@@ -1,8 +1,8 @@
 """What a run counts beside its jobs: failures by kind, tokens and money, through every life."""
 
 from perdure.model.jobs import Claim, IfFailed, Record
+from perdure.model.nouns import replace
 from perdure.model.runs import NANO, RunCounts, RunView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     failing,

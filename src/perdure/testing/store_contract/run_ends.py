@@ -5,11 +5,11 @@ from typing import Any
 from perdure.model.errors import CallerError
 from perdure.model.jobs import IfFailed, Receipt, Stale
 from perdure.model.limits import FEEDER_SILENT_S
+from perdure.model.nouns import replace
 from perdure.model.operations import LaneScope
 from perdure.model.runs import CLOSED, FINISHED, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import cancelled, failure, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, raises
 

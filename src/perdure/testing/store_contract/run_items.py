@@ -5,10 +5,10 @@ from typing import Any
 
 from perdure.model.jobs import Claim, IfFailed, Record
 from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.nouns import replace
 from perdure.model.runs import ItemView, RunView
 from perdure.model.states import FailedReason, State
 from perdure.model.views import Errors, JobView, RunFigures, StageFigures
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

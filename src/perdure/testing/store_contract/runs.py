@@ -3,10 +3,10 @@
 from typing import Any
 
 from perdure.model.jobs import Claim, IfFailed
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.runs import NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.views import JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

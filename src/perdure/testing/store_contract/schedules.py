@@ -5,9 +5,9 @@ from typing import Any
 
 from perdure.model.errors import StoreError
 from perdure.model.jobs import Enqueued
+from perdure.model.nouns import replace
 from perdure.model.operations import NewSchedule, ScheduleView, Tick
 from perdure.model.outcomes import Death
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.fresh_store import OnAFreshStore, raises
 
 

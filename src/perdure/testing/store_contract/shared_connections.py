@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.model.gates import GateChange, GateState, Slices
 from perdure.model.jobs import Lane, Receipt, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkVerb,
     LaneScope,
@@ -22,7 +23,6 @@ from perdure.model.operations import (
 from perdure.model.runs import NewRun, RunChange, RunStatus
 from perdure.model.states import State
 from perdure.testing.clock import VirtualClock
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import advance, failure, release, retry, success
 from perdure.testing.store_contract.fresh_store import (
     DEED,

@@ -9,11 +9,11 @@ from typing import Any
 
 from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import Claim, Counters, OnLost, Record
+from perdure.model.nouns import replace
 from perdure.model.operations import LaneScope
 from perdure.model.runs import RunView
 from perdure.model.states import TERMINAL, TRANSITIONS, FailedReason, Move, State
 from perdure.model.views import AttemptView, JobView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import ENDINGS, advance, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore
 from perdure.testing.store_contract.journeys import BEFORE, LATER_S, Journey, JourneyStart, Step

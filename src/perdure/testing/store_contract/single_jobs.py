@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Busy, Receipt, Record, Revived, Settled, Stale
+from perdure.model.nouns import replace
 from perdure.model.operations import (
     BulkStatus,
     BulkStep,
@@ -20,7 +21,6 @@ from perdure.model.operations import (
 )
 from perdure.model.states import Move, State
 from perdure.model.views import JobView, PayloadView
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import cancelled, failure, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, target, uuid_of
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 from perdure.model.decisions import Counted
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.jobs import ClaimOrder, Record
+from perdure.model.nouns import replace
 from perdure.model.operations import Retention
 from perdure.model.states import FailedReason, Move, State
 from perdure.model.views import DeathCount, Depth, Flow
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancelled,

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from perdure.model.errors import WorkerDead
 from perdure.model.jobs import Receipt, Stale
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.testing.nouns import replace
 from perdure.testing.store_contract.attempt_ends import (
     ENDINGS,
     advance,
