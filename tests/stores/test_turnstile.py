@@ -25,7 +25,7 @@ from perdure.stores.sqlite.turnstile import Turnstile
 line = Turnstile(sys.argv[1], wait_s_max=60)
 with open(sys.argv[1] + "-book", "a") as book:
     for _ in sys.stdin:
-        with line.held():
+        with line.hold():
             book.write("x")
             book.flush()
 """
@@ -35,7 +35,7 @@ HOLDER = """
 import sys
 from perdure.stores.sqlite.turnstile import Turnstile
 
-with Turnstile(sys.argv[1], wait_s_max=60).held():
+with Turnstile(sys.argv[1], wait_s_max=60).hold():
     print("held", flush=True)
     sys.stdin.readline()
 """

@@ -440,7 +440,7 @@ from tests.engine import plays
 from tests.engine.kit import PLAIN, claim_of
 
 stage = Stage("one", getattr(plays, sys.argv[1]), PLAIN, 60.0, None, True)
-asyncio.run(run(claim_of(input_json=sys.argv[2]), stage, Threads(1), Stopping(), hands=StageProcessPool()))
+asyncio.run(run(claim_of(input_json=sys.argv[2]), stage, Threads(1), Stopping(), process_pool=StageProcessPool()))
 """
 
 
