@@ -2,7 +2,7 @@
 
 from perdure.app import App, Called, JobRef, Pipeline
 from perdure.app.dead_letters import DeadLetters, Redrive
-from perdure.app.job_history import HistoryLine
+from perdure.app.job_refs import HistoryLine
 from perdure.app.runs import Result, Run
 from perdure.engine.attempt.context import Context
 from perdure.engine.batch.report import Report

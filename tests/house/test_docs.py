@@ -106,16 +106,28 @@ def linked_from(name: str, texts: Mapping[str, str]) -> set[str]:
 
 
 def missing_files(root: Path, texts: Mapping[str, str]) -> list[str]:
-    """Files and folders of ours that a document names in code, as in `engine/run.py`, and nobody has."""
+    """Files and folders of ours that a document names in code, as in `engine/run.py` or `rows.py`, and nobody has."""
     tops = [one for one in (root, root / "src" / "perdure") if one.is_dir()]
     known = {path.name for top in tops for path in top.iterdir() if path.is_dir()}
-    named = re.compile(r"`(\w+)/([\w./-]*)`")
-    return [
+    modules = {
+        path.name
+        for one in ("src", "tests", "tools", "benchmarks")
+        for path in (root / one).rglob("*.py")
+    }
+    named, bare = re.compile(r"`(\w+)/([\w./-]*)`"), re.compile(r"`(\w+\.py)`")
+    found = [
         f"{name}:{number} {folder}/{rest}"
         for name, text in texts.items()
         for number, line in plain(text)
         for folder, rest in named.findall(line)
         if folder in known and not any((top / folder / rest).exists() for top in tops)
+    ]
+    return found + [
+        f"{name}:{number} {file}"
+        for name, text in texts.items()
+        for number, line in plain(text)
+        for file in bare.findall(line)
+        if file not in modules
     ]
 
 
@@ -257,9 +269,9 @@ def test_a_dead_link_is_caught_and_a_live_one_passes(text, dead, tmp_path):
 def test_a_file_that_is_not_there_is_caught(tmp_path):
     (tmp_path / "src" / "perdure" / "engine").mkdir(parents=True)
     (tmp_path / "src" / "perdure" / "engine" / "run.py").touch()
-    line = "`engine/run.py` `engine/` `src/perdure/engine/run.py` `engine/gone.py` `other/x.py`\n"
+    line = "`engine/run.py` `engine/` `src/perdure/engine/run.py` `engine/gone.py` `other/x.py` `run.py` `went.py`\n"
     text = f"{line}```\n`engine/old.py`\n```\n"
-    assert missing_files(tmp_path, {"a.md": text}) == ["a.md:1 engine/gone.py"]
+    assert missing_files(tmp_path, {"a.md": text}) == ["a.md:1 engine/gone.py", "a.md:1 went.py"]
 
 
 def test_a_document_that_no_index_lists_is_caught():

@@ -18,10 +18,10 @@ from perdure.config import load
 from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import DeclaredUpstream, upstream_limits
-from perdure.engine.item_types import function_behind
 from perdure.engine.observe import Observers
 from perdure.engine.operate.eligible import source_check
 from perdure.engine.operate.feed_listeners import Listener
+from perdure.engine.stage_parameters import function_behind
 from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.engine.upkeep.schedules import declare
 from perdure.model.errors import (

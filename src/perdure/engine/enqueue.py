@@ -11,8 +11,8 @@ from msgspec import structs
 
 from perdure.engine.idempotency import check_key
 from perdure.engine.ids import Ids
-from perdure.engine.item_types import ItemMisfit
 from perdure.engine.payloads import admit
+from perdure.engine.stage_parameters import ItemMisfit
 from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.model.errors import CallerError, ConfigError, PayloadRefused
 from perdure.model.jobs import Enqueued, IfFailed, NewJob

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.item_types import is_model
+from perdure.engine.stage_parameters import is_model
 from perdure.model.errors import PayloadRefused
 from perdure.model.limits import DEPTH_MAX, INTEGER_BITS_MAX
 

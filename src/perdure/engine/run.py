@@ -20,7 +20,7 @@ from perdure.engine.attempt.stage_process_messages import FindStage, StageOrder
 from perdure.engine.attempt.stage_processes import StageProcessPool
 from perdure.engine.attempt.threads import NoThread, Threads
 from perdure.engine.attempt.timeout import AttemptTime, Limits
-from perdure.engine.item_types import ItemMisfit
+from perdure.engine.stage_parameters import ItemMisfit
 from perdure.engine.stages import Stage
 from perdure.model.jobs import Claim
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Unbegun

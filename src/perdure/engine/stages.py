@@ -9,8 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.engine.item_types import ItemType, function_behind
-from perdure.engine.stage_parameters import check_parameters, context_parameter
+from perdure.engine.stage_parameters import (
+    ItemType,
+    check_parameters,
+    context_parameter,
+    function_behind,
+)
 from perdure.model.errors import BugError, ConfigError
 from perdure.model.jobs import Claim, Lane
 from perdure.model.limits import NAME_CHARS_MAX, PIPELINE_STAGES_MAX, TIMEOUT_S_MAX

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from perdure.engine.attempt.context import AttemptNotes, Context
 from perdure.engine.attempt.origins import origin_of, place_of
 from perdure.engine.idempotency import key_for_outside
-from perdure.engine.item_types import ItemMisfit
 from perdure.engine.payloads import admit, decode
+from perdure.engine.stage_parameters import ItemMisfit
 from perdure.engine.stages import Callee
 from perdure.model.errors import PayloadRefused
 from perdure.model.jobs import Claim

@@ -15,8 +15,8 @@ import pytest
 
 from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids
-from perdure.engine.item_types import ItemMisfit, ItemType
 from perdure.engine.payloads import admit, decode
+from perdure.engine.stage_parameters import ItemMisfit, ItemType
 from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.errors import PayloadRefused
 from perdure.testing import VirtualClock
