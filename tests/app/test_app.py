@@ -172,6 +172,7 @@ BAD_STAGES = [
     (lambda app: app.stage(name=" ")(item_of), "stage name"),
     (lambda app: app.stage(process=True, name="x")(lambda item: item), "a lambda has no name"),
     (lambda app: app.pipeline("q", item_of), "not a stage"),
+    (lambda app: app.pipeline("q", [item_of]), "one after the other"),
     (lambda app: app.pipeline("p", app.stage(item_of)), "declared twice"),
     (lambda app: app.pipeline("q"), "0 stages"),
 ]

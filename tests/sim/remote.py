@@ -31,7 +31,8 @@ SETTLING = ("turn", "settle")
 _GIVING_WORK = ("enqueue", "tick", "revive", "run_now", "resume", "change_run")
 READS = frozenset({
     "claims_held", "ends_of", "expired_jobs", "lost_claims", "overrun", "run_lanes", "tokens_held", "suspects", "waiting",
-    "attempts", "bulk_payloads", "bulks", "changes", "gate", "job", "jobs", "now", "preview", "run", "runs", "schedules",
+    "attempts", "bulk_payloads", "bulks", "changes", "gate", "job", "jobs", "now", "preview", "rivals", "run", "runs", "schedules",
+    "workers",
 })  # fmt: skip
 LEFT_OUT = {
     "ear": "as has_changed",
@@ -44,12 +45,11 @@ LEFT_OUT = {
     "open_jobs": "as depths",
     "jobs_changed": "as depths",
     "failures": "as depths",
-    "workers": "as depths",
     "gates": "as depths",
     "look": "as depths",
     "deeds": "as depths",
     "dead_groups": "as depths",
-    "rivals": "as depths",
+    "jobs_ended": "as jobs_changed: callers who wait ask it, and none of them is simulated",
     "run_figures": "as depths",
     "payloads": "as refusals",
     "captures": "as depths",

@@ -291,6 +291,11 @@ class App:
         self._session.close()
 
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:
+        if not callable(call):
+            raise ConfigError(
+                f"pipeline {pipeline!r} was given {call!r:.80} for a stage; name its stages one after the other: "
+                f"app.pipeline({pipeline!r}, first, second)"
+            )
         if call not in self._stages:
             name = getattr(call, "__name__", repr(call))
             raise ConfigError(

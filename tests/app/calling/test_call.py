@@ -848,7 +848,8 @@ def test_a_call_that_waits_for_a_thread_has_not_begun_its_time(app):
 
 WRONG = [
     ({"policy": "standard"}, "not for callers that wait"),
-    ({"policy": "nope"}, "no policy .nope.; did you mean"),
+    ({"policy": "nope"}, "no policy .nope.; one of: converter"),
+    ({"policy": "standart"}, "no policy .standart.; did you mean .standard."),
     ({"wait_s": 0}, "wait_s"),
     ({"wait_s": float("nan")}, "wait_s"),
     ({"wait_s": 1e9}, "wait_s"),
