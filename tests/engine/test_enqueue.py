@@ -206,6 +206,7 @@ def test_a_stage_must_take_the_item_first(call):
     ("make", "words"),
     [
         (lambda: stage(call=lambda: 1), "stage 'one' must take the item as its first parameter"),
+        (lambda: stage(call=str), "stage 'one' cannot be <class 'str'>, whose parameters nobody can read"),
         (lambda: stage(call=lambda a, b, c: 1), "the required parameter 'b'"),
         (lambda: stage(timeout_s=0), "timeout_s of stage 'one' is 0; it must lie between 0 and 86400"),
         (lambda: stage(timeout_s=float("nan")), "timeout_s"),

@@ -182,7 +182,12 @@ def context_parameter(call: Callable[..., Any]) -> inspect.Parameter | None:
 
 def check_parameters(stage: str, call: Callable[..., Any]) -> None:
     """Refuse a stage that cannot be called with the item, or with the item and a Context."""
-    parameters = list(inspect.signature(call).parameters.values())
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except ValueError as error:
+        raise ConfigError(
+            f"stage {stage!r} cannot be {call!r:.80}, whose parameters nobody can read; write: def {stage}(item)"
+        ) from error
     if not parameters or parameters[0].kind not in _BY_PLACE or _is_annotated(parameters[0], call):
         raise ConfigError(
             f"stage {stage!r} must take the item as its first parameter; write: def {stage}(item)"
