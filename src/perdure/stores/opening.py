@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from perdure.model.errors import ConfigError, StoreReadOnly, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
-from perdure.stores.sqlite.connection import SqliteConnection, translate_errors
+from perdure.stores.sqlite.connection import SqliteConnection, is_others_file, translate_errors
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.schema import SqliteSchema
@@ -70,13 +70,13 @@ def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> 
         with closing(schema_of(url, clock, create=False)) as looking:
             _check_present(looking, url)
     with ExitStack() as undo:
-        only_reads = False
+        only_reads = not create and is_others_file(path)  # what is to be written will be refused
         try:
-            connection = SqliteConnection(path, clock, wait_s_max=wait_s_max)
+            connection = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=only_reads)
         except StoreReadOnly:
-            if create:
+            if create or only_reads:
                 raise
-            only_reads = True  # what is to be written will be refused then
+            only_reads = True
             connection = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=True)
         undo.callback(connection.close)
         _ready(SqliteSchema(connection, url), url, create=create)

@@ -83,7 +83,8 @@ class SqliteConnection:
 
     def _open(self) -> None:
         with ExitStack() as undo:
-            self._connect(self.path)
+            alone = self._looking and is_others_file(self.path) and self._may_be_read_alone()
+            self._connect(self._as_it_is() if alone else self.path, uri=alone)
             undo.callback(self.raw.close)
             if self.path != MEMORY and not self._looking:
                 warn_of_network(self.path)
@@ -92,10 +93,10 @@ class SqliteConnection:
             try:
                 self._settings()
             except sqlite3.OperationalError:
-                if not self._looking or not self._is_at_rest():
+                if not self._looking or not self._is_at_rest() or not self._is_in_closed_folder():
                     raise
                 self.raw.close()
-                self._connect(f"{Path(self.path).as_uri()}?immutable=1", uri=True)
+                self._connect(self._as_it_is(), uri=True)
                 undo.callback(self.raw.close)
                 self._settings()
             undo.pop_all()
@@ -105,15 +106,30 @@ class SqliteConnection:
             target, timeout=self._wait_s_max, isolation_level=None, check_same_thread=False, uri=uri
         )
 
-    def _is_at_rest(self) -> bool:
-        """Whether nobody has the file open, in a folder where we may not write.
+    def _as_it_is(self) -> str:
+        """The file alone, without the side files of a log: where SQLite cannot make them, or would make them ours."""
+        return f"{Path(self.path).as_uri()}?immutable=1"
 
-        SQLite cannot make the side files there that a log needs, and the file is whole without one.
-        """
-        log, folder = Path(f"{self.path}-wal"), Path(self.path).parent
+    def _is_at_rest(self) -> bool:
+        """Whether nothing is in the log, so that the file is whole without it."""
+        log = Path(f"{self.path}-wal")
         with suppress(OSError):
-            return not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)
+            return not (log.exists() and log.stat().st_size)
         return False
+
+    def _may_be_read_alone(self) -> bool:
+        """Whether the file is whole without its log; refuses a log whose index we would have to make."""
+        if self._is_at_rest():
+            return True
+        if not os.access(f"{self.path}-shm", os.F_OK):
+            raise StoreReadOnly(
+                f"store {self.path!r} was left with a log, which only who may write it can take in; make the file "
+                "and its folder writable, or copy it, with its -wal file, to a folder of yours"
+            )
+        return False
+
+    def _is_in_closed_folder(self) -> bool:
+        return not os.access(Path(self.path).parent, os.W_OK)
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
@@ -320,3 +336,8 @@ def _why_not_opened(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreUnavailable(
         f"store {str(path)!r}: {error}; check that its folder exists and that you may write"
     )
+
+
+def is_others_file(path: str) -> bool:
+    """Whether we may not write this file. Side files that we made beside it would lock out who may."""
+    return path != MEMORY and os.access(path, os.F_OK) and not os.access(path, os.W_OK)
