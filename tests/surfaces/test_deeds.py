@@ -82,6 +82,14 @@ def test_a_dry_run_of_one_says_what_it_is_and_does_nothing(fresh):
     assert states(fresh, id) == ["queued"]
 
 
+def test_a_dry_run_of_a_retry_checks_what_a_retry_would(office, fresh):
+    id = office.json("dead", "list")[0]["id"]
+    assert "would begin at stage" in office("jobs", "retry", id, "--dry-run")
+    assert states(office, id) == ["failed"]
+    (queued,) = put(fresh, 1)
+    assert "is queued" in fresh.error("jobs", "retry", queued, "--dry-run")
+
+
 # -- many --------------------------------------------------------------------------------
 
 

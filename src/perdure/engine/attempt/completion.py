@@ -81,7 +81,7 @@ class Completions:
         self._store = store
         self._worker = worker
         self._make = make
-        self._shelf = capture_factory
+        self._capture_factory = capture_factory
         self._clock = clock
         self._of_ends = of_ends
         self._asked: dict[Key, Record | None] = {}
@@ -112,7 +112,7 @@ class Completions:
         """Write the record in the stage's transaction, or say why not; then nothing of it is there."""
         key, before = (claim.no, claim.token), self._asked.get((claim.no, claim.token))
         outcome, elapsed_s = _storable_result(value), self._clock.monotonic() - began_s
-        captures = self._shelf.captures_of(outcome, notes.asides)
+        captures = self._capture_factory.captures_of(outcome, notes.asides)
         record = self._make(Finished(claim, outcome, elapsed_s, notes.usage, captures=captures))
         self._asked[key] = record  # first: if the answer is lost, it may have been written
         answer = self._store.complete(record, by=self._worker, within=within)

@@ -130,7 +130,8 @@ def retry(
         if job_id is not None:
             one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
             given = {} if payload is None else {"payload": _item(payload)}
-            if asked.sure_of_one(session, one.id):
+            stage = one.retry(dry_run=True, **way, **given)  # refused in words, if it cannot be
+            if asked.sure_of_one(session, one.id, f"would begin at stage {stage}"):
                 one.retry(reason=asked.reason, by=asked.by_whom, **way, **given)
                 asked.tell_one(session, one.id, "lives again")
             return
@@ -173,10 +174,10 @@ class _DeedAsked:
         """Who and why."""
         return {"reason": self.reason, "by": self.by_whom}
 
-    def sure_of_one(self, session: Session, job_id: str) -> bool:
-        """Whether one job is to be touched; a dry run only says what it is."""
+    def sure_of_one(self, session: Session, job_id: str, what: str = "is left as it is") -> bool:
+        """Whether one job is to be touched; a dry run only says what it is, and what would become of it."""
         if self._dry_run:
-            self.tell_one(session, job_id, "is left as it is")
+            self.tell_one(session, job_id, what)
         return not self._dry_run
 
     def tell_one(self, session: Session, job_id: str, what: str) -> None:

@@ -1,7 +1,7 @@
 """perdure gates: what each upstream's gate is doing, and what a person can say to it."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import click
 import msgspec
@@ -11,25 +11,12 @@ from perdure.app.surface.gate_control import GateShown
 from perdure.app.surface.gate_figures import SliceShown, WorkerPace
 from perdure.app.surface.store_session import session_at
 from perdure.model.gates import GateState
-from perdure.surfaces.cli.options import echo_json, json_option, store_option, user
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from perdure.surfaces.cli.options import echo_json, json_option, reason_and_by, store_option
 
 
 @click.group()
 def gates() -> None:
     """Look at the gates of upstreams; hold, probe or release one."""
-
-
-def _reason_and_by(command: Command) -> Command:
-    command = click.option("--reason", required=True, help="Why; kept in the audit log.")(command)
-    return click.option(
-        "--by",
-        "by_whom",
-        default=user,
-        show_default="your user name",
-        help="Who says so.",
-    )(command)
 
 
 @gates.command("list")
@@ -79,7 +66,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
 @gates.command()
 @click.argument("name")
 @click.option("--for", "for_text", metavar="DURATION", help="As 30m or 2h; else until released.")
-@_reason_and_by
+@reason_and_by(required=True)
 @store_option
 def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str | None) -> None:
     """Hold a gate: its jobs stay queued, and no attempt is spent."""
@@ -92,7 +79,7 @@ def hold(name: str, for_text: str | None, reason: str, by_whom: str, store: str 
 
 @gates.command()
 @click.argument("name")
-@_reason_and_by
+@reason_and_by(required=True)
 @store_option
 def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a worker try one job now, to see whether the upstream is back."""
@@ -104,7 +91,7 @@ def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
 
 @gates.command()
 @click.argument("name")
-@_reason_and_by
+@reason_and_by(required=True)
 @store_option
 def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a gate flow, whatever held it; calls start slowly."""
