@@ -37,7 +37,7 @@ INVARIANTS = {
     ),
     "S5": Invariant(
         "only a claim whose worker is dead or too late is rescued, and nothing comes back from its end",
-        ("Checker._accepted", "Checker._claim", "Roster._overrun", "Roster._lost"),
+        ("Checker._accepted", "Checker._claim", "Roster._overrun", "Roster._lost_claims"),
     ),
     "S6": Invariant(
         "no worker is declared dead within a lease of its last beat, or because the store was away",
@@ -82,7 +82,7 @@ INVARIANTS = {
     "S15": Invariant(
         "the books balance, the tables and the counts of runs say what the history says, the audit "
         "finds nothing",
-        ("tables.check_tables", "tables._check_row", "tables._check_attempts", "Roster._held",
+        ("tables.check_tables", "tables._check_row", "tables._check_attempts", "Roster._tokens_held",
          "Runs.seen"),
     ),
     "S16": Invariant(

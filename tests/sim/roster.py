@@ -85,7 +85,7 @@ class Roster:
                 self._checker.broken("L6", f"worker {worker} left holding {sorted(account.held)}")
             account.die(death, self._world.now_us)
 
-    def _lost(
+    def _lost_claims(
         self, lost: list[LostClaim], *, limit: int, lanes: Sequence[int] | None = None
     ) -> None:
         for one in lost:
@@ -118,11 +118,11 @@ class Roster:
                 )
             self._checker.hung.add((job.no, one.claim.token))
 
-    def _held(self, held: dict[int, int], worker: int) -> None:
+    def _tokens_held(self, held: dict[int, int], worker: int) -> None:
         if held != self._ledger.workers[worker].held:
             self._checker.broken(
                 "S15", f"worker {worker} holds {self._ledger.workers[worker].held}: {held}"
             )
 
     def _claims_held(self, claims: list[Claim], worker: int) -> None:
-        self._held({claim.no: claim.token for claim in claims}, worker)
+        self._tokens_held({claim.no: claim.token for claim in claims}, worker)
