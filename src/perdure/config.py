@@ -74,15 +74,18 @@ SETTINGS: tuple[Setting, ...] = (
             float,
             30 * 86_400.0,
             "seconds",
-            f"How long {what} is kept, with all its attempts. Other dead letters are kept until "
-            "somebody discards or retries them.",
+            f"How long {what} is kept, with all its attempts.{but}",
             0.0,
             none="forever",
         )
-        for which, what in (
-            ("succeeded", "a job that has succeeded"),
-            ("cancelled", "a job that was cancelled"),
-            ("discarded", "a dead letter that was discarded"),
+        for which, what, but in (
+            ("succeeded", "a job that has succeeded", ""),
+            ("cancelled", "a job that was cancelled", ""),
+            (
+                "discarded",
+                "a dead letter that somebody has discarded",
+                " Any other dead letter is kept until somebody discards or retries it.",
+            ),
         )
     ),
     Setting(

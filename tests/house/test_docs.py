@@ -12,7 +12,7 @@ import pytest
 from tools import reference
 from tools.pages.judgement import reason_of
 from tools.pages.model import drawn_tree, error_tree, limit_reasons, unit_of
-from tools.pages.surface import commands
+from tools.pages.surface import commands, option_range
 from tools.pages.text import Missing, sentences
 
 from perdure.config import SETTINGS
@@ -181,6 +181,17 @@ def test_the_diagram_has_every_arrow_of_the_transition_table(texts):
 
 def test_every_command_and_option_has_a_help_text():
     assert without_help(cli) == []
+
+
+def test_a_number_without_an_end_to_speak_of_is_shown_as_one(texts):
+    assert option_range(click.IntRange(0)) == "0 or more."
+    assert option_range(click.IntRange(1, 2**63 - 1)) == "1 or more."
+    assert option_range(click.IntRange(1, 500)) == "From 1 to 500."
+    assert "None." not in texts["docs/reference/cli.md"]
+
+
+def test_no_help_of_an_option_sends_its_reader_elsewhere_on_the_page(texts):
+    assert "see below" not in texts["docs/reference/cli.md"]
 
 
 def test_every_link_inside_the_repository_leads_somewhere(texts):

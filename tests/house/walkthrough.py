@@ -1,8 +1,9 @@
 """Walks through a document as its reader would: writes its files, types its commands, compares.
 
 A ```python block is written to the file that its first line names (``# work.py``) and imported; a
-block without such a line is run as a script. In a ```console block, lines after ``$`` are typed and
-the lines below them are what the terminal has to show; in a ```sh block every line is typed.
+block without such a line is run as a script. A ```toml block that names its file is written to it. In a
+```console block, lines after ``$`` are typed and the lines below them are what the terminal has to show;
+in a ```sh block every line is typed.
 
 What differs between two runs may differ: moments, durations, worker numbers. Job ids and process
 ids in the document stand for those of this run, so that a later command can name them. A line that
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from tests.house.markdown import Fence, fences
 
-FILE_NAME = re.compile(r"^# ([\w/]+\.py)$")
+FILE_NAME = re.compile(r"^# ([\w/]+\.(?:py|toml))$")
 READING = ("jobs", "audit", "db status")
 BIN = Path(sys.executable).parent
 
@@ -120,22 +121,31 @@ class Walk:
         """Walk through all blocks in order; the worker, if there is one, ends with the walk."""
         try:
             for block in fences(text):
+                named = FILE_NAME.match(block.lines[0]) if block.lines else None
                 if block.language == "python":
                     self._python(block)
+                elif block.language == "toml" and named:
+                    self.write(named[1], block)
                 elif block.language in {"console", "sh"}:
                     for step in steps(block):
-                        self._type(step)
+                        self.type(step)
         finally:
             self._end_worker(gently=False)
 
     def _python(self, block: Fence) -> None:
         named = FILE_NAME.match(block.lines[0])
-        path = self.folder / (named[1] if named else "block.py")
-        path.write_text("\n".join(block.lines) + "\n", encoding="utf-8")
+        path = self.write(named[1] if named else "block.py", block)
         command = ["-c", f"import {path.stem}"] if named else [path.name]
         self._run(f"line {block.line}: the python block", [str(BIN / "python"), *command])
 
-    def _type(self, step: Step) -> None:
+    def write(self, name: str, block: Fence) -> Path:
+        """Write a block to the file that it names."""
+        path = self.folder / name
+        path.write_text("\n".join(block.lines) + "\n", encoding="utf-8")
+        return path
+
+    def type(self, step: Step) -> None:
+        """Type one command, and compare."""
         words = shlex.split(step.command)
         where = f"line {step.line}: {step.command}"
         self.typed.append(step.command)

@@ -1,12 +1,14 @@
 """docs/howto-policies.md says what is so: its examples are one policy, its output is what is printed, its numbers hold."""
 
 import tomllib
+from dataclasses import fields
 
+import pytest
 from click.testing import CliRunner
 
-from perdure import Policy
+from perdure import Action, Backoff, Hints, Jitter, Match, Policy, Rule
 from perdure.model.kinds import GROUPS, Kind
-from perdure.rules.backoff import Backoff, base_delay_s
+from perdure.rules.backoff import base_delay_s
 from perdure.rules.policy_form import policy_from
 from perdure.rules.presets import preset
 from perdure.surfaces.cli.root import cli
@@ -29,6 +31,32 @@ def test_both_examples_are_the_same_policy():
     assert patient.rules[Kind.AMBIGUOUS].attempts_max == 9
     assert patient.rules[Kind.TIMEOUT].action == "fail"
     assert patient.rules[Kind.RATE_LIMITED] == preset("standard").rules[Kind.RATE_LIMITED]
+
+
+def test_the_example_with_every_part_is_the_same_policy_in_both_forms():
+    known: dict[str, Policy] = {}
+    (example,) = [one for one in fences(PAGE) if any("night =" in line for line in one.lines)]
+    exec("\n".join(example.lines), known)
+    (file,) = [one for one in fences(PAGE) if "# night.toml" in one.lines]
+    assert known["night"] == policy_from(tomllib.loads("\n".join(file.lines)))
+
+
+@pytest.mark.parametrize(
+    ("part", "prefix"),
+    [(Policy, ""), (Backoff, "backoff."), (Jitter, "jitter."), (Hints, "hint.")],
+)
+def test_every_field_is_explained(part, prefix):
+    tables = WORDS.partition("## Every field")[2].partition("### Rules")[0]
+    parts = {"backoff", "jitter", "hint"}  # each field of theirs has a line
+    names = [f"`{prefix}{one.name}`" for one in fields(part) if one.name not in parts]
+    assert [name for name in names if name not in tables] == []
+
+
+def test_every_action_and_every_field_of_a_rule_and_of_a_match_is_named():
+    below = WORDS.partition("## Every field")[2]
+    names = [*Action, *(one.name for part in (Rule, Match) for one in fields(part))]
+    spoken = {"action", "kind"}  # the first argument of each
+    assert [name for name in names if name not in spoken and f"`{name}`" not in below] == []
 
 
 def test_what_a_check_prints_is_what_the_page_shows(tmp_path, monkeypatch):

@@ -37,8 +37,12 @@ wordy = Policy(
     "wordy",
     rules={"network": Rule("retry", attempts_max=9), "timeout": "retry", "limits": Rule("wait")},
     otherwise="retry",
-    matches=[Match(Kind.BILLING, code="no_money")],
+    backoff=Backoff("schedule", steps_s=(60, 300)),
+    jitter=Jitter("full"),
+    hint=Hints("floor", s_max=3600, kinds={"rate_limited"}),
+    matches=[Match("billing", code="no_money")],
 )
+assert_type(wordy.backoff.curve, Curve)
 by_kind: dict[Kind, Rule] = {Kind.NETWORK: Rule("retry")}
 by_name: dict[str, str] = {"network": "retry"}
 assert_type(Policy("a", rules=by_kind).rules, Mapping[Kind, Rule])

@@ -63,11 +63,14 @@ def presets_page() -> list[str]:
         "# Policy presets",
         "",
         'Policies with a name, as in `@app.stage(policy="standard")`.',
-        "A policy of your own is a `perdure.Policy`, or a TOML or JSON file with the same fields:",
-        '`based_on = "standard"` and what differs is a good start, `perdure policy check` reads it;',
-        "see [policies of your own](../howto-policies.md).",
+        "You write a policy of your own in Python, as a `perdure.Policy`, or in a file, with the same fields.",
+        'A stage takes either: `@app.stage(policy=mine)`, or `@app.stage(policy="mine.toml")`; a file ends in `.toml` or `.json`.',
+        "[Write a policy](../howto-policies.md) has every field.",
         "`perdure policy explain` says what a policy would do about a failure, and why.",
-        "What a preset implements is said by ids; [rules](../rules.md) has each in a line.",
+        "",
+        "*Implements* lists what a preset carries out, by the ids of [rules](../rules.md), where each has a line:",
+        "R1 and so on are what the five designs behind Perdure ask for, C1 and so on what was chosen where they disagree,",
+        "D1 and so on their errors and gaps, mended.",
         "",
     ]
     for name, one in PRESETS.items():

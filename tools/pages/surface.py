@@ -79,13 +79,20 @@ def _command(path: str, command: click.Command) -> list[str]:
 def _option(option: click.Option) -> tuple[str, str, str]:
     meaning = [option.help or ""]
     if isinstance(option.type, click.IntRange):
-        meaning.append(f"From {option.type.min} to {option.type.max}.")
+        meaning.append(option_range(option.type))
     if option.show_default and isinstance(option.default, str | int | float):
         meaning.append(f"Default: {option.default}.")
     if option.name in {one.name for one in SETTINGS}:
         meaning.append(f"Setting: [{option.name}](settings.md#{option.name}).")
     names = ", ".join(code(name) for name in option.opts)
     return names, _value(option), " ".join(text for text in meaning if text)
+
+
+def option_range(numbers: click.IntRange) -> str:
+    """From where to where; the largest number that a store can hold is no end to speak of."""
+    if numbers.max is None or numbers.max >= 2**63 - 1:
+        return f"{numbers.min} or more."
+    return f"From {numbers.min} to {numbers.max}."
 
 
 def _value(option: click.Option) -> str:

@@ -5,6 +5,7 @@ order of the questions that are put to them.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
@@ -26,6 +27,18 @@ class Match:
     name: str | None = None
     sqlstate: str | None = None
     text: str | None = None
+
+    if TYPE_CHECKING:  # a kind may be given by its name
+
+        def __init__(
+            self,
+            kind: Kind | str,
+            status: int | None = None,
+            code: str | None = None,
+            name: str | None = None,
+            sqlstate: str | None = None,
+            text: str | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", field_checks.one_of("match.kind", Kind, self.kind))

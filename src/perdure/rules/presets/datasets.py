@@ -18,8 +18,9 @@ DATASETS = Preset(
         retriable="all",
     ),
     reason=(
-        "The default of a stage that says nothing: three tries, 1 s doubling to 60 s, spread by a "
-        "quarter, and every failure is retried, because it was asked for in so many words."
+        "What a stage without a policy has in the design that this preset is taken from (in Perdure "
+        "it has standard): three tries, 1 s doubling to 60 s, spread by a quarter. Every failure is "
+        "retried, whatever its kind, because that design asks for it."
     ),
     implements=("R26", "R40", "R42", "R43", "C25"),
 )

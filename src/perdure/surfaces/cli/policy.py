@@ -47,7 +47,7 @@ def show(name: str, as_json: bool) -> None:
     for line in _wrap(page.reason):
         click.echo(f"# {line}")
     if page.implements:
-        click.echo(f"# Implements {', '.join(page.implements)}.")
+        click.echo(f"# Implements {', '.join(page.implements)}; docs/rules.md says what these are.")
     click.echo(page.toml, nl=False)
 
 
@@ -85,7 +85,10 @@ def check(file: str, as_json: bool) -> None:
 
 @policy.command()
 @click.argument("name")
-@click.option("--error", "spec", required=True, metavar="SPEC", help="The failure; see below.")
+@click.option(
+    "--error", "spec", required=True, metavar="SPEC",
+    help="The failure: http:STATUS, kind:NAME, code:PUBLIC_CODE, exception:NAME, sqlstate:CODE, s3:CODE or lost.",
+)  # fmt: skip
 @click.option("--attempt", type=int, default=1, show_default=True, help="The one that failed.")
 @click.option("--waits", type=int, default=1, show_default=True, help="Waits, this one included.")
 @click.option("--crashes", type=int, default=1, show_default=True, help="Crashes, likewise.")
@@ -107,8 +110,6 @@ def explain(
     """Say what a policy would do about a failure, and why.
 
     NAME is a preset, a policy file, module:policy, or module:app:stage for the policy that a stage really has.
-    SPEC is one of http:STATUS, kind:NAME, code:PUBLIC_CODE,
-    exception:NAME, sqlstate:CODE, s3:CODE or lost.
     """
     found = explain_spec(
         name,
