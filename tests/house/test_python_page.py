@@ -47,6 +47,13 @@ def test_every_exported_name_is_on_the_page():
         assert text.count(shown) == 1, name
 
 
+def test_names_that_only_a_module_knows_are_told_by_what_they_stand_for():
+    text = "\n".join(page.python_page())
+    assert "payloads: Mapping[str, Any] | str | os.PathLike[str] | None = None," in text
+    assert "| `otherwise` | `Rule` | `Rule(Action.FAIL)` |" in text
+    assert "_MAX" not in text
+
+
 # -- broken twins: what is missing or untrue is caught ----------------------------------------
 
 

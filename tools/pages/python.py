@@ -7,13 +7,14 @@ without an entry, an entry without an example, and an example that does not use 
 
 import ast
 import functools
+import importlib
 import io
 import re
 import tokenize
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 from tools.pages.text import Missing, code, prose, table
@@ -305,7 +306,28 @@ def _tree(module: str) -> tuple[ast.Module, dict[int, str]]:
     found = {
         one.start[0]: one.string.lstrip("# ") for one in tokens if one.type == tokenize.COMMENT
     }
-    return ast.parse(source), found
+    tree = ast.parse(source)
+    return Plainly(tree, importlib.import_module(module)).visit(tree), found
+
+
+class Plainly(ast.NodeTransformer):
+    """Puts what they stand for in place of a module's names for types and constants, which a reader does not know."""
+
+    def __init__(self, tree: ast.Module, module: ModuleType) -> None:
+        self._module = module
+        self._named = {
+            one.targets[0].id: one.value
+            for one in tree.body
+            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
+        }
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self._named.get(node.id)
+        if value is None or not isinstance(node.ctx, ast.Load):
+            known = getattr(self._module, node.id, None) if node.id.isupper() else None
+            return ast.Constant(known) if isinstance(known, int | float | str) else node
+        bounds = [one.value for one in getattr(value, "keywords", ()) if one.arg == "bound"]
+        return bounds[0] if bounds else value
 
 
 def _errors() -> list[str]:
