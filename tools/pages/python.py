@@ -84,15 +84,21 @@ def python_page() -> list[str]:
         "`perdure.checks` has a page of its own: [check what a model has written](../howto-checks.md).",
         "",
     ]
-    seen: list[str] = []
-    for section in SECTIONS:
-        title, entries = parts((EXAMPLES / f"{section}.txt").read_text(encoding="utf-8"))
+    sections = [parts((EXAMPLES / f"{one}.txt").read_text(encoding="utf-8")) for one in SECTIONS]
+    check_whole([entry.name for _, entries in sections for entry in entries])
+    for title, entries in sections:
+        lines.append(f"- [{title}](#{title.lower().replace(' ', '-')}): {_linked(entries)}")
+    lines.append("")
+    for title, entries in sections:
         lines += [f"## {title}", ""]
         for entry in entries:
             lines += _entry(entry)
-            seen.append(entry.name)
-    check_whole(seen)
     return [*lines, *_errors()]
+
+
+def _linked(entries: list[Entry]) -> str:
+    names = [one.name for one in entries if one.name in things()]
+    return ", ".join(f"[{name}](#{name.lower()})" for name in names) or "errors"
 
 
 def parts(text: str) -> tuple[str, list[Entry]]:
