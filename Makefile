@@ -12,7 +12,7 @@ PARALLEL_LONG := -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts parts-long demo test test-long mutation bench bench-long lint docs docs-simulator pins clean
+.PHONY: help setup parts parts-long demo test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -66,6 +66,9 @@ docs: $(STAMP) ## write the generated reference
 
 docs-simulator: $(STAMP) ## write the tables and pictures of docs/simulator.md; takes five minutes
 	$(BIN)/python tools/simulator.py
+
+docs-panel: $(STAMP) ## draw the panel of `perdure run` for the README; takes half a minute
+	$(BIN)/python tools/panel.py
 
 pins: $(STAMP) ## renew requirements/*.txt (UPGRADE=1 to take newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -56,7 +56,7 @@ def measured(rounds: int) -> dict[str, dict[str, float]]:
 
 def cpu_s(command: list[str]) -> float:
     """CPU seconds of a process and of those that it has waited for."""
-    with open(os.devnull, "wb") as nowhere:
+    with Path(os.devnull).open("wb") as nowhere:
         actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1)]
         pid = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
         _, status, used = os.wait4(pid, 0)

@@ -15,6 +15,7 @@ if str(ROOT) not in sys.path:  # run as a script, only its own folder is there
 from tools.pages.events import events_page  # noqa: E402
 from tools.pages.judgement import kinds_page, presets_page  # noqa: E402
 from tools.pages.model import errors_page, limits_page, states_page  # noqa: E402
+from tools.pages.python import python_page  # noqa: E402
 from tools.pages.schema import schema_page  # noqa: E402
 from tools.pages.surface import cli_page, settings_page  # noqa: E402
 
@@ -28,6 +29,7 @@ PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "kinds.md": ("model/kinds.py", kinds_page),
     "limits.md": ("model/limits.py", limits_page),
     "presets.md": ("rules/presets", presets_page),
+    "python.md": ("perdure/__init__.py and tools/pages/examples", python_page),
     "schema.md": ("stores/sqlite/migrations", schema_page),
     "settings.md": ("config.py", settings_page),
     "states.md": ("model/states.py", states_page),

@@ -12,6 +12,7 @@ import pytest
 from tools import reference
 from tools.pages.judgement import reason_of
 from tools.pages.model import drawn_tree, error_tree, limit_reasons, unit_of
+from tools.pages.python import things
 from tools.pages.surface import commands, option_range
 from tools.pages.text import Missing, sentences
 
@@ -36,6 +37,7 @@ NAMED: dict[str, list[str]] = {
     "events.md": list(EventName),
     "kinds.md": list(Kind),
     "presets.md": list(PRESETS),
+    "python.md": list(things()),
     "settings.md": [one.name for one in SETTINGS],
     "states.md": list(State),
 }

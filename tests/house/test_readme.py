@@ -2,10 +2,13 @@
 
 import os
 import re
+import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
 
+from perdure import __version__
 from perdure.demo.script import Fault
 from perdure.demo.summary import Summary
 from perdure.model.jobs import Counters
@@ -13,7 +16,7 @@ from perdure.model.views import Books, FailureGroup
 from perdure.surfaces.cli.demo import report
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
-from tests.house.walkthrough import Untrue, Walk, make_targets, shown_pattern, steps
+from tests.house.walkthrough import BIN, Untrue, Walk, make_targets, shown_pattern, steps
 
 DOCUMENTS = ["README.md", "docs/tutorial.md"]
 TARGETS = frozenset(make_targets((ROOT / "Makefile").read_text()))
@@ -58,6 +61,42 @@ def test_a_reader_who_types_what_is_written_sees_what_is_shown(name, walk):
     assert any(one.startswith("perdure worker") for one in walk.typed)
     assert any(one.startswith("perdure jobs show") for one in walk.typed)
     assert any(one.startswith("kill") for one in walk.typed)
+
+
+def run_offline(*command: object, cwd: Path, **environment: str) -> str:
+    """What a program prints that must not ask the network; its words if it fails."""
+    kept = {name: text for name, text in os.environ.items() if "PERDURE" not in name}
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, env=kept | environment, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.story
+def test_the_wheel_of_the_readme_is_made_and_brings_the_command(tmp_path):
+    blocks = fences((ROOT / "README.md").read_text(encoding="utf-8"))
+    typed = [one.command for block in blocks if block.language == "sh" for one in steps(block)]
+    made = f"dist/perdure-{__version__}-py3-none-any.whl"
+    wanted = ["pip install .", "pip wheel --no-deps --wheel-dir dist .", f"pip install {made}"]
+    assert typed == wanted
+    # uv is the pip of our tools; what else the wheel needs is lent to it from there
+    uv = [BIN / "uv", "--offline", "--no-cache", "--quiet"]
+    own = tmp_path / "own"
+    run_offline(*uv, "build", "--wheel", "--no-build-isolation", "--python", BIN / "python",
+                "--out-dir", tmp_path / "dist", ROOT, cwd=tmp_path)  # fmt: skip
+    run_offline(*uv, "venv", "--python", BIN / "python", own, cwd=tmp_path)
+    run_offline(*uv, "pip", "install", "--no-deps", "--python", own / "bin/python",
+                tmp_path / made, cwd=tmp_path)  # fmt: skip
+    lent = {"PYTHONPATH": sysconfig.get_path("purelib")}
+    found = run_offline(
+        own / "bin/python", "-c", "import perdure; print(perdure.__file__)", cwd=tmp_path, **lent
+    )
+    assert Path(found.strip()).is_relative_to(own)
+    assert __version__ in run_offline(own / "bin/perdure", "--version", cwd=tmp_path, **lent)
+    run_offline(own / "bin/perdure", "db", "upgrade", cwd=tmp_path, **lent)
+    assert (tmp_path / "perdure.db").exists()
 
 
 def demo_ends_like() -> list[str]:

@@ -215,14 +215,14 @@ class App:
         return Run(self._session, find_run(self._session.opened.reader, named))
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[Run]:
-        """Runs, newest first."""
+        """Runs, of one pipeline or of all, newest first; ``limit`` of them at most."""
         return [
             Run(self._session, one)
             for one in self._session.opened.reader.runs(pipeline=pipeline, limit=limit)
         ]
 
     def get_pipeline(self, name: str) -> Pipeline:
-        """The pipeline of that name."""
+        """The pipeline of that name; `UnknownName` says which there are."""
         if name not in self._pipelines:
             known = ", ".join(sorted(self._pipelines)) or "none"
             raise UnknownName(f"this app has no pipeline {name!r}; it has: {known}")
@@ -239,7 +239,10 @@ class App:
         return self._session.url
 
     def ready(self) -> None:
-        """Make sure that every declared pipeline has its lanes."""
+        """Give every pipeline that is declared by now its place in the store.
+
+        It is done with the first enqueue, too. Call it yourself before you enqueue within a transaction of your own.
+        """
         self._session.ready()
 
     def working(
@@ -287,7 +290,7 @@ class App:
         return found[1]
 
     def close(self) -> None:
-        """Disconnect from the store."""
+        """Disconnect from the store; what is asked of the app later connects it again."""
         self._session.close()
 
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:

@@ -9,14 +9,14 @@ from msgspec import Struct
 class ChangeKind(StrEnum):
     """What an entry of the feed tells."""
 
-    JOB_ACCEPTED = "job_accepted"
-    ATTEMPT_ENDED = "attempt_ended"  # and the job goes on
-    JOB_ENDED = "job_ended"  # with its last attempt, or while it waited
-    JOB_REVIVED = "job_revived"
-    JOB_DISCARDED = "job_discarded"
-    RUN_CHANGED = "run_changed"
-    GATE_CHANGED = "gate_changed"
-    WORKER_CHANGED = "worker_changed"
+    JOB_ACCEPTED = "job_accepted"  # an item is in the store
+    ATTEMPT_ENDED = "attempt_ended"  # an attempt is over, and its job goes on
+    JOB_ENDED = "job_ended"  # a job is over, with its last attempt or while it waited
+    JOB_REVIVED = "job_revived"  # a failed job has a new life
+    JOB_DISCARDED = "job_discarded"  # a dead letter was dealt with
+    RUN_CHANGED = "run_changed"  # a run has another status
+    GATE_CHANGED = "gate_changed"  # a gate holds, probes or flows; for operators
+    WORKER_CHANGED = "worker_changed"  # a worker has come or gone; for operators
 
 
 class Change(Struct, frozen=True):

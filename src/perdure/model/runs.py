@@ -15,13 +15,13 @@ NANO = 1_000_000_000  # money is counted in whole billionths of a dollar, so tha
 class RunStatus(StrEnum):
     """What a run can be."""
 
-    RUNNING = "running"
-    PAUSED = "paused"
-    COMPLETED = "completed"
-    PARTIAL_SUCCESS = "partial_success"
-    FAILED = "failed"
-    ABORTED = "aborted"
-    CANCELLED = "cancelled"
+    RUNNING = "running"  # items are fed or worked on
+    PAUSED = "paused"  # by a person, who may resume it
+    COMPLETED = "completed"  # over, and as many have succeeded as completed_at asks for
+    PARTIAL_SUCCESS = "partial_success"  # over, and as many have as partial_at asks for
+    FAILED = "failed"  # over, and fewer have
+    ABORTED = "aborted"  # a budget was used up; it may be resumed with another
+    CANCELLED = "cancelled"  # by a person, for good
 
 
 # What a run that went to its end can be called; each has all of its items in, and none of them open.

@@ -19,19 +19,19 @@ _N_MAX = 2**62  # far above every counter, and still a number that a float can h
 class Curve(StrEnum):
     """The shape of a backoff."""
 
-    EXPONENTIAL = "exponential"
-    LINEAR = "linear"
-    FIXED = "fixed"
-    SCHEDULE = "schedule"
+    EXPONENTIAL = "exponential"  # base_s, then each time factor times as long
+    LINEAR = "linear"  # base_s, then each time base_s more
+    FIXED = "fixed"  # base_s each time
+    SCHEDULE = "schedule"  # as steps_s says
 
 
 class Spread(StrEnum):
     """The shape of a jitter."""
 
-    NONE = "none"
-    PROPORTIONAL = "proportional"
-    ADDITIVE = "additive"
-    FULL = "full"
+    NONE = "none"  # always the base delay itself
+    PROPORTIONAL = "proportional"  # a share of it more or less: ratio
+    ADDITIVE = "additive"  # up to add_s_max more
+    FULL = "full"  # anything from nothing to all of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class Action(StrEnum):
     RETRY = "retry"  # try again, counted as a failure
     WAIT = "wait"  # try again, ordered by the upstream: counted as a wait, not as a failure
     HOLD = "hold"  # as wait, and hold everything that shares the upstream or credential
-    FAIL = "fail"
+    FAIL = "fail"  # give up: a dead letter
     HAND_OVER = "hand_over"  # leave it to a durable job; for the sync profile
 
 
@@ -36,21 +36,21 @@ class HintMode(StrEnum):
 
     FLOOR = "floor"  # never earlier than the hint
     EXACT = "exact"  # the hint replaces the computed delay
-    IGNORE = "ignore"
+    IGNORE = "ignore"  # the computed delay alone
 
 
 class Scope(StrEnum):
     """Whose counters the limits look at."""
 
-    STAGE = "stage"
-    JOB = "job"
+    STAGE = "stage"  # those of the stage, which begin again with each stage
+    JOB = "job"  # those of the job, over all its stages
 
 
 class Profile(StrEnum):
     """Where the waiting happens: in the store, or inside a caller's request."""
 
-    BACKGROUND = "background"
-    SYNC = "sync"
+    BACKGROUND = "background"  # in the store: a worker goes on when it is time
+    SYNC = "sync"  # inside the call of somebody who waits
 
 
 HINTED = frozenset({Kind.RATE_LIMITED, Kind.QUOTA_WINDOW, Kind.OVERLOADED})

@@ -149,7 +149,7 @@ class AttemptNotes:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Given to stages that take a second argument.
+    """What a stage may know of its attempt, and say; given to the parameter named ``context`` or annotated `Context`.
 
     ``idempotency_key`` stays the same when this stage of this job is tried again: hand it to
     outside systems so that they can recognise the repeat. ``token`` rises with every attempt: hand

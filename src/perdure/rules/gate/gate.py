@@ -155,12 +155,13 @@ class GateSettings:
 def basic_gate(
     *, window: int = 20, fail_threshold: float = 0.5, cooldown_ms: float = 60_000.0
 ) -> GateSettings:
-    """The hold-queue breaker of [001] (R82–R85), from its three knobs.
+    """A gate with three knobs: hold when ``fail_threshold`` of the last ``window`` calls fail, look again after ``cooldown_ms``.
 
-    Hold at the threshold, cool down, then look whether it is healthy: three probes in a row, one
-    after the other, are the "short window". A probe that fails starts the next cool-down. The
-    document has no half-open state, but without a probe nothing would feed the window (D4).
+    It flows when three probes in a row, one after the other, have succeeded. A probe that fails starts the next
+    cool-down.
     """
+    # The hold-queue breaker of [001] (R82–R85). The probes are its "short window": the document has no half-open
+    # state, but without a probe nothing would feed the window (D4).
     number("cooldown_ms", cooldown_ms, 1_000.0, DELAY_S_MAX * 1_000.0)
     whole("window", window, 1, WINDOW_CALLS_MAX)
     return GateSettings(
