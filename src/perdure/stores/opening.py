@@ -1,4 +1,4 @@
-"""From a URL to an open store whose schema fits."""
+"""From a URL to an open store whose schema fits. A store's modules are loaded when one of its sort is opened."""
 
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -8,11 +8,6 @@ from msgspec import Struct
 
 from perdure.model.errors import ConfigError, StoreReadOnly, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
-from perdure.stores.sqlite.connection import SqliteConnection, is_others_file, translate_errors
-from perdure.stores.sqlite.control import SqliteControl
-from perdure.stores.sqlite.reader import SqliteReader
-from perdure.stores.sqlite.schema import SqliteSchema
-from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.urls import POSTGRES, sqlite_path
 
 if TYPE_CHECKING:
@@ -40,6 +35,9 @@ def schema_of(url: str, clock: Clock, *, create: bool) -> Schema:
     """The schema behind a URL; without ``create`` a file is left exactly as it is."""
     if url.startswith(POSTGRES):
         return _postgres_schema(url)
+    from perdure.stores.sqlite.connection import SqliteConnection
+    from perdure.stores.sqlite.schema import SqliteSchema
+
     if not create:
         _check_exists(url)
     return SqliteSchema(SqliteConnection(sqlite_path(url), clock, looking=not create), url)
@@ -65,6 +63,12 @@ def open_store(
 
 
 def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Opened:
+    from perdure.stores.sqlite.connection import SqliteConnection, is_others_file
+    from perdure.stores.sqlite.control import SqliteControl
+    from perdure.stores.sqlite.reader import SqliteReader
+    from perdure.stores.sqlite.schema import SqliteSchema
+    from perdure.stores.sqlite.store import SqliteStore
+
     path = sqlite_path(url)
     if not create:
         with closing(schema_of(url, clock, create=False)) as looking:
@@ -134,6 +138,8 @@ def _check_present(schema: Schema, url: str) -> None:
 
 
 def _check_exists(url: str) -> None:
+    from perdure.stores.sqlite.connection import translate_errors
+
     path = sqlite_path(url)
     with translate_errors(path):
         exists = Path(path).exists()

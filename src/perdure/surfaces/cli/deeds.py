@@ -16,7 +16,7 @@ from perdure.model.operations import BulkStatus
 from perdure.model.states import State
 from perdure.surfaces.cli.bulk_panel import outcome, preview_lines, summary_lines, watch
 from perdure.surfaces.cli.filters import filter_options, in_words, open_filtered
-from perdure.surfaces.cli.jobs import plain_job
+from perdure.surfaces.cli.jobs import jobs, plain_job
 from perdure.surfaces.cli.options import (
     Command,
     echo_json,
@@ -233,3 +233,7 @@ def _item(file: BinaryIO) -> Any:
         return json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise CallerError(f"{file.name} is no JSON value ({error})") from None
+
+
+for command in (cancel, retry, run_now):
+    jobs.add_command(command)

@@ -2,47 +2,36 @@
 
 import os
 import sys
+from importlib import import_module
 
 import click
 
 from perdure.model.errors import PerdureError
-from perdure.surfaces.cli.audit import audit
-from perdure.surfaces.cli.captures import captures
-from perdure.surfaces.cli.db import db
-from perdure.surfaces.cli.dead import dead
-from perdure.surfaces.cli.deeds import cancel, retry, run_now
-from perdure.surfaces.cli.enqueue import enqueue
-from perdure.surfaces.cli.gates import gates
-from perdure.surfaces.cli.jobs import jobs
-from perdure.surfaces.cli.policy import policy
-from perdure.surfaces.cli.queues import queues
-from perdure.surfaces.cli.runs import runs
-from perdure.surfaces.cli.schedules import schedules
-from perdure.surfaces.cli.worker import describe, worker, worker_child
+
+_COMMANDS = {
+    name: f"{name}:{name}"
+    for name in (
+        "audit", "captures", "db", "dead", "demo", "enqueue", "gates", "policy", "queues", "run", "runs", "schedules",
+        "simulate", "worker",
+    )
+} | {"describe": "worker:describe", "jobs": "deeds:jobs", "worker-child": "worker:worker_child"}  # fmt: skip
 
 
 class _Root(click.Group):
-    """Loads what draws on the screen only when it is asked for: that is half of our start-up."""
+    """Loads a command when it is asked for: all of them are most of our start-up."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, those that are loaded late among them."""
-        return sorted([*super().list_commands(ctx), "demo", "run", "simulate"])
+        """All commands."""
+        return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command by name."""
-        if cmd_name == "demo":
-            from perdure.surfaces.cli.demo import demo
-
-            return demo
-        if cmd_name == "run":
-            from perdure.surfaces.cli.run import run
-
-            return run
-        if cmd_name == "simulate":
-            from perdure.surfaces.cli.simulate import simulate
-
-            return simulate
-        return super().get_command(ctx, cmd_name)
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(f"perdure.surfaces.cli.{module}"), name)
+        assert isinstance(command, click.Command)
+        return command
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; a reader who has seen enough is no error, as click would have it."""
@@ -59,15 +48,6 @@ class _Root(click.Group):
 @click.version_option(package_name="perdure")
 def cli() -> None:
     """Run unreliable AI work to the end."""
-
-
-for command in (
-    audit, captures, db, dead, describe, enqueue, gates, jobs, policy, queues, runs, schedules, worker,
-    worker_child,
-):  # fmt: skip
-    cli.add_command(command)
-for deed in (cancel, retry, run_now):
-    jobs.add_command(deed)
 
 
 def main() -> None:
