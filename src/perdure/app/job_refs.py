@@ -14,7 +14,7 @@ from perdure.engine.call import Over
 from perdure.engine.operate import single_jobs
 from perdure.engine.operate.revival import Restart, admit_correction
 from perdure.engine.payloads import decode
-from perdure.model.errors import JobFailed, JobUnfinished, StoreError, UnknownName
+from perdure.model.errors import BugError, JobFailed, JobUnfinished, StoreError, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed, LoggedDeed
 from perdure.model.states import TERMINAL, FailedReason, State
@@ -22,6 +22,7 @@ from perdure.model.views import AttemptView, CaptureView, JobView, PayloadView
 from perdure.ports import Reader
 
 KEPT: Any = object()  # an item may be anything, None as well
+_UNTOLD = (TimeoutError, StoreError, BugError)  # what is amiss is seen by who looks for itself
 
 
 class _Told(Struct):
@@ -71,15 +72,16 @@ class JobRef(Struct, frozen=True):
         """
         if wait_s is not None and wait_s <= 0:
             return self._ended(self.view(), wait_s)
-        left_s = _countdown(wait_s)
+        left_s, again = _countdown(wait_s), False
         while True:
-            wait = self._session.watch.wait_for(self.id)
+            wait = self._session.watch.wait_for(self.id, again=again)
             try:
                 job = wait.result(left_s())
-            except (TimeoutError, StoreError):  # what is amiss is seen by who looks for itself
+            except _UNTOLD:
                 job = None
             finally:
                 wait.cancel()
+            again = True
             job = job or self.view()
             if job.state in TERMINAL or left_s() == 0:
                 return self._ended(job, wait_s)
@@ -88,15 +90,17 @@ class JobRef(Struct, frozen=True):
         """As `wait`, without blocking the event loop; it can be cancelled."""
         if wait_s is not None and wait_s <= 0:
             return self._ended(await self.view_async(), wait_s)
-        left_s = _countdown(wait_s)
+        left_s, again = _countdown(wait_s), False
         while True:
-            wait = await asyncio.to_thread(lambda: self._session.watch.wait_for(self.id))
+            watch = await asyncio.to_thread(lambda: self._session.watch)
+            wait = watch.wait_for(self.id, again=again)  # here: who is cancelled leaves none behind
             try:
                 job = await asyncio.wait_for(asyncio.wrap_future(wait), left_s())
-            except (TimeoutError, StoreError):
+            except _UNTOLD:
                 job = None
             finally:
                 wait.cancel()
+            again = True
             job = job or await self.view_async()
             if job.state in TERMINAL or left_s() == 0:
                 return self._ended(job, wait_s)
