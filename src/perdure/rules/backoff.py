@@ -7,7 +7,7 @@ jitter's own share.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from perdure.model.errors import ConfigError
 from perdure.model.limits import DELAY_S_MAX
@@ -48,6 +48,17 @@ class Backoff:
     cap_s: float | None = 300.0
     steps_s: tuple[float, ...] = ()
 
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            curve: Curve | Literal["exponential", "linear", "fixed", "schedule"] = ...,
+            base_s: float = 2.0,
+            factor: float = 2.0,
+            cap_s: float | None = 300.0,
+            steps_s: tuple[float, ...] = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "curve", one_of("backoff.curve", Curve, self.curve))
         number("backoff.base_s", self.base_s, 0.0, DELAY_S_MAX)
@@ -74,6 +85,15 @@ class Jitter:
     spread: Spread = Spread.PROPORTIONAL
     ratio: float = 0.25
     add_s_max: float = 0.0
+
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            spread: Spread | Literal["none", "proportional", "additive", "full"] = ...,
+            ratio: float = 0.25,
+            add_s_max: float = 0.0,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spread", one_of("jitter.spread", Spread, self.spread))

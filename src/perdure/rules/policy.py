@@ -1,6 +1,6 @@
 """Policy is data: a frozen, versioned value that says what to do about each failure kind."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
@@ -68,6 +68,16 @@ class Hints:
     counted: bool = True
     s_max: float = HINT_S_MAX
     kinds: frozenset[Kind] = HINTED
+
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            mode: HintMode | Literal["floor", "exact", "ignore"] = ...,
+            counted: bool = True,
+            s_max: float = HINT_S_MAX,
+            kinds: Collection[Kind | str] = HINTED,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mode", one_of("hint.mode", HintMode, self.mode))
@@ -297,6 +307,10 @@ class Policy:
     @classmethod
     def load(cls, path: str | FilePath) -> "Policy":
         """The policy in a TOML or JSON file, as `perdure policy check` reads it."""
+        if not LOADERS:
+            raise ConfigError(
+                f"cannot read {path!r}: nobody here reads files; import perdure first"
+            )
         return LOADERS[0](path)
 
     @property
