@@ -236,6 +236,12 @@ def test_a_stage_uses_the_policy_in_a_file(app_and_pipe, tmp_path, monkeypatch):
     assert [app._stages[one].policy for one in declared] == [wanted] * 3
 
 
+def test_a_call_uses_the_policy_at_a_path(app_and_pipe, tmp_path):
+    _, pipe = app_and_pipe
+    (tmp_path / "quick.toml").write_text('name = "quick"\nbased_on = "gateway-sync"\n')
+    assert pipe.call(1, policy=tmp_path / "quick.toml").value == 1
+
+
 WRONG_FILES = [
     ("mine.toml", MINE.replace("2", "0"), ConfigError, r"policy file 'mine\.toml': attempts_max is 0; it must be"),
     ("mine.toml", "name = ", ConfigError, r"policy file 'mine\.toml': "),

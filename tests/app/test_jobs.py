@@ -96,6 +96,14 @@ def test_a_reference_shows_its_id_and_is_the_same_wherever_it_comes_from(app, wo
     assert ref != ref.id
 
 
+def test_pipelines_and_bulk_operations_show_what_they_are(app, works):
+    works.pipe.enqueue(Row(1))
+    done = app.jobs.cancel()
+    assert repr(done) == f"<Redrive {done.id}, {done.view().status.value}>"
+    assert {app.dead.get_redrive(done.id)} == {done}
+    assert repr(works.pipe) == f"<Pipeline {works.pipe.name!r}>"
+
+
 def test_all_that_a_reference_reads_or_does_can_be_awaited(app, works):
     ref = works.pipe.enqueue(Row(1))
     plain = {name for name in dir(JobRef) if not name.startswith("_")} - {"id", "created"}
