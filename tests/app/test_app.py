@@ -5,6 +5,7 @@ import functools
 import inspect
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,7 @@ from perdure import (
 )
 from perdure.app.jobs import Jobs
 from perdure.model.states import State
+from perdure.rules import policy as policy_module
 
 
 def declared(tmp_path) -> tuple[App, object]:
@@ -228,9 +230,16 @@ def test_a_stage_uses_the_policy_in_a_file(app_and_pipe, tmp_path, monkeypatch):
     declared = [
         app.stage(name="by name", policy="mine.toml")(item_of),
         app.stage(name="loaded", policy=Policy.load(tmp_path / "mine.toml"))(three_of),
+        app.stage(name="by path", policy=tmp_path / "mine.toml")(lambda item: item),
     ]
     wanted = Policy.based_on("standard", name="mine", attempts_max=2)
-    assert [app._stages[one].policy for one in declared] == [wanted, wanted]
+    assert [app._stages[one].policy for one in declared] == [wanted] * 3
+
+
+def test_a_call_uses_the_policy_at_a_path(app_and_pipe, tmp_path):
+    _, pipe = app_and_pipe
+    (tmp_path / "quick.toml").write_text('name = "quick"\nbased_on = "gateway-sync"\n')
+    assert pipe.call(1, policy=tmp_path / "quick.toml").value == 1
 
 
 WRONG_FILES = [
@@ -249,15 +258,22 @@ def test_a_policy_file_that_is_wrong_or_missing_is_named(
     (tmp_path / file).write_text(text)
     monkeypatch.chdir(tmp_path)
     wanted = file.replace("other", "mine")
-    with pytest.raises(kind, match=words):
-        app.stage(policy=wanted)
+    for policy in (wanted, Path(wanted)):
+        with pytest.raises(ConfigError, match=words):
+            app.stage(policy=policy)
     with pytest.raises(kind, match=words):
         Policy.load(wanted)
 
 
+def test_without_whoever_reads_files_a_policy_file_is_refused_in_words(monkeypatch):
+    monkeypatch.setattr(policy_module, "LOADERS", [])
+    with pytest.raises(ConfigError, match=r"'mine\.toml': nobody here reads files; import perdure"):
+        Policy.load("mine.toml")
+
+
 def test_a_policy_that_is_neither_a_preset_nor_a_file_is_refused(app_and_pipe):
     app, _ = app_and_pipe
-    with pytest.raises(CallerError, match=r"no policy 'standart'; did you mean 'standard'\?"):
+    with pytest.raises(ConfigError, match=r"no policy 'standart'; did you mean 'standard'\?"):
         app.stage(policy="standart")
 
 

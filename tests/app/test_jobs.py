@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
-from perdure import App, CallerError, ConfigError, JobFailed, PayloadRefused, StageError
+from perdure import App, CallerError, ConfigError, JobFailed, JobRef, PayloadRefused, StageError
 from perdure.model.errors import NotCancellable, NotChangeable, NotRetriable, UnknownName
 from perdure.model.operations import BulkStatus
 from perdure.model.states import State
@@ -72,12 +73,74 @@ def test_a_job_is_found_by_id_or_number_and_by_its_owner(app, works):
     ref = works.pipe.enqueue(Row(1), owner="ann")
     no = ref.view().no
     assert app.job(ref.id).view() == app.job(str(no), owner="ann").view() == ref.view()
+    assert app.job(no).id == ref.id
+    for wrong in (None, 1.5, True, b"1"):
+        with pytest.raises(CallerError, match=f"the id of a job is {wrong!r}; give"):
+            app.job(wrong)
     for owner in ("bob", ""):
         with pytest.raises(UnknownName) as refused:
             app.job(ref.id, owner=owner)
         with pytest.raises(UnknownName) as unknown:
             app.job("nobody", owner=owner)
         assert str(refused.value).replace(ref.id, "nobody") == str(unknown.value)
+
+
+def test_a_reference_shows_its_id_and_is_the_same_wherever_it_comes_from(app, works, url):
+    ref, other = works.pipe.enqueue(Row(1)), works.pipe.enqueue(Row(2))
+    assert repr(ref) == f"JobRef(id={ref.id!r}, created=True)"
+    assert repr(app.job(ref.id)) == f"JobRef(id={ref.id!r}, created=False)"
+    assert {app.job(ref.id), ref, other} == {ref, other}
+    elsewhere = App(url)
+    assert elsewhere.job(ref.id) != ref
+    elsewhere.close()
+    assert ref != ref.id
+
+
+def test_pipelines_and_bulk_operations_show_what_they_are(app, works):
+    works.pipe.enqueue(Row(1))
+    done = app.jobs.cancel()
+    assert repr(done) == f"<Redrive {done.id}, {done.view().status.value}>"
+    assert {app.dead.get_redrive(done.id)} == {done}
+    assert repr(works.pipe) == f"<Pipeline {works.pipe.name!r}>"
+
+
+def test_all_that_a_reference_reads_or_does_can_be_awaited(app, works):
+    ref = works.pipe.enqueue(Row(1))
+    plain = {name for name in dir(JobRef) if not name.startswith("_")} - {"id", "created"}
+    assert {name for name in plain if not name.endswith("_async")} == {
+        name.removesuffix("_async") for name in plain if name.endswith("_async")
+    }
+
+    async def read():
+        return await ref.state_async(), await ref.captures_async(), await ref.payloads_async()
+
+    assert asyncio.run(read()) == (State.QUEUED, [], [])
+
+
+@pytest.mark.parametrize("wait_s", ["5", float("nan"), True])
+def test_what_is_no_length_of_a_wait_is_named(works, wait_s):
+    ref, run = works.pipe.enqueue(Row(1)), works.pipe.run([Row(2)])
+    for wait in (ref.wait, ref.result, run.wait):
+        with pytest.raises(CallerError, match=f"wait_s is {wait_s!r}; give a number of seconds"):
+            wait(wait_s=wait_s)
+    for later in (ref.wait_async, ref.result_async, run.wait_async):
+        with pytest.raises(CallerError, match=f"wait_s is {wait_s!r}; give a number of seconds"):
+            asyncio.run(later(wait_s=wait_s))
+
+
+def test_a_wait_longer_than_a_thread_can_wait_is_one_without_end(app, works):
+    ref = works.pipe.enqueue(Row(1))
+    ref.cancel()
+    for wait_s in (1e300, float("inf")):
+        assert ref.wait(wait_s=wait_s).state is State.CANCELLED
+        assert asyncio.run(ref.wait_async(wait_s=wait_s)).state is State.CANCELLED
+
+
+@pytest.mark.parametrize("items", ["abc", b"abc", {"a": 1}, 5, None], ids=repr)
+def test_what_is_no_row_of_items_is_refused_and_nothing_is_enqueued(app, works, items):
+    with pytest.raises(CallerError, match=f"items are {re.escape(repr(items))}, of type"):
+        works.pipe.enqueue_many(items)
+    assert app.jobs.list() == []
 
 
 def test_a_process_that_kept_an_id_has_all_that_the_one_that_enqueued_has(app, works, url):

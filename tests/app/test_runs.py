@@ -148,6 +148,9 @@ def test_runs_are_found_and_listed(app, works):
     )
     assert [one.name for one in app.runs(pipeline="p")] == ["nothing"]
     assert "nothing" in repr(run)
+    assert {app.get_run(run.no), app.get_run("nothing")} == {run}
+    with pytest.raises(CallerError, match=r"the name of a run is None; give"):
+        app.get_run(None)
     with pytest.raises(UnknownName):
         app.get_run("other")
 

@@ -196,10 +196,17 @@ def test_any_other_required_parameter_is_refused_with_its_name_and_a_remedy(call
     assert said.endswith("annotate it so, else give it a default")
 
 
-@pytest.mark.parametrize("call", [lambda: 1, lambda *all: all, only_context])
+@pytest.mark.parametrize("call", [lambda: 1, lambda *all: all, only_context, lambda context: 1])
 def test_a_stage_must_take_the_item_first(call):
     with pytest.raises(ConfigError, match="must take the item as its first parameter"):
         stage("ask", call=call)
+
+
+def test_an_item_with_a_type_may_be_called_context():
+    def ask(context: str):
+        return context
+
+    assert not stage("ask", call=ask).wants_context
 
 
 @pytest.mark.parametrize(

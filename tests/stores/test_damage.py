@@ -78,6 +78,15 @@ def test_a_page_shows_what_can_be_read_and_the_job_itself_says_what_cannot(rig, 
     assert [one.subject for one in place.reader.audit()] == [bad]
 
 
+def test_what_is_no_moment_is_damage_of_that_job_alone(rig, place):
+    bad, other = (one.id for one in place.put_many(2))
+    wrong = "'soon'" if rig.name == "sqlite" else 2**63 - 1  # PostgreSQL takes no word there
+    rig.damage(f"UPDATE perdure_jobs SET enqueued_at = {wrong} WHERE id = '{bad}'")
+    with pytest.raises(StoreDamaged, match=f"job {bad} "):
+        place.reader.job(bad)
+    assert place.see(other).state is State.QUEUED
+
+
 def test_a_job_in_a_state_of_no_table_is_left_alone_and_the_rest_go_on(rig, place):
     bad, *others = (one.id for one in place.put_many(4))
     rig.damage(f"UPDATE perdure_jobs SET state = 'limbo', ready = NULL WHERE id = '{bad}'")

@@ -18,6 +18,7 @@ from perdure import (
     Match,
     Policy,
     Rule,
+    Spread,
     checks,
 )
 
@@ -48,6 +49,9 @@ by_name: dict[str, str] = {"network": "retry"}
 assert_type(Policy("a", rules=by_kind).rules, Mapping[Kind, Rule])
 assert_type(Policy("b", rules=by_name, profile="sync", exhausted="hand_over").exhausted, Action)
 assert_type(Rule("retry").action, Action)
+assert_type(Backoff(curve="exponential").curve, Curve)
+assert_type(Jitter("full").spread, Spread)
+assert_type(Hints("exact", kinds=["rate_limited"]).mode, HintMode)
 Policy.based_on("standard", name="c", rules={"transient": "retry"}, otherwise="fail")
 Policy.based_on(wordy, name="d", rules={Kind.NETWORK: "wait", "timeout": Rule("fail")})
 assert_type(Policy.load(Path("mine.toml")), Policy)
@@ -55,6 +59,11 @@ assert_type(Policy.load(Path("mine.toml")), Policy)
 
 @app.stage
 def fetch(item: dict[str, str]) -> str:
+    return item["text"]
+
+
+@app.stage(policy=Path("mine.toml"))
+def read(item: dict[str, str]) -> str:
     return item["text"]
 
 
@@ -112,6 +121,7 @@ app.job("some id").run_now(reason="it is urgent", by="ann")
 app.job("some id").retry(payload=None)
 assert_type(app.job("some id").retry(dry_run=True), str)
 assert_type(app.job("some id").state, perdure.State)
+assert_type(app.job(7).id, str)
 assert_type(app.job("some id").wait(wait_s=None), perdure.JobView)
 assert_type(app.job("some id").attempts(), list[perdure.AttemptView])
 assert_type(app.job("some id").history()[0], perdure.HistoryLine)

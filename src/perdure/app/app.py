@@ -1,13 +1,14 @@
 """The App: stages, pipelines, and the store that keeps their jobs."""
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.files.policies import policy_at
-from perdure.app.job_refs import JobRef, job_at
+from perdure.app.job_refs import JobRef, job_at, name_or_number
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
@@ -24,10 +25,7 @@ from perdure.engine.operate.feed_listeners import Listener
 from perdure.engine.stage_parameters import function_behind
 from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.engine.upkeep.schedules import declare
-from perdure.model.errors import (
-    ConfigError,
-    UnknownName,
-)
+from perdure.model.errors import CallerError, ConfigError, UnknownName
 from perdure.observers.log import log_event
 from perdure.ports import Observer
 from perdure.rules.field_checks import instance
@@ -59,7 +57,7 @@ class App:
         self,
         *,
         name: str | None = None,
-        policy: str | Policy = "standard",
+        policy: str | os.PathLike[str] | Policy = "standard",
         timeout_s: float = 60.0,
         upstream: str | None = None,
         process: bool = False,
@@ -70,7 +68,7 @@ class App:
         call: Any = None,
         *,
         name: str | None = None,
-        policy: str | Policy = "standard",
+        policy: str | os.PathLike[str] | Policy = "standard",
         timeout_s: float = 60.0,
         upstream: str | None = None,
         process: bool = False,
@@ -82,7 +80,10 @@ class App:
         runs in a child process, which a timeout kills and a crash takes with it: for code that holds
         the interpreter, cannot be trusted to end, or may crash.
         """
-        chosen = policy_at(policy) if isinstance(policy, str) else policy
+        try:
+            chosen = policy_at(policy) if isinstance(policy, str | os.PathLike) else policy
+        except CallerError as wrong:
+            raise ConfigError(str(wrong)) from None
 
         def declare(call: F) -> F:
             own_name = name or getattr(call, "__name__", None)
@@ -200,19 +201,20 @@ class App:
         """The jobs of this store, to be cancelled, run now or retried in bulk."""
         return Jobs(self._session)
 
-    def job(self, id: str, *, owner: str | None = None) -> JobRef:
+    def job(self, id: str | int, *, owner: str | None = None) -> JobRef:
         """The job of an id or number, as `Pipeline.enqueue` has given it. With ``owner``, a job of any other owner is unknown, as if it did not exist."""
         return JobRef(
             job_at(self._session.opened.reader, id, owner).id, False, self._session, owner
         )
 
-    async def job_async(self, id: str, *, owner: str | None = None) -> JobRef:
+    async def job_async(self, id: str | int, *, owner: str | None = None) -> JobRef:
         """As `job`, without blocking the event loop."""
         return await asyncio.to_thread(self.job, id, owner=owner)
 
-    def get_run(self, named: str) -> Run:
+    def get_run(self, named: str | int) -> Run:
         """A run by its id, its number or its name."""
-        return Run(self._session, find_run(self._session.opened.reader, named))
+        known_as = name_or_number("the name of a run", named)
+        return Run(self._session, find_run(self._session.opened.reader, known_as))
 
     def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[Run]:
         """Runs, of one pipeline or of all, newest first; ``limit`` of them at most."""

@@ -34,6 +34,18 @@ class Redrive:
         self._session = session
         self._bulk = bulk
 
+    def __repr__(self) -> str:
+        return f"<Redrive {self.id}, {self._bulk.status.value}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same operation, however they were come by."""
+        if not isinstance(other, Redrive):
+            return NotImplemented
+        return self.id == other.id and self._session is other._session
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     @property
     def id(self) -> str:
         """The operation's id."""
@@ -106,7 +118,7 @@ class DeadLetters:
             dead_meant(self._session, chosen), limit=limit
         )
 
-    def get_letter(self, job_id: str) -> tuple[JobView, Sequence[AttemptView]]:
+    def get_letter(self, job_id: str | int) -> tuple[JobView, Sequence[AttemptView]]:
         """One dead letter, by id or number, with all its attempts."""
         reader = self._session.opened.reader
         job = job_at(reader, job_id)

@@ -1,6 +1,7 @@
 """Jobs as their callers hold them: what was enqueued, and what came of a call."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -10,11 +11,19 @@ import msgspec
 from msgspec import Struct
 
 from perdure.app.session.session import Session
+from perdure.app.session.waiting import check_wait
 from perdure.engine.call import Over
 from perdure.engine.operate import single_jobs
 from perdure.engine.operate.revival import Restart, admit_correction
 from perdure.engine.payloads import decode
-from perdure.model.errors import JobFailed, JobUnfinished, StoreError, UnknownName
+from perdure.model.errors import (
+    BugError,
+    CallerError,
+    JobFailed,
+    JobUnfinished,
+    StoreError,
+    UnknownName,
+)
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed, LoggedDeed
 from perdure.model.states import TERMINAL, FailedReason, State
@@ -22,6 +31,7 @@ from perdure.model.views import AttemptView, CaptureView, JobView, PayloadView
 from perdure.ports import Reader
 
 KEPT: Any = object()  # an item may be anything, None as well
+_UNTOLD = (TimeoutError, StoreError, BugError)  # what is amiss is seen by who looks for itself
 
 
 class _Told(Struct):
@@ -52,6 +62,18 @@ class JobRef(Struct, frozen=True):
     _session: Session
     _owner: str | None = None
 
+    def __repr__(self) -> str:
+        return f"JobRef(id={self.id!r}, created={self.created})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same job, however they were come by."""
+        if not isinstance(other, JobRef):
+            return NotImplemented
+        return self.id == other.id and self._session is other._session
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def view(self) -> JobView:
         """The job as it is now."""
         job = self._session.opened.reader.job(self.id)
@@ -69,34 +91,39 @@ class JobRef(Struct, frozen=True):
 
         All who wait in one process are served by one query a look.
         """
+        check_wait(wait_s)
         if wait_s is not None and wait_s <= 0:
             return self._ended(self.view(), wait_s)
-        left_s = _countdown(wait_s)
+        left_s, again = _countdown(wait_s), False
         while True:
-            wait = self._session.watch.wait_for(self.id)
+            wait = self._session.watch.wait_for(self.id, again=again)
             try:
                 job = wait.result(left_s())
-            except (TimeoutError, StoreError):  # what is amiss is seen by who looks for itself
+            except _UNTOLD:
                 job = None
             finally:
                 wait.cancel()
+            again = True
             job = job or self.view()
             if job.state in TERMINAL or left_s() == 0:
                 return self._ended(job, wait_s)
 
     async def wait_async(self, *, wait_s: float | None = 60.0) -> JobView:
         """As `wait`, without blocking the event loop; it can be cancelled."""
+        check_wait(wait_s)
         if wait_s is not None and wait_s <= 0:
             return self._ended(await self.view_async(), wait_s)
-        left_s = _countdown(wait_s)
+        left_s, again = _countdown(wait_s), False
         while True:
-            wait = await asyncio.to_thread(lambda: self._session.watch.wait_for(self.id))
+            watch = await asyncio.to_thread(lambda: self._session.watch)
+            wait = watch.wait_for(self.id, again=again)  # here: who is cancelled leaves none behind
             try:
                 job = await asyncio.wait_for(asyncio.wrap_future(wait), left_s())
-            except (TimeoutError, StoreError):
+            except _UNTOLD:
                 job = None
             finally:
                 wait.cancel()
+            again = True
             job = job or await self.view_async()
             if job.state in TERMINAL or left_s() == 0:
                 return self._ended(job, wait_s)
@@ -196,6 +223,10 @@ class JobRef(Struct, frozen=True):
         """As `view`, without blocking the event loop."""
         return await asyncio.to_thread(self.view)
 
+    async def state_async(self) -> State:
+        """As `state`, without blocking the event loop."""
+        return (await self.view_async()).state
+
     async def attempts_async(self) -> list[AttemptView]:
         """As `attempts`, without blocking the event loop."""
         return await asyncio.to_thread(self.attempts)
@@ -203,6 +234,14 @@ class JobRef(Struct, frozen=True):
     async def history_async(self) -> list[HistoryLine]:
         """As `history`, without blocking the event loop."""
         return await asyncio.to_thread(self.history)
+
+    async def captures_async(self) -> list[CaptureView]:
+        """As `captures`, without blocking the event loop."""
+        return await asyncio.to_thread(self.captures)
+
+    async def payloads_async(self) -> list[PayloadView]:
+        """As `payloads`, without blocking the event loop."""
+        return await asyncio.to_thread(self.payloads)
 
     async def retry_async(self, **options: Any) -> str:
         """As `retry`, without blocking the event loop."""
@@ -238,8 +277,18 @@ class Called(Struct, frozen=True):
     due_in_s: float | None = None
 
 
-def job_at(reader: Reader, job_id: str, owner: str | None = None) -> JobView:
+def name_or_number(what: str, given: object) -> str:
+    """What names a job or a run, as text: an id or a name, or a number, which may be an int."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise CallerError(f"{what} is {given!r:.80}; give a text or a number")
+    return str(given)
+
+
+def job_at(reader: Reader, named: str | int, owner: str | None = None) -> JobView:
     """A job by its id or its number; another owner's is not found, as one that never was."""
+    job_id = name_or_number("the id of a job", named)
     job = reader.job(job_id)
     if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
         below = reader.jobs(limit=1, before=int(job_id) + 1)
@@ -275,7 +324,7 @@ def _no_result(
 
 def _countdown(wait_s: float | None) -> Callable[[], float | None]:
     """How much is left of a wait, from now on; None of one without end."""
-    if wait_s is None:
+    if wait_s is None or wait_s > threading.TIMEOUT_MAX:
         return lambda: None
     until_s = time.monotonic() + wait_s
     return lambda: max(0.0, until_s - time.monotonic())

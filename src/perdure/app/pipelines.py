@@ -16,7 +16,7 @@ from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, FeedTerms, feed_wh
 from perdure.engine.call import CallTerms
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
 from perdure.engine.stages import LaidPipeline, shortest_s
-from perdure.model.errors import PayloadRefused, StoreBusy
+from perdure.model.errors import CallerError, PayloadRefused, StoreBusy
 from perdure.model.jobs import Enqueued, NewJob
 from perdure.model.operations import Deed
 from perdure.rules.policy import Policy
@@ -28,6 +28,9 @@ class Pipeline:
     def __init__(self, session: Session, laid: LaidPipeline) -> None:
         self._session = session
         self._laid = laid
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.name!r}>"
 
     @property
     def name(self) -> str:
@@ -109,6 +112,7 @@ class Pipeline:
         The options are those of each item; see `enqueue`. An item with options of its own, a ``key`` say, is an
         `Item`: ``pipe.enqueue_many(Item(one, key=one["id"]) for one in orders)``.
         """
+        _check_many(items)
         self._ready(within)
         jobs = new_jobs(
             self._session.ids,
@@ -198,7 +202,7 @@ class Pipeline:
         self,
         item: Any,
         *,
-        policy: str | Policy | None = None,
+        policy: str | os.PathLike[str] | Policy | None = None,
         wait_s: float = 30.0,
         owner: str = "",
         key: str | None = None,
@@ -221,7 +225,7 @@ class Pipeline:
         self,
         item: Any,
         *,
-        policy: str | Policy | None = None,
+        policy: str | os.PathLike[str] | Policy | None = None,
         wait_s: float = 30.0,
         owner: str = "",
         key: str | None = None,
@@ -306,6 +310,15 @@ class Pipeline:
         if within is None:  # else it is not durable yet, and may never be
             self._session.observers.tell_enqueued(self.name, done, request_id=request_id)
         return [JobRef(one.id, one.created, self._session) for one in done]
+
+
+def _check_many(items: object) -> None:
+    """Refuse what would be taken apart into letters or keys, and what is no row of items at all."""
+    if isinstance(items, str | bytes | bytearray | Mapping) or not isinstance(items, Iterable):
+        raise CallerError(
+            f"items are {items!r:.80}, of type {type(items).__name__}; pass a list of items, or anything else to walk "
+            "over; one item goes into enqueue, the path of a file into run"
+        )
 
 
 def _noted(jobs: Iterable[NewJob], requests: dict[str, str]) -> Iterator[NewJob]:

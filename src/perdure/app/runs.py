@@ -67,6 +67,15 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self.name!r} of pipeline {self.pipeline!r}, {self._run.status.value}>"
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same run, however they were come by."""
+        if not isinstance(other, Run):
+            return NotImplemented
+        return self.id == other.id and self._session is other._session
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     @property
     def id(self) -> str:
         """The run's id."""

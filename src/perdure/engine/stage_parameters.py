@@ -188,9 +188,14 @@ def check_parameters(stage: str, call: Callable[..., Any]) -> None:
         raise ConfigError(
             f"stage {stage!r} cannot be {call!r:.80}, whose parameters nobody can read; write: def {stage}(item)"
         ) from error
-    if not parameters or parameters[0].kind not in _BY_PLACE or _is_annotated(parameters[0], call):
+    if (
+        not parameters
+        or parameters[0].kind not in _BY_PLACE
+        or _is_for_context(parameters[0], call)
+    ):
         raise ConfigError(
-            f"stage {stage!r} must take the item as its first parameter; write: def {stage}(item)"
+            f"stage {stage!r} must take the item as its first parameter; write: def {stage}(item), or "
+            f"def {stage}(item, context)"
         )
     context = context_parameter(call)
     for one in parameters[1:]:
@@ -200,6 +205,12 @@ def check_parameters(stage: str, call: Callable[..., Any]) -> None:
                 "the item, and with the Context where a parameter is named 'context' or annotated perdure.Context; "
                 f"if {one.name!r} is to be the Context, annotate it so, else give it a default"
             )
+
+
+def _is_for_context(parameter: inspect.Parameter, call: Callable[..., Any]) -> bool:
+    """Whether a first parameter is meant for the Context; one that has a type of its own is the item, whatever its name."""
+    bare = parameter.annotation is parameter.empty
+    return (bare and parameter.name == "context") or _is_annotated(parameter, call)
 
 
 def _is_annotated(parameter: inspect.Parameter, call: Callable[..., Any]) -> bool:

@@ -76,7 +76,7 @@ class Hints:
             mode: HintMode | Literal["floor", "exact", "ignore"] = ...,
             counted: bool = True,
             s_max: float = HINT_S_MAX,
-            kinds: Collection[str] = HINTED,
+            kinds: Collection[Kind | str] = HINTED,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -307,6 +307,10 @@ class Policy:
     @classmethod
     def load(cls, path: str | FilePath) -> "Policy":
         """The policy in a TOML or JSON file, as `perdure policy check` reads it."""
+        if not LOADERS:
+            raise ConfigError(
+                f"cannot read {path!r}: nobody here reads files; import perdure first"
+            )
         return LOADERS[0](path)
 
     @property

@@ -140,7 +140,7 @@ def job_out(row: Row) -> JobView:
     """A job as people see it."""
     try:
         return JOB.read(row)
-    except (ValueError, OverflowError, msgspec.DecodeError) as error:
+    except (TypeError, ValueError, OverflowError, msgspec.DecodeError) as error:
         raise StoreDamaged(
             f"the row of job {row[JOB.places['id']]} cannot be read ({error}); see: perdure audit"
         ) from error

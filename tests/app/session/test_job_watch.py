@@ -8,6 +8,7 @@ import pytest
 from perdure import App, BugError, CallerError, JobFailed, JobUnfinished, UnknownName
 from perdure.app.session import job_watch
 from perdure.app.session.job_watch import JobWatch
+from perdure.app.session.waiting import SHORTEST_S
 from perdure.model.errors import StoreDamaged
 from perdure.model.nouns import replace
 
@@ -120,6 +121,7 @@ def test_a_wait_on_a_loop_can_be_cancelled(app, pipe):
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
+    assert app._session.watch._asked() == []  # nobody is left to ask for
 
 
 def test_closing_the_app_ends_every_wait(app, pipe):
@@ -171,6 +173,40 @@ def test_nobody_waits_for_a_look_that_has_broken_down():
     with pytest.raises(BugError, match="has broken down"):
         watch.wait_for("a").result(FAR_S)
     assert watch.wait_for("b").result(FAR_S) is None
+    watch.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("wrong", [StoreDamaged("a row cannot be read"), TypeError("a bug")])
+def test_who_waits_looks_for_itself_while_no_look_goes_well(app, pipe, wrong):
+    refs, reader = pipe.enqueue_many(range(2)), counting(app, [])
+
+    def fail(ids):
+        reader.looks.append(len(ids))
+        if len(reader.looks) > 1:  # it has come back
+            with_plain = App(app.url)
+            for ref in refs:
+                if with_plain.job(ref.id).state == "queued":
+                    with_plain.job(ref.id).cancel()
+            with_plain.close()
+        raise wrong
+
+    reader.jobs_ended = fail
+    assert refs[0].wait(wait_s=FAR_S).state == "cancelled"
+    assert asyncio.run(refs[1].wait_async(wait_s=FAR_S)).state == "cancelled"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("wrong", [StoreDamaged("a row cannot be read"), TypeError("a bug")])
+def test_pauses_grow_while_looks_fail(wrong):
+    def look(ids):
+        raise wrong
+
+    watch = JobWatch(look)
+    for again in (False, *[True] * 7):
+        with pytest.raises((StoreDamaged, BugError)):
+            watch.wait_for("a", again=again).result(FAR_S)
+    assert watch._pauses.next_s() > 10 * SHORTEST_S
     watch.close()
 
 

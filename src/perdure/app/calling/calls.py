@@ -62,10 +62,12 @@ T = TypeVar("T")
 Pause = Callable[[float], Awaitable[None]]
 
 
-def terms_of(policy: str | Policy | None, wait_s: float, on_lost: str) -> CallTerms:
+def terms_of(
+    policy: str | os.PathLike[str] | Policy | None, wait_s: float, on_lost: str
+) -> CallTerms:
     """What a caller asks for, checked; without a policy it is gateway-sync."""
     named = "gateway-sync" if policy is None else policy
-    chosen = policy_at(named) if isinstance(named, str) else named
+    chosen = policy_at(named) if isinstance(named, str | os.PathLike) else named
     instance("policy", chosen, Policy)
     if chosen.profile is not Profile.SYNC:
         raise CallerError(

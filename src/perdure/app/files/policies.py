@@ -13,8 +13,10 @@ from perdure.rules.presets import PRESETS
 _SUFFIXES = (".toml", ".json")
 
 
-def policy_at(name: str) -> Policy:
-    """The preset of that name, or the policy in the file of that name."""
+def policy_at(name: str | FilePath) -> Policy:
+    """The preset of that name, or the policy in the file of that name or path."""
+    if not isinstance(name, str):
+        return policy_in(name)
     if name in PRESETS:
         return PRESETS[name].policy
     path = Path(name)

@@ -3,7 +3,8 @@
 Always true: a look is one query, however many wait, and two looks are never closer than the shortest pause. Whoever
 comes wakes the thread, so that a new wait does not begin with somebody else's long pause. The thread begins with the
 first wait, and ends when nobody has waited for a while. A look that fails is told to all who wait; each then looks
-for itself, so that one row that cannot be read does not stop the others.
+for itself, so that one row that cannot be read does not stop the others. Who then comes back wakes nobody: while looks
+fail, pauses grow.
 """
 
 import os
@@ -33,6 +34,7 @@ class JobWatch:
         self._one_at_a_time = threading.Lock()
         self._waits: dict[str, list[Wait]] = {}
         self._news = threading.Event()
+        self._pauses = Pauses()  # of whichever thread looks
         self._thread: threading.Thread | None = None
         self._closed = False
         self._pid = os.getpid()
@@ -42,8 +44,11 @@ class JobWatch:
         """False in a process that was forked off: the thread is its parent's."""
         return self._pid == os.getpid()
 
-    def wait_for(self, job_id: str) -> Wait:
-        """The job when it has ended, or None if it is not there; who cancels it does not wait any more."""
+    def wait_for(self, job_id: str, *, again: bool = False) -> Wait:
+        """The job when it has ended, or None if it is not there; who cancels it does not wait any more.
+
+        Who comes ``again``, after a look that failed, waits for the next look.
+        """
         wait: Wait = Future()
         with self._one_at_a_time:
             if self._closed:
@@ -53,7 +58,8 @@ class JobWatch:
                 thread.start()
                 self._thread = thread
             self._waits.setdefault(job_id, []).append(wait)
-        self._news.set()
+        if not again:
+            self._news.set()
         return wait
 
     def close(self) -> None:
@@ -81,7 +87,7 @@ class JobWatch:
         self._tell(left, lambda _, wait: wait.set_exception(gone))
 
     def _look_on(self) -> None:
-        pauses, idle_at = Pauses(), time.monotonic()
+        pauses, idle_at = self._pauses, time.monotonic()
         while True:
             if self._news.wait(pauses.next_s()):
                 self._news.clear()
@@ -112,7 +118,7 @@ class JobWatch:
         except StoreError as error:
             failed = error
             self._tell(asked, lambda _, wait: wait.set_exception(failed))
-            return True
+            return False
         self._tell(list(ended), lambda id, wait: wait.set_result(ended[id]))
         return bool(ended)
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from perdure.model.errors import CallerError
+
 SHORTEST_S, _LONGEST_S = 0.005, 0.25
 
 T = TypeVar("T")
@@ -47,5 +49,15 @@ async def wait_until_async(
     return seen
 
 
+def check_wait(wait_s: object) -> None:
+    """Refuse what is no length of a wait."""
+    number = isinstance(wait_s, int | float | None) and not isinstance(wait_s, bool)
+    if not number or (isinstance(wait_s, float) and math.isnan(wait_s)):
+        raise CallerError(
+            f"wait_s is {wait_s!r:.80}; give a number of seconds, or None for a wait without end"
+        )
+
+
 def _give_up_at(wait_s: float | None) -> float:
+    check_wait(wait_s)
     return math.inf if wait_s is None else time.monotonic() + wait_s
