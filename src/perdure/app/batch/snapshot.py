@@ -1,6 +1,5 @@
 """What somebody who looks on wants to know of a run: read from its counters and lanes, never from its jobs."""
 
-import shlex
 import time
 from collections import deque
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from msgspec import Struct
 from perdure.app.surface import gate_control
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_of, tally_of
-from perdure.engine.operate.closed_lanes import release_command
+from perdure.engine.operate.closed_lanes import release_commands
 from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import UnknownName
 from perdure.model.jobs import Lane
@@ -27,13 +26,13 @@ _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 class Held(Struct, frozen=True):
     """Something that keeps items of the run from being claimed, why, and how many wait for it.
 
-    ``command`` is what to type so that they are claimed again, where something helps.
+    ``commands`` are what to type so that they are claimed again, where something helps.
     """
 
     what: str
     why: str
     waiting: int
-    command: str = ""
+    commands: tuple[str, ...] = ()
 
 
 class BudgetLeft(Struct, frozen=True):
@@ -206,7 +205,7 @@ class Watch:
         if laid is None:
             return None
         if laid.stage(lane.stage) is None:
-            cancel = f"perdure runs cancel {shlex.quote(run.name)}"
+            cancel = f"perdure runs cancel {run.no}"
             return (
                 f"stage {lane.stage!r} is not in the pipeline any more",
                 f"bring it back, or give up what waits for it: {cancel}",
@@ -234,7 +233,7 @@ class Watch:
                 text.replace(f"run {run.no} is", "the run is"),
                 "; ".join(why[part] for part in text.split("; ") if why.get(part)),
                 count,
-                release_command(text),
+                release_commands(text),
             )
             for text, count in sorted(waiting.items())
         )

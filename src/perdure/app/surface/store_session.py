@@ -14,7 +14,7 @@ from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import find_run, unfed_at, unfed_words
 from perdure.engine.observe import Observers
 from perdure.engine.operate.eligible import RedrivePreview
-from perdure.model.errors import CallerError
+from perdure.model.errors import CallerError, ConfigError
 from perdure.ports import Reader
 from perdure.stores import urls
 from perdure.stores.audit_checks import CHECKS
@@ -25,6 +25,7 @@ __all__ = [
     "Report",
     "checks_of",
     "has_stopped",
+    "is_default_store",
     "job_of",
     "run_at",
     "session_at",
@@ -52,6 +53,15 @@ def session_at(store: str | None, app: str | None = None) -> Iterator[Session]:
     with closing(found):
         open_store(found.url, create=False).close()  # refuses one that is not there
         yield found
+
+
+def is_default_store(url: str) -> bool:
+    """Whether a command that names no store finds this one."""
+    default = settings_in_force().store
+    try:
+        return urls.settled_url(url) == urls.settled_url(default)
+    except ConfigError:  # the default one is no store at all
+        return False
 
 
 def run_at(session: Session, named: str) -> Run:
