@@ -33,7 +33,8 @@ from perdure.engine.batch.feeding import Fed, NothingNow
 from perdure.model.errors import PerdureError
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
-from perdure.model.runs import RunCounts, RunStatus
+from perdure.model.runs import RunChange, RunCounts, RunStatus
+from perdure.model.workers import NewWorker, Role
 from perdure.surfaces.cli.options import check_app_store, command
 from perdure.surfaces.cli.root import cli
 from perdure.surfaces.cli.run import run as run_command
@@ -766,7 +767,8 @@ def test_what_cannot_be_run_is_refused_with_a_reason(place, words, complaint):
     assert (code, complaint in text) == (2, True), text
     assert "\n" not in text.strip() or isinstance(answer.exception, SystemExit)
     assert not list(place.glob("*.part"))
-    assert "folder" not in complaint or not (place / "work.db").exists()
+    if "folder" in complaint or "archive" in complaint:
+        assert not (place / "work.db").exists()  # so there is no run either
 
 
 # -- without a terminal or a command ---------------------------------------------------------------
@@ -898,6 +900,33 @@ def test_whoever_looks_on_is_told_what_holds_the_run_and_why(app, tmp_path):
     assert "held: the run is paused, 3 waiting (the bill is open)" in line
     assert "0 of 3 done" in line
     assert "the run is paused" in drawn(shot)
+
+
+def test_an_aborted_run_is_not_called_paused(app):
+    def abort(run: Run) -> None:
+        change = RunChange(run.view().no, RunStatus.RUNNING, RunStatus.ABORTED, why="aborted: x")
+        app._session.opened.control.change_run(change, Deed("", ""))
+
+    shot = watched(app, abort)
+    assert (shot.run.status, shot.held) == (RunStatus.ABORTED, ())
+    assert "held" not in progress_line(shot)
+    assert "paused" not in progress_line(shot)
+    assert "the run is aborted" in progress_line(shot)
+
+
+def test_neither_a_caller_nor_a_worker_that_fell_silent_counts_as_somebody_who_works(app):
+    def seen() -> bool:
+        watch = Watch(app._session.opened, run.id)
+        watch.look(watch.run(), Fed(1), feeding=False)
+        return watch.anybody_works
+
+    run = app.get_pipeline("p").run([1], name="a").view()
+    store = app._session.opened.store
+    store.add_worker(NewWorker("1", "caller", Role.CALLER, 3_600.0))
+    store.add_worker(NewWorker("2", "silent", Role.MAIN, 1e-6))
+    assert not seen()
+    store.add_worker(NewWorker("3", "lively", Role.MAIN, 3_600.0))
+    assert seen()
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from msgspec import Struct
 from perdure.app.surface import gate_control
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_of, tally_of
+from perdure.engine.batch.unattended import workers_alive
 from perdure.engine.operate.closed_lanes import release_commands
 from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import UnknownName
 from perdure.model.jobs import Lane
-from perdure.model.runs import RunCounts, RunView
+from perdure.model.runs import RunCounts, RunStatus, RunView
 from perdure.model.views import LaneView
 from perdure.stores.opening import Opened
 
@@ -187,8 +188,12 @@ class Watch:
     def _looked_at_lanes(self, run: RunView) -> tuple[int, tuple[Held, ...], bool]:
         reader = self._opened.reader
         lanes = [one for one in reader.lanes() if one.lane.run == run.no]
-        alive = any(worker.dead_at is None for worker in reader.workers())
-        held = self._held_lanes(run, lanes) + self._astray(run, lanes)
+        alive = workers_alive(reader) > 0
+        held: tuple[Held, ...] = ()
+        if (
+            run.status is not RunStatus.ABORTED
+        ):  # why it was aborted says what to do; nothing is to be released
+            held = self._held_lanes(run, lanes) + self._astray(run, lanes)
         return sum(one.later for one in lanes), held, alive
 
     def _astray(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
