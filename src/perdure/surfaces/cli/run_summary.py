@@ -150,7 +150,12 @@ def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
         larger = _larger(run)
         if run.counts.failed and not run.why.startswith(_COST):  # they count again when it goes on
             retry = command("perdure jobs retry --run {} --detach", run.no)
-            yield f"  first, when it is mended, what has failed once more: {retry}"
+            kept = (
+                "; where a worker (perdure worker APP) has then done it, the budget may stay"
+                if larger
+                else ""
+            )
+            yield f"  first, when it is mended, let what has failed be tried again: {retry}{kept}"
         yield (
             f"  go on with a larger budget: {_with(again, *larger)}"
             if larger
