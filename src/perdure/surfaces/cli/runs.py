@@ -271,7 +271,7 @@ def _feeding(run: RunView, now: datetime) -> str:
     """Who feeds a run that is not sealed."""
     unfed = unfed_words(run, now)
     if unfed:
-        return unfed
+        return command(unfed)  # it ends with one
     fed = "" if run.feeding_at is None else f" by {run.fed_by} since {day_at(run.feeding_at)}"
     return f"not sealed: more items may follow{', fed' + fed if fed else ''}"
 
