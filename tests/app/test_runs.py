@@ -166,7 +166,7 @@ def test_a_run_can_be_sealed_by_another_hand(app, works):
 def test_who_waits_for_a_run_that_nobody_feeds_is_told(app, works, monkeypatch):
     """It had no items left to work on, was not sealed, and was waited for for ever."""
     monkeypatch.setattr(runs_module, "FEEDER_SILENT_S", 0.0)
-    said = r"run 'batch' is not sealed and fed by nobody since .* seal batch"
+    said = r"run 'batch' is not sealed and fed by nobody since .* seal \d+"
     run = works.pipe.run(items(2), name="batch", seal=False)
     with pytest.raises(RunUnfinished, match=r"is running after 0.05 s: 0 of 2 items"):
         run.wait(wait_s=0.05)  # somebody may work on them

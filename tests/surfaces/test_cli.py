@@ -320,7 +320,8 @@ def test_looking_leaves_somebody_elses_database_as_it_is(shell):
     before = Path("foreign.db").read_bytes()
     for command in (("jobs", "list"), ("audit",), ("jobs", "show", "1")):
         complains(shell(*command, "--store", "sqlite:///foreign.db"), 11, "holds no schema")
-    assert "no schema yet" in shell("db", "status", "--store", "sqlite:///foreign.db").out
+    said = shell("db", "status", "--store", "sqlite:///foreign.db").out
+    assert "no schema yet; run: perdure db upgrade --store sqlite:///foreign.db" in said
     assert Path("foreign.db").read_bytes() == before
     assert sorted(path.name for path in Path().glob("foreign*")) == ["foreign.db"]
 

@@ -283,7 +283,10 @@ def test_without_a_worker_it_is_written_down_and_said_so(office):
     bulk = re.search(r"to stop it: perdure dead stop (\S+)", begun.stdout)[1]
     assert office.json("dead", "history")[0]["status"] == "running"
     said = office("dead", "stop", bulk, "--reason", "not now")
-    assert said == f"stopped after 0; to go on where it stands: perdure dead continue {bulk}\n"
+    assert (
+        said
+        == f"stopped after 0; to go on where it stands: perdure dead continue {bulk} --store {office.url}\n"
+    )
     assert "is stopped; only one that is running can be stopped" in office.error(
         "dead", "stop", bulk
     )

@@ -1,6 +1,7 @@
 """perdure jobs cancel, retry and run-now: one job or a filter, asked for first, with who and why."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -100,6 +101,7 @@ def test_jobs_are_cancelled_by_filter_after_a_preview(fresh):
     assert "say --yes" in fresh.error("jobs", "cancel", "--owner", "ann")
     said = fresh("jobs", "cancel", "--owner", "ann", "--yes", "--reason", "enough", "--by", "eve")
     assert said.startswith("2 jobs with owner 'ann'\nbulk operation ")
+    assert re.search(rf"; see: perdure dead history \S+ --store {re.escape(fresh.url)}\n", said)
     assert "2 taken on, 0 left as they were" in said
     assert states(fresh, *ids, other) == ["cancelled", "cancelled", "queued"]
     assert log(fresh)[-1] == ("eve", "begin bulk cancel", "enough")

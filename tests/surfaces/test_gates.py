@@ -123,8 +123,8 @@ def test_showing_one_tells_its_last_changes_and_what_to_type(desk):
     lines = desk("show", "vendor").splitlines()
     assert lines[0] == "upstream vendor: held, for 30 min more; maintenance"
     assert lines[1] == "  3 waiting behind it; generation 1"
-    assert "perdure gates release 'vendor'" in lines[2]
-    assert "perdure gates probe 'vendor'" in lines[3]
+    assert "perdure gates release vendor --reason … --store " in lines[2]
+    assert "perdure gates probe vendor --reason … --store " in lines[3]
     assert lines[4].split()[2:] == ["hold", "gate", "ann", "maintenance"]
     (change,) = desk.json("show", "vendor")["changes"]
     assert (change["verb"], change["by_whom"], change["reason"]) == (

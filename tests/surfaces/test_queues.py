@@ -1,5 +1,7 @@
 """perdure queues and perdure schedules: what waits, what is paused, and what comes again."""
 
+import shlex
+
 from tests.engine.kit import until
 from tests.surfaces.letters import Office
 
@@ -18,7 +20,9 @@ def test_a_queue_is_listed_with_what_waits_in_it(archive):
 
 def test_a_paused_queue_says_since_when_by_whom_and_why_and_keeps_its_jobs(office: Office):
     said = office("queues", "pause", "default", "--reason", "moving house", "--by", "ann")
-    assert said == "default: paused\n  to go on: perdure queues resume default\n"
+    assert said == (
+        f"default: paused\n  to go on: perdure queues resume default --store {shlex.quote(office.url)}\n"
+    )
     assert "it was paused already" in office("queues", "pause", "default")
     office.pipe.enqueue({"n": 1})
     line = office("queues", "list").splitlines()[1]

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -32,7 +33,9 @@ from perdure.engine.batch.feeding import Fed, NothingNow
 from perdure.model.errors import PerdureError
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
-from perdure.model.runs import RunCounts, RunStatus
+from perdure.model.runs import RunChange, RunCounts, RunStatus
+from perdure.model.workers import NewWorker, Role
+from perdure.surfaces.cli.options import check_app_store, command
 from perdure.surfaces.cli.root import cli
 from perdure.surfaces.cli.run import run as run_command
 from perdure.surfaces.cli.run_panel import lines, panel, progress_line
@@ -222,7 +225,7 @@ def test_an_overspent_budget_aborts_the_run_and_a_larger_one_goes_on_with_it(sto
     last = run(story, "--failure-budget", "1")
     assert last.returncode == 4, last.stdout + last.stderr
     assert story.states() == {"failed": 120}
-    assert "perdure dead groups --run items.jsonl" in last.stdout
+    assert "perdure dead groups --run 1" in last.stdout
     assert max(times for line, times in notes(story).items() if line.startswith("first")) == 1
     story.assert_audit_is_clean()
 
@@ -325,7 +328,7 @@ def test_a_run_that_somebody_cancels_or_pauses_tells_so(story):
             until("it waits", lambda: waiting(story), within_s=60)
             app.get_run("items.jsonl").pause(reason="lunch")
             until("it is told", lambda: "(lunch)" in said(story), within_s=30)
-            assert "the run is paused; to go on: perdure runs resume items.jsonl" in said(story)
+            assert "the run is paused; to go on: perdure runs resume 1" in said(story)
             app.get_run("items.jsonl").cancel(reason="no longer wanted")
             story.open_gate("go")
             assert process.wait(60) == 6, said(story)
@@ -356,8 +359,8 @@ def test_whoever_leaves_a_paused_run_is_told_how_it_goes_on(story):
             assert process.wait(60) == 130, said(story)
     finally:
         app.close()
-    assert "the run is paused (lunch): perdure runs resume items.jsonl" in said(story)
-    assert "The run is paused; first: perdure runs resume items.jsonl. Go on with: " in said(story)
+    assert "the run is paused (lunch): perdure runs resume 1" in said(story)
+    assert "The run is paused; first: perdure runs resume 1. Go on with: " in said(story)
     assert story.perdure("runs", "resume", "items.jsonl").returncode == 0
     done = run(story)
     assert done.returncode == 0, done.stdout
@@ -764,7 +767,8 @@ def test_what_cannot_be_run_is_refused_with_a_reason(place, words, complaint):
     assert (code, complaint in text) == (2, True), text
     assert "\n" not in text.strip() or isinstance(answer.exception, SystemExit)
     assert not list(place.glob("*.part"))
-    assert "folder" not in complaint or not (place / "work.db").exists()
+    if "folder" in complaint or "archive" in complaint:
+        assert not (place / "work.db").exists()  # so there is no run either
 
 
 # -- without a terminal or a command ---------------------------------------------------------------
@@ -849,7 +853,7 @@ def test_a_run_that_goes_on_after_its_feeder_has_stopped_is_shown_as_unfed(app, 
     with app.working(concurrency=2):
         outcome = carry_out(app.get_pipeline("p"), RunRequest(source(), "a"), show, asked)
         assert (outcome.interrupted, outcome.fed.whole) == (True, False)
-        assert "perdure runs seal a" in progress_line(shots[-1])
+        assert "perdure runs seal 1" in progress_line(shots[-1])
         shots.clear()
         shown.clear()
         fed.clear()
@@ -898,6 +902,33 @@ def test_whoever_looks_on_is_told_what_holds_the_run_and_why(app, tmp_path):
     assert "the run is paused" in drawn(shot)
 
 
+def test_an_aborted_run_is_not_called_paused(app):
+    def abort(run: Run) -> None:
+        change = RunChange(run.view().no, RunStatus.RUNNING, RunStatus.ABORTED, why="aborted: x")
+        app._session.opened.control.change_run(change, Deed("", ""))
+
+    shot = watched(app, abort)
+    assert (shot.run.status, shot.held) == (RunStatus.ABORTED, ())
+    assert "held" not in progress_line(shot)
+    assert "paused" not in progress_line(shot)
+    assert "the run is aborted" in progress_line(shot)
+
+
+def test_neither_a_caller_nor_a_worker_that_fell_silent_counts_as_somebody_who_works(app):
+    def seen() -> bool:
+        watch = Watch(app._session.opened, run.id)
+        watch.look(watch.run(), Fed(1), feeding=False)
+        return watch.anybody_works
+
+    run = app.get_pipeline("p").run([1], name="a").view()
+    store = app._session.opened.store
+    store.add_worker(NewWorker("1", "caller", Role.CALLER, 3_600.0))
+    store.add_worker(NewWorker("2", "silent", Role.MAIN, 1e-6))
+    assert not seen()
+    store.add_worker(NewWorker("3", "lively", Role.MAIN, 3_600.0))
+    assert seen()
+
+
 @pytest.mark.parametrize(
     "for_text",
     [None, "30m"],
@@ -920,8 +951,8 @@ def test_a_held_gate_is_named_with_its_reason_and_the_command_that_releases_it(t
     assert held.what == "upstream my vendor is held"
     assert "it is down" in held.why
     assert "it is down" in drawn(shot)
-    command = "perdure gates release 'my vendor' --reason …"
-    assert f"it is down); to release it: {command} |" in f"{progress_line(shot)} |"
+    release = "perdure gates release 'my vendor' --reason …"
+    assert f"it is down); to release it: {release} |" in f"{progress_line(shot)} |"
 
 
 def test_a_paused_queue_is_named_with_the_command_that_resumes_it(app):
@@ -957,7 +988,7 @@ def test_what_waits_for_a_stage_that_is_gone_or_in_a_queue_that_is_not_the_pipel
     assert held("one", "two") == []
     (gone,) = held("two", hired=True)
     assert (gone.what, gone.waiting) == ("stage 'one' is not in the pipeline any more", 3)
-    assert "perdure runs cancel 'my run'" in gone.why
+    assert f"perdure runs cancel {run.view().no}" in gone.why
     (moved,) = held("one", "two", queue="q")
     assert (moved.what, moved.waiting) == ("the pipeline is no longer in default/default", 3)
     assert held("one", "two", queue="q", hired=True) == []
@@ -1054,6 +1085,57 @@ def test_the_command_that_goes_on_has_each_option_once(app, monkeypatch, why, ty
         again = resume(run, files, anonymous="--new" in typed)
         summary, _ = summary_lines(RunOutcome(run, Fed(1, 1, whole=True), 1.0), files, again)
     assert summary[-1] == f"  go on {hint}"
+
+
+ABORTED = [why for why, _, _ in HINTS]
+
+
+@pytest.mark.parametrize("why", ABORTED)
+def test_whoever_goes_on_with_an_aborted_run_is_told_first_to_retry_what_has_failed(app, why):
+    run = app.get_pipeline("p").run([1], name="two words").view()
+    run = replace(run, status=RunStatus.ABORTED, why=why, counts=RunCounts(total=9, failed=5))
+    files = Files("items.jsonl", None, None)
+    with click.Context(run_command) as context:
+        context.params["store"] = "postgresql://me:secret@host/my db"
+        summary, _ = summary_lines(RunOutcome(run, Fed(9, 9), 1.0), files, "perdure run w")
+    store = "--store 'postgresql://me:***@host/my db'"
+    assert summary[-3 if "cost" not in why else -2] == (
+        f"  what failed, by cause: perdure dead groups --run {run.no} {store}"
+    )
+    retry = f"  first, when it is mended, let what has failed be tried again: perdure jobs retry --run {run.no} --detach {store}"
+    assert summary[-2].startswith(retry) == ("cost" not in why)
+    assert ("the budget may stay" in summary[-2]) == ("the rate of" in why)
+    assert summary[-1].startswith("  go on w")
+
+
+def test_the_commands_of_a_held_line_name_the_store_of_an_app_that_names_its_own(app):
+    shot = watched(app, lambda run: run.pause(reason="the bill is open"))
+    url = app._session.url
+    with click.Context(run_command):
+        check_app_store("w", url, None)
+        line = progress_line(shot)
+    resume_it = f"perdure runs resume {shot.run.no} --store {shlex.quote(url)}"
+    assert f"(the bill is open); to release it: {resume_it} | " in line
+    assert f"to go on: {resume_it}" in line
+
+
+@pytest.mark.parametrize(
+    ("default", "shown"),
+    [(None, False), ("sqlite:///perdure.db", False), ("nonsense", True), ("sqlite:///b.db", True)],
+)
+def test_a_command_names_the_store_only_where_it_is_not_the_default_one(
+    tmp_path, monkeypatch, default, shown
+):
+    monkeypatch.chdir(tmp_path)
+    if default is not None:
+        monkeypatch.setenv("PERDURE_STORE", default)
+    else:
+        monkeypatch.delenv("PERDURE_STORE", raising=False)
+    with click.Context(run_command):
+        check_app_store("w", f"sqlite:///{tmp_path}/perdure.db", None)
+        typed = command("perdure queues resume {}", "a b")
+    assert typed.startswith("perdure queues resume 'a b'")
+    assert (" --store " in typed) is shown
 
 
 def drawn(shot: RunSnapshot) -> str:

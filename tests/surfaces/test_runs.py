@@ -171,9 +171,12 @@ def test_a_run_is_cancelled_by_who_is_sure(waiting):
 
 
 def test_an_unsealed_run_ends_when_it_is_sealed(waiting):
-    said = waiting("runs", "show", "april")
+    said, no = waiting("runs", "show", "april"), waiting.run_no
     assert "\n  not sealed and fed by nobody since 20" in said
-    assert "--name april), or say that all of its items are in: perdure runs seal april\n" in said
+    assert (
+        f"--name april), or say that all of its items are in: perdure runs seal {no} --store "
+        in said
+    )
     told = waiting.json("runs", "show", "april")
     assert (told["unfed_at"], told["feeding_at"]) == (told["fed_at"], None)
     assert told["fed_by"].endswith(f":{os.getpid()}")

@@ -442,7 +442,7 @@ def test_a_feeder_that_is_interrupted_says_at_once_that_it_feeds_no_more(place, 
     seen = place.reader.run(run.id)
     assert (seen.fed_by, seen.feeding_at, seen.sealed_at) == ("me", None, None)
     assert unfed_at(seen, place.clock.now()) == place.clock.now()
-    assert unfed_words(seen, place.clock.now()).endswith("are in: perdure runs seal batch")
+    assert unfed_words(seen, place.clock.now()).endswith(f"are in: perdure runs seal {seen.no}")
     assert not is_stranded(seen, place.clock.now())  # its item is open, and there is hope
     worked_off(place, place.hire(), 1)
     place.clock.push(FEEDER_SILENT_S)

@@ -329,11 +329,17 @@ OWN, THEIRS = '{"origin":"own code"}', '{"origin":"library"}'
 
 
 def fallen(
-    place: Place, worker: int, count: int, *, evidence: str = OWN, mark: str | None = "f"
+    place: Place,
+    worker: int,
+    count: int,
+    *,
+    evidence: str = OWN,
+    mark: str | None = "f",
+    kind: str = "unknown",
 ) -> None:
-    """So many items fail with this evidence and fingerprint."""
+    """So many items fail with this evidence, fingerprint and kind."""
     for claim in claimed(place, worker, count):
-        record = replace(failure(claim, worker), error_kind="unknown", fingerprint=mark)
+        record = replace(failure(claim, worker), error_kind=kind, fingerprint=mark)
         attempt = replace(record.attempt, evidence_json=evidence)
         place.settle(replace(record, attempt=attempt), by=worker)
 
@@ -341,7 +347,7 @@ def fallen(
 def test_a_run_whose_first_items_all_fail_alike_in_own_code_is_given_up_early_and_says_so(
     place, known, worker
 ):
-    run = opened(place, known, name="two words")
+    run = opened(place, known)
     put(place, known, run, 50)
     verbs(place).seal(run)
     fallen(place, worker, 19)
@@ -352,10 +358,36 @@ def test_a_run_whose_first_items_all_fail_alike_in_own_code_is_given_up_early_an
     over = now(place, run)
     assert over.status is RunStatus.ABORTED
     assert over.why == (
-        "aborted: the first 20 items have all failed in the same way, in the code of stage 'one' itself; "
-        "see: perdure dead groups --run 'two words'"
+        "aborted: the first 20 items have all failed in the same way, in the code of stage 'one' itself"
     )
     place.clean()
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "timeout", "invalid_output"])
+def test_a_failure_that_a_stage_calls_by_its_kind_is_not_taken_for_a_defect_of_it(
+    place, known, worker, kind
+):
+    run = opened(place, known)
+    put(place, known, run, 50)
+    fallen(place, worker, 20, kind=kind)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+
+
+def test_all_that_have_failed_are_looked_at_before_a_run_is_given_up_early(place, known, worker):
+    run = opened(place, known, name="one differs")
+    put(place, known, run, 50)
+    fallen(place, worker, 1, mark="another")
+    fallen(place, worker, 29)
+    watch(place, known).once()
+    assert now(place, run).status is RunStatus.RUNNING
+    alike = opened(place, known, name="alike")
+    cancelled = verbs(place).cancel(now(place, run), DEED)
+    assert cancelled.status is RunStatus.CANCELLED
+    put(place, known, alike, 50)
+    fallen(place, worker, 30)
+    watch(place, known).once()
+    assert "the first 30 items have all failed" in now(place, alike).why
 
 
 def test_a_run_that_was_given_up_early_goes_on_when_it_is_resumed(place, known, worker):

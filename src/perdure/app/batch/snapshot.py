@@ -1,6 +1,5 @@
 """What somebody who looks on wants to know of a run: read from its counters and lanes, never from its jobs."""
 
-import shlex
 import time
 from collections import deque
 from collections.abc import Callable
@@ -10,11 +9,12 @@ from msgspec import Struct
 from perdure.app.surface import gate_control
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_of, tally_of
-from perdure.engine.operate.closed_lanes import release_command
+from perdure.engine.batch.unattended import workers_alive
+from perdure.engine.operate.closed_lanes import release_commands
 from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import UnknownName
 from perdure.model.jobs import Lane
-from perdure.model.runs import RunCounts, RunView
+from perdure.model.runs import RunCounts, RunStatus, RunView
 from perdure.model.views import LaneView
 from perdure.stores.opening import Opened
 
@@ -27,13 +27,13 @@ _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 class Held(Struct, frozen=True):
     """Something that keeps items of the run from being claimed, why, and how many wait for it.
 
-    ``command`` is what to type so that they are claimed again, where something helps.
+    ``commands`` are what to type so that they are claimed again, where something helps.
     """
 
     what: str
     why: str
     waiting: int
-    command: str = ""
+    commands: tuple[str, ...] = ()
 
 
 class BudgetLeft(Struct, frozen=True):
@@ -188,8 +188,12 @@ class Watch:
     def _looked_at_lanes(self, run: RunView) -> tuple[int, tuple[Held, ...], bool]:
         reader = self._opened.reader
         lanes = [one for one in reader.lanes() if one.lane.run == run.no]
-        alive = any(worker.dead_at is None for worker in reader.workers())
-        held = self._held_lanes(run, lanes) + self._astray(run, lanes)
+        alive = workers_alive(reader) > 0
+        held: tuple[Held, ...] = ()
+        if (
+            run.status is not RunStatus.ABORTED
+        ):  # why it was aborted says what to do; nothing is to be released
+            held = self._held_lanes(run, lanes) + self._astray(run, lanes)
         return sum(one.later for one in lanes), held, alive
 
     def _astray(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
@@ -206,7 +210,7 @@ class Watch:
         if laid is None:
             return None
         if laid.stage(lane.stage) is None:
-            cancel = f"perdure runs cancel {shlex.quote(run.name)}"
+            cancel = f"perdure runs cancel {run.no}"
             return (
                 f"stage {lane.stage!r} is not in the pipeline any more",
                 f"bring it back, or give up what waits for it: {cancel}",
@@ -234,7 +238,7 @@ class Watch:
                 text.replace(f"run {run.no} is", "the run is"),
                 "; ".join(why[part] for part in text.split("; ") if why.get(part)),
                 count,
-                release_command(text),
+                release_commands(text),
             )
             for text, count in sorted(waiting.items())
         )

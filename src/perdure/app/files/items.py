@@ -43,6 +43,8 @@ def items_in(path: Path, form: str | None = None) -> Iterator[Any]:
         raise CallerError(f"{path} is a folder; name a file of items")
     if not path.exists():
         raise CallerError(f"{path}: there is no such file")
+    if path.is_file():  # a pipe is not opened twice
+        _refuse_archive(path)
     return _read(path, known)
 
 
@@ -64,17 +66,28 @@ def items_from(file: BinaryIO, name: str, form: str) -> Iterator[Any]:
     )
 
 
+def _refuse_archive(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_ZIP))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if head == _ZIP:
+        raise CallerError(
+            f"{path} is a spreadsheet or another archive, whatever its name; save it as .csv or .jsonl"
+        )
+
+
+def _unreadable(path: Path, error: OSError) -> CallerError:
+    return CallerError(f"{path} cannot be read: {error.strerror or error}")
+
+
 def _read(path: Path, form: str) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
-            head = file.peek(len(_ZIP))[: len(_ZIP)]
-            if head == _ZIP:
-                raise CallerError(
-                    f"{path} is a spreadsheet or another archive, whatever its name; save it as .csv or .jsonl"
-                )
             yield from items_from(file, path.name, form)
     except OSError as error:
-        raise CallerError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise _unreadable(path, error) from None
 
 
 def _json_lines(file: BinaryIO, name: str) -> Iterator[Any]:

@@ -12,10 +12,10 @@ from perdure.app.surface.loading import load_session
 from perdure.engine.batch.report import Report
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import find_run, unfed_at, unfed_words
+from perdure.engine.batch.unattended import workers_alive
 from perdure.engine.observe import Observers
 from perdure.engine.operate.eligible import RedrivePreview
-from perdure.model.errors import CallerError
-from perdure.ports import Reader
+from perdure.model.errors import CallerError, ConfigError
 from perdure.stores import urls
 from perdure.stores.audit_checks import CHECKS
 from perdure.stores.sqlite.reader import AUDIT
@@ -25,6 +25,7 @@ __all__ = [
     "Report",
     "checks_of",
     "has_stopped",
+    "is_default_store",
     "job_of",
     "run_at",
     "session_at",
@@ -54,6 +55,15 @@ def session_at(store: str | None, app: str | None = None) -> Iterator[Session]:
         yield found
 
 
+def is_default_store(url: str) -> bool:
+    """Whether a command that names no store finds this one."""
+    default = settings_in_force().store
+    try:
+        return urls.settled_url(url) == urls.settled_url(default)
+    except ConfigError:  # the default one is no store at all
+        return False
+
+
 def run_at(session: Session, named: str) -> Run:
     """A run by its id, its number or its name."""
     return Run(session, find_run(session.opened.reader, named))
@@ -62,16 +72,6 @@ def run_at(session: Session, named: str) -> Run:
 def job_of(session: Session, job_id: str, *, owner: str | None = None) -> JobRef:
     """One job, by id or number, to be cancelled, run now or retried."""
     return JobRef(job_at(session.opened.reader, job_id, owner).id, False, session, owner)
-
-
-def workers_alive(reader: Reader) -> int:
-    """How many workers have been heard of within their lease."""
-    now = reader.now()
-    return sum(
-        1
-        for one in reader.workers()
-        if one.dead_at is None and (now - one.beat_at).total_seconds() < one.ttl_s
-    )
 
 
 def checks_of(url: str) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def unfed_words(run: RunView, now: datetime) -> str:
         return ""
     return (
         f"not sealed and fed by nobody since {at:%Y-%m-%d %H:%M:%S} UTC, so it cannot end; feed it again "
-        f"(perdure run ... --name {name}), or say that all of its items are in: perdure runs seal {name}"
+        f"(perdure run ... --name {name}), or say that all of its items are in: perdure runs seal {run.no}"
     )
 
 

@@ -50,7 +50,7 @@ class Attendance:
             )
 
     def _why(self, run: RunView) -> str | None:
-        alive = _workers_alive(self._reader)
+        alive = workers_alive(self._reader)
         if not alive:
             return (
                 "no worker is at work on this store; start one with `perdure worker MODULE:APP`, or put "
@@ -67,7 +67,7 @@ class Attendance:
         )
 
 
-def _workers_alive(reader: Reader) -> int:
+def workers_alive(reader: Reader) -> int:
     """How many workers have been heard of within their lease; callers take no items."""
     now = reader.now()
     return sum(

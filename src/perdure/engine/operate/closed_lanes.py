@@ -16,12 +16,10 @@ _COMMANDS = {
 }
 
 
-def release_command(closed_by: str) -> str:
-    """What to type about a lane that is closed by this; empty where nothing is known that helps."""
+def release_commands(closed_by: str) -> tuple[str, ...]:
+    """What to type about a lane that is closed by this; none where nothing is known that helps."""
     found = [_CLOSED.fullmatch(part) for part in closed_by.split("; ")]
-    return " and ".join(
-        _COMMANDS[one[1]].format(shlex.quote(one[2])) for one in found if one is not None
-    )
+    return tuple(_COMMANDS[one[1]].format(shlex.quote(one[2])) for one in found if one is not None)
 
 
 def why_closed(reader: Reader, lane: int) -> str | None:
@@ -29,5 +27,5 @@ def why_closed(reader: Reader, lane: int) -> str | None:
     closed_by = next((one.closed_by for one in reader.lanes() if one.no == lane), None)
     if closed_by is None:
         return None
-    command = release_command(closed_by)
+    command = " and ".join(release_commands(closed_by))
     return f"{closed_by} (to release it: {command})" if command else closed_by

@@ -4,7 +4,6 @@ Any worker may look, and several do at once: each change compares the run's stat
 same thing one acts. A look reads the counts of all runs that are not over, never their jobs.
 """
 
-import shlex
 from collections.abc import Sequence
 
 import msgspec
@@ -18,6 +17,7 @@ from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.chore import NOTHING, Swept, write
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Record
+from perdure.model.kinds import Kind
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.outcomes import Origin
 from perdure.model.runs import RunStatus, RunView
@@ -36,6 +36,7 @@ class _Raiser(Struct):
 _read_origin = msgspec.json.Decoder(_Raiser).decode
 LEFT_S = 60.0  # between the making of a re-drive's run and its operation there is a moment
 _PAGE = 200
+_DEFECTS = frozenset({Kind.UNKNOWN, Kind.INTERNAL})  # what a defect of a stage ends as
 
 
 class RunWatch:
@@ -104,18 +105,26 @@ class RunWatch:
 
     def _why_alike(self, run: RunView) -> str | None:
         """That all of its first items have failed in the same way, in the code of a stage; None if they have not."""
-        letters = self._reader.jobs(JobFilter(states=(State.FAILED,), run=run.no), limit=ALIKE_MIN)
-        fingerprints = {job.fingerprint for job in letters}
-        if len(letters) < ALIKE_MIN or len(fingerprints) != 1 or None in fingerprints:
-            return None
-        if not all(self._is_own_fault(job) for job in letters):
+        chosen = JobFilter(states=(State.FAILED,), run=run.no)
+        count, like, before = 0, None, None
+        while page := self._reader.jobs(chosen, limit=_PAGE, before=before):
+            like, before = like or page[0], page[-1].no
+            if not all(
+                one.fingerprint == like.fingerprint and self._is_own_fault(one) for one in page
+            ):
+                return None
+            count += len(page)
+        if like is None or like.fingerprint is None or count < ALIKE_MIN:
             return None
         return (
-            f"aborted: the first {run.counts.failed} items have all failed in the same way, in the code of stage "
-            f"{letters[0].stage!r} itself; see: perdure dead groups --run {shlex.quote(run.name)}"
+            f"aborted: the first {count} items have all failed in the same way, in the code of stage "
+            f"{like.stage!r} itself"
         )
 
     def _is_own_fault(self, job: JobView) -> bool:
+        """Whether the code of a stage failed by itself: one that names another kind knows that something else did."""
+        if job.error_kind not in _DEFECTS:
+            return False
         seen = [one.evidence_json for one in self._reader.attempts(job.no) if one.evidence_json]
         return bool(seen) and _read_origin(seen[-1]).origin == Origin.OWN
 

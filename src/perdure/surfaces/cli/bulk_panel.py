@@ -11,6 +11,7 @@ from perdure.app.surface.store_session import RedrivePreview
 from perdure.model.operations import BulkStatus, BulkView
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.filters import in_words
+from perdure.surfaces.cli.options import command
 from perdure.surfaces.cli.tables import many
 
 REFUSALS_SHOWN = 20
@@ -65,14 +66,14 @@ def summary_lines(redrive: Redrive, *, every: bool = False) -> list[str]:
     lines = [_line(bulk, run, None)]
     if bulk.status is BulkStatus.STOPPED:
         lines.append(f"it was stopped: {bulk.why or 'nobody said why'}")
-        lines.append(f"to go on where it stands: perdure dead continue {bulk.id}")
+        lines.append(f"to go on where it stands: {command('perdure dead continue {}', bulk.id)}")
     refused = redrive.refusals() if every else islice(redrive.refusals(), REFUSALS_SHOWN)
     shown = [f"  {one.job_id}  {one.why}" for one in refused]
     if shown:
         lines += ["left as they were:", *shown]
     if bulk.refused > len(shown):
         more = bulk.refused - len(shown)
-        lines.append(f"  and {more:,} more; for all: perdure dead history {bulk.id}")
+        lines.append(f"  and {more:,} more; for all: {command('perdure dead history {}', bulk.id)}")
     return lines
 
 

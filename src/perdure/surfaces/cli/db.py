@@ -5,7 +5,7 @@ from contextlib import closing
 import click
 
 from perdure.app import schema_of, settings_in_force, shown_url
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import command, echo_json, json_option, store_option
 
 
 @click.group()
@@ -24,7 +24,7 @@ def status(store: str | None, as_json: bool) -> None:
         echo_json(found)
         return
     if not found.present:
-        click.echo(f"{found.url}: no schema yet; run: perdure db upgrade")
+        click.echo(f"{found.url}: no schema yet; run: {command('perdure db upgrade')}")
         return
     state = "up to date" if not found.pending else f"pending: {', '.join(found.pending)}"
     if found.version > found.known_version:

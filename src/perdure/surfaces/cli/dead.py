@@ -12,7 +12,13 @@ from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filter_options, in_words
 from perdure.surfaces.cli.jobs import plain_attempt, plain_job, shown_at, story
-from perdure.surfaces.cli.options import echo_json, json_option, reason_and_by, store_option
+from perdure.surfaces.cli.options import (
+    command,
+    echo_json,
+    json_option,
+    reason_and_by,
+    store_option,
+)
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
 from perdure.surfaces.cli.tables import day_at, many, short, table
 
@@ -26,8 +32,8 @@ def dead() -> None:
     """Work through dead letters: what has failed for good."""
 
 
-for command in (redrive, discard, stop, continue_bulk, history):
-    dead.add_command(command)
+for verb in (redrive, discard, stop, continue_bulk, history):
+    dead.add_command(verb)
 
 
 @dead.command("list")
@@ -163,14 +169,16 @@ def _rest(job: JobView, captures: Sequence[CaptureView]) -> list[str]:
         lines.append(f"  driven again {job.retries_manual} times before")
     lines += [
         f"  capture {one.id} of {one.stage}, token {one.token}: {one.kind}, "
-        f"{one.bytes_kept:,} bytes; see: perdure captures show {one.id}"
+        f"{one.bytes_kept:,} bytes; see: {command('perdure captures show {}', one.id)}"
         for one in captures
     ]
     if job.discarded_at is not None:
         lines.append(f"  discarded {shown_at(job.discarded_at)}")
-    lines.append(f"  to try it again: perdure dead retry {job.id}")
+    lines.append(f"  to try it again: {command('perdure dead retry {}', job.id)}")
     if job.fingerprint:
-        lines.append(f"  others like it: perdure dead list --fingerprint {job.fingerprint}")
+        lines.append(
+            f"  others like it: {command('perdure dead list --fingerprint {}', job.fingerprint)}"
+        )
     return lines
 
 

@@ -19,6 +19,8 @@ from perdure.surfaces.cli.filters import filter_options, in_words, open_filtered
 from perdure.surfaces.cli.jobs import jobs, plain_job
 from perdure.surfaces.cli.options import (
     Command,
+    act_on,
+    command,
     echo_json,
     is_sure,
     json_option,
@@ -214,6 +216,7 @@ class _DeedAsked:
 
     def tell(self, session: Session, begun: Redrive) -> None:
         """What a bulk operation has come to; it is watched until it is over, unless that is not wanted."""
+        act_on(session.url)
         bulk = begun.view()
         if bulk.status is BulkStatus.RUNNING:
             warn_if_nobody_works(session, bulk)
@@ -222,7 +225,8 @@ class _DeedAsked:
         if self._as_json:
             echo_json({"preview": self._found, "bulk": plain_bulk(begun.view())})
         else:
-            click.echo(f"bulk operation {bulk.id}; see: perdure dead history {bulk.id}")
+            history = command("perdure dead history {}", bulk.id)
+            click.echo(f"bulk operation {bulk.id}; see: {history}")
             for line in summary_lines(begun):
                 click.echo(line)
         sys.exit(0 if self._detach else outcome(begun))

@@ -11,7 +11,13 @@ from perdure.app.surface.gate_control import GateShown
 from perdure.app.surface.gate_figures import SliceShown, WorkerPace
 from perdure.app.surface.store_session import session_at
 from perdure.model.gates import GateState
-from perdure.surfaces.cli.options import echo_json, json_option, reason_and_by, store_option
+from perdure.surfaces.cli.options import (
+    command,
+    echo_json,
+    json_option,
+    reason_and_by,
+    store_option,
+)
 
 
 @click.group()
@@ -54,8 +60,8 @@ def show(name: str, store: str | None, as_json: bool) -> None:
         click.echo(f"  in front of {', '.join(found.upstreams)}")
     click.echo(f"  {_behind(found).strip()} behind it; generation {found.generation}")
     if found.state is not GateState.FLOWING:
-        click.echo(f"  to let it flow: perdure gates release {name!r} --reason …")
-        click.echo(f"  to find out now: perdure gates probe {name!r} --reason …")
+        click.echo(f"  to let it flow: {command('perdure gates release {} --reason …', name)}")
+        click.echo(f"  to find out now: {command('perdure gates probe {} --reason …', name)}")
     for line in _figures(found):
         click.echo(f"  {line}")
     for deed in deeds:

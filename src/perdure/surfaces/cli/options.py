@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,12 @@ import msgspec
 
 from perdure.app import App, shown_url
 from perdure.app.job_filters import known_kind
+from perdure.app.surface.store_session import is_default_store
 from perdure.model.errors import CallerError, ConfigError
 
 STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, else perdure.db."
+
+_STORE = "perdure.store"
 
 Command = Callable[..., Any]
 
@@ -47,12 +51,27 @@ def for_app(store: str | None) -> None:
 
 
 def check_app_store(reference: str, url: str, store: str | None) -> None:
-    """Refuse a store that was typed where the app names another."""
+    """Refuse a store that was typed where the app names another; commands that are printed name the app's."""
     if store is not None and App(store).url != url:
         raise ConfigError(
             f"{reference} keeps its jobs in {shown_url(url)}, by its own word; leave --store out, "
             "or let the app name no store"
         )
+    act_on(url)
+
+
+def act_on(url: str) -> None:
+    """Let the commands that are printed name the store of an app, where that is not the default one."""
+    if not is_default_store(url):
+        click.get_current_context().meta[_STORE] = url
+
+
+def command(text: str, *names: object) -> str:
+    """A command for a person to type: with its names quoted, and with the store where that is not the default one."""
+    context = click.get_current_context(silent=True)
+    url = None if context is None else context.params.get("store") or context.meta.get(_STORE)
+    line = text.format(*(shlex.quote(str(name)) for name in names)) if names else text
+    return line if url is None else f"{line} --store {shlex.quote(shown_url(url))}"
 
 
 def kind_budget(text: str) -> tuple[str, float]:

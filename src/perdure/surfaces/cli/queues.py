@@ -6,7 +6,13 @@ import msgspec
 from perdure.app.surface import queue_control
 from perdure.app.surface.store_session import session_at
 from perdure.model.operations import Deed
-from perdure.surfaces.cli.options import echo_json, json_option, reason_and_by, store_option
+from perdure.surfaces.cli.options import (
+    command,
+    echo_json,
+    json_option,
+    reason_and_by,
+    store_option,
+)
 from perdure.surfaces.cli.tables import short, table
 
 _PIPELINES_CHARS_MAX = 60
@@ -49,7 +55,7 @@ def pause(name: str, reason: str, by_whom: str, store: str | None) -> None:
     with session_at(store) as session:
         done = queue_control.pause(session.opened, name, Deed(by_whom, reason))
     click.echo(f"{name}: paused" if done else f"{name}: it was paused already")
-    click.echo(f"  to go on: perdure queues resume {name}")
+    click.echo(f"  to go on: {command('perdure queues resume {}', name)}")
 
 
 @queues.command()

@@ -22,6 +22,8 @@ from perdure.surfaces.cli.bulk_panel import (
 )
 from perdure.surfaces.cli.filters import chosen_words, filter_options, in_words
 from perdure.surfaces.cli.options import (
+    act_on,
+    command,
     echo_json,
     is_sure,
     json_option,
@@ -164,9 +166,8 @@ def stop(bulk_id: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a bulk operation take on no more; what it has driven again goes on."""
     with session_at(store) as session:
         bulk = DeadLetters(session).get_redrive(bulk_id).stop(reason=reason, by=by_whom)
-    click.echo(
-        f"stopped after {bulk.done:,}; to go on where it stands: perdure dead continue {bulk.id}"
-    )
+    again = command("perdure dead continue {}", bulk.id)
+    click.echo(f"stopped after {bulk.done:,}; to go on where it stands: {again}")
 
 
 @click.command("continue")
@@ -178,7 +179,7 @@ def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) ->
     with session_at(store) as session:
         bulk = DeadLetters(session).get_redrive(bulk_id).resume(reason=reason, by=by_whom)
         warn_if_nobody_works(session, bulk)
-    click.echo(f"goes on after {bulk.done:,}; see: perdure dead history {bulk.id}")
+    click.echo(f"goes on after {bulk.done:,}; see: {command('perdure dead history {}', bulk.id)}")
 
 
 @click.command()
@@ -285,7 +286,9 @@ def _follow_begun(
     as_json: bool,
 ) -> int:
     """Say what was begun, and watch it unless that is not wanted; the exit status."""
+    act_on(session.url)
     bulk, run = begun.view(), begun.run
+    see, end = (command(f"perdure dead {verb} {{}}", bulk.id) for verb in ("history", "stop"))
     named = "" if run is None else f", run {run.name!r} (number {run.no})"
     if not as_json:
         click.echo(f"bulk operation {bulk.id}{named}")
@@ -295,8 +298,7 @@ def _follow_begun(
             watch(begun, found.count, quiet=as_json)
         except KeyboardInterrupt:
             click.echo(
-                f"\nno longer watching; the operation goes on. To stop it: perdure dead stop "
-                f"{bulk.id}; to see it: perdure dead history {bulk.id}",
+                f"\nno longer watching; the operation goes on. To stop it: {end}; to see it: {see}",
                 err=True,
             )
             return 130
@@ -310,7 +312,7 @@ def _follow_begun(
             }
         )  # fmt: skip
     elif detach:
-        click.echo(f"see: perdure dead history {bulk.id}; to stop it: perdure dead stop {bulk.id}")
+        click.echo(f"see: {see}; to stop it: {end}")
     else:
         for line in summary_lines(begun):
             click.echo(line)

@@ -1,6 +1,5 @@
 """A run on a screen: a panel that is drawn anew on a terminal, plain lines elsewhere."""
 
-import shlex
 from collections.abc import Callable
 
 from rich.console import RenderableType
@@ -11,6 +10,7 @@ from rich.text import Text
 from perdure.app.batch.snapshot import Held, RunSnapshot
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.live_panel import Echo, counts_text, frame, now_and_then
+from perdure.surfaces.cli.options import command
 
 _LINE_S = 10.0
 _KINDS_SHOWN = 6
@@ -143,7 +143,8 @@ def _budget(shot: RunSnapshot) -> str:
 
 def _hold_text(one: Held) -> str:
     text = f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
-    return f"{text}; to release it: {one.command}" if one.command else text
+    release = " and ".join(command(typed) for typed in one.commands)
+    return f"{text}; to release it: {release}" if release else text
 
 
 def is_paused(run: RunView) -> bool:
@@ -153,7 +154,7 @@ def is_paused(run: RunView) -> bool:
 
 def resume_paused(run: RunView) -> str:
     """The command that opens a paused run."""
-    return f"perdure runs resume {shlex.quote(run.name)}"
+    return command("perdure runs resume {}", run.no)
 
 
 def _state(shot: RunSnapshot) -> str:

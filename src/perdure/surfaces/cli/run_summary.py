@@ -13,9 +13,11 @@ import click
 from perdure.app.batch.carry_out import RunOutcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
+from perdure.surfaces.cli.options import command
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
 
 _SAME = " < the same items"
+_COST = "aborted: the cost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,19 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
 def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
     run = outcome.run
     if run.counts.failed:
-        yield f"  what failed, by cause: perdure dead groups --run {shlex.quote(run.name)}"
+        yield f"  what failed, by cause: {command('perdure dead groups --run {}', run.no)}"
     if is_paused(run):
         yield f"  the run is paused{f' ({run.why})' if run.why else ''}: {resume_paused(run)}"
     if run.status is RunStatus.ABORTED:
         larger = _larger(run)
+        if run.counts.failed and not run.why.startswith(_COST):  # they count again when it goes on
+            retry = command("perdure jobs retry --run {} --detach", run.no)
+            kept = (
+                "; where a worker (perdure worker APP) has then done it, the budget may stay"
+                if larger
+                else ""
+            )
+            yield f"  first, when it is mended, let what has failed be tried again: {retry}{kept}"
         yield (
             f"  go on with a larger budget: {_with(again, *larger)}"
             if larger
@@ -155,7 +165,7 @@ def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
 
 def _larger(run: RunView) -> tuple[str, str] | None:
     """The option that would have let it go on; none where its first items have all failed alike."""
-    if run.why.startswith("aborted: the cost"):
+    if run.why.startswith(_COST):
         return "--cost-max-usd", "USD"
     if run.why.startswith("aborted: the rate of failures"):
         return "--failure-budget", "SHARE"

@@ -15,6 +15,7 @@ from perdure.app.surface.store_session import has_stopped, run_at, session_at, u
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.options import (
+    command,
     echo_json,
     is_sure,
     json_option,
@@ -260,9 +261,9 @@ def _lines_of(run: RunView, children: list[RunView], now: datetime) -> list[str]
         for one in children
     ]
     if run.status in (RunStatus.PAUSED, RunStatus.ABORTED):
-        lines.append(f"  to go on: perdure runs resume {run.no}")
+        lines.append(f"  to go on: {command('perdure runs resume {}', run.no)}")
     if counts.failed:
-        lines.append(f"  its dead letters: perdure dead groups --run {run.no}")
+        lines.append(f"  its dead letters: {command('perdure dead groups --run {}', run.no)}")
     return lines
 
 
@@ -270,7 +271,7 @@ def _feeding(run: RunView, now: datetime) -> str:
     """Who feeds a run that is not sealed."""
     unfed = unfed_words(run, now)
     if unfed:
-        return unfed
+        return command(unfed)  # it ends with one
     fed = "" if run.feeding_at is None else f" by {run.fed_by} since {day_at(run.feeding_at)}"
     return f"not sealed: more items may follow{', fed' + fed if fed else ''}"
 
