@@ -173,6 +173,7 @@ BAD_STAGES = [
     (lambda app: app.stage(three), "stage 'three' has the required parameter 'b'"),
     (lambda app: app.stage(name=" ")(item_of), "stage name"),
     (lambda app: app.stage(process=True, name="x")(lambda item: item), "a lambda has no name"),
+    (lambda app: app.stage(name="u", upstream=3)(lambda item: item), "upstream name 3 is no text"),
     (lambda app: app.pipeline("q", item_of), "not a stage"),
     (lambda app: app.pipeline("q", [item_of]), "one after the other"),
     (lambda app: app.pipeline("p", app.stage(item_of)), "declared twice"),

@@ -227,6 +227,7 @@ def test_an_item_with_a_type_may_be_called_context():
         ),
         (lambda: LaidPipeline("p", "q", "c", (stage(), stage())), "has the stage 'one' twice"),
         (lambda: LaidPipeline(" p", "q", "c", (stage(),)), "pipeline name ' p'"),
+        (lambda: LaidPipeline(5, "q", "c", (stage(),)), "pipeline name 5 is no text"),
         (lambda: LaidPipeline("p", "", "c", (stage(),)), "queue name ''"),
         (lambda: LaidPipeline("p", "q", "x" * 101, (stage(),)), "category name"),
     ],

@@ -15,7 +15,7 @@ RUN = RunView(
     1, "id", "", "answers", "questions.jsonl", RunStatus.RUNNING, None, "{}", NOW, NOW, None,
     RunCounts(total=3_000, succeeded=700, failed=9, cost_nusd=10**9), kinds={"invalid_request": 9},
 )  # fmt: skip
-HELD = Held("upstream model is held", "for 3 s more", 2_291, "perdure gates release model")
+HELD = Held("upstream model is held", "for 3 s more", 2_291, ("perdure gates release model",))
 
 
 def moment(

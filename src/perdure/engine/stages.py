@@ -85,6 +85,8 @@ class Stage:
                 f"stage {self.name!r} has the policy {self.policy.name!r}, which is for callers "
                 "that wait; a stage needs one of profile 'background'"
             )
+        if self.upstream is not None:
+            check_name("upstream", self.upstream)
         check_parameters(self.name, self.call)
         if self.process:
             _check_importable(self.name, self.call)
@@ -330,6 +332,8 @@ class Catalogue:
 
 def check_name(what: str, name: str) -> None:
     """Refuse a name that could not be stored or typed."""
+    if not isinstance(name, str):
+        raise ConfigError(f"{what} name {name!r:.80} is no text; give it a name first")
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable() or name != name.strip():
         raise ConfigError(
             f"{what} name {name!r} must have 1 to {NAME_CHARS_MAX} printable characters "

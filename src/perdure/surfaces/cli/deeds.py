@@ -239,5 +239,5 @@ def _item(file: BinaryIO) -> Any:
         raise CallerError(f"{file.name} is no JSON value ({error})") from None
 
 
-for command in (cancel, retry, run_now):
-    jobs.add_command(command)
+for deed in (cancel, retry, run_now):
+    jobs.add_command(deed)
