@@ -19,7 +19,7 @@ from perdure.rules.matchers import Match
 from perdure.rules.policy import Action, Hints, Policy, Rule, policy_of
 from perdure.rules.vocabulary import VOCABULARIES, Vocabulary
 
-_ALIKE_MIN = 0.6  # below it, a word that was guessed hides the list of those that there are
+_ALIKE_MIN = 0.5  # below it, a word that was guessed hides the list of those that there are
 
 T = TypeVar("T")
 Form = Mapping[str, Any]

@@ -159,6 +159,13 @@ def test_a_look_that_fails_is_told_to_all_and_the_next_one_may_go_well():
     watch.close()
 
 
+def see_threads_end() -> None:
+    """What a thread dies of is told when it is gone: in this test, which expects it, and in no other."""
+    for one in threading.enumerate():
+        if one.name == "perdure-results":
+            one.join(FAR_S)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_nobody_waits_for_a_look_that_has_broken_down():
     looks = iter([ZeroDivisionError("a bug"), {"b": None}])
@@ -174,6 +181,7 @@ def test_nobody_waits_for_a_look_that_has_broken_down():
         watch.wait_for("a").result(FAR_S)
     assert watch.wait_for("b").result(FAR_S) is None
     watch.close()
+    see_threads_end()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -194,6 +202,8 @@ def test_who_waits_looks_for_itself_while_no_look_goes_well(app, pipe, wrong):
     reader.jobs_ended = fail
     assert refs[0].wait(wait_s=FAR_S).state == "cancelled"
     assert asyncio.run(refs[1].wait_async(wait_s=FAR_S)).state == "cancelled"
+    app.close()
+    see_threads_end()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -208,6 +218,7 @@ def test_pauses_grow_while_looks_fail(wrong):
             watch.wait_for("a", again=again).result(FAR_S)
     assert watch._pauses.next_s() > 10 * SHORTEST_S
     watch.close()
+    see_threads_end()
 
 
 def test_of_more_than_one_query_takes_all_have_their_turn(monkeypatch):
