@@ -66,7 +66,14 @@ PURE_STDLIB = {
 }
 
 # Nouns are structs (docs/decisions/0025): frozen values, which no clock and no file is needed for.
-PURE_NOUNS = {"msgspec", "msgspec.structs"}
+PURE_NOUNS = {"msgspec"}
+PURE_NOUN_NAMES = {
+    "msgspec",
+    "msgspec.Struct",
+    "msgspec.field",
+    "msgspec.structs",
+    "msgspec.structs.replace",
+}
 
 # What the modules above have that is not pure.
 IMPURE_NAMES = {
@@ -113,8 +120,10 @@ def impure_uses(module: Module) -> list[tuple[ast.AST, str]]:
     known = aliases(module)
     found: list[tuple[ast.AST, str]] = []
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Name | ast.Attribute) and dotted(node, known) in IMPURE_NAMES:
-            found.append((node, dotted(node, known)))
+        name = dotted(node, known) if isinstance(node, ast.Name | ast.Attribute) else ""
+        is_more_than_noun = name.startswith("msgspec.") and name not in PURE_NOUN_NAMES
+        if name in IMPURE_NAMES or is_more_than_noun:
+            found.append((node, name))
         elif isinstance(node, ast.Call) and dotted(node.func, known) in IMPURE_CALLS:
             found.append((node, dotted(node.func, known)))
     return found
@@ -187,6 +196,17 @@ IMPURE = [
 @pytest.mark.parametrize("source", IMPURE)
 def test_an_impure_act_is_caught(source):
     assert len(impure_acts(plant({"rules/decide.py": source}))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import msgspec\nmsgspec.json.decode(b'')", "from msgspec import json\njson.decode(b'')"],
+)
+def test_of_msgspec_only_what_makes_a_noun_passes(source):
+    assert impure_acts(plant({"model/job.py": source}))
+    noun = "import msgspec\nfrom msgspec import Struct\nclass Job(Struct):\n    no: int = msgspec.field(default=0)"
+    assert impure_acts(plant({"model/job.py": noun})) == []
+    assert impure_imports(plant({"model/job.py": noun})) == []
 
 
 def test_arithmetic_on_moments_passes():

@@ -143,16 +143,21 @@ def test_closing_the_app_ends_every_wait(app, pipe):
     assert told == ["the app was closed while the end of a job was waited for"]
 
 
-def test_a_look_that_fails_is_told_to_all_and_the_next_one_may_go_well():
-    looks = iter([StoreDamaged("a row cannot be read"), {"b": None}])
+def watching(*looks) -> JobWatch:
+    """A watch whose looks come out so, one after the other; an error is raised."""
+    left = iter(looks)
 
     def look(ids):
-        answer = next(looks)
+        answer = next(left)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    watch = JobWatch(look)
+    return JobWatch(look)
+
+
+def test_a_look_that_fails_is_told_to_all_and_the_next_one_may_go_well():
+    watch = watching(StoreDamaged("a row cannot be read"), {"b": None})
     with pytest.raises(StoreDamaged):
         watch.wait_for("a").result(FAR_S)
     assert watch.wait_for("b").result(FAR_S) is None
@@ -168,15 +173,7 @@ def see_threads_end() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_nobody_waits_for_a_look_that_has_broken_down():
-    looks = iter([ZeroDivisionError("a bug"), {"b": None}])
-
-    def look(ids):
-        answer = next(looks)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    watch = JobWatch(look)
+    watch = watching(ZeroDivisionError("a bug"), {"b": None})
     with pytest.raises(BugError, match="has broken down"):
         watch.wait_for("a").result(FAR_S)
     assert watch.wait_for("b").result(FAR_S) is None
