@@ -688,6 +688,22 @@ def test_a_probe_that_fails_costs_its_job_nothing():
     assert (type(decision), decision.counted, decision.delay_s) == (Retry, Counted.PROBES, 0.0)
 
 
+def test_a_probe_that_fails_counts_where_it_tells_of_the_job():
+    gate = GateView("probing", probe=True, of_job=True)
+    decision = decided(NETWORK, gate=gate)
+    assert (type(decision), decision.counted, decision.why.gate) == (
+        Retry,
+        Counted.FAILURES,
+        "probing",
+    )
+    assert decision.why.text.endswith(
+        "attempt 1 of 3 failed; it was the gate's probe, and counts: others were answered since this job first failed"
+    )
+    assert decision.delay_s == decided(NETWORK).delay_s
+    last = decided(NETWORK, gate=gate, failures=2)
+    assert (type(last), last.reason) == (Fail, FailedReason.EXHAUSTED)
+
+
 def test_the_servers_word_that_it_is_useless_ends_it():
     refused = Failure(Kind.NETWORK, "test", server_says=False)
     decision = decided(refused)

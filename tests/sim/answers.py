@@ -86,6 +86,13 @@ class Calls:
         default_factory=lambda: defaultdict(lambda: deque(maxlen=_LOOKS))
     )
 
+    def answered(self, upstream: str, since_us: int) -> bool:
+        """Whether the upstream has answered a call, or a look at its health, since then."""
+        outs = {out for (_, name), calls in self._sent.items() if name == upstream for out in calls}
+        ends = [ended for out, ended in self.ended.items() if out in outs]
+        ends += self.checks.get(upstream, [])
+        return any(Sign.GOOD in ended.signs and ended.at_us >= since_us for ended in ends)
+
     def sent(self, worker: int, upstream: str, out: Out, now_us: int) -> None:
         """A worker has a call out."""
         self._sent[worker, upstream][out] = now_us

@@ -311,7 +311,9 @@ class Checker:
             if rescue and job.on_lost is not None:
                 self._check_wish(job, record, what)
             probe = self.gates.was_probe(job.id, record.token)
-            what_counts = counted(record, self.policy(job, record), death, probe=probe)
+            of_job = self.gates.tells_of_job(job, record.token)
+            policy = self.policy(job, record)
+            what_counts = counted(record, policy, death, probe=probe, of_job=of_job)
             check_limits(self, job, record, what_counts)
         self._apply(job, record)
         if record.reclaim:

@@ -9,10 +9,12 @@ from perdure.engine.gates.gatekeeper import Gatekeeper
 from perdure.engine.gates.limit_shares import LimitShares
 from perdure.engine.gates.traffic import Traffic
 from perdure.model.gates import GateState
+from perdure.model.kinds import Sign
 from perdure.model.nouns import replace
 from perdure.rules.decide import FLOWING
 from perdure.rules.gate import hold as hold_module, probe as probe_module
 from perdure.rules.gate.gate import Gate, Step
+from perdure.rules.gate.signs import Word
 from tests.sim import storms
 from tests.sim.mutants import Mutant, both, reworded
 
@@ -107,6 +109,15 @@ def nobody_gives_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(probe_module, "UNDECIDED_MAX", 1_000_000)
 
 
+def every_probe_tells_of_its_job(patch: pytest.MonkeyPatch) -> None:
+    """A probe that fails is held against its job, whether others were answered or not."""
+
+    def about(word: Word, *_: Any, **__: Any) -> Word:
+        return Word(Sign.NEITHER, word.kind, of_job=True) if word.sign is Sign.BAD else word
+
+    patch.setattr(gatekeeper_module, "word_about", about)
+
+
 def failures_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Probes that say nothing are counted in all, not in a row."""
     right = probe_module._hold_again
@@ -171,6 +182,10 @@ GATES = (
     Mutant(
         "a probe that failed is forgotten", ("S11",), failures_are_forgotten,
         storms.defects_behind_a_gate,
+    ),
+    Mutant(
+        "every probe that fails is held against its job", ("S7", "S11", "E10"), every_probe_tells_of_its_job,
+        storms.only_upstreams,
     ),
     Mutant("suspects have no slices", ("L1",), suspects_have_no_slices, storms.upstreams_and_kills),
 )  # fmt: skip

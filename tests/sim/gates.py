@@ -18,7 +18,7 @@ from perdure.engine.gates.upstreams import DeclaredUpstream
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateRow, GateState, Probe, Slices
 from perdure.model.jobs import Claim, ClaimOrder, Record
-from perdure.model.kinds import KINDS, Blame, Kind, PauseScope
+from perdure.model.kinds import KINDS, Blame, Kind, PauseScope, Sign
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.states import Move
@@ -102,6 +102,24 @@ class Gates:
     def was_probe(self, job_id: str, token: int) -> bool:
         """Whether that claim was made as a gate's probe."""
         return (job_id, token) in self._calls.probes
+
+    def tells_of_job(self, job: JobAccount, token: int) -> bool:
+        """Whether a failure of that probe may be held against its job: others were answered since it began to fail."""
+        upstream = self.outside.upstream(job.stage)
+        tries = [record.attempt for no, record in job.settled.items() if no != token]
+        began = [
+            self._us(one.claimed_at) or 0
+            for one in tries
+            if one is not None and one.kind is not None and (one.stage, one.life) == (job.stage, job.life)
+            and KINDS[Kind(one.kind)].sign is Sign.BAD
+        ]  # fmt: skip
+        probe = (job.id, token) in self._calls.probes
+        return (
+            probe
+            and upstream is not None
+            and bool(began)
+            and self._calls.answered(upstream.name, min(began))
+        )
 
     # -- changes -------------------------------------------------------------------------
 
@@ -248,7 +266,8 @@ class Gates:
         if upstream is None or ended is None or policy is self._checker.call_policy:
             return
         kind = Kind(attempt.kind)
-        if KINDS[kind].blame is Blame.UPSTREAM and "failures" in (attempt.counted or ""):
+        spent = "failures" in (attempt.counted or "") and not self.tells_of_job(job, record.token)
+        if KINDS[kind].blame is Blame.UPSTREAM and spent:
             self._check_unspent(upstream, job, record, ended)
         hears = policy.hint.mode is not HintMode.IGNORE and record.move is Move.RETRY
         if hears and asked and KINDS[kind].scope is not PauseScope.JOB:

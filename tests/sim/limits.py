@@ -19,11 +19,21 @@ if TYPE_CHECKING:
 
 _SHARE = re.compile(r"\b(\d+) of the last (\d+) calls failed: ").search
 
+_OF_JOB = "others were answered since this job first failed"
+
 
 def counted(
-    record: Record, policy: Policy, death: Death | None, *, probe: bool = False
+    record: Record,
+    policy: Policy,
+    death: Death | None,
+    *,
+    probe: bool = False,
+    of_job: bool = False,
 ) -> str | None:
-    """What this end of an attempt was, whatever the engine says that it counted."""
+    """What this end of an attempt was, whatever the engine says that it counted.
+
+    ``of_job``: it was a probe, and others were answered since its job began to fail, so it may count.
+    """
     attempt = record.attempt
     assert attempt is not None
     if record.move is Move.CANCEL or attempt.status is AttemptStatus.HANDED_OVER:
@@ -40,7 +50,9 @@ def counted(
     if why["rule"] == "deadline":
         return None  # it was never begun
     assert attempt.kind is not None
-    if why["gate"] != "flowing" and KINDS[Kind(attempt.kind)].blame is Blame.UPSTREAM:
+    held_against = of_job and _OF_JOB in why["text"]
+    behind = why["gate"] != "flowing" and not held_against
+    if behind and KINDS[Kind(attempt.kind)].blame is Blame.UPSTREAM:
         # who has not heard that its job is the probe, waits with it like others
         return "probes" if probe and attempt.counted == "probes" else "waits"
     rule = _rule(policy, attempt.kind)

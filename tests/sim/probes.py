@@ -47,13 +47,23 @@ class Probes:
             self._check_proved(gate, last=False)
             gate.undecided, gate.not_bad = 0, gate.not_bad + 1
         elif new.undecided > old.undecided:
-            if self._signs(gate) and Sign.NEITHER not in self._signs(gate):
+            said = self._signs(gate)
+            if said and Sign.NEITHER not in said and not self._tells_of_job(gate, said):
                 self._checker.broken("S11", f"{self._what(gate)} is taken for undecided")
             gate.undecided, gate.not_bad = gate.undecided + 1, gate.not_bad + 1
         elif new.gap > old.gap and not self._is_lost(old):  # without an end it was timed out
             not_bad = self._signs(gate) and not self._signs(gate) & BAD
             gate.undecided, gate.not_bad = 0, gate.not_bad + 1 if not_bad else 0
         self._check_not_for_ever(gate, new)
+
+    def _tells_of_job(self, gate: GateAccount, said: frozenset[Sign]) -> bool:
+        """Whether the probe that is out failed, and that may be its job's fault."""
+        if gate.probe is None or said != BAD:
+            return False
+        id, token = gate.probe
+        job = next(one for one in self._checker.ledger.jobs.values() if one.id == id)
+        self._checker.world.seen["probes held against their jobs"] += 1
+        return self._gates.tells_of_job(job, token)
 
     def _is_lost(self, old: Gate) -> bool:
         """Whether nobody waits for the probe's end any more: its time is over, or its worker is dead."""

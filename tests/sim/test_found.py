@@ -173,7 +173,7 @@ def test_a_credential_that_a_person_held_for_a_while_is_still_freed_by_a_good_an
     ).gate
     assert gate == Gate(
         "key", generation=gate.generation, since_at=clock.now(), gap=gate.gap,
-        proved_at=clock.now(), counts_from=gate.generation,
+        proved_at=clock.now(), counts_from=gate.generation, answered_at=clock.now(),
     )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from perdure.model.nouns import replace
 from perdure.simulate import SCENARIOS
-from perdure.simulate.scene import Batch, Fleet, Scene
+from perdure.simulate.replies import Form
+from perdure.simulate.scene import Batch, Defect, Fleet, Scene
 from tests.stories.kit import on_both, on_both_long
 from tests.stories.toll import simulated, strays, suffered
 
@@ -48,6 +49,18 @@ def assert_as_simulated(story, scene, *, seeds, delay_s=None):
 @on_both_long
 def test_a_weak_upstream_or_a_defect_costs_what_the_simulator_says(story, name):
     assert_as_simulated(story, short(name), seeds=20, delay_s=DELAY_S)
+
+
+@on_both_long
+def test_items_that_always_fail_end_though_nothing_else_is_left_to_probe_with(story):
+    """W15: they fill the window, the gate is held, and a probe of theirs is held against them."""
+    scene = scene_of("W15", 60, rate_per_s=None, latency_s=0.05)
+    scene = replace(scene, defect=Defect(0.1, Form.FAULT, 25))
+    ranges = simulated(scene, seeds=20, delay_s=DELAY_S)
+    toll = suffered(story, scene, "poisoned", delay_s=DELAY_S)
+    assert toll.states == {"succeeded": 54, "failed": 6}
+    assert strays(toll, ranges, "calls", "holds") == [], (toll, ranges)
+    story.assert_audit_is_clean()
 
 
 def test_a_gate_that_breaks_for_a_weak_upstream_is_seen(story):

@@ -83,7 +83,11 @@ class GateLook(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """A gate that is probing now, and the job that was claimed as its probe."""
+    """A gate that is probing now, and the job that was claimed as its probe.
+
+    ``failing_since`` is when a call of its stage first ended so, in this life, that it spoke against the upstream.
+    """
 
     gate: GateRow
     claim: Claim
+    failing_since: datetime | None = None

@@ -9,7 +9,7 @@ In which order a failure is judged:
 2. a result that cannot be stored ends it, whatever the policy says, and so does the server's own word that
    trying again is useless, unless the policy asks for all;
 3. while the upstream's gate is held, a failure that blames the upstream is a wait, and a probe's
-   failure is the probe's;
+   failure is the probe's, unless others were answered since that job first failed;
 4. the kind's rule may say fail;
 5. a hint longer than the policy accepts ends it and holds the upstream until a person looks;
    otherwise the kind's rule says retry, wait, hold or hand over, and a retry is a wait while the upstream
@@ -60,13 +60,15 @@ class Standing(Struct, frozen=True):
 class GateView(Struct, frozen=True):
     """What the upstream's gate looks like from here, and whether this attempt was its probe.
 
-    Of the last ``known`` calls ``failed`` have failed; 0 of 0 where there are too few to judge by.
+    Of the last ``known`` calls ``failed`` have failed; 0 of 0 where there are too few to judge by. ``of_job`` says that
+    the probe's failure tells of the job: others were answered since that first failed.
     """
 
     state: str = "flowing"
     probe: bool = False
     failed: int = 0
     known: int = 0
+    of_job: bool = False
 
 
 FLOWING = GateView()
@@ -155,7 +157,7 @@ def _decide_failure(case: _Case) -> Answer:
     if case.failure.server_says is False and policy.heed_server:
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
-    if case.gate.state != "flowing" and KINDS[kind].blame is Blame.UPSTREAM:
+    if _is_behind_gate(case):
         return _behind_gate(case)
     if case.rule.action is Action.FAIL:
         return _fail(case, FailedReason.FATAL, "this kind is not retried")
@@ -253,6 +255,11 @@ def _decide_crash(case: _Case) -> Answer:
     return Retry(delay.total_s, Counted.CRASHES, Kind.WORKER_LOST, why)
 
 
+def _is_behind_gate(case: _Case) -> bool:
+    held = case.gate.state != "flowing" and not case.gate.of_job
+    return held and KINDS[case.failure.kind].blame is Blame.UPSTREAM
+
+
 def _behind_gate(case: _Case) -> Answer:
     if case.gate.probe:
         why = _why(case, f"back to the queue: {words(case.failure)}; it was the gate's probe")
@@ -332,6 +339,8 @@ def _hold(case: _Case) -> Hold | None:
 
 
 def _why(case: _Case, text: str, delay: _Delay | None = None) -> Why:
+    if case.gate.of_job:
+        text = f"{text}; it was the gate's probe, and counts: others were answered since this job first failed"
     return Why(
         text=text,
         rule=case.rule_name,

@@ -28,7 +28,7 @@ from perdure.rules.gate.pace import (
     slow_start,
 )
 from perdure.rules.gate.pace_settings import settings_for_one_of
-from perdure.rules.gate.probe import end_probe, lease, lose_probe, probe_due
+from perdure.rules.gate.probe import end_probe, lease, lose_probe, probe_due, word_about
 from perdure.rules.gate.signs import Word
 from perdure.rules.gate.window import (
     Reading,
@@ -61,7 +61,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class EndedCall:
-    """A call that has ended; ``hint_s`` is the wait that it asks for."""
+    """A call that has ended; ``hint_s`` is the wait that it asks for, ``failing_since`` its job's first failure."""
 
     ticket: Pass
     word: Word
@@ -69,6 +69,7 @@ class EndedCall:
     sent_at: datetime
     now: datetime
     chance: float
+    failing_since: datetime | None = None
 
 
 class SimulatedWorker:
@@ -94,6 +95,7 @@ class SimulatedGates:
         self._in_flight = 0
         self._held_s = 0.0
         self._isolated = False  # whether the refusal that came last was one of few
+        self._of_job = False  # whether the probe that ended last told of its job
         self._read = NOTHING  # what the failure that came last was judged by
         self._quiet = self._quiet_enough = settings.window.calls + fleet.calls_max
         history.gate.append((0.0, GateState.FLOWING.value))
@@ -167,11 +169,13 @@ class SimulatedGates:
         """A call ended: its worker's pace and window learn of it, and the gate is judged."""
         ticket = call.ticket
         if ticket.probes is not None:
-            gate = self.gates[ticket.probes]
+            gate, window = self.gates[ticket.probes], self._merge()
+            word = word_about(call.word, self.gates[OWN], window, failing_since=call.failing_since)
+            self._of_job = word.of_job
             step = end_probe(
                 gate,
                 self.settings,
-                word=call.word,
+                word=word,
                 generation=ticket.generation(ticket.probes),
                 until=at(now_s + call.hint_s) if call.hint_s else None,
                 now=call.now,
@@ -225,9 +229,11 @@ class SimulatedGates:
 
     def view(self, ticket: Pass) -> GateView:
         """The upstream's gate as `decide` sees it."""
+        gate = self.gates[OWN]
+        if ticket.probes is not None and self._of_job:
+            return GateView(GateState.PROBING.value, probe=True, of_job=True)
         if ticket.probes == CREDENTIAL:
             return view(self.gates[CREDENTIAL], probe=True)
-        gate = self.gates[OWN]
         if gate.state is GateState.FLOWING and ticket.probes is None:
             return replace(FLOWING, failed=self._read.failed, known=self._read.known)
         return view(gate, probe=ticket.probes is not None)

@@ -28,7 +28,7 @@ from perdure.model.decisions import (
     Retry,
     Succeed,
 )
-from perdure.model.kinds import KINDS, Blame, Kind
+from perdure.model.kinds import KINDS, Blame, Kind, Sign
 from perdure.model.outcomes import Death, Lost, Raised, Returned
 from perdure.model.verdicts import Failure
 from perdure.rules.classify import classify
@@ -285,7 +285,16 @@ class Play:
         view, landed = FLOWING, None
         if gates is not None and claim.ticket is not None:
             hint_s = verdict.hint_s if isinstance(verdict, Failure) else None
-            landed = EndedCall(claim.ticket, word, hint_s, at(claim.sent_s), now, self._chance())
+            since_s = job.failing_since_s
+            landed = EndedCall(
+                claim.ticket,
+                word,
+                hint_s,
+                at(claim.sent_s),
+                now,
+                self._chance(),
+                None if since_s is None else at(since_s),
+            )
             if word.kind is not Kind.WORKER_LOST or claim.ticket.probes is not None:
                 gates.end_call(claim.worker.no, landed, self._now_s)
             view = gates.view(claim.ticket)
@@ -301,9 +310,12 @@ class Play:
             if heard and hold.for_s is not None:
                 until_s = max(self._told[1], self._now_s + hold.for_s)
                 self._told = (self._now_s, until_s)
+        if word.sign is Sign.BAD and job.failing_since_s is None:
+            job.failing_since_s = self._now_s
         if gates is not None and not gates.flowing and isinstance(decision, Retry | Fail):
             blamed = word.kind is not None and KINDS[word.kind].blame is Blame.UPSTREAM
-            self.history.spent_held += blamed and decision.counted is Counted.FAILURES
+            spent = decision.counted is Counted.FAILURES and not view.of_job
+            self.history.spent_held += blamed and spent
         self._record(job, decision)
 
     def _record(self, job: Job, decision: Decision) -> None:

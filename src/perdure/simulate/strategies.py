@@ -99,9 +99,12 @@ def oracle(scene: Scene, seed: int) -> RunHistory:
             if free_s <= now_s:
                 reply = upstream.call(now_s)
                 history.starts_s.append(now_s)
-                history.add_answer(reply)
                 left, broken = waiting.pop()
-                left -= reply.form is Form.OK
+                answered = reply.form is Form.OK
+                left -= answered
+                if answered and broken and scene.defect is not None:
+                    reply = reply._replace(form=scene.defect.form)
+                history.add_answer(reply)
                 heappush(flying, (now_s + reply.took_s, left, broken))
                 continue
             next_s = min(free_s, flying[0][0]) if flying else free_s

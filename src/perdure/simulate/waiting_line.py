@@ -13,12 +13,22 @@ from perdure.model.jobs import ZERO, Counters
 class Job:
     """One job and what has happened to it."""
 
-    __slots__ = ("arrived_s", "counters", "no", "owner", "rank", "started_s", "told_s")
+    __slots__ = (
+        "arrived_s",
+        "counters",
+        "failing_since_s",
+        "no",
+        "owner",
+        "rank",
+        "started_s",
+        "told_s",
+    )
 
     def __init__(self, no: int, owner: str, rank: float, arrived_s: float) -> None:
         self.no, self.owner, self.rank, self.arrived_s = no, owner, rank, arrived_s
         self.counters: Counters = ZERO
         self.started_s: float | None = None
+        self.failing_since_s: float | None = None
         self.told_s = 0.0
 
     @property

@@ -17,6 +17,7 @@ import msgspec
 
 from perdure.model.gates import GateRow
 from perdure.model.jobs import ZERO, Claim, Counters, Expired
+from perdure.model.kinds import KINDS, Sign
 from perdure.model.operations import BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.runs import ItemView, RunCounts, RunView
 from perdure.model.views import AttemptView, CaptureView, JobView
@@ -185,4 +186,5 @@ def pieces(otherwise: Mapping[str, str]) -> dict[str, str]:
     }  # fmt: skip
     found = {f"{name}_columns": columns.sql(otherwise) for name, columns in lists.items()}
     cleared = ", ".join(f"{one} = 0" for one in COUNTED)
-    return found | {"claim_input": CLAIM_INPUT, "counters_cleared": cleared}
+    bad = ", ".join(f"'{kind.value}'" for kind, facts in KINDS.items() if facts.sign is Sign.BAD)
+    return found | {"claim_input": CLAIM_INPUT, "counters_cleared": cleared, "bad_kinds": bad}

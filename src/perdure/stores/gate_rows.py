@@ -1,8 +1,10 @@
 """Between the rows of gates and their nouns, the same for every store."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from perdure.model.gates import GateChange, GateLook, Samples, Slices
+from perdure.model.jobs import Claim
 from perdure.model.limits import SAMPLES_S_MAX
 from perdure.model.operations import Deed
 from perdure.stores.columns import GATE
@@ -25,6 +27,16 @@ def change_in(change: GateChange, deed: Deed, now: int) -> dict[str, object]:
         "held_until": None if held_for_s is None else now + seconds_us(held_for_s),
         "control": change.control_json, "now": now,
     }  # fmt: skip
+
+
+def failing_in(claim: Claim) -> dict[str, object]:
+    """A claim, as `failing_since.sql` binds it."""
+    return {"job": claim.no, "life": claim.life, "stage": claim.stage}
+
+
+def failing_since(first: Row | None) -> datetime | None:
+    """When the call of that attempt ended; it may have been settled later."""
+    return None if first is None else from_us(first[0] + seconds_us(first[1]))
 
 
 def slices_in(slices: Slices) -> dict[str, object]:

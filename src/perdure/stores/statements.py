@@ -60,6 +60,7 @@ class Statements:
     failures: str
     fair_owners: str
     flows_fold: str
+    failing_since: str
     gate: str
     gate_add: str
     gate_change: str

@@ -226,3 +226,62 @@ def test_a_probe_that_says_nothing_costs_its_job_what_its_policy_says(either):
     before = counters(either, until_probing(post).id)
     (other,) = in_vain(post, OWN, 1)
     assert counters(either, other.id).failures == before.failures + 1
+
+
+# -- items that always fail ----------------------------------------------------------------
+
+SICK = failed(Kind.UPSTREAM_ERROR)
+
+
+def until_ended(post: Post, ids: list[str], answer: Callable[[Claim], Outcome]) -> None:
+    for _ in range(200):
+        served(post, 10, answer)
+        if all(job.state in (State.SUCCEEDED, State.FAILED) for job in jobs_of(post.place, ids)):
+            return
+    raise AssertionError("some never end")
+
+
+@pytest.mark.parametrize("every", [6, 18], ids=["ten of sixty", "three of fifty-four"])
+def test_items_that_always_fail_end_when_nothing_else_is_left_to_probe_with(either, every):
+    post = standard(either)
+    ids = put(either, 60 // every * every)
+    until_ended(post, ids, lambda claim: SICK if claim.no % every == 1 else FINE)
+    jobs = jobs_of(either, ids)
+    assert {job.failed_reason for job in jobs if job.no % every == 1} == {FailedReason.EXHAUSTED}
+    assert {job.state for job in jobs if job.no % every != 1} == {State.SUCCEEDED}
+    assert "trip" in post.moves()
+    told = [str(fields["reason"]) for fields in post.notes.of(EventName.GATE_PROBED)]
+    assert any("of a job that has failed while others were answered" in text for text in told)
+    counted = [
+        one.why_json
+        for job in jobs
+        for one in either.reader.attempts(job.no)
+        if one.counted == "failures"
+    ]
+    assert any("others were answered since this job first failed" in why for why in counted)
+    either.clean()
+
+
+def test_an_outage_takes_no_attempt_of_jobs_that_only_failed_in_it(either):
+    """The twin: others were answered, but before these began to fail."""
+    post = standard(either)
+    put(either, 30)
+    served(post, 10, lambda claim: FINE)
+    ids = put(either, 12)
+    served(post, 20, lambda claim: SICK)
+    assert gate(either).state is not FLOWING
+    before = [counters(either, id).failures for id in ids]
+    served(post, 1_200, lambda claim: SICK)
+    assert [counters(either, id).failures for id in ids] == before
+    assert {job.state for job in jobs_of(either, ids)} == {State.QUEUED}
+
+
+def test_while_others_wait_they_are_the_probes_and_a_job_that_failed_before_loses_nothing(either):
+    post = standard(either)
+    (old, *_) = put(either, 30)
+    served(post, 10, lambda claim: SICK if claim.id == old and claim.counters.starts == 1 else FINE)
+    ids = put(either, 40)
+    put_again = failed(Kind.UPSTREAM_ERROR)
+    served(post, 300, lambda claim: put_again)
+    assert gate(either).state is not FLOWING
+    assert {job.state for job in jobs_of(either, ids)} == {State.QUEUED}

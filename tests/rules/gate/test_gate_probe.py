@@ -8,10 +8,22 @@ from perdure.model.kinds import KINDS, Kind, PauseScope, Sign
 from perdure.model.nouns import replace
 from perdure.model.verdicts import Failure
 from perdure.rules.gate.gate import Gate, GateMove, GateSettings, GateState, HoldCause, Step, gap_s
-from perdure.rules.gate.hold import hint, hold, resume
-from perdure.rules.gate.probe import end_probe, hurry, lease, lose_probe, probe_due
+from perdure.rules.gate.hold import hint, hold, resume, trip
+from perdure.rules.gate.probe import end_probe, hurry, lease, lose_probe, probe_due, word_about
 from perdure.rules.gate.signs import Word, word_of
-from tests.rules.gate.gate_kit import DOWN, MIDDLE, SETTINGS, START, Row, at, probing, said, tripped
+from perdure.rules.gate.window import Sample, Window
+from tests.rules.gate.gate_kit import (
+    DOWN,
+    MIDDLE,
+    SETTINGS,
+    START,
+    Row,
+    at,
+    probing,
+    said,
+    sick,
+    tripped,
+)
 
 NEITHER = [kind for kind in Kind if KINDS[kind].sign is Sign.NEITHER]
 LATEST = 1.0 - 2.0**-53  # the largest chance below 1
@@ -27,6 +39,37 @@ def result(gate, kind, now, *, settings=SETTINGS, until=None, generation=None, c
         now=now,
         chance=chance,
     )
+
+
+# Whose failure it is.
+
+
+def test_a_probe_of_a_job_that_failed_before_others_were_answered_tells_of_the_job():
+    bad = said(Kind.UPSTREAM_ERROR)
+    window = Window((Sample(0, at(10), "1", Sign.GOOD, 2.0),))
+
+    def told(since_s, *, word=bad, gate=None, seen=window):
+        since = None if since_s is None else at(since_s)
+        return word_about(word, gate or Gate("model"), seen, failing_since=since)
+
+    assert told(11.9) == Word(Sign.NEITHER, Kind.UPSTREAM_ERROR, of_job=True)
+    assert told(12.0) == told(None) == bad  # the answer came at 12 s
+    assert told(1.0, seen=Window()) == bad  # nobody was ever answered
+    assert told(1.0, word=said(None)) == said(None)
+    assert told(1.0, word=said(Kind.RATE_LIMITED)) == said(Kind.RATE_LIMITED)
+    remembered = replace(tripped(), answered_at=at(12))
+    assert told(11.9, gate=remembered, seen=Window()).of_job
+
+
+def test_a_gate_remembers_when_its_upstream_answered_last():
+    answered = Sample(0, at(-5), "a", Sign.GOOD, 2.0)
+    window = replace(sick(), samples=(answered, *sick().samples))
+    gate = trip(Gate("model"), SETTINGS, window, at(60), MIDDLE).gate
+    assert gate.answered_at == at(-3)
+    gate = trip(replace(gate, state=GateState.FLOWING), SETTINGS, sick(2), at(70), MIDDLE).gate
+    assert gate.answered_at == at(-3)
+    gate, now = probing(gate)
+    assert result(gate, None, now).gate.answered_at == now
 
 
 # The schedule.
@@ -117,6 +160,7 @@ def test_a_success_lets_the_gate_flow():
         gap=1,
         proved_at=t,
         counts_from=3,
+        answered_at=t,
     )
 
 

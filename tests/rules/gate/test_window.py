@@ -18,6 +18,7 @@ from perdure.rules.gate.window import (
     Window,
     WindowSettings,
     add_call,
+    answered_at,
     fill_call,
     is_isolated,
     merge,
@@ -489,7 +490,19 @@ def test_a_copy_from_before_the_result_does_not_undo_it(calls, settings):
 
 
 @given(calls_of, settings_of)
+def test_a_window_keeps_the_latest_answer_and_judges_as_before(calls, settings):
+    _, windows = histories(calls, settings)
+    good = [sample for sample in merge(settings, *windows).samples if sample.sign is Sign.GOOD]
+    ever = [sample for window in windows for sample in window.samples if sample.sign is Sign.GOOD]
+    assert bool(good) == bool(ever)
+    assert (answered_at(merge(settings, *windows)) is None) == (not ever)
+
+
+@given(calls_of, settings_of)
 def test_a_window_stays_small(calls, settings):
     _, windows = histories(calls, settings)
     for window in windows:
-        assert sum(sample.counts for sample in window.samples) <= settings.calls
+        kept = [sample for sample in window.samples if sample.counts]
+        assert len(kept) <= settings.calls + 1
+        if len(kept) > settings.calls:  # the latest answer, where all after it failed
+            assert [sample.sign for sample in kept] == [Sign.GOOD] + [Sign.BAD] * settings.calls

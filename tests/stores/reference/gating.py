@@ -1,12 +1,13 @@
 """Gates in the reference model: the control row, what workers tell each other, and the probe."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from perdure.model.changes import ChangeKind
 from perdure.model.errors import WorkerDead
 from perdure.model.gates import GateChange, GateLook, GateRow, GateState, Probe, Samples, Slices
-from perdure.model.jobs import ClaimOrder
+from perdure.model.jobs import Claim, ClaimOrder
+from perdure.model.kinds import KINDS, Kind, Sign
 from perdure.model.limits import PROBE_BATCH_MAX, SAMPLES_S_MAX
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed
@@ -47,7 +48,19 @@ class Gatehouse:
                 first[:PROBE_BATCH_MAX], key=lambda job: (job.counters.starts, *in_line(job))
             )
             (claim,) = self._tables.claims([take(self._tables, least, order.worker, now)])
-            return Probe(gate, claim)
+            return Probe(gate, claim, self._failing_since(claim))
+
+    def _failing_since(self, claim: Claim) -> datetime | None:
+        """The end of the first call of this stage and life that speaks against the upstream."""
+        ended = [
+            one.told.claimed_at + timedelta(seconds=one.told.elapsed_s)
+            for (no, _), one in sorted(self._tables.attempts.items())
+            if no == claim.no
+            and (one.told.life, one.told.stage) == (claim.life, claim.stage)
+            and one.told.kind is not None
+            and KINDS[Kind(one.told.kind)].sign is Sign.BAD
+        ]
+        return ended[0] if ended else None
 
     def _could_run(self, order: ClaimOrder, change: GateChange, now: datetime) -> list[JobRow]:
         lanes = {*order.lanes, *(lane for part in order.parts for lane in part.lanes if part.slots)}

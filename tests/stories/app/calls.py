@@ -43,6 +43,15 @@ async def buggy(item: Any) -> Any:
 
 
 @app.stage(upstream="model", policy=_POLICY)
+async def allergic(item: Any) -> Any:
+    """The upstream breaks down over items without a title, and over no others."""
+    answer = await post_async(f"{_UPSTREAM}/call", item)
+    if "title" not in item:
+        raise perdure.StageError("upstream_error", "Internal Server Error")
+    return answer
+
+
+@app.stage(upstream="model", policy=_POLICY)
 async def choosy(item: Any) -> Any:
     """It wants a number where the upstream answers with nothing."""
     return check(await post_async(f"{_UPSTREAM}/call", item), int)
@@ -72,6 +81,7 @@ async def task(item: Any) -> Any:
 gated = app.pipeline("gated", behind)
 bugged = app.pipeline("bugged", buggy)
 unfit = app.pipeline("unfit", choosy)
+poisoned = app.pipeline("poisoned", allergic)
 breaking = app.pipeline("breaking", shy)
 limited = app.pipeline("limited", squeezed)
 ungated = app.pipeline("ungated", bare)

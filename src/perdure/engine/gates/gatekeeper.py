@@ -16,6 +16,7 @@ Only the pump's thread calls this; a health check runs elsewhere, and the pump p
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from math import inf
 from random import Random
@@ -39,7 +40,7 @@ from perdure.ports import Clock, Control, Store
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate.gate import Gate, Step, after
 from perdure.rules.gate.hold import hint, resume, trip
-from perdure.rules.gate.probe import end_probe, lease, lose_probe, probe_due
+from perdure.rules.gate.probe import end_probe, lease, lose_probe, probe_due, word_about
 from perdure.rules.gate.signs import Word, word_of
 from perdure.rules.hints.calls_left import room_of
 
@@ -74,6 +75,7 @@ class Gatekeeper:
         self._traffic: dict[str, Traffic] = {}
         self._traffic_by_call: dict[Key, Traffic] = {}
         self._last_ticket: Ticket | None = None  # of the call that ended last
+        self._failing_since: dict[Key, datetime] = {}  # of jobs that are out as probes
         self._dead: deque[int] = deque(maxlen=100)
         self._failing = False
         self._turn = 0
@@ -210,9 +212,11 @@ class Gatekeeper:
         ticket = traffic.end_call((claim.no, claim.token), CallEnd(word, now, tokens, room, wait_s))
         assert ticket is not None
         self._last_ticket = ticket
+        if ticket.probes is not None:
+            word = self._word_about(claim, traffic, word)
         self._judge(traffic, ticket, word, wait_s)
         if ticket.probes is not None:
-            return GateView(GateState.PROBING.value, probe=True)
+            return GateView(GateState.PROBING.value, probe=True, of_job=word.of_job)
         return traffic.view(word, now)
 
     def hear_decision(self, claim: Claim, decision: Decision) -> None:
@@ -282,6 +286,8 @@ class Gatekeeper:
             return None
         self._rows.become(step)
         self._start(probe.claim, step.gate.name)
+        if probe.failing_since is not None:
+            self._failing_since[probe.claim.no, probe.claim.token] = probe.failing_since
         return probe.claim
 
     def _look_again(self) -> None:
@@ -303,6 +309,10 @@ class Gatekeeper:
         gates = () if traffic is None else (traffic.gate, traffic.credential)
         ours = [one.name for one in gates if one is not None and one.lease_by == self._worker]
         return ours[0] if ours else None
+
+    def _word_about(self, claim: Claim, traffic: Traffic, word: Word) -> Word:
+        failing_since = self._failing_since.pop((claim.no, claim.token), None)
+        return word_about(word, traffic.gate, traffic.window(), failing_since=failing_since)
 
     def _judge(self, traffic: Traffic, ticket: Ticket, word: Word, wait_s: float) -> None:
         if ticket.probes is not None:

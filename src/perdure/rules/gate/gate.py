@@ -180,6 +180,7 @@ class Gate(Struct, frozen=True):
     ``undecided`` those in a row that said nothing. ``for_credential`` stays set under a person's hold.
     ``lease_by`` is the worker that has the probe. ``until_person`` and ``kept_until``, the end of a person's timed
     hold, stay set while a probe that a person asked for is out: if it fails, the gate is held as before.
+    ``answered_at`` is when the upstream had last answered before it was held.
     """
 
     name: str
@@ -203,6 +204,7 @@ class Gate(Struct, frozen=True):
     kept_until: datetime | None = None
     undecided: int = 0
     for_credential: bool = False
+    answered_at: datetime | None = None
 
     @property
     def needs_answer(self) -> bool:

@@ -16,7 +16,7 @@ from perdure.rules.gate.gate import (
     latest,
     step_along,
 )
-from perdure.rules.gate.window import Window, reading, sickness
+from perdure.rules.gate.window import Window, answered_at, reading, sickness
 from perdure.rules.sentence import because, seconds
 
 _STRENGTH = tuple(HoldCause)
@@ -42,6 +42,7 @@ def trip(gate: Gate, settings: GateSettings, window: Window, now: datetime, chan
         gap=gap,
         counts_from=gate.generation + 1,
         undecided=0,
+        answered_at=latest(gate.answered_at, answered_at(window)),
     )
 
 

@@ -23,6 +23,7 @@ from perdure.rules.gate.gate import (
 )
 from perdure.rules.gate.hold import hint
 from perdure.rules.gate.signs import Word
+from perdure.rules.gate.window import Window, answered_at
 from perdure.rules.sentence import because, seconds
 
 
@@ -44,6 +45,17 @@ def lease(gate: Gate, settings: GateSettings, now: datetime, *, by: int | None =
     return step_along(
         gate, GateMove.LEASE, now, "a probe is out", lease_until=lease_until, lease_by=by
     )
+
+
+def word_about(word: Word, gate: Gate, window: Window, *, failing_since: datetime | None) -> Word:
+    """What a probe says whose job had been ``failing_since``: about the job, where others were answered after that.
+
+    Where nothing else waits, an item that always fails would otherwise hold the gate for ever, and never end.
+    """
+    answered = latest(gate.answered_at, answered_at(window))
+    if word.sign is not Sign.BAD or failing_since is None or answered is None:
+        return word
+    return Word(Sign.NEITHER, word.kind, of_job=True) if failing_since < answered else word
 
 
 def end_probe(
@@ -130,7 +142,9 @@ def _pass_step(gate: Gate, settings: GateSettings, word: Word, now: datetime) ->
         )
     era = gate.generation + 1
     text = f"flowing: {text}"
-    return step_along(gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era)
+    return step_along(
+        gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era, answered_at=now
+    )
 
 
 def _miss_step(

@@ -10,10 +10,14 @@ _SERVED = frozenset({Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS})  # taken on, and then
 
 
 class Word(Struct, frozen=True):
-    """What one call says. ``kind`` is None for a success, and for what is neither success nor failure."""
+    """What one call says. ``kind`` is None for a success, and for what is neither success nor failure.
+
+    ``of_job`` says that it says more about the job than about the upstream.
+    """
 
     sign: Sign
     kind: Kind | None = None
+    of_job: bool = False
 
     @property
     def refuses(self) -> bool:
@@ -28,7 +32,10 @@ class Word(Struct, frozen=True):
     @property
     def label(self) -> str:
         """The word for people."""
-        return "success" if self.kind is None else self.kind.value
+        kind = "success" if self.kind is None else self.kind.value
+        return (
+            f"{kind}, of a job that has failed while others were answered" if self.of_job else kind
+        )
 
 
 WELL = Word(Sign.GOOD)

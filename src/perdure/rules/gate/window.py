@@ -23,7 +23,7 @@ So a slow answer from before an outage cannot pass for news, however late it com
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -81,6 +81,11 @@ class Sample(Struct, frozen=True):
     def place(self) -> tuple[int, datetime, str]:
         """Where the call stands among the others, from the moment it is sent."""
         return (self.generation, self.sent_at, self.name)
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended."""
+        return self.sent_at + timedelta(seconds=self.took_s)
 
     @property
     def counts(self) -> bool:
@@ -179,6 +184,12 @@ def reading(
     )
 
 
+def answered_at(window: Window) -> datetime | None:
+    """When the upstream has last answered a call, as far as the window knows."""
+    good = (sample.ended_at for sample in window.samples if sample.sign is Sign.GOOD)
+    return max(good, default=None)
+
+
 def sickness(found: Reading, settings: WindowSettings) -> str | None:
     """Why the upstream counts as sick, in words; None while it does not."""
     if found.known < settings.calls_min:
@@ -247,13 +258,19 @@ def _fill_sample(sample: Sample, word: Word, took_s: float) -> Sample:
 
 
 def prune_samples(samples: Iterable[Sample], settings: WindowSettings) -> tuple[Sample, ...]:
-    """What can still matter: a call with enough ended calls after it never counts again."""
+    """What can still matter: a call with enough ended calls after it never counts again.
+
+    The latest answer is kept all the same, however long ago: it says since when there was none.
+    """
     kept: list[Sample] = []
+    answered = False
     left = {None: IN_FLIGHT_MAX, Sign.NEITHER: LEFT_OUT_MAX, Sign.GOOD: settings.calls}
     for sample in reversed(tuple(samples)):
         which = Sign.GOOD if sample.sign is Sign.BAD else sample.sign
         left[which] -= 1
-        if left[which] >= 0:
+        latest_answer = sample.sign is Sign.GOOD and not answered
+        answered = answered or latest_answer
+        if left[which] >= 0 or latest_answer:
             kept.append(sample)
     return tuple(reversed(kept))
 

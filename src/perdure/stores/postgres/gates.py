@@ -24,7 +24,15 @@ from perdure.model.operations import Deed
 from perdure.stores import deeds
 from perdure.stores.change_lines import gate_entry
 from perdure.stores.columns import GATE
-from perdure.stores.gate_rows import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
+from perdure.stores.gate_rows import (
+    SAMPLES_US_MAX,
+    NoProbe,
+    change_in,
+    failing_in,
+    failing_since,
+    look_out,
+    slices_in,
+)
 from perdure.stores.lane_slots import lanes_of
 from perdure.stores.postgres.audit_log import note
 from perdure.stores.postgres.change_feed import tell
@@ -104,4 +112,5 @@ def _probe(cx: Cx, order: ClaimOrder, change: GateChange, deed: Deed, now: int) 
     if not taken:
         raise NoProbe
     (claim,) = claims_of(cx, dict(taken))
-    return Probe(gate, claim)
+    failed = cx.execute(SQL.failing_since, failing_in(claim)).fetchone()
+    return Probe(gate, claim, failing_since(failed))

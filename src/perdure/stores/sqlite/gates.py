@@ -23,7 +23,15 @@ from perdure.model.operations import Deed
 from perdure.stores import deeds
 from perdure.stores.change_lines import gate_entry
 from perdure.stores.columns import GATE
-from perdure.stores.gate_rows import SAMPLES_US_MAX, NoProbe, change_in, look_out, slices_in
+from perdure.stores.gate_rows import (
+    SAMPLES_US_MAX,
+    NoProbe,
+    change_in,
+    failing_in,
+    failing_since,
+    look_out,
+    slices_in,
+)
 from perdure.stores.lane_slots import lanes_of
 from perdure.stores.rows import Row, encode
 from perdure.stores.sqlite.audit_log import note
@@ -98,7 +106,8 @@ def _probe(
         raise NoProbe
     (no,) = cx.execute(SQL.least_tried, {"nos": encode(first)}).fetchone()
     (claim,) = take(cx, [no], order.worker, now)
-    return Probe(gate, claim)
+    failed = cx.execute(SQL.failing_since, failing_in(claim)).fetchone()
+    return Probe(gate, claim, failing_since(failed))
 
 
 def look(cx: sqlite3.Connection, names: Iterable[str], worker: int, now: int) -> GateLook:
