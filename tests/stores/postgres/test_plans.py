@@ -23,6 +23,8 @@ VALUES: dict[str, object] = {
     "slots": 200, "limit": 200, "size": 2, "death": "{}", "nos": "{1,2,3}", "id": ID, "job": 1,
     "jobs": f'[{{"id":"{ID}","owner":"","pipeline":"p","key":"k"}}]',
     "records": '[{"no":1,"token":1},{"no":2,"token":1}]',
+    "tokens": "{1,1}", "elapsed_s": "{1,1}", "said": "{1,1}", "called": None, "results": "[null,null]", "labels": None,
+    "words": '["p","{}","c"]',
     "targets": '[{"no":1,"token":1}]', "seen": '[{"no":1,"token":1}]', "claims": '[{"no":1,"token":1}]',
     "ageing_us": 1,
     "revivals": '[{"no":1,"token":1}]',
