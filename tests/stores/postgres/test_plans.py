@@ -320,9 +320,7 @@ def test_rows_are_locked_in_the_order_in_which_the_batch_names_them(filled, name
         assert unordered(plan) == [], f"\n{plan}"
 
 
-@pytest.mark.parametrize(
-    "name", ["record_done", "promote", "claim", "waiting", "enqueue", "begin"]
-)
+@pytest.mark.parametrize("name", ["record_done", "promote", "claim", "waiting", "enqueue", "begin"])
 def test_the_driver_remembers_how_it_reads_a_hot_statement(name):
     assert len(getattr(SQL, name)) <= MAX_CACHED_STATEMENT_LENGTH
 

@@ -1,4 +1,4 @@
-"""Records on their way to the server and receipts on their way back: one JSON value each."""
+"""Records on their way to the server and receipts on their way back: one JSON value each, or arrays by column."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
