@@ -338,6 +338,7 @@ _NOT_SIMULATED = (
     "what is run now stands where it was to stand",  # the order of claims is for the contract
     "a key is driven again twice in one run",  # two dead letters of one key seldom meet in one re-drive
     "a success by the short way leaves the code of an earlier failure",  # codes are not compared with the history
+    "a batch of successes that does not keep what each of them said",  # nor are explanations
     "a claim that does not say when the row was changed",  # nor are the moments of change
     "a new life whose policies overrule the deadline that its caller brought",  # no policy here has a total time
     "a deadline as long as from the moment by which the job stood in line",  # that is later, and only early ones are found

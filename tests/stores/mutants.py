@@ -305,6 +305,15 @@ MUTANTS = (
         ("test_a_success_by_the_short_way_is_one_by_the_long_way_whatever_stood_there_before",),
     ),
     Mutant(
+        "a batch of successes that does not keep what each of them said",
+        reworded(
+            "record_done",
+            sqlite=("result = ?4", "result = coalesce(?4, '1')"),
+            postgres=("s.words[d.said]", "s.words[1]"),
+        ),
+        ("test_successes_of_one_batch_have_each_their_own_words",),
+    ),
+    Mutant(
         "a list by change that hears of ends, and of no attempt that is tried again",
         by_store(
             sqlite=reworded(

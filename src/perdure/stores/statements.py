@@ -17,6 +17,7 @@ from typing import get_type_hints
 from perdure.model.errors import BugError
 
 _PIECE = re.compile(r"\{(\w+\.)?(\w+)\}")
+_REMARK = re.compile(r"^[ \t]*(?:--.*\n)?", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z_][a-z_0-9]*)")
 
 
@@ -145,7 +146,7 @@ class Statements:
         check_names(package, get_type_hints(type(self)), shared, own)
         spoken = {name: shared_text(text) for name, text in shared.items()}
         for name, text in (spoken | own).items():
-            setattr(self, name, with_pieces(text, pieces))
+            setattr(self, name, without_remarks(with_pieces(text, pieces)))
 
 
 def check_names(
@@ -171,6 +172,14 @@ def with_pieces(text: str, pieces: Mapping[str, str]) -> str:
         return pieces[found[2]].replace("@", found[1] or "")
 
     return _PIECE.sub(piece, text)
+
+
+def without_remarks(text: str) -> str:
+    """A statement without its lines of comment and its indentation.
+
+    psycopg (3.3) remembers how it reads statements of up to 4,096 characters; longer ones it takes apart at each call.
+    """
+    return _REMARK.sub("", text)
 
 
 def texts(package: str, folder: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from perdure.testing.store_contract.fresh_store import uuid_of
 from tests.stores.kit import DEED, failure, success
 from tests.stores.postgres.kit import SIGNAL_S_MAX, Place, at_once, blocked, meanwhile, until
 
-REVIVING = b"A new life for failed jobs"  # the first words of the statement
+REVIVING = b"'job_revived'"  # words that no other statement has
 THREADS = 8
 
 

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 import psycopg
 import pytest
+from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
 from perdure.model.outcomes import Death
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.run_report import REPORT
 from tests.stores.kit import crash, failure, retry, success
 from tests.stores.postgres.kit import Place
-from tests.stores.postgres.plans import Node, plan_of, plan_of_text
+from tests.stores.postgres.plans import Node, plan_of, plan_of_text, rows_touched
 
 ID = "00000000-0000-7000-8000-000000000001"
 VALUES: dict[str, object] = {
@@ -23,6 +25,8 @@ VALUES: dict[str, object] = {
     "slots": 200, "limit": 200, "size": 2, "death": "{}", "nos": "{1,2,3}", "id": ID, "job": 1,
     "jobs": f'[{{"id":"{ID}","owner":"","pipeline":"p","key":"k"}}]',
     "records": '[{"no":1,"token":1},{"no":2,"token":1}]',
+    "tokens": "{1,1}", "elapsed_s": "{1,1}", "said": "{1,1}", "called": None, "results": "[null,null]", "labels": None,
+    "words": '["p","{}","c"]',
     "targets": '[{"no":1,"token":1}]', "seen": '[{"no":1,"token":1}]', "claims": '[{"no":1,"token":1}]',
     "ageing_us": 1,
     "revivals": '[{"no":1,"token":1}]',
@@ -314,6 +318,25 @@ def test_rows_are_locked_in_the_order_in_which_the_batch_names_them(filled, name
     """The batch is on the outside of a nested loop (or is sorted first), so two batches never cross."""
     for plan in planned(*filled, name):
         assert unordered(plan) == [], f"\n{plan}"
+
+
+@pytest.mark.parametrize("name", ["record_done", "promote", "claim", "waiting", "enqueue", "begin"])
+def test_the_driver_remembers_how_it_reads_a_hot_statement(name):
+    assert len(getattr(SQL, name)) <= MAX_CACHED_STATEMENT_LENGTH
+
+
+def test_a_claim_looks_at_the_heads_once_where_only_one_lane_has_work(postgres):
+    place = Place(postgres.create_database())
+    place.put_many(60)
+    lanes = [place.lanes["one"], place.lanes["two"]]
+    asked = VALUES | {"worker": place.hire(), "slots": 50, "lanes": lanes}
+    with place.connection.autocommit() as cx:
+        touched = rows_touched(cx, SQL.claim, asked, mode="generic")
+    place.close()
+    postgres.drop_database(place.url)
+    first, worker = 1, 1
+    heads, numbers, rows, updated = 50, 50, 50, 50
+    assert touched <= first + worker + heads + numbers + rows + updated
 
 
 def unordered(plan: Node) -> list[str]:

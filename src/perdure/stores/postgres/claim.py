@@ -14,7 +14,7 @@ from perdure.model.jobs import Claim, ClaimOrder, Part
 from perdure.model.limits import PROMOTE_BATCH_MAX
 from perdure.stores.columns import CLAIM
 from perdure.stores.lane_slots import lanes_of, parts_of, slots_of
-from perdure.stores.rows import Row, claim_out
+from perdure.stores.rows import Row, claim_out, encode
 
 BOTTOM = -(2**63)
 _NO, _LANE = CLAIM.places["no"], CLAIM.places["lane"]
@@ -129,9 +129,12 @@ def claim_parameters(order: ClaimOrder, asked: ClaimQuestion, now: int | None) -
     }  # fmt: skip
 
 
-def array(numbers: Iterable[int]) -> str:
-    """An array of numbers as the server reads it; a thousand of them bound as a list cost a millisecond."""
-    return f"{{{','.join(map(str, numbers))}}}"
+def array(numbers: Iterable[float]) -> str:
+    """An array of numbers as the server reads it; a thousand of them bound as a list cost a millisecond.
+
+    What is no number is null, as in JSON.
+    """
+    return f"{{{encode(list(numbers))[1:-1]}}}"
 
 
 def claims_in(rows: Iterable[Row]) -> list[Claim]:

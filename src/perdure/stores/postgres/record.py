@@ -1,4 +1,4 @@
-"""Records on their way to the server and receipts on their way back: one JSON value each."""
+"""Records on their way to the server and receipts on their way back: one JSON value each, or arrays by column."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +24,7 @@ from perdure.model.states import State
 from perdure.stores.columns import COUNTED, counted
 from perdure.stores.moments import maybe_us, seconds_us, to_us
 from perdure.stores.plain_success import is_plain
+from perdure.stores.postgres.claim import array
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.errors import ROW_CLASSES
 from perdure.stores.postgres.statements import SQL
@@ -60,23 +61,24 @@ def plain_parameters(
     records: Sequence[Record], by: int | None, now: int | None
 ) -> dict[str, object] | None:
     """What `record_done.sql` binds, if all records are for it."""
-    rows = []
-    for one in sorted(firsts(records), key=lambda one: one.no):
-        if not is_plain(one, by):
-            return None
-        attempt = one.attempt
-        assert attempt is not None
-        row = {
-            "no": one.no, "token": one.token, "lane": one.lane, "result": one.result_json,
-            "status": attempt.status, "elapsed_s": attempt.elapsed_s, "policy": attempt.policy,
-            "why": attempt.why_json, "config_hash": attempt.config_hash,
-        }  # fmt: skip
-        if one.label is not None:
-            row["label"] = one.label
-        if attempt.called:
-            row["called"] = True
-        rows.append(row)
-    return {"records": encode(rows), "size": len(records), "by": by, "now": now}
+    rows = sorted(firsts(records), key=lambda one: one.no)
+    attempts = [one.attempt for one in rows if one.attempt is not None and is_plain(one, by)]
+    if len(attempts) < len(rows):
+        return None
+    words = [(one.policy, one.why_json, one.config_hash) for one in attempts]
+    places = {three: 3 * place + 1 for place, three in enumerate(dict.fromkeys(words))}
+    labels = [one.label for one in rows]
+    called = [one.called for one in attempts]
+    return {
+        "nos": array([one.no for one in rows]), "tokens": array([one.token for one in rows]),
+        "lanes": array([one.lane for one in rows]), "elapsed_s": array([one.elapsed_s for one in attempts]),
+        "results": encode([one.result_json for one in rows]),
+        "labels": encode(labels) if any(one is not None for one in labels) else None,
+        "called": array(called) if any(called) else None,
+        "said": array([places[three] for three in words]),
+        "words": encode([text for three in places for text in three]),
+        "size": len(records), "by": by, "now": now,
+    }  # fmt: skip
 
 
 def record_in(record: Record, by: int | None) -> dict[str, object]:

@@ -84,6 +84,21 @@ class ShortcutsContract(OnAFreshStore):
         assert any(children[0])
         self.place.clean()
 
+    def test_successes_of_one_batch_have_each_their_own_words(self) -> None:
+        runs = self.place.begin_run("one"), self.place.begin_run("other"), None, None
+        journey = self.bring(BEFORE["nothing"], *runs)
+        self.clock.push(1)
+        records = [_in_own_words(one, self.worker) for one in journey.claims]
+        before = [self.place.see(one.id) for one in records]
+        self.place.settle(*reversed(records), by=self.worker)
+        counts = {run.no: run.counts for run in self.place.reader.runs()}
+        for record, job in zip(records, before, strict=True):
+            assert self.place.see(job.id) == self.after(job, record)
+            assert self.place.reader.attempts(job.no) == [self.attempt_after(record)]
+            called = record.attempt is not None and record.attempt.called
+            assert job.run is None or counts[job.run].calls == called
+        self.place.clean()
+
     def test_a_claim_in_the_same_breath_is_one_that_is_queued_and_taken(self) -> None:
         for name, way in BEFORE.items():
             for again, apart in self._reclaims(way):
@@ -260,6 +275,19 @@ def _unbegun(job: JobView, move: Move, to: State) -> Record:
 def by_the_long_way(record: Record) -> Record:
     """The same record; its past is nothing, too, but not the very object by which stores know that at a glance."""
     return replace(record, past=Counters()) if record.past == Counters() else record
+
+
+def _in_own_words(claim: Claim, worker: int) -> Record:
+    """A plain success; two in a row share some of their words, and every other one has a label and no result."""
+    record = success(claim, worker)
+    assert record.attempt is not None
+    half, odd = claim.no // 2, claim.no % 2
+    attempt = replace(
+        record.attempt, policy=f"policy {half}", why_json=f'{{"text":"\\"{half}\\" ✓"}}',
+        config_hash=f"{claim.no:016x}", elapsed_s=claim.no / 8, called=odd == 1,
+    )  # fmt: skip
+    result = None if odd else f'["{claim.no}",null]'
+    return replace(record, attempt=attempt, result_json=result, label="{passed}" if odd else None)
 
 
 def _repeated(claim: Claim, worker: int) -> Record:

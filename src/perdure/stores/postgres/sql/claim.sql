@@ -1,8 +1,8 @@
 -- Claim up to so many jobs from the heads of the open lanes, merged by rank. First the heads are read
 -- without locks to see how many each lane is owed: the first of each lane, then as many more as can be among those
--- that are claimed. Then so many are locked in each, skipping those that others hold. ``floors`` are ranks below
--- which a lane has nothing new: under an old snapshot the index is full of dead entries there. The claims come
--- back as binary rows: with so many columns that is cheaper on both ends than a JSON value.
+-- that are claimed; the only lane with work is owed all. Then so many are locked in each, skipping those that others
+-- hold. ``floors`` are ranks below which a lane has nothing new: under an old snapshot the index is full of dead entries
+-- there. The claims come back as binary rows: with so many columns that is cheaper on both ends than a JSON value.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -49,7 +49,10 @@ owed AS MATERIALIZED (
         ) AS h
         ORDER BY h.rank_at, h.no LIMIT %(slots)s
     ) AS s
+    WHERE (SELECT count(*) FROM firsts) > 1
     GROUP BY s.lane, s.rank_at, s.no
+    UNION ALL
+    SELECT f.lane, f.rank_at, f.no, %(slots)s FROM firsts AS f WHERE (SELECT count(*) FROM firsts) = 1
 ),
 picked AS MATERIALIZED (
     SELECT h.no, o.lane
