@@ -1,8 +1,9 @@
 """From a filter to jobs, newest first, in steps of bounded size; the same on every store.
 
 A filter may mean one job in ten million, and no statement may walk the table to find that out. So the chosen
-jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows, down one of four ways:
+jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows, down one of five ways:
 
+* a *key* and an owner, or none: the numbers come from the unique index of keys;
 * the *few*: what is queued, in work or failed stands in partial indexes. When there are no more than
   `LOOK_ROWS_MAX` of them, their numbers are taken from there;
 * an *owner*: the numbers of its jobs, or of those that failed, come from `perdure_owned`. Of these steps no statement
@@ -72,6 +73,13 @@ SELECT no FROM perdure_jobs WHERE redrive_run = :run AND no < :before ORDER BY n
 _OF_OWNER = """
 SELECT job FROM perdure_owned WHERE owner = :owner AND job < :before{failed} ORDER BY job DESC LIMIT :limit
 """
+_PIPELINES = "SELECT DISTINCT pipeline FROM perdure_lanes"
+# So written, the primary key is no temptation; and PostgreSQL may not join the pipelines to all keys of an owner.
+_OF_KEY = """
+SELECT no FROM perdure_jobs
+WHERE owner = :owner AND pipeline = :pipeline AND key = :key AND no + 0 < :before
+ORDER BY no + 0 DESC LIMIT :limit
+"""
 _OWN_RUN = "SELECT 1 FROM perdure_runs WHERE no = :run AND owner = :owner"
 # What has changed by the end of an attempt and what otherwise; the last column is whether it was the job's last change.
 _ENDED_ATTEMPTS = """
@@ -105,6 +113,7 @@ _CONDITIONS = {
     "code": "{job}.error_code = :code",
     "fingerprint": "{job}.fingerprint = :fingerprint",
     "owner": "{job}.owner = :owner",
+    "key": "{job}.key = :key",
     "run": ":run IN ({job}.run, {job}.redrive_run)",  # so written, no index is tempted
     "queue": "(SELECT l.queue FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :queue",
     "category": "(SELECT l.category FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :category",
@@ -204,8 +213,15 @@ class Choice:
                     yield self._among(found)
             below, window = floor, self._bound(4 * window)
 
+    @property
+    def _has_key(self) -> bool:
+        """Whether the index of keys leads to the jobs."""
+        return self.chosen.key is not None and self.chosen.owner is not None
+
     def _numbers(self, fetch: Fetch) -> Numbers | None:
         """Where the numbers of the jobs come from; None when nothing leads to them."""
+        if self._has_key:
+            return self._of_key
         own = not self.chosen.owner or (
             self.chosen.run is not None and bool(fetch(_OWN_RUN, self.values))
         )
@@ -214,9 +230,9 @@ class Choice:
         return None if self.chosen.run is None else self._of_run
 
     def _few(self, fetch: Fetch) -> list[int] | None:
-        """The numbers of the few, unless they are many, or an owner or a run leads there more directly."""
+        """The numbers of the few, unless they are many, or an owner, a run or a key leads there more directly."""
         states = _states(self.chosen)
-        led = self.chosen.run is not None or bool(self.chosen.owner)
+        led = self.chosen.run is not None or bool(self.chosen.owner) or self._has_key
         if led or not states or not set(states) <= set(_OF_STATE):
             return None
         narrowed = "".join(
@@ -230,9 +246,16 @@ class Choice:
     def _of_run(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next job numbers of a run, and the number down to which none is missing."""
         where = {"run": self.chosen.run, "before": below, "limit": window}
-        lists = [[no for (no,) in fetch(sql, where)] for sql in (_OF_RUN, _AGAIN_IN_RUN)]
-        floor = max((some[-1] for some in lists if len(some) == window), default=0)
-        return [no for some in lists for no in some if no >= floor], floor
+        return _joined([fetch(sql, where) for sql in (_OF_RUN, _AGAIN_IN_RUN)], window)
+
+    def _of_key(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
+        """The next numbers of the jobs with a key, and the number down to which none is missing."""
+        where = {
+            "owner": self.chosen.owner, "key": self.chosen.key, "before": below, "limit": window,
+        }  # fmt: skip
+        named = self.chosen.pipeline
+        pipelines = [one for (one,) in fetch(_PIPELINES, {})] if named is None else [named]
+        return _joined([fetch(_OF_KEY, {**where, "pipeline": one}) for one in pipelines], window)
 
     def _of_owner(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next numbers of an owner's jobs, and the number down to which none is missing."""
@@ -255,10 +278,19 @@ class Choice:
             conditions.append(f"j.discarded_at IS {'NOT ' if self.chosen.discarded else ''}NULL")
         if self.chosen.waiting is not None:
             conditions.append(f"coalesce(j.ready, 1) = {0 if self.chosen.waiting else 1}")
+        if self.chosen.retrying is not None:
+            failed_before = "j.state = 'queued' AND j.error_kind IS NOT NULL"
+            conditions.append(f"{'' if self.chosen.retrying else 'NOT '}({failed_before})")
         if self.chosen.text is not None:
             conditions.append("(j.error_message IS NOT NULL OR j.error_detail IS NOT NULL)")
         joined = "".join(f"\nAND {one}" for one in conditions)
         return _SEEN.format(rows=self.dialect.rows.format(step=step), conditions=joined)
+
+
+def _joined(lists: Sequence[Sequence[Row]], window: int) -> tuple[list[int], int]:
+    """The numbers of several lists, each down to a bound, and the number down to which none is missing."""
+    floor = max((some[-1][0] for some in lists if len(some) == window), default=0)
+    return [no for some in lists for (no,) in some if no >= floor], floor
 
 
 def page(
@@ -391,7 +423,7 @@ def _values(chosen: JobFilter) -> dict[str, object]:
         "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
         "category": chosen.category, "owner": chosen.owner, "run": chosen.run,
         "reason": None if chosen.reason is None else chosen.reason.value, "kind": chosen.kind,
-        "code": chosen.code, "fingerprint": chosen.fingerprint,
+        "code": chosen.code, "fingerprint": chosen.fingerprint, "key": chosen.key,
     }  # fmt: skip
     moments = {
         "enqueued_from": chosen.enqueued_from, "enqueued_until": chosen.enqueued_until,
