@@ -79,8 +79,21 @@ def test_another_owners_job_is_as_one_that_never_was(office):
 
 def test_a_dry_run_of_one_says_what_it_is_and_does_nothing(fresh):
     (id,) = put(fresh, 1)
-    assert "queued for stage one" in fresh("jobs", "cancel", id, "--dry-run")
+    said = fresh("jobs", "cancel", id, "--dry-run")
+    assert said == f"{id} would be cancelled: queued for stage one, life 1\n"
     assert states(fresh, id) == ["queued"]
+    (late,) = put(fresh, 2, late=True)
+    said = fresh("jobs", "run-now", late, "--dry-run")
+    assert said == f"{late} would be due now: scheduled for stage one, life 1\n"
+    assert states(fresh, late) == ["scheduled"]
+
+
+def test_a_dry_run_of_one_that_would_be_refused_says_why(fresh):
+    (id,) = put(fresh, 1)
+    assert "cannot be run now: it is due already" in fresh.error("jobs", "run-now", id, "--dry-run")
+    fresh("jobs", "cancel", id)
+    assert "is already cancelled" in fresh.error("jobs", "cancel", id, "--dry-run")
+    assert "it is cancelled" in fresh.error("jobs", "run-now", id, "--dry-run")
 
 
 def test_a_dry_run_of_a_retry_checks_what_a_retry_would(office, fresh):
