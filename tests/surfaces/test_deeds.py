@@ -62,7 +62,11 @@ def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monk
     assert shown["payload"] == {"n": 100}
     assert shown["payloads_before"] == [{"life": 1, "payload": {"n": 11}}]
     lines = office("jobs", "show", id)
-    assert '  payload until life 1: {"n":11}\n  payload now: {"n":100}\n' in lines
+    assert '  item {"n":100}\n' in lines
+    assert '  payload until life 1: {"n":11}\n' in lines
+    assert "  revive job by ann\n" in lines
+    assert "; cost $0.2500; tokens 10 in, 2 out\n" in lines
+    assert "  in all: cost $0.2500; tokens 10 in, 2 out\n" in lines
     file.write_text("{")
     words = ("jobs", "retry", id, "--payload", str(file), "--app", app)
     assert "is no JSON value" in office.error(*words)

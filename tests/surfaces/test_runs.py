@@ -240,3 +240,12 @@ def test_an_audit_of_a_run_names_its_own_damage_and_no_other(waiting):
         assert said.endswith("findings\n")
     found = waiting.json("audit", "--run", "march", code=1)
     assert victim in {one["subject"] for one in found["findings"]}
+
+
+def test_jobs_are_listed_by_their_run_and_by_a_key_in_it(archive):
+    assert len(archive.json("jobs", "list", "--run", "march")) == ITEMS
+    (job,) = archive.json("jobs", "list", "--run", "march", "--key", "3")
+    assert (job["payload"], job["owner"]) == ({"n": 3}, "ann")
+    assert archive.json("jobs", "list", "--key", "3") == []
+    assert archive.json("jobs", "list", "--key", "3", "--owner", "ann") == [job]
+    assert "no run 'april'" in archive.error("jobs", "list", "--run", "april")

@@ -29,7 +29,7 @@ _RULE = f"must have 1 to {KEY_CHARS_MAX} printable characters; hash what is long
 
 def check_key(key: str | None) -> None:
     """Refuse a key that a caller gives and that is none."""
-    if key is not None and not _is_key(key):
+    if key is not None and not is_key(key):
         raise CallerError(f"key {key!r} {_RULE}")
 
 
@@ -43,7 +43,7 @@ def key_from_item(wanted: Key | None, item: Any) -> str | None:
         raise PayloadRefused(
             f"{what} gives {found!r}; it must give text or a whole number, which names the item"
         )
-    if not _is_key(found):
+    if not is_key(found):
         raise PayloadRefused(f"its key {found[:40]!r} {_RULE}")
     return found
 
@@ -73,5 +73,6 @@ def value_from_item(wanted: Key, item: Any) -> Any:
     return str(found) if isinstance(found, int) and not isinstance(found, bool) else found
 
 
-def _is_key(text: str) -> bool:
+def is_key(text: str) -> bool:
+    """Whether a text can be a key."""
     return 0 < len(text) <= KEY_CHARS_MAX and text.isprintable()

@@ -15,6 +15,7 @@ from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.options import command
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
+from perdure.surfaces.cli.tables import spent
 
 _SAME = " < the same items"
 _COST = "aborted: the cost"
@@ -116,10 +117,8 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     for kind, count in sorted(run.kinds.items(), key=lambda one: (-one[1], one[0])):
         if count:
             yield f"  {count:>7,} {kind}"
-    if counts.cost_nusd or counts.tokens_in or counts.tokens_out:
-        yield (
-            f"  cost ${counts.cost_usd:,.4f}; tokens {counts.tokens_in:,} in, {counts.tokens_out:,} out"
-        )
+    if paid := spent(counts.cost_nusd, counts.tokens_in, counts.tokens_out):
+        yield f"  {paid}"
     if fed.skipped:
         yield f"  left out, because they could not be read: {fed.skipped:,}"
     if outcome.known_before:
