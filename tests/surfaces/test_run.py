@@ -153,6 +153,16 @@ def is_quiet(story: Story) -> bool:
 # -- to the end ---------------------------------------------------------------------------
 
 
+def test_a_key_that_no_item_has_is_answered_with_the_fields_that_they_have(story):
+    write_items(story, [{"n": 1, "name": "a"}])
+    done = run(story, "--key", "nokey", "--no-work")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "perdure: item 1 of the run: it has no field 'nokey' to name it; its fields are: n, name; "
+        "call it again with another --key, or with none\n"
+    )
+
+
 @pytest.mark.story
 @on_both
 def test_a_batch_is_completed_and_the_same_command_repeats_nothing(story):

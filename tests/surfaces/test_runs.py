@@ -9,6 +9,7 @@ import pytest
 from perdure.model.runs import RunStatus
 from perdure.surfaces.cli.run_report import bars
 from tests.engine.kit import until
+from tests.surfaces.letters import ITEMS
 
 # -- looking ---------------------------------------------------------------------------------
 

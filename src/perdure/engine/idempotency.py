@@ -16,6 +16,7 @@ life of the job.
 import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from perdure.model.errors import CallerError, PayloadRefused
@@ -24,6 +25,7 @@ from perdure.model.limits import KEY_CHARS_MAX
 
 Key = str | Callable[[Any], object]  # a field of an item, or a function of it
 
+_FIELDS_SHOWN = 20
 _RULE = f"must have 1 to {KEY_CHARS_MAX} printable characters; hash what is longer"
 
 
@@ -38,6 +40,8 @@ def key_from_item(wanted: Key | None, item: Any) -> str | None:
     if wanted is None:
         return None
     found = value_from_item(wanted, item)
+    if found is None and not callable(wanted) and not (isinstance(item, dict) and wanted in item):
+        raise PayloadRefused(f"it has no field {wanted!r} to name it; {_fields(item)}")
     if not isinstance(found, str) or not found:
         what = "its key function" if callable(wanted) else f"its field {wanted!r}"
         raise PayloadRefused(
@@ -71,6 +75,14 @@ def value_from_item(wanted: Key, item: Any) -> Any:
     except (KeyError, TypeError, IndexError, AttributeError):
         return None
     return str(found) if isinstance(found, int) and not isinstance(found, bool) else found
+
+
+def _fields(item: Any) -> str:
+    """What could name an item instead, in words."""
+    if not isinstance(item, dict):
+        return "it is no object, and has no fields"
+    names = ", ".join(str(name) for name in islice(item, _FIELDS_SHOWN))
+    return f"its fields are: {names}{', …' if len(item) > _FIELDS_SHOWN else ''}" if item else "it has none"
 
 
 def is_key(text: str) -> bool:

@@ -18,6 +18,7 @@ from perdure.surfaces.cli.run_panel import is_paused, resume_paused
 from perdure.surfaces.cli.tables import spent
 
 _SAME = " < the same items"
+_WRONG_KEY = re.compile("item 1 of the run: it has no field ")
 _COST = "aborted: the cost"
 
 
@@ -90,7 +91,9 @@ def summary_lines(outcome: RunOutcome, files: Files, again: str) -> tuple[list[s
     remedy = "; mend it, or pass --skip-bad" if isinstance(outcome.error, PayloadRefused) else ""
     if outcome.refused:
         complaints.append(f"perdure: {outcome.refused}")
-    if outcome.error is not None:
+    if _WRONG_KEY.match(str(outcome.error)):  # the same command would say the same
+        complaints.append(f"perdure: {outcome.error}; call it again with another --key, or with none")
+    elif outcome.error is not None:
         complaints.append(
             f"perdure: {outcome.error}{remedy}. {outcome.run.counts.total:,} items are in and kept; "
             f"go on with: {again}"
