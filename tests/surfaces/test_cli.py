@@ -18,6 +18,7 @@ from perdure.engine.clock import SystemClock
 from perdure.model.nouns import replace
 from perdure.stores.migrations import migrations
 from perdure.stores.sqlite.schema import PACKAGE
+from perdure.surfaces.cli.options import _STORE, with_store
 from perdure.surfaces.cli.root import cli, main
 from tests.stores.kit import Place, attempt_of, failure, retry, success
 
@@ -566,7 +567,7 @@ def test_an_audit_of_a_sound_store_is_clean(shell, history):
     assert verdict == "clean"
     found = shell("audit", "--json").json
     checks, tables = len(found["checks"]), len(found["tables"])
-    assert covered == f"{checks} checks over {tables} tables, of 4 jobs"
+    assert covered == f"{checks} checks over {tables} tables, of 4 jobs in store sqlite:///work.db"
     assert (found["clean"], found["findings"], found["books"]["accepted"]) == (True, [], 4)
 
 
@@ -588,6 +589,38 @@ def test_books_that_do_not_balance_are_no_clean_audit(shell, history):
     said = shell("audit")
     assert said.code == 1
     assert "DOES NOT BALANCE" in said.out
+
+
+# -- commands in messages ----------------------------------------------------------------
+
+
+def test_a_command_in_a_message_names_the_store_that_was_typed(shell, history):
+    given = ("--store", "sqlite:///./work.db")
+    said = shell("jobs", "show", "nobody", *given)
+    complains(said, 2, "see: perdure jobs list --store sqlite:///./work.db; by the key")
+    shell("queues", "pause", "q", *given)
+    said = shell("jobs", "run-now", history[4], "--dry-run", *given)
+    complains(said, 2, "(to release it: perdure queues resume q --store sqlite:///./work.db)")
+    assert "--store" not in shell("jobs", "show", "nobody").err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("see: perdure runs list", "see: perdure runs list --store s"),
+        ("run: perdure db upgrade, and so on", "run: perdure db upgrade --store s, and so on"),
+        ("perdure gates release 'a b' --reason … and more", "perdure gates release 'a b' --reason … --store s and more"),
+        ("see: perdure jobs show 7. Or not.", "see: perdure jobs show 7 --store s. Or not."),
+        ("(perdure dead redrive --help)", "(perdure dead redrive --help)"),
+        ("perdure db upgrade --store t", "perdure db upgrade --store t"),
+        ("perdure worker APP", "perdure worker APP"),
+    ],
+)  # fmt: skip
+def test_commands_are_found_in_sentences(text, told):
+    context = click.Context(cli)
+    with context:
+        context.meta[_STORE] = "s"
+        assert with_store(text) == told
 
 
 # -- stores that are not as they should be -----------------------------------------------

@@ -18,6 +18,7 @@ from perdure.surfaces.cli.options import (
     json_option,
     reason_and_by,
     store_option,
+    with_store,
 )
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
 from perdure.surfaces.cli.tables import day_at, many, short, table
@@ -88,7 +89,8 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
     heads = ("count", "kind", "stage", "first", "last", "fingerprint", "example")
     for line in table(heads, [_group(one) for one in found], left=heads[1:]):
         click.echo(line)
-    click.echo("more about a group: perdure dead list --fingerprint …; perdure dead show JOB")
+    more = "more about a group: perdure dead list --fingerprint …; perdure dead show JOB"
+    click.echo(with_store(more))
 
 
 @dead.command()

@@ -37,6 +37,11 @@ class _Root(click.Group):
         """Run a command; a reader who has seen enough is no error, as click would have it."""
         try:
             return super().invoke(ctx)
+        except PerdureError as error:
+            from perdure.surfaces.cli.options import with_store  # loaded by who got so far
+
+            error.args = (with_store(str(error)),)
+            raise
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is unwritten
             sys.exit(0)
