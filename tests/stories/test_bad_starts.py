@@ -75,11 +75,20 @@ def test_an_app_without_a_pipeline_is_refused(story):
     [
         ("raise RuntimeError('mine')", "RuntimeError at works.py:1: mine"),
         ("\nimport json\njson.loads('{')", "JSONDecodeError at works.py:3: Expecting"),
-        ("import nosuch_dependency", "ModuleNotFoundError at works.py:1: No module named 'nosuch_d"),
+        (
+            "import nosuch_dependency",
+            "ModuleNotFoundError at works.py:1: No module named 'nosuch_d",
+        ),
         ("import wor", "ModuleNotFoundError at works.py:1: No module named 'wor'"),
         ("def broken(:", "SyntaxError at works.py:1: invalid syntax"),
     ],
-    ids=["it raises", "a library raises", "a missing module", "one of a similar name", "its syntax"],
+    ids=[
+        "it raises",
+        "a library raises",
+        "a missing module",
+        "one of a similar name",
+        "its syntax",
+    ],
 )
 def test_a_module_that_cannot_be_imported_is_told_with_its_own_line(story, text, words):
     (story.folder / "works.py").write_text(text)

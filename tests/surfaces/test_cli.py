@@ -483,9 +483,7 @@ def test_a_job_is_found_by_its_key(shell):
 def test_a_key_that_several_jobs_have_names_them_all(shell):
     more = APP + 'app.pipeline("r", one)\n'
     (shell.folder / f"{shell.module}.py").write_text(more)
-    ids = [
-        shell("enqueue", f"{shell.module}:{name}", "1", "--key", "k").lines[0] for name in "pr"
-    ]
+    ids = [shell("enqueue", f"{shell.module}:{name}", "1", "--key", "k").lines[0] for name in "pr"]
     complains(shell("jobs", "show", "k"), 2, f"by its id: {ids[1]}, {ids[0]}")
     assert shell("jobs", "show", ids[0]).code == 0
 
@@ -589,6 +587,25 @@ def test_books_that_do_not_balance_are_no_clean_audit(shell, history):
     said = shell("audit")
     assert said.code == 1
     assert "DOES NOT BALANCE" in said.out
+
+
+# -- settings ----------------------------------------------------------------------------
+
+
+def test_a_variable_that_is_almost_a_setting_is_named_with_the_one_that_is_meant(
+    shell, monkeypatch
+):
+    monkeypatch.setenv("PERDURE_STORE_URI", "sqlite:///other.db")
+    monkeypatch.setenv("PERDURE_SEED", "7")
+    shell.enqueue("1")
+    said = shell("jobs", "list")
+    assert said.code == 0
+    assert said.err == (
+        "perdure: warning: PERDURE_STORE_URI sets nothing; did you mean PERDURE_STORE?\n"
+    )
+    with started(shell.folder, "worker", "nowhere:app", stdout=subprocess.PIPE) as process:
+        _, err = process.communicate(timeout=60)
+    assert err.count("PERDURE_STORE_URI") == 1
 
 
 # -- commands in messages ----------------------------------------------------------------

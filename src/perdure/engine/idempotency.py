@@ -81,8 +81,9 @@ def _fields(item: Any) -> str:
     """What could name an item instead, in words."""
     if not isinstance(item, dict):
         return "it is no object, and has no fields"
-    names = ", ".join(str(name) for name in islice(item, _FIELDS_SHOWN))
-    return f"its fields are: {names}{', …' if len(item) > _FIELDS_SHOWN else ''}" if item else "it has none"
+    names = [str(name) for name in islice(item, _FIELDS_SHOWN)]
+    more = ["…"] if len(item) > _FIELDS_SHOWN else []
+    return f"its fields are: {', '.join(names + more) or 'none'}"
 
 
 def is_key(text: str) -> bool:

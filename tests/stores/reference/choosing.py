@@ -31,8 +31,7 @@ def is_meant(tables: Tables, job: JobRow, chosen: JobFilter) -> bool:
         and _within(job.finished_at, chosen.finished_from, chosen.finished_until)
         and chosen.discarded in (None, job.discarded_at is not None)
         and chosen.waiting in (None, job.ready is False)
-        and chosen.retrying
-        in (None, job.state is State.QUEUED and job.error_kind is not None)
+        and chosen.retrying in (None, job.state is State.QUEUED and job.error_kind is not None)
     )
 
 

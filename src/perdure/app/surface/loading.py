@@ -132,7 +132,7 @@ def _what_broke(error: Exception, home: str) -> str:
         own = [(one.f_code.co_filename, line) for one, line in frames if _is_own(one, home)]
     if own:
         file, line = own[-1]
-        words[0] += f" at {os.path.relpath(file) if os.path.exists(file) else file}:{line}"
+        words[0] += f" at {os.path.relpath(file) if Path(file).exists() else file}:{line}"
     return ": ".join(filter(None, words))
 
 

@@ -257,9 +257,7 @@ def _record(job: JobView, catalogue: Catalogue, reason: str, now: datetime) -> R
     return _running(job, *place, reason, now)
 
 
-def _running(
-    job: JobView, laid: LaidPipeline, stage: Stage, reason: str, now: datetime
-) -> Record:
+def _running(job: JobView, laid: LaidPipeline, stage: Stage, reason: str, now: datetime) -> Record:
     assert job.claimed_at is not None
     claim = Claim(
         no=job.no,

@@ -104,9 +104,7 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
         captures, deeds = session.opened.reader.captures(job.no), deeds_of(session, job)
     if as_json:
         attempted = [plain_attempt(one) for one in attempts]
-        echo_json(
-            {**plain_job(job), "attempts": attempted, "captures": captures, "deeds": deeds}
-        )
+        echo_json({**plain_job(job), "attempts": attempted, "captures": captures, "deeds": deeds})
         return
     told = story(job, attempts, deeds, item_chars_max=_ITEM_CHARS_MAX)
     for line in [*told, *_rest(job, captures)]:

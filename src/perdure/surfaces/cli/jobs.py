@@ -34,7 +34,9 @@ def jobs() -> None:
 )  # fmt: skip
 @click.option("--pipeline", help="Only this pipeline.")
 @click.option("--run", metavar="RUN", help="Only of this run: its id, number or name.")
-@click.option("--key", help="Only with this key: of --owner, else of the run's owner, else of none.")
+@click.option(
+    "--key", help="Only with this key: of --owner, else of the run's owner, else of none."
+)
 @click.option("--owner", help="Only of this owner.")
 @click.option(
     "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many."
@@ -110,7 +112,7 @@ def deeds_of(session: Session, job: JobView) -> list[LoggedDeed]:
 def story(
     job: JobView,
     attempts: Sequence[AttemptView],
-    deeds: Sequence[LoggedDeed],
+    deeds: Sequence[LoggedDeed] = (),
     *,
     item_chars_max: int = _CHARS_MAX,
 ) -> list[str]:

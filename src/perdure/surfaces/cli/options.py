@@ -50,7 +50,9 @@ def store_option(command: Command) -> Command:
 
 
 def _store_option(command: Command, words: str) -> Command:
-    return click.option("--store", "store", metavar="URL", help=words, callback=_note_store)(command)
+    return click.option("--store", "store", metavar="URL", help=words, callback=_note_store)(
+        command
+    )
 
 
 def _note_store(context: click.Context, _: click.Parameter, url: str | None) -> str | None:

@@ -92,7 +92,9 @@ def summary_lines(outcome: RunOutcome, files: Files, again: str) -> tuple[list[s
     if outcome.refused:
         complaints.append(f"perdure: {outcome.refused}")
     if _WRONG_KEY.match(str(outcome.error)):  # the same command would say the same
-        complaints.append(f"perdure: {outcome.error}; call it again with another --key, or with none")
+        complaints.append(
+            f"perdure: {outcome.error}; call it again with another --key, or with none"
+        )
     elif outcome.error is not None:
         complaints.append(
             f"perdure: {outcome.error}{remedy}. {outcome.run.counts.total:,} items are in and kept; "
