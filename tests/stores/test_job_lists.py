@@ -9,7 +9,7 @@ from perdure.model.filters import JobFilter
 from perdure.model.runs import NewRun
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
-from perdure.stores import job_lists
+from perdure.stores import dead_groups, job_lists
 from tests.stores.kit import DEED, MEMORY, Place, cancelled, failure, retry, success, target
 
 FAILED_ONLY = (State.FAILED,)
@@ -163,7 +163,7 @@ def alike(job: JobView) -> tuple[str, ...]:
 def test_groups_are_of_all_dead_letters_that_the_filter_means(full, monkeypatch, look, dead):
     everything = full.reader.jobs(limit=500)
     monkeypatch.setattr(job_lists, "LOOK_ROWS_MAX", look)
-    monkeypatch.setattr(job_lists, "DEAD_ROWS_MAX", dead)
+    monkeypatch.setattr(dead_groups, "DEAD_ROWS_MAX", dead)
     met = 0
     for chosen in filters(full):
         meant = [job for job in everything if matches(job, chosen) and job.state is State.FAILED]

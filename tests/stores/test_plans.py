@@ -10,7 +10,8 @@ from perdure.model.filters import JobFilter
 from perdure.model.jobs import Lane
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.stores.job_lists import Choice, dead_groups
+from perdure.stores.dead_groups import dead_groups
+from perdure.stores.job_lists import Choice
 from perdure.stores.run_report import REPORT
 from perdure.stores.sqlite.reader import DIALECT
 from perdure.stores.sqlite.statements import SQL

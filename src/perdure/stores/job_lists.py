@@ -16,8 +16,7 @@ If a filter names both an owner and a run, the run leads if it is the owner's ow
 The first step is small, as most pages are full at once; the later ones grow. A listing goes on until its page
 is full or nothing is left: a page that is shorter than was asked for is the last one, and going on below
 the last number of a full one neither leaves out nor repeats. A preview gives up after `STEPS_MAX` steps and
-says so. Groups of dead letters are of all of them, however many steps that takes; there up to
-`DEAD_ROWS_MAX` are still few, so that the steps do not lead over what has succeeded.
+says so.
 
 The text of a filter is compared here and not in SQL, which knows upper and lower case for ASCII only
 (SQLite) or as the server's locale has it (PostgreSQL). Values are always bound; the pieces of SQL below and
@@ -34,16 +33,14 @@ from msgspec import Struct
 from perdure.model.errors import CallerError, StoreDamaged
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
-from perdure.model.nouns import replace
 from perdure.model.states import State
-from perdure.model.views import ChangedJob, DeadGroup, FailureGroup, JobView, Preview
+from perdure.model.views import ChangedJob, FailureGroup, JobView, Preview
 from perdure.stores.columns import JOB
 from perdure.stores.moments import from_us, to_us
-from perdure.stores.rows import Row, dead_group_out, job_out
+from perdure.stores.rows import Row, job_out
 
 LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
 OWNED_ROWS_MAX = 250  # up to four rows are touched for each, such as a job, its lane and its input
-DEAD_ROWS_MAX = 1_000_000  # numbers alone, from an index: a second or so
 STEPS_MAX = 12  # of a preview, the first ones small
 NO_MAX = 2**63 - 1
 
@@ -58,9 +55,7 @@ SELECT j.no, CAST(j.id AS text), j.pipeline, j.stage, j.failed_reason, j.error_k
 FROM {rows}{conditions}
 ORDER BY j.no DESC
 """
-_NO, _ID, _PIPELINE, _STAGE, _REASON, _KIND, _MESSAGE, _DETAIL, _CODE, _FINGERPRINT, _ENDED = range(
-    11
-)
+NO, ID, PIPELINE, STAGE, REASON, KIND, MESSAGE, DETAIL, CODE, FINGERPRINT, ENDED = range(11)
 
 _RANGE = "j.no >= :floor AND j.no < :before"
 _TOP = "SELECT max(no) FROM perdure_jobs WHERE no < :before"
@@ -167,7 +162,7 @@ class Choice:
         while end is not None:
             moved, end = self._next_changes(fetch, end, min(window, max(1, OWNED_ROWS_MAX // 2)))
             step, values = self._among([no for _, no in moved])
-            kept = {row[_NO] for row in self._find(fetch, step, values)} if moved else set()
+            kept = {row[NO] for row in self._find(fetch, step, values)} if moved else set()
             yield from (one for one in moved if one[1] in kept)
             window = self._bound(4 * window)
 
@@ -303,7 +298,7 @@ def page(
     """
     limit = min(limit, PAGE_ROWS_MAX)
     seen = chain.from_iterable(choice.rows(fetch, limit=limit, before=before))
-    return _views((row[_NO] for row in seen), whole, limit)
+    return _views((row[NO] for row in seen), whole, limit)
 
 
 def changes(
@@ -350,55 +345,13 @@ def preview(choice: Choice, fetch: Fetch, *, count_max: int) -> Preview:
     return Preview(min(len(seen), count_max), capped, _groups(seen[:count_max]))
 
 
-def dead_groups(
-    chosen: JobFilter, dialect: Dialect, fetch: Fetch, *, limit: int
-) -> list[DeadGroup]:
-    """The failed jobs of a filter by what they have in common, most frequent first; the newest is the example."""
-    if chosen.states and State.FAILED not in chosen.states:
-        return []
-    failed = replace(chosen, states=(State.FAILED,))
-    groups: dict[tuple[str, ...], _Group] = {}
-    for rows in Choice(failed, dialect, DEAD_ROWS_MAX).rows(
-        fetch, limit=LOOK_ROWS_MAX, before=None
-    ):
-        for row in rows:
-            alike = (
-                row[_FINGERPRINT] or "", row[_PIPELINE], row[_STAGE], row[_KIND] or "",
-                row[_CODE] or "",
-            )  # fmt: skip
-            groups.setdefault(alike, _Group(row, row[_ENDED], row[_ENDED])).add(row[_ENDED])
-    first = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))
-    return [
-        dead_group_out(
-            (*alike, one.count, one.first_at, one.last_at, one.newest[_ID],
-             one.newest[_DETAIL] or one.newest[_MESSAGE])
-        )
-        for alike, one in first[: max(0, min(limit, PAGE_ROWS_MAX))]
-    ]  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Group:
-    """Dead letters alike; rows come newest first."""
-
-    newest: Row
-    first_at: int
-    last_at: int
-    count: int = 0
-
-    def add(self, ended_at: int) -> None:
-        self.count += 1
-        self.first_at = min(self.first_at, ended_at)
-        self.last_at = max(self.last_at, ended_at)
-
-
 def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
     """Failed jobs that ended alike, most frequent first."""
     ids: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
-        if row[_REASON] is not None:
-            place = (row[_PIPELINE], row[_STAGE], row[_REASON], row[_KIND] or "")
-            ids.setdefault(place, []).append(row[_ID])
+        if row[REASON] is not None:
+            place = (row[PIPELINE], row[STAGE], row[REASON], row[KIND] or "")
+            ids.setdefault(place, []).append(row[ID])
     groups = [FailureGroup(*place, len(some), min(some)) for place, some in ids.items()]
     return tuple(
         sorted(groups, key=lambda one: (-one.count, one.pipeline, one.stage, one.reason, one.kind))
@@ -407,7 +360,7 @@ def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
 
 def _says(row: Row, wanted: str) -> bool:
     return any(
-        row[place] is not None and wanted in row[place].casefold() for place in (_MESSAGE, _DETAIL)
+        row[place] is not None and wanted in row[place].casefold() for place in (MESSAGE, DETAIL)
     )
 
 
