@@ -47,8 +47,8 @@ def jobs_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
 def jobs_listed(reader: Reader, states: Sequence[str], chosen: Mapping[str, Any]) -> JobFilter:
     """The jobs of a list, by the states that it shows. A key is looked for with its owner: that of the run, or none."""
     meant = _filter_of(reader, chosen, what="jobs", names=_LISTED)
+    check_key(meant.key)
     if meant.key is not None and meant.owner is None:
-        check_key(meant.key)
         run = None if meant.run is None else reader.runs(no=meant.run)[0]
         meant = replace(meant, owner="" if run is None else run.owner)
     view = next((one for one in states if one in _VIEWS), None)
