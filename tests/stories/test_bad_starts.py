@@ -185,7 +185,7 @@ def test_a_child_that_can_no_longer_start_is_tried_again_with_growing_pauses(sto
     os.kill(worker.child("main").pid, 9)
     until(
         "four children have failed to start",
-        lambda: worker.log.read_text().count("RuntimeError: mended soon") >= 4,
+        lambda: worker.log.read_text().count("RuntimeError at work.py:1: mended soon") >= 4,
         within_s=60,
     )
     starts = story.rows("SELECT started_at FROM perdure_workers ORDER BY no")
