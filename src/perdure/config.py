@@ -3,10 +3,14 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from perdure.model.errors import ConfigError, UnknownName
 from perdure.model.limits import PROCESSES_MAX, TIMEOUT_S_MAX
+
+_PREFIX = "PERDURE_"
+_ALIKE_MIN = 0.65  # STORE_URI is meant for STORE (0.71), SEED is not (0.44)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Setting:
     @property
     def variable(self) -> str:
         """The environment variable."""
-        return f"PERDURE_{self.name.upper()}"
+        return f"{_PREFIX}{self.name.upper()}"
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -178,6 +182,18 @@ def load(environment: Mapping[str, str] | None = None, /, **given: Any) -> Confi
         else:
             values[setting.name] = setting.default
     return Config(**values)
+
+
+def misspelt_variables(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Variables that set nothing and look like ones that do, each with the one that was probably meant."""
+    known = {setting.name.upper(): setting.variable for setting in SETTINGS}
+    found = []
+    for name in sorted(environment):
+        word = name.removeprefix(_PREFIX)
+        close = get_close_matches(word, known, n=1, cutoff=_ALIKE_MIN)
+        if name.startswith(_PREFIX) and word not in known and close:
+            found.append((name, known[close[0]]))
+    return found
 
 
 def _check(setting: Setting, raw: Any, origin: str) -> Any:

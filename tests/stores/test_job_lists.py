@@ -9,7 +9,7 @@ from perdure.model.filters import JobFilter
 from perdure.model.runs import NewRun
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
-from perdure.stores import job_lists
+from perdure.stores import dead_groups, job_lists
 from tests.stores.kit import DEED, MEMORY, Place, cancelled, failure, retry, success, target
 
 FAILED_ONLY = (State.FAILED,)
@@ -21,7 +21,7 @@ def matches(job: JobView, chosen: JobFilter) -> bool:
         "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
         "category": chosen.category, "owner": chosen.owner, "error_kind": chosen.kind,
         "failed_reason": chosen.reason, "error_code": chosen.code,
-        "fingerprint": chosen.fingerprint,
+        "fingerprint": chosen.fingerprint, "key": chosen.key,
     }  # fmt: skip
     said = [one.casefold() for one in (job.error_message, job.error_detail) if one is not None]
     return (
@@ -33,6 +33,7 @@ def matches(job: JobView, chosen: JobFilter) -> bool:
         and (chosen.enqueued_until is None or job.enqueued_at < chosen.enqueued_until)
         and (chosen.finished_from is None or _is_from(job.finished_at, chosen.finished_from))
         and (chosen.finished_until is None or _is_before(job.finished_at, chosen.finished_until))
+        and chosen.retrying in (None, job.shown_state == "retrying")
         and (chosen.discarded is None or (job.discarded_at is not None) == chosen.discarded)
     )
 
@@ -72,6 +73,7 @@ def full():
         f"UPDATE perdure_jobs SET redrive_run = {runs[2]} WHERE no % 4 = 0",
         "UPDATE perdure_jobs SET error_message = 'ÄPFEL 100% _ ÄRGER' WHERE no % 5 = 0",
         "UPDATE perdure_jobs SET error_detail = 'BIRNEN', error_message = NULL WHERE no % 7 = 0",
+        "UPDATE perdure_jobs SET key = 'k1' WHERE no IN (SELECT max(no) FROM perdure_jobs GROUP BY owner, run)",
         "UPDATE perdure_jobs SET error_code = 'c' || (no % 2), fingerprint = 'f' || (no % 3) "
         "WHERE state = 'failed'",
         "DELETE FROM perdure_deaths",
@@ -107,6 +109,9 @@ def filters(place: Place) -> list[JobFilter]:
         JobFilter(fingerprint="f1", run=place.runs[0]), JobFilter(fingerprint="none"),
         JobFilter(finished_from=ended), JobFilter(finished_until=ended, states=FAILED_ONLY),
         JobFilter(enqueued_from=moment), JobFilter(enqueued_until=moment),
+        JobFilter(states=(State.QUEUED,), retrying=True), JobFilter(states=(State.QUEUED,), retrying=False),
+        JobFilter(key="k1"), JobFilter(key="k1", owner="ann"), JobFilter(key="k1", owner="nobody"),
+        JobFilter(key="k1", owner="bob", states=FAILED_ONLY), JobFilter(key="k1", owner="bob", run=place.runs[0]),
         JobFilter(queue="q", category="c"), JobFilter(queue="other"), JobFilter(stage="two"),
         JobFilter(pipeline="p", stage="one", reason=FailedReason.FATAL, kind="input_invalid"),
     ]  # fmt: skip
@@ -158,7 +163,7 @@ def alike(job: JobView) -> tuple[str, ...]:
 def test_groups_are_of_all_dead_letters_that_the_filter_means(full, monkeypatch, look, dead):
     everything = full.reader.jobs(limit=500)
     monkeypatch.setattr(job_lists, "LOOK_ROWS_MAX", look)
-    monkeypatch.setattr(job_lists, "DEAD_ROWS_MAX", dead)
+    monkeypatch.setattr(dead_groups, "DEAD_ROWS_MAX", dead)
     met = 0
     for chosen in filters(full):
         meant = [job for job in everything if matches(job, chosen) and job.state is State.FAILED]

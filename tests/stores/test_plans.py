@@ -10,7 +10,8 @@ from perdure.model.filters import JobFilter
 from perdure.model.jobs import Lane
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.stores.job_lists import dead_groups
+from perdure.stores.dead_groups import dead_groups
+from perdure.stores.job_lists import Choice
 from perdure.stores.run_report import REPORT
 from perdure.stores.sqlite.reader import DIALECT
 from perdure.stores.sqlite.statements import SQL
@@ -225,6 +226,23 @@ def test_dead_letters_of_a_fingerprint_are_found_by_an_index_that_holds_no_other
         )
         == []
     )
+
+
+def test_jobs_of_a_key_are_found_by_the_index_of_keys(place):
+    asked: list[list[str]] = []
+
+    def fetch(sql: str, values: Mapping[str, object]) -> list[tuple[int, ...]]:
+        asked.append(
+            [row[3] for row in place.connection.raw.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+        )
+        return []
+
+    meant = Choice(JobFilter(owner="", key="k", pipeline="p"), DIALECT)
+    assert list(meant.rows(fetch, limit=5, before=None)) == []
+    [lines] = asked
+    wanted = r"SEARCH perdure_jobs USING COVERING INDEX perdure_jobs_key \(owner=\? AND pipeline=\? AND key=\?\)"
+    assert [line for line in lines if "perdure_jobs " in line and not re.search(wanted, line)] == []
+    assert re.search(wanted, "\n".join(lines))
 
 
 @pytest.mark.parametrize(

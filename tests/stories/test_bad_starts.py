@@ -71,18 +71,29 @@ def test_an_app_without_a_pipeline_is_refused(story):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["raise RuntimeError('mine')", "import nosuch_dependency", "import wor", "def broken(:"],
-    ids=["it raises", "it wants a missing module", "it wants one of a similar name", "its syntax"],
+    ("text", "words"),
+    [
+        ("raise RuntimeError('mine')", "RuntimeError at works.py:1: mine"),
+        ("\nimport json\njson.loads('{')", "JSONDecodeError at works.py:3: Expecting"),
+        (
+            "import nosuch_dependency",
+            "ModuleNotFoundError at works.py:1: No module named 'nosuch_d",
+        ),
+        ("import wor", "ModuleNotFoundError at works.py:1: No module named 'wor'"),
+        ("def broken(:", "SyntaxError at works.py:1: invalid syntax"),
+    ],
+    ids=[
+        "it raises",
+        "a library raises",
+        "a missing module",
+        "one of a similar name",
+        "its syntax",
+    ],
 )
-def test_a_module_that_cannot_be_imported_shows_its_own_traceback_once(story, text):
+def test_a_module_that_cannot_be_imported_is_told_with_its_own_line(story, text, words):
     (story.folder / "works.py").write_text(text)
-    done = story.perdure("worker", "works:app")
-    assert done.returncode == 2
-    assert done.stderr.count("Traceback (most recent call last)") == 1
-    assert "works.py" in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("perdure: works:app cannot be loaded")
+    refused(story.perdure("worker", "works:app"), 2, f"works:app cannot be loaded: {words}")
+    refused(story.perdure("enqueue", "works:app", "1"), 2, words)
     nothing_is_left(story)
 
 
@@ -174,7 +185,7 @@ def test_a_child_that_can_no_longer_start_is_tried_again_with_growing_pauses(sto
     os.kill(worker.child("main").pid, 9)
     until(
         "four children have failed to start",
-        lambda: worker.log.read_text().count("RuntimeError: mended soon") >= 4,
+        lambda: worker.log.read_text().count("RuntimeError at work.py:1: mended soon") >= 4,
         within_s=60,
     )
     starts = story.rows("SELECT started_at FROM perdure_workers ORDER BY no")

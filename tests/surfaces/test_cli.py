@@ -18,6 +18,7 @@ from perdure.engine.clock import SystemClock
 from perdure.model.nouns import replace
 from perdure.stores.migrations import migrations
 from perdure.stores.sqlite.schema import PACKAGE
+from perdure.surfaces.cli.options import _STORE, with_store
 from perdure.surfaces.cli.root import cli, main
 from tests.stores.kit import Place, attempt_of, failure, retry, success
 
@@ -195,7 +196,7 @@ def test_the_version_is_told(shell):
         (["jobs", "list", "--limit", "0"], "0 is not in the range"),
         (["jobs", "list", "--limit", "x"], "'x' is not a valid integer"),
         (["jobs", "list", "--before", "9" * 30], "is not in the range"),
-        (["jobs", "show"], "Missing argument 'JOB_ID'"),
+        (["jobs", "show"], "Missing argument 'JOB'"),
         (["enqueue"], "Missing argument"),
         (["audit", "--what"], "No such option"),
     ],
@@ -452,6 +453,54 @@ def test_jobs_are_listed_by_state_and_pipeline_and_page(shell, history):
     assert shell("jobs", "list", "--limit", "2").lines[-1] == "more: --before 3"
 
 
+def test_jobs_are_listed_by_the_states_that_are_shown(shell, history):
+    shown = {line.split()[0]: line.split()[2] for line in shell("jobs", "list").lines}
+    for state in ("succeeded", "failed", "retrying"):
+        found = shell("jobs", "list", "--state", state).lines
+        assert [line.split()[0] for line in found] == [no for no in shown if shown[no] == state]
+    assert shell("jobs", "list", "--state", "scheduled").lines == ["no jobs"]
+    assert len(shell("jobs", "list", "--state", "queued").lines) == 2
+    both = shell("jobs", "list", "--state", "retrying", "--state", "failed")
+    complains(both, 2, "state 'retrying' is a view of queued and is asked for alone")
+
+
+def test_a_job_is_found_by_its_key(shell):
+    (id,) = shell.enqueue("1", "--key", "order-1").lines
+    shell.enqueue("2", "--key", "order-2")
+    anns = shell.enqueue("3", "--key", "order-1", "--owner", "ann").lines[0]
+    assert shell("jobs", "show", "order-1", "--json").json["id"] == id
+    assert shell("jobs", "show", "order-1").lines[1].endswith(", key order-1")
+    (line,) = shell("jobs", "list", "--key", "order-1").lines
+    assert id in line
+    (line,) = shell("jobs", "list", "--key", "order-1", "--owner", "ann").lines
+    assert anns in line
+    none = "no jobs with key 'order-9'; another owner's: --owner"
+    assert shell("jobs", "list", "--key", "order-9").lines == [none]
+    complains(shell("jobs", "list", "--key", "x" * 5000), 2, "printable characters")
+    complains(shell("jobs", "show", "order-9"), 2, "no job 'order-9'", "--key … --owner …")
+
+
+def test_a_key_that_several_jobs_have_names_them_all(shell):
+    more = APP + 'app.pipeline("r", one)\n'
+    (shell.folder / f"{shell.module}.py").write_text(more)
+    ids = [shell("enqueue", f"{shell.module}:{name}", "1", "--key", "k").lines[0] for name in "pr"]
+    complains(shell("jobs", "show", "k"), 2, f"by its id: {ids[1]}, {ids[0]}")
+    assert shell("jobs", "show", ids[0]).code == 0
+
+
+def test_what_people_did_to_a_job_is_told_with_who_and_why(shell, history):
+    shell("jobs", "run-now", history[3], "--by", "ann", "--reason", "in a hurry")
+    shell("jobs", "cancel", history[3], "--by", "bob")
+    *_, ran, cancelled, item, _ = shell("jobs", "show", history[3]).lines
+    assert ran.endswith("Z  run job now by ann: in a hurry")
+    assert cancelled.endswith("Z  cancel job by bob")
+    assert item == "  item 3"
+    told = shell("jobs", "show", history[3], "--json").json["deeds"]
+    assert [(one["verb"], one["by_whom"]) for one in told] == [
+        ("run job now", "ann"), ("cancel job", "bob"),
+    ]  # fmt: skip
+
+
 def test_a_listing_in_json_holds_real_values(shell, history):
     (job,) = shell("jobs", "list", "--json", "--state", "succeeded").json
     assert (job["payload"], job["result"], job["label"]) == ({"n": 1}, {"total": 3}, "passed")
@@ -466,7 +515,8 @@ def test_the_history_of_a_job_is_told_in_words(shell, history):
     assert lines[3:5] == [
         "      saw: ConnectionResetError: connection reset", "      retry in 30 s: network  [policy plain/1]",
     ]  # fmt: skip
-    assert lines[5].startswith("  waits for stage one, due ")
+    assert lines[5] == "  item 3"
+    assert lines[6].startswith("  waits for stage one, due ")
 
 
 def test_the_end_of_a_job_is_told_in_words(shell, history):
@@ -515,7 +565,7 @@ def test_an_audit_of_a_sound_store_is_clean(shell, history):
     assert verdict == "clean"
     found = shell("audit", "--json").json
     checks, tables = len(found["checks"]), len(found["tables"])
-    assert covered == f"{checks} checks over {tables} tables, of 4 jobs"
+    assert covered == f"{checks} checks over {tables} tables, of 4 jobs in store sqlite:///work.db"
     assert (found["clean"], found["findings"], found["books"]["accepted"]) == (True, [], 4)
 
 
@@ -537,6 +587,57 @@ def test_books_that_do_not_balance_are_no_clean_audit(shell, history):
     said = shell("audit")
     assert said.code == 1
     assert "DOES NOT BALANCE" in said.out
+
+
+# -- settings ----------------------------------------------------------------------------
+
+
+def test_a_variable_that_is_almost_a_setting_is_named_with_the_one_that_is_meant(
+    shell, monkeypatch
+):
+    monkeypatch.setenv("PERDURE_STORE_URI", "sqlite:///other.db")
+    monkeypatch.setenv("PERDURE_SEED", "7")
+    shell.enqueue("1")
+    said = shell("jobs", "list")
+    assert said.code == 0
+    assert said.err == (
+        "perdure: warning: PERDURE_STORE_URI sets nothing; did you mean PERDURE_STORE?\n"
+    )
+    with started(shell.folder, "worker", "nowhere:app", stdout=subprocess.PIPE) as process:
+        _, err = process.communicate(timeout=60)
+    assert err.count("PERDURE_STORE_URI") == 1
+
+
+# -- commands in messages ----------------------------------------------------------------
+
+
+def test_a_command_in_a_message_names_the_store_that_was_typed(shell, history):
+    given = ("--store", "sqlite:///./work.db")
+    said = shell("jobs", "show", "nobody", *given)
+    complains(said, 2, "see: perdure jobs list --store sqlite:///./work.db; by the key")
+    shell("queues", "pause", "q", *given)
+    said = shell("jobs", "run-now", history[4], "--dry-run", *given)
+    complains(said, 2, "(to release it: perdure queues resume q --store sqlite:///./work.db)")
+    assert "--store" not in shell("jobs", "show", "nobody").err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("see: perdure runs list", "see: perdure runs list --store s"),
+        ("run: perdure db upgrade, and so on", "run: perdure db upgrade --store s, and so on"),
+        ("perdure gates release 'a b' --reason … and more", "perdure gates release 'a b' --reason … --store s and more"),
+        ("see: perdure jobs show 7. Or not.", "see: perdure jobs show 7 --store s. Or not."),
+        ("(perdure dead redrive --help)", "(perdure dead redrive --help)"),
+        ("perdure db upgrade --store t", "perdure db upgrade --store t"),
+        ("perdure worker APP", "perdure worker APP"),
+    ],
+)  # fmt: skip
+def test_commands_are_found_in_sentences(text, told):
+    context = click.Context(cli)
+    with context:
+        context.meta[_STORE] = "s"
+        assert with_store(text) == told
 
 
 # -- stores that are not as they should be -----------------------------------------------
@@ -663,5 +764,5 @@ def test_an_app_that_fails_while_it_is_loaded_is_the_apps_own_failure(shell):
     (shell.folder / "broken.py").write_text("import nowhere_at_all\n")
     with started(shell.folder, "enqueue", "broken:p", "1", stdout=subprocess.PIPE) as process:
         out, err = process.communicate(timeout=60)
-    assert (process.returncode != 0, out) == (True, "")
-    assert "nowhere_at_all" in err
+    assert (process.returncode, out, len(err.splitlines())) == (2, "", 1)
+    assert "ModuleNotFoundError at broken.py:1: No module named 'nowhere_at_all'" in err

@@ -62,7 +62,11 @@ def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monk
     assert shown["payload"] == {"n": 100}
     assert shown["payloads_before"] == [{"life": 1, "payload": {"n": 11}}]
     lines = office("jobs", "show", id)
-    assert '  payload until life 1: {"n":11}\n  payload now: {"n":100}\n' in lines
+    assert '  item {"n":100}\n' in lines
+    assert '  payload until life 1: {"n":11}\n' in lines
+    assert "  revive job by ann\n" in lines
+    assert "; cost $0.2500; tokens 10 in, 2 out\n" in lines
+    assert "  in all: cost $0.2500; tokens 10 in, 2 out\n" in lines
     file.write_text("{")
     words = ("jobs", "retry", id, "--payload", str(file), "--app", app)
     assert "is no JSON value" in office.error(*words)
@@ -79,8 +83,21 @@ def test_another_owners_job_is_as_one_that_never_was(office):
 
 def test_a_dry_run_of_one_says_what_it_is_and_does_nothing(fresh):
     (id,) = put(fresh, 1)
-    assert "queued for stage one" in fresh("jobs", "cancel", id, "--dry-run")
+    said = fresh("jobs", "cancel", id, "--dry-run")
+    assert said == f"{id} would be cancelled: queued for stage one, life 1\n"
     assert states(fresh, id) == ["queued"]
+    (late,) = put(fresh, 2, late=True)
+    said = fresh("jobs", "run-now", late, "--dry-run")
+    assert said == f"{late} would be due now: scheduled for stage one, life 1\n"
+    assert states(fresh, late) == ["scheduled"]
+
+
+def test_a_dry_run_of_one_that_would_be_refused_says_why(fresh):
+    (id,) = put(fresh, 1)
+    assert "cannot be run now: it is due already" in fresh.error("jobs", "run-now", id, "--dry-run")
+    fresh("jobs", "cancel", id)
+    assert "is already cancelled" in fresh.error("jobs", "cancel", id, "--dry-run")
+    assert "it is cancelled" in fresh.error("jobs", "run-now", id, "--dry-run")
 
 
 def test_a_dry_run_of_a_retry_checks_what_a_retry_would(office, fresh):

@@ -35,7 +35,7 @@ from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.runs import RunChange, RunCounts, RunStatus
 from perdure.model.workers import NewWorker, Role
-from perdure.surfaces.cli.options import check_app_store, command
+from perdure.surfaces.cli.options import _STORE, check_app_store, command
 from perdure.surfaces.cli.root import cli
 from perdure.surfaces.cli.run import run as run_command
 from perdure.surfaces.cli.run_panel import lines, panel, progress_line
@@ -151,6 +151,16 @@ def is_quiet(story: Story) -> bool:
 
 
 # -- to the end ---------------------------------------------------------------------------
+
+
+def test_a_key_that_no_item_has_is_answered_with_the_fields_that_they_have(story):
+    write_items(story, [{"n": 1, "name": "a"}])
+    done = run(story, "--key", "nokey", "--no-work")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "perdure: item 1 of the run: it has no field 'nokey' to name it; its fields are: n, name; "
+        "call it again with another --key, or with none\n"
+    )
 
 
 @pytest.mark.story
@@ -1096,7 +1106,7 @@ def test_whoever_goes_on_with_an_aborted_run_is_told_first_to_retry_what_has_fai
     run = replace(run, status=RunStatus.ABORTED, why=why, counts=RunCounts(total=9, failed=5))
     files = Files("items.jsonl", None, None)
     with click.Context(run_command) as context:
-        context.params["store"] = "postgresql://me:secret@host/my db"
+        context.meta[_STORE] = "postgresql://me:secret@host/my db"
         summary, _ = summary_lines(RunOutcome(run, Fed(9, 9), 1.0), files, "perdure run w")
     store = "--store 'postgresql://me:***@host/my db'"
     assert summary[-3 if "cost" not in why else -2] == (

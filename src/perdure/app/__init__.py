@@ -14,7 +14,7 @@ from perdure.app.surface.policies import (
 )
 from perdure.app.worker.lane_names import check_served, lanes_served
 from perdure.app.worker.processes import supervise, work
-from perdure.config import check_times
+from perdure.config import check_times, misspelt_variables
 
 __all__ = [
     "App",
@@ -30,6 +30,7 @@ __all__ = [
     "load_pipeline",
     "load_policy",
     "load_session",
+    "misspelt_variables",
     "open_store",
     "policy_page",
     "policy_pages",

@@ -5,21 +5,34 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from perdure.app.job_refs import job_at
 from perdure.app.session.session import Session
 from perdure.engine.batch.runs import find_run
+from perdure.engine.idempotency import check_key, is_key
 from perdure.engine.operate.eligible import dead_letters
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.filters import JobFilter
 from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, State
+from perdure.model.views import JobView
 from perdure.ports import Reader
 from perdure.rules.hints.durations import duration_s
 from perdure.rules.policy_form import nearest
 
-_TEXTS = ("pipeline", "stage", "queue", "category", "owner", "code", "text", "fingerprint")
-_BOTH = (*_TEXTS[:-1], "run", "kind", "older_than", "newer_than")
+_TEXTS = ("pipeline", "stage", "queue", "category", "owner", "code", "text", "fingerprint", "key")
+_BOTH = (*_TEXTS[:-2], "run", "kind", "older_than", "newer_than")
 _DEAD = (*_BOTH, "fingerprint", "reason_failed", "discarded")
 _OPEN = (*_BOTH, "state")
+_LISTED = ("pipeline", "owner", "key", "run")
+_SAME_KEY_SHOWN = 10
+
+# The states that lists show: those that are stored, and views of queued.
+_VIEWS: Mapping[str, Mapping[str, bool]] = {
+    "retrying": {"retrying": True},
+    "scheduled": {"waiting": True, "retrying": False},
+}
+SHOWN_STATES = (*(one.value for one in State), *_VIEWS)
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -29,6 +42,44 @@ def jobs_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
     meant = _filter_of(session.opened.reader, chosen, what="jobs", names=_OPEN)
     check_found(session.opened.reader, meant, lambda: session.catalogue)
     return meant
+
+
+def jobs_listed(reader: Reader, states: Sequence[str], chosen: Mapping[str, Any]) -> JobFilter:
+    """The jobs of a list, by the states that it shows. A key is looked for with its owner: that of the run, or none."""
+    meant = _filter_of(reader, chosen, what="jobs", names=_LISTED)
+    check_key(meant.key)
+    if meant.key is not None and meant.owner is None:
+        run = None if meant.run is None else reader.runs(no=meant.run)[0]
+        meant = replace(meant, owner="" if run is None else run.owner)
+    view = next((one for one in states if one in _VIEWS), None)
+    if view is None:
+        meant = replace(meant, states=tuple(map(State, states)))
+    elif set(states) == {view}:
+        meant = replace(meant, states=(State.QUEUED,), **_VIEWS[view])
+    else:
+        raise CallerError(
+            f"state {view!r} is a view of queued and is asked for alone; leave the others out, or ask for queued"
+        )
+    check_found(reader, meant)
+    return meant
+
+
+def job_named(reader: Reader, named: str) -> JobView:
+    """A job by its id or its number; where there is none, by a key of no owner that only one job has."""
+    try:
+        return job_at(reader, named)
+    except UnknownName as unknown:
+        wanted = JobFilter(owner="", key=named)
+        found = reader.jobs(wanted, limit=_SAME_KEY_SHOWN + 1) if is_key(named) else []
+        if not found:
+            raise UnknownName(
+                f"{unknown}; by the key of an owner's item: perdure jobs list --key … --owner …"
+            ) from None
+    if len(found) > 1:
+        ids = ", ".join(job.id for job in found[:_SAME_KEY_SHOWN])
+        more = ", …" if len(found) > _SAME_KEY_SHOWN else ""
+        raise CallerError(f"several jobs have the key {named!r}; name one by its id: {ids}{more}")
+    return found[0]
 
 
 def dead_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:

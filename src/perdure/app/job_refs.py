@@ -190,8 +190,8 @@ class JobRef(Struct, frozen=True):
             dry_run=dry_run,
         )
 
-    def cancel(self, *, reason: str = "", by: str = "app") -> None:
-        """Cancel the job; after this returns no new attempt starts."""
+    def cancel(self, *, dry_run: bool = False, reason: str = "", by: str = "app") -> None:
+        """Cancel the job; after this returns no new attempt starts. With ``dry_run`` it is only checked whether that can be."""
         opened = self._session.opened
         single_jobs.cancel(
             opened.control,
@@ -201,10 +201,11 @@ class JobRef(Struct, frozen=True):
             deed=Deed(by, reason),
             owner=self._owner,
             observers=self._session.observers,
+            dry_run=dry_run,
         )
 
-    def run_now(self, *, reason: str = "", by: str = "app") -> None:
-        """Let a job that waits, for its time or after a failure, be due now.
+    def run_now(self, *, dry_run: bool = False, reason: str = "", by: str = "app") -> None:
+        """Let a job that waits, for its time or after a failure, be due now; ``dry_run`` as in `cancel`.
 
         It stays behind a gate that is held and in a queue that is paused. A wait that its upstream has asked for is not
         cut short.
@@ -217,6 +218,7 @@ class JobRef(Struct, frozen=True):
             deed=Deed(by, reason),
             owner=self._owner,
             observers=self._session.observers,
+            dry_run=dry_run,
         )
 
     async def view_async(self) -> JobView:
@@ -247,13 +249,17 @@ class JobRef(Struct, frozen=True):
         """As `retry`, without blocking the event loop."""
         return await asyncio.to_thread(self.retry, **options)
 
-    async def cancel_async(self, *, reason: str = "", by: str = "app") -> None:
+    async def cancel_async(
+        self, *, dry_run: bool = False, reason: str = "", by: str = "app"
+    ) -> None:
         """As `cancel`, without blocking the event loop."""
-        await asyncio.to_thread(self.cancel, reason=reason, by=by)
+        await asyncio.to_thread(self.cancel, dry_run=dry_run, reason=reason, by=by)
 
-    async def run_now_async(self, *, reason: str = "", by: str = "app") -> None:
+    async def run_now_async(
+        self, *, dry_run: bool = False, reason: str = "", by: str = "app"
+    ) -> None:
         """As `run_now`, without blocking the event loop."""
-        await asyncio.to_thread(self.run_now, reason=reason, by=by)
+        await asyncio.to_thread(self.run_now, dry_run=dry_run, reason=reason, by=by)
 
     def _ended(self, job: JobView, wait_s: float | None) -> JobView:
         if self._owner not in (None, job.owner):

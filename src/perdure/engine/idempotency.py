@@ -16,6 +16,7 @@ life of the job.
 import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from perdure.model.errors import CallerError, PayloadRefused
@@ -24,12 +25,13 @@ from perdure.model.limits import KEY_CHARS_MAX
 
 Key = str | Callable[[Any], object]  # a field of an item, or a function of it
 
+_FIELDS_SHOWN = 20
 _RULE = f"must have 1 to {KEY_CHARS_MAX} printable characters; hash what is longer"
 
 
 def check_key(key: str | None) -> None:
     """Refuse a key that a caller gives and that is none."""
-    if key is not None and not _is_key(key):
+    if key is not None and not is_key(key):
         raise CallerError(f"key {key!r} {_RULE}")
 
 
@@ -38,12 +40,14 @@ def key_from_item(wanted: Key | None, item: Any) -> str | None:
     if wanted is None:
         return None
     found = value_from_item(wanted, item)
+    if found is None and not callable(wanted) and not (isinstance(item, dict) and wanted in item):
+        raise PayloadRefused(f"it has no field {wanted!r} to name it; {_fields(item)}")
     if not isinstance(found, str) or not found:
         what = "its key function" if callable(wanted) else f"its field {wanted!r}"
         raise PayloadRefused(
             f"{what} gives {found!r}; it must give text or a whole number, which names the item"
         )
-    if not _is_key(found):
+    if not is_key(found):
         raise PayloadRefused(f"its key {found[:40]!r} {_RULE}")
     return found
 
@@ -73,5 +77,15 @@ def value_from_item(wanted: Key, item: Any) -> Any:
     return str(found) if isinstance(found, int) and not isinstance(found, bool) else found
 
 
-def _is_key(text: str) -> bool:
+def _fields(item: Any) -> str:
+    """What could name an item instead, in words."""
+    if not isinstance(item, dict):
+        return "it is no object, and has no fields"
+    names = [str(name) for name in islice(item, _FIELDS_SHOWN)]
+    more = ["…"] if len(item) > _FIELDS_SHOWN else []
+    return f"its fields are: {', '.join(names + more) or 'none'}"
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be a key."""
     return 0 < len(text) <= KEY_CHARS_MAX and text.isprintable()

@@ -13,6 +13,8 @@ class JobFilter(Struct, frozen=True):
     ``text`` is looked for in the error's public message and in its detail, upper and lower case alike.
     ``discarded`` False leaves out the dead letters that somebody has discarded, True leaves out all others.
     ``waiting`` True means the queued jobs whose time has not come, False all others.
+    ``retrying`` True means the queued jobs that have failed before, False all others.
+    ``key`` is found by an index where an owner is named as well, "" for none; otherwise it is only compared.
     """
 
     states: tuple[State, ...] = ()
@@ -21,6 +23,7 @@ class JobFilter(Struct, frozen=True):
     queue: str | None = None
     category: str | None = None
     owner: str | None = None
+    key: str | None = None
     run: int | None = None
     reason: FailedReason | None = None
     kind: str | None = None
@@ -33,6 +36,7 @@ class JobFilter(Struct, frozen=True):
     finished_until: datetime | None = None
     discarded: bool | None = None
     waiting: bool | None = None
+    retrying: bool | None = None
 
 
 EVERY_JOB = JobFilter()

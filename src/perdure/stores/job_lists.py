@@ -1,8 +1,9 @@
 """From a filter to jobs, newest first, in steps of bounded size; the same on every store.
 
 A filter may mean one job in ten million, and no statement may walk the table to find that out. So the chosen
-jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows, down one of four ways:
+jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows, down one of five ways:
 
+* a *key* and an owner, or none: the numbers come from the unique index of keys;
 * the *few*: what is queued, in work or failed stands in partial indexes. When there are no more than
   `LOOK_ROWS_MAX` of them, their numbers are taken from there;
 * an *owner*: the numbers of its jobs, or of those that failed, come from `perdure_owned`. Of these steps no statement
@@ -15,8 +16,7 @@ If a filter names both an owner and a run, the run leads if it is the owner's ow
 The first step is small, as most pages are full at once; the later ones grow. A listing goes on until its page
 is full or nothing is left: a page that is shorter than was asked for is the last one, and going on below
 the last number of a full one neither leaves out nor repeats. A preview gives up after `STEPS_MAX` steps and
-says so. Groups of dead letters are of all of them, however many steps that takes; there up to
-`DEAD_ROWS_MAX` are still few, so that the steps do not lead over what has succeeded.
+says so.
 
 The text of a filter is compared here and not in SQL, which knows upper and lower case for ASCII only
 (SQLite) or as the server's locale has it (PostgreSQL). Values are always bound; the pieces of SQL below and
@@ -33,16 +33,14 @@ from msgspec import Struct
 from perdure.model.errors import CallerError, StoreDamaged
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
-from perdure.model.nouns import replace
 from perdure.model.states import State
-from perdure.model.views import ChangedJob, DeadGroup, FailureGroup, JobView, Preview
+from perdure.model.views import ChangedJob, FailureGroup, JobView, Preview
 from perdure.stores.columns import JOB
 from perdure.stores.moments import from_us, to_us
-from perdure.stores.rows import Row, dead_group_out, job_out
+from perdure.stores.rows import Row, job_out
 
 LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
 OWNED_ROWS_MAX = 250  # up to four rows are touched for each, such as a job, its lane and its input
-DEAD_ROWS_MAX = 1_000_000  # numbers alone, from an index: a second or so
 STEPS_MAX = 12  # of a preview, the first ones small
 NO_MAX = 2**63 - 1
 
@@ -57,9 +55,7 @@ SELECT j.no, CAST(j.id AS text), j.pipeline, j.stage, j.failed_reason, j.error_k
 FROM {rows}{conditions}
 ORDER BY j.no DESC
 """
-_NO, _ID, _PIPELINE, _STAGE, _REASON, _KIND, _MESSAGE, _DETAIL, _CODE, _FINGERPRINT, _ENDED = range(
-    11
-)
+NO, ID, PIPELINE, STAGE, REASON, KIND, MESSAGE, DETAIL, CODE, FINGERPRINT, ENDED = range(11)
 
 _RANGE = "j.no >= :floor AND j.no < :before"
 _TOP = "SELECT max(no) FROM perdure_jobs WHERE no < :before"
@@ -71,6 +67,13 @@ SELECT no FROM perdure_jobs WHERE redrive_run = :run AND no < :before ORDER BY n
 """
 _OF_OWNER = """
 SELECT job FROM perdure_owned WHERE owner = :owner AND job < :before{failed} ORDER BY job DESC LIMIT :limit
+"""
+_PIPELINES = "SELECT DISTINCT pipeline FROM perdure_lanes"
+# So written, the primary key is no temptation; and PostgreSQL may not join the pipelines to all keys of an owner.
+_OF_KEY = """
+SELECT no FROM perdure_jobs
+WHERE owner = :owner AND pipeline = :pipeline AND key = :key AND no + 0 < :before
+ORDER BY no + 0 DESC LIMIT :limit
 """
 _OWN_RUN = "SELECT 1 FROM perdure_runs WHERE no = :run AND owner = :owner"
 # What has changed by the end of an attempt and what otherwise; the last column is whether it was the job's last change.
@@ -105,6 +108,7 @@ _CONDITIONS = {
     "code": "{job}.error_code = :code",
     "fingerprint": "{job}.fingerprint = :fingerprint",
     "owner": "{job}.owner = :owner",
+    "key": "{job}.key = :key",
     "run": ":run IN ({job}.run, {job}.redrive_run)",  # so written, no index is tempted
     "queue": "(SELECT l.queue FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :queue",
     "category": "(SELECT l.category FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :category",
@@ -158,7 +162,7 @@ class Choice:
         while end is not None:
             moved, end = self._next_changes(fetch, end, min(window, max(1, OWNED_ROWS_MAX // 2)))
             step, values = self._among([no for _, no in moved])
-            kept = {row[_NO] for row in self._find(fetch, step, values)} if moved else set()
+            kept = {row[NO] for row in self._find(fetch, step, values)} if moved else set()
             yield from (one for one in moved if one[1] in kept)
             window = self._bound(4 * window)
 
@@ -204,8 +208,15 @@ class Choice:
                     yield self._among(found)
             below, window = floor, self._bound(4 * window)
 
+    @property
+    def _has_key(self) -> bool:
+        """Whether the index of keys leads to the jobs."""
+        return self.chosen.key is not None and self.chosen.owner is not None
+
     def _numbers(self, fetch: Fetch) -> Numbers | None:
         """Where the numbers of the jobs come from; None when nothing leads to them."""
+        if self._has_key:
+            return self._of_key
         own = not self.chosen.owner or (
             self.chosen.run is not None and bool(fetch(_OWN_RUN, self.values))
         )
@@ -214,9 +225,9 @@ class Choice:
         return None if self.chosen.run is None else self._of_run
 
     def _few(self, fetch: Fetch) -> list[int] | None:
-        """The numbers of the few, unless they are many, or an owner or a run leads there more directly."""
+        """The numbers of the few, unless they are many, or an owner, a run or a key leads there more directly."""
         states = _states(self.chosen)
-        led = self.chosen.run is not None or bool(self.chosen.owner)
+        led = self.chosen.run is not None or bool(self.chosen.owner) or self._has_key
         if led or not states or not set(states) <= set(_OF_STATE):
             return None
         narrowed = "".join(
@@ -230,9 +241,16 @@ class Choice:
     def _of_run(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next job numbers of a run, and the number down to which none is missing."""
         where = {"run": self.chosen.run, "before": below, "limit": window}
-        lists = [[no for (no,) in fetch(sql, where)] for sql in (_OF_RUN, _AGAIN_IN_RUN)]
-        floor = max((some[-1] for some in lists if len(some) == window), default=0)
-        return [no for some in lists for no in some if no >= floor], floor
+        return _joined([fetch(sql, where) for sql in (_OF_RUN, _AGAIN_IN_RUN)], window)
+
+    def _of_key(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
+        """The next numbers of the jobs with a key, and the number down to which none is missing."""
+        where = {
+            "owner": self.chosen.owner, "key": self.chosen.key, "before": below, "limit": window,
+        }  # fmt: skip
+        named = self.chosen.pipeline
+        pipelines = [one for (one,) in fetch(_PIPELINES, {})] if named is None else [named]
+        return _joined([fetch(_OF_KEY, {**where, "pipeline": one}) for one in pipelines], window)
 
     def _of_owner(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next numbers of an owner's jobs, and the number down to which none is missing."""
@@ -255,10 +273,19 @@ class Choice:
             conditions.append(f"j.discarded_at IS {'NOT ' if self.chosen.discarded else ''}NULL")
         if self.chosen.waiting is not None:
             conditions.append(f"coalesce(j.ready, 1) = {0 if self.chosen.waiting else 1}")
+        if self.chosen.retrying is not None:
+            failed_before = "j.state = 'queued' AND j.error_kind IS NOT NULL"
+            conditions.append(f"{'' if self.chosen.retrying else 'NOT '}({failed_before})")
         if self.chosen.text is not None:
             conditions.append("(j.error_message IS NOT NULL OR j.error_detail IS NOT NULL)")
         joined = "".join(f"\nAND {one}" for one in conditions)
         return _SEEN.format(rows=self.dialect.rows.format(step=step), conditions=joined)
+
+
+def _joined(lists: Sequence[Sequence[Row]], window: int) -> tuple[list[int], int]:
+    """The numbers of several lists, each down to a bound, and the number down to which none is missing."""
+    floor = max((some[-1][0] for some in lists if len(some) == window), default=0)
+    return [no for some in lists for (no,) in some if no >= floor], floor
 
 
 def page(
@@ -271,7 +298,7 @@ def page(
     """
     limit = min(limit, PAGE_ROWS_MAX)
     seen = chain.from_iterable(choice.rows(fetch, limit=limit, before=before))
-    return _views((row[_NO] for row in seen), whole, limit)
+    return _views((row[NO] for row in seen), whole, limit)
 
 
 def changes(
@@ -318,55 +345,13 @@ def preview(choice: Choice, fetch: Fetch, *, count_max: int) -> Preview:
     return Preview(min(len(seen), count_max), capped, _groups(seen[:count_max]))
 
 
-def dead_groups(
-    chosen: JobFilter, dialect: Dialect, fetch: Fetch, *, limit: int
-) -> list[DeadGroup]:
-    """The failed jobs of a filter by what they have in common, most frequent first; the newest is the example."""
-    if chosen.states and State.FAILED not in chosen.states:
-        return []
-    failed = replace(chosen, states=(State.FAILED,))
-    groups: dict[tuple[str, ...], _Group] = {}
-    for rows in Choice(failed, dialect, DEAD_ROWS_MAX).rows(
-        fetch, limit=LOOK_ROWS_MAX, before=None
-    ):
-        for row in rows:
-            alike = (
-                row[_FINGERPRINT] or "", row[_PIPELINE], row[_STAGE], row[_KIND] or "",
-                row[_CODE] or "",
-            )  # fmt: skip
-            groups.setdefault(alike, _Group(row, row[_ENDED], row[_ENDED])).add(row[_ENDED])
-    first = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))
-    return [
-        dead_group_out(
-            (*alike, one.count, one.first_at, one.last_at, one.newest[_ID],
-             one.newest[_DETAIL] or one.newest[_MESSAGE])
-        )
-        for alike, one in first[: max(0, min(limit, PAGE_ROWS_MAX))]
-    ]  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Group:
-    """Dead letters alike; rows come newest first."""
-
-    newest: Row
-    first_at: int
-    last_at: int
-    count: int = 0
-
-    def add(self, ended_at: int) -> None:
-        self.count += 1
-        self.first_at = min(self.first_at, ended_at)
-        self.last_at = max(self.last_at, ended_at)
-
-
 def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
     """Failed jobs that ended alike, most frequent first."""
     ids: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
-        if row[_REASON] is not None:
-            place = (row[_PIPELINE], row[_STAGE], row[_REASON], row[_KIND] or "")
-            ids.setdefault(place, []).append(row[_ID])
+        if row[REASON] is not None:
+            place = (row[PIPELINE], row[STAGE], row[REASON], row[KIND] or "")
+            ids.setdefault(place, []).append(row[ID])
     groups = [FailureGroup(*place, len(some), min(some)) for place, some in ids.items()]
     return tuple(
         sorted(groups, key=lambda one: (-one.count, one.pipeline, one.stage, one.reason, one.kind))
@@ -375,7 +360,7 @@ def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
 
 def _says(row: Row, wanted: str) -> bool:
     return any(
-        row[place] is not None and wanted in row[place].casefold() for place in (_MESSAGE, _DETAIL)
+        row[place] is not None and wanted in row[place].casefold() for place in (MESSAGE, DETAIL)
     )
 
 
@@ -391,7 +376,7 @@ def _values(chosen: JobFilter) -> dict[str, object]:
         "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
         "category": chosen.category, "owner": chosen.owner, "run": chosen.run,
         "reason": None if chosen.reason is None else chosen.reason.value, "kind": chosen.kind,
-        "code": chosen.code, "fingerprint": chosen.fingerprint,
+        "code": chosen.code, "fingerprint": chosen.fingerprint, "key": chosen.key,
     }  # fmt: skip
     moments = {
         "enqueued_from": chosen.enqueued_from, "enqueued_until": chosen.enqueued_until,

@@ -162,7 +162,7 @@ def lanes_out(
 
 
 def dead_group_out(row: Row) -> DeadGroup:
-    """Dead letters with one fingerprint, as `job_lists.dead_groups` counts them."""
+    """Dead letters with one fingerprint, as `dead_groups.dead_groups` counts them."""
     return DeadGroup(
         fingerprint=row[0] or "", pipeline=row[1], stage=row[2], kind=row[3] or "",
         code=row[4] or "", count=row[5], first_at=from_us(row[6]), last_at=from_us(row[7]),

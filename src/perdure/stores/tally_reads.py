@@ -10,7 +10,8 @@ from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, State
 from perdure.model.views import Books, DeadGroup, DeathCount, Depth, Flow
-from perdure.stores.job_lists import Dialect, dead_groups as groups_counted
+from perdure.stores.dead_groups import dead_groups as groups_counted
+from perdure.stores.job_lists import Dialect
 from perdure.stores.moments import MINUTE_US, from_us
 from perdure.stores.rows import Row, dead_group_out
 from perdure.stores.statements import texts

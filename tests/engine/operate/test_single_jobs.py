@@ -66,12 +66,13 @@ def test_a_job_that_waits_for_its_retry_is_cancelled_with_its_last_error(place, 
 def test_a_running_job_is_cancelled_and_its_later_word_is_refused(place, known, worker):
     id = place.put().id
     (claim,) = place.take(worker)
+    place.clock.push(2.5)
     cancelled(place, known, id, reason="changed my mind")
     assert isinstance(place.settle(success(claim, worker), by=worker)[0], Stale)
     job = place.see(id)
     assert (job.state, job.result_json, job.worker) == (State.CANCELLED, None, None)
     (attempt,) = place.reader.attempts(job.no)
-    assert (attempt.status, attempt.worker) == ("cancelled", worker)
+    assert (attempt.status, attempt.worker, attempt.elapsed_s) == ("cancelled", worker, 2.5)
     assert msgspec.json.decode(attempt.why_json)["text"] == (
         "cancelled by the caller (changed my mind)"
     )

@@ -251,7 +251,7 @@ def test_a_bulk_cancel_writes_down_what_its_stage_does_not_let_go(place, worker,
 def test_another_owners_job_is_not_even_called_busy(place, worker, own, catalogue):
     claim = claimed(place, worker, owner="ann")
     complete(place, claim, worker, own)
-    (record,) = cancel_records([place.see(claim.id)], catalogue, "")
+    (record,) = cancel_records([place.see(claim.id)], catalogue, "", place.reader.now())
     (answer,) = place.control.cancel([record], DEED, owner="bob")
     assert isinstance(answer, Stale)
     own.rollback()

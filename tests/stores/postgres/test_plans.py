@@ -12,8 +12,10 @@ import pytest
 from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
 from perdure.model.outcomes import Death
+from perdure.stores.job_lists import _OF_KEY
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.run_report import REPORT
+from perdure.stores.statements import as_psycopg_reads
 from tests.stores.kit import crash, failure, retry, success
 from tests.stores.postgres.kit import Place
 from tests.stores.postgres.plans import Node, plan_of, plan_of_text, rows_touched
@@ -304,6 +306,19 @@ def test_a_report_looks_at_no_jobs_but_those_of_its_run(filled, name):
             assert any("_run" in index for index in used(plan, "perdure_jobs")), f"\n{plan}"
             assert "perdure_redrives_pkey" in used(plan, "perdure_redrives"), f"\n{plan}"
             assert used(plan, "perdure_attempts") <= {"perdure_attempts_pkey"}, f"\n{plan}"
+
+
+def test_jobs_of_a_key_are_found_by_pipeline_and_key(filled):
+    place, modes = filled
+    values = {**VALUES, "owner": "", "pipeline": "p", "key": "k"}
+    with place.connection.autocommit() as cx:
+        for mode in modes:
+            plan = plan_of_text(cx, as_psycopg_reads(_OF_KEY), values, mode=mode)
+            (found,) = [one for one in plan.walk() if one.table == "perdure_jobs"]
+            assert found.index == "perdure_jobs_key", f"\n{plan}"
+            assert all(one in found.condition for one in ("owner =", "pipeline =", "key =")), (
+                f"\n{plan}"
+            )
 
 
 @pytest.mark.parametrize("name", ["items", "items_redriven", "items_ended", "items_ended_redriven"])

@@ -24,12 +24,14 @@ def is_meant(tables: Tables, job: JobRow, chosen: JobFilter) -> bool:
         and chosen.queue in (None, lane.queue)
         and chosen.category in (None, lane.category)
         and chosen.owner in (None, job.owner)
+        and chosen.key in (None, job.key)
         and chosen.run in (None, job.run, job.redrive_run)
         and _failed_so(job, chosen)
         and _within(job.enqueued_at, chosen.enqueued_from, chosen.enqueued_until)
         and _within(job.finished_at, chosen.finished_from, chosen.finished_until)
         and chosen.discarded in (None, job.discarded_at is not None)
         and chosen.waiting in (None, job.ready is False)
+        and chosen.retrying in (None, job.state is State.QUEUED and job.error_kind is not None)
     )
 
 

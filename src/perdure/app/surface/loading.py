@@ -7,9 +7,11 @@ A policy is named alike: ``module:policy``, or ``module:app:stage`` for the one 
 """
 
 import importlib
+import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from traceback import walk_tb
+from types import FrameType, ModuleType
 from typing import NamedTuple
 
 from perdure.app.app import App
@@ -17,8 +19,12 @@ from perdure.app.files.policies import policy_at
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
 from perdure.engine.stages import Stage
-from perdure.model.errors import AppNotFound, UnknownName
+from perdure.model.errors import AppNotFound, PerdureError, UnknownName
+from perdure.rules.evidence import one_line
+from perdure.rules.foreign_code import try_or_none
 from perdure.rules.policy import Policy
+
+_TEXT_CHARS_MAX = 500
 
 
 class _Found(NamedTuple):
@@ -101,13 +107,40 @@ def _import(name: str, target: str) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        if not f"{name}.".startswith(f"{missing.name}."):
-            raise  # a module that the app's module wants
+    except PerdureError:
+        raise  # it says itself what is wrong
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise AppNotFound(
+                f"no module {name!r} here; write module:variable, as in work:app, and run "
+                "the command where the module can be imported"
+            ) from None
         raise AppNotFound(
-            f"no module {name!r} here; write module:variable, as in work:app, and run "
-            "the command where the module can be imported"
-        ) from None
+            f"{target} cannot be loaded: {_what_broke(error, name.partition('.')[0])}; "
+            f"all of it: python -c 'import {name}'"
+        ) from error
+
+
+def _what_broke(error: Exception, home: str) -> str:
+    """What an import has raised: its class, the line of the application's own code, and its text."""
+    text = error.msg if isinstance(error, SyntaxError) else try_or_none(str, error)
+    words = [type(error).__name__, one_line(text or "", _TEXT_CHARS_MAX)]
+    if isinstance(error, SyntaxError):
+        own = [(error.filename or "", error.lineno)]
+    else:
+        frames = walk_tb(error.__traceback__)
+        own = [(one.f_code.co_filename, line) for one, line in frames if _is_own(one, home)]
+    if own:
+        file, line = own[-1]
+        words[0] += f" at {os.path.relpath(file) if Path(file).exists() else file}:{line}"
+    return ": ".join(filter(None, words))
+
+
+def _is_own(frame: FrameType, home: str) -> bool:
+    """Whether code is the application's: of its package, or neither installed, nor Python's, nor ours."""
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    is_foreign = package in sys.stdlib_module_names or package == "perdure"
+    return package == home or not (is_foreign or "-packages/" in frame.f_code.co_filename)
 
 
 def _usual(module: ModuleType) -> str:

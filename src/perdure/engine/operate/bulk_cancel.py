@@ -40,7 +40,7 @@ class BulkCancel:
         page = list(takewhile(lambda job: can_cancel(job, self.catalogue), found))
         if not page:
             return None
-        records = cancel_records(page, self.catalogue, bulk.reason)
+        records = cancel_records(page, self.catalogue, bulk.reason, self.reader.now())
         step = BulkStep(bulk.no, bulk.cursor, page[-1].no, phase=bulk.phase)
         deed, owner = Deed(bulk.begun_by, bulk.reason), filter_of(bulk).owner
         stand = replace(step, cursor=bulk.cursor, again=True)

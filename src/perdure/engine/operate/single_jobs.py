@@ -58,16 +58,20 @@ def cancel(
     deed: Deed,
     owner: str | None = None,
     observers: Observers = NOBODY,
+    dry_run: bool = False,
     rest: Callable[[float], object] = time.sleep,
-) -> Receipt:
-    """Cancel a queued or running job."""
+) -> Receipt | None:
+    """Cancel a queued or running job; with ``dry_run`` all is checked, and nothing is done."""
     words, busy = clean_deed(deed), count(1)
 
-    def once() -> Receipt | None:
+    def look() -> Record:
         job = _job(reader, job_id, owner)
         if job.state in TERMINAL:
             raise NotCancellable(f"job {job_id} is already {job.state.value}")
-        record = _record(job, catalogue, words.reason)
+        return _record(job, catalogue, words.reason, reader.now())
+
+    def once() -> Receipt | None:
+        record = look()
         (answer,) = control.cancel([record], words, owner=owner)
         if isinstance(answer, Receipt):
             observers.tell_settled(record, answer)
@@ -81,6 +85,9 @@ def cancel(
             rest(_BUSY_S)
         return None
 
+    if dry_run:
+        look()
+        return None
     return compare_and_set(f"job {job_id}", once)
 
 
@@ -141,14 +148,19 @@ def run_now(
     deed: Deed,
     owner: str | None = None,
     observers: Observers = NOBODY,
-) -> Receipt:
-    """Let a job that waits for its time be due now."""
+    dry_run: bool = False,
+) -> Receipt | None:
+    """Let a job that waits for its time be due now; with ``dry_run`` all is checked, and nothing is done."""
 
-    def once() -> Receipt | None:
+    def look() -> JobView:
         job = _job(reader, job_id, owner)
         refused = not_now(job, reader)
         if refused is not None:
             raise NotChangeable(f"job {job_id} cannot be run now: {refused}")
+        return job
+
+    def once() -> Receipt | None:
+        job = look()
         target = Target(job.no, job.id, job.token, job.request_id)
         (answer,) = control.run_now([target], clean_deed(deed), owner=owner)
         if isinstance(answer, Receipt):
@@ -156,6 +168,9 @@ def run_now(
             return answer
         return None
 
+    if dry_run:
+        look()
+        return None
     return compare_and_set(f"job {job_id}", once)
 
 
@@ -201,10 +216,12 @@ def _check_run(reader: Reader, job: JobView) -> None:
         )
 
 
-def cancel_records(jobs: Sequence[JobView], catalogue: Catalogue, reason: str) -> list[Record]:
+def cancel_records(
+    jobs: Sequence[JobView], catalogue: Catalogue, reason: str, now: datetime
+) -> list[Record]:
     """What the store has to write when these open jobs are cancelled; those of unknown stages are left out."""
     words = one_line(reason, MESSAGE_CHARS_MAX // 4)
-    return [_record(job, catalogue, words) for job in jobs if can_cancel(job, catalogue)]
+    return [_record(job, catalogue, words, now) for job in jobs if can_cancel(job, catalogue)]
 
 
 def can_cancel(job: JobView, catalogue: Catalogue) -> bool:
@@ -228,7 +245,7 @@ def _job(reader: Reader, job_id: str, owner: str | None) -> JobView:
     return job
 
 
-def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
+def _record(job: JobView, catalogue: Catalogue, reason: str, now: datetime) -> Record:
     if job.state is State.QUEUED:
         return cancel_record(job, _words(reason))
     place = catalogue.place_of(job)
@@ -237,10 +254,10 @@ def _record(job: JobView, catalogue: Catalogue, reason: str) -> Record:
             f"job {job.id} is running stage {job.stage!r} of pipeline {job.pipeline!r}, which "
             "this app does not have; cancel it from the app that does"
         )
-    return _running(job, *place, reason)
+    return _running(job, *place, reason, now)
 
 
-def _running(job: JobView, laid: LaidPipeline, stage: Stage, reason: str) -> Record:
+def _running(job: JobView, laid: LaidPipeline, stage: Stage, reason: str, now: datetime) -> Record:
     assert job.claimed_at is not None
     claim = Claim(
         no=job.no,
@@ -262,7 +279,8 @@ def _running(job: JobView, laid: LaidPipeline, stage: Stage, reason: str) -> Rec
         key=job.key,
         request_id=job.request_id,
     )
-    ending = Ending(claim, Revoked(reason), 0.0, job.worker)
+    elapsed_s = max(0.0, (now - job.claimed_at).total_seconds())
+    ending = Ending(claim, Revoked(reason), elapsed_s, job.worker)
     decision = CancelJob(Why(_words(reason), "cancel", stage.policy.label))
     return msgspec.structs.replace(
         record_of(ending, decision, laid, stage), error_message=_words(reason)

@@ -161,6 +161,7 @@ class RunWatch:
         One that is being run is left until it has ended: then it waits in a closed lane.
         """
         if not settings_of(run).redrive:
-            return cancel_records(page, self._catalogue, run.why or "its run was cancelled")
+            why = run.why or "its run was cancelled"
+            return cancel_records(page, self._catalogue, why, self._reader.now())
         waiting = [job for job in page if job.state is State.QUEUED]
         return [dead_again_record(job, self._reader.attempts(job.no)) for job in waiting]

@@ -70,4 +70,5 @@ def _tell(findings: list[Finding]) -> None:
 def _scope(url: str, books: Books, run: RunView | None) -> str:
     jobs = books.accounted - books.pruned
     what = many(jobs, "job") if run is None else f"run {run.name}, among {many(jobs, 'job')}"
-    return f"{len(checks_of(url))} checks over {len(tables_of(url))} tables, of {what}"
+    checks, tables = len(checks_of(url)), len(tables_of(url))
+    return f"{checks} checks over {tables} tables, of {what} in store {shown_url(url)}"

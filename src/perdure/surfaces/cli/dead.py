@@ -11,13 +11,14 @@ from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filter_options, in_words
-from perdure.surfaces.cli.jobs import plain_attempt, plain_job, shown_at, story
+from perdure.surfaces.cli.jobs import deeds_of, plain_attempt, plain_job, shown_at, story
 from perdure.surfaces.cli.options import (
     command,
     echo_json,
     json_option,
     reason_and_by,
     store_option,
+    with_store,
 )
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
 from perdure.surfaces.cli.tables import day_at, many, short, table
@@ -88,7 +89,8 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
     heads = ("count", "kind", "stage", "first", "last", "fingerprint", "example")
     for line in table(heads, [_group(one) for one in found], left=heads[1:]):
         click.echo(line)
-    click.echo("more about a group: perdure dead list --fingerprint …; perdure dead show JOB")
+    more = "more about a group: perdure dead list --fingerprint …; perdure dead show JOB"
+    click.echo(with_store(more))
 
 
 @dead.command()
@@ -99,12 +101,13 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
     """Show one dead letter, by id or number: item, reason, every attempt with its decision, captures."""
     with session_at(store) as session:
         job, attempts = DeadLetters(session).get_letter(job_id)
-        captures = session.opened.reader.captures(job.no)
+        captures, deeds = session.opened.reader.captures(job.no), deeds_of(session, job)
     if as_json:
         attempted = [plain_attempt(one) for one in attempts]
-        echo_json({**plain_job(job), "attempts": attempted, "captures": captures})
+        echo_json({**plain_job(job), "attempts": attempted, "captures": captures, "deeds": deeds})
         return
-    for line in [*story(job, list(attempts)), *_rest(job, captures)]:
+    told = story(job, attempts, deeds, item_chars_max=_ITEM_CHARS_MAX)
+    for line in [*told, *_rest(job, captures)]:
         click.echo(line)
 
 
@@ -158,13 +161,10 @@ def export(output: str | None, store: str | None, **chosen: Any) -> None:
 
 
 def _rest(job: JobView, captures: Sequence[CaptureView]) -> list[str]:
-    """What the story of a job leaves out: why it is dead, its item, its captures, and what can be done."""
+    """What the story of a job leaves out: why it is dead, its captures, and what can be done."""
     lines = [f"  reason {_what(job)}: {short(job.error_message or 'none', _ITEM_CHARS_MAX)}"]
     if job.error_detail and job.error_detail != job.error_message:
         lines.append(f"  detail {short(job.error_detail, _ITEM_CHARS_MAX)}")
-    lines.append(f"  item {short(job.payload_json, _ITEM_CHARS_MAX)}")
-    if job.key is not None:
-        lines.append(f"  key {short(job.key, _ITEM_CHARS_MAX)}")
     if job.retries_manual:
         lines.append(f"  driven again {job.retries_manual} times before")
     lines += [

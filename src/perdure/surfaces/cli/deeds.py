@@ -64,9 +64,8 @@ def cancel(job_id: str | None, **options: Any) -> None:
     with session_at(asked.store, asked.app) as session:
         if job_id is not None:
             one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
-            if asked.sure_of_one(session, one.id):
-                one.cancel(reason=asked.reason, by=asked.by_whom)
-                asked.tell_one(session, one.id, "is cancelled")
+            one.cancel(dry_run=asked.dry_run, **asked.words)
+            asked.tell_one(session, one.id, f"{asked.becomes} cancelled")
             return
         if asked.sure_of(Jobs(session).count("cancel", **asked.chosen), "Cancel"):
             asked.tell(session, Jobs(session).cancel(**asked.words, **asked.chosen))
@@ -86,9 +85,8 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
     with session_at(asked.store, asked.app) as session:
         if job_id is not None:
             one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
-            if asked.sure_of_one(session, one.id):
-                one.run_now(reason=asked.reason, by=asked.by_whom)
-                asked.tell_one(session, one.id, "is due now")
+            one.run_now(dry_run=asked.dry_run, **asked.words)
+            asked.tell_one(session, one.id, f"{asked.becomes} due now")
             return
         if asked.sure_of(Jobs(session).count("run now", **asked.chosen), "Run now"):
             asked.tell(session, Jobs(session).run_now(rate=rate, **asked.words, **asked.chosen))
@@ -133,9 +131,11 @@ def retry(
             one = job_of(session, job_id, owner=asked.chosen.pop("owner"))
             given = {} if payload is None else {"payload": _item(payload)}
             stage = one.retry(dry_run=True, **way, **given)  # refused in words, if it cannot be
-            if asked.sure_of_one(session, one.id, f"would begin at stage {stage}"):
-                one.retry(reason=asked.reason, by=asked.by_whom, **way, **given)
-                asked.tell_one(session, one.id, "lives again")
+            if asked.dry_run:
+                asked.tell_one(session, one.id, f"would begin at stage {stage}")
+                return
+            one.retry(**asked.words, **way, **given)
+            asked.tell_one(session, one.id, "lives again")
             return
         jobs = Jobs(session)
         known = way if asked.app is not None else {}  # else a worker finds out
@@ -152,11 +152,11 @@ class _DeedAsked:
     def __init__(self, verb: str, job_id: str | None, options: dict[str, Any]) -> None:
         self.store: str | None = options.pop("store")
         self.app: str | None = options.pop("app")
-        self.reason: str = options.pop("reason")
-        self.by_whom: str = options.pop("by_whom")
+        self.dry_run: bool = options.pop("dry_run")
+        self._reason: str = options.pop("reason")
+        self._by_whom: str = options.pop("by_whom")
         self._as_json: bool = options.pop("as_json")
         self._yes: bool = options.pop("yes")
-        self._dry_run: bool = options.pop("dry_run")
         self._detach: bool = options.pop("detach")
         self._found: Any = None  # the preview
         every: bool = options.pop("every")
@@ -174,13 +174,12 @@ class _DeedAsked:
     @property
     def words(self) -> Mapping[str, Any]:
         """Who and why."""
-        return {"reason": self.reason, "by": self.by_whom}
+        return {"reason": self._reason, "by": self._by_whom}
 
-    def sure_of_one(self, session: Session, job_id: str, what: str = "is left as it is") -> bool:
-        """Whether one job is to be touched; a dry run only says what it is, and what would become of it."""
-        if self._dry_run:
-            self.tell_one(session, job_id, what)
-        return not self._dry_run
+    @property
+    def becomes(self) -> str:
+        """The verb before what a job becomes; a dry run only says what it would be."""
+        return "would be" if self.dry_run else "is"
 
     def tell_one(self, session: Session, job_id: str, what: str) -> None:
         """What became of one job."""
@@ -205,7 +204,7 @@ class _DeedAsked:
         if not self._as_json:
             for line in lines:
                 click.echo(line)
-        if self._dry_run or not count:
+        if self.dry_run or not count:
             if self._as_json:
                 echo_json({"preview": found, "bulk": None})
             return False

@@ -1,20 +1,24 @@
 """perdure jobs: look at jobs, and read why each attempt ended as it did."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import click
 import msgspec
 
-from perdure.app.job_filters import check_found
-from perdure.app.job_refs import job_at
+from perdure.app.job_filters import SHOWN_STATES, job_named, jobs_listed
+from perdure.app.session.session import Session
 from perdure.app.surface.store_session import session_at
-from perdure.model.filters import JobFilter
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.operations import LoggedDeed
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
+from perdure.surfaces.cli.filters import in_words
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
-from perdure.surfaces.cli.tables import short
+from perdure.surfaces.cli.tables import short, spent
 
 _NUMBER_MAX = 2**63 - 1
+_CHARS_MAX = 200
 
 
 @click.group()
@@ -25,10 +29,15 @@ def jobs() -> None:
 @jobs.command("list")
 @store_option
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice([s.value for s in State]),
-    help="Only jobs in this state; may be repeated.",
+    "--state", "states", multiple=True, type=click.Choice(SHOWN_STATES),
+    help="Only jobs in this state; may be repeated. Those that are retrying or scheduled are queued, too.",
 )  # fmt: skip
 @click.option("--pipeline", help="Only this pipeline.")
+@click.option("--run", metavar="RUN", help="Only of this run: its id, number or name.")
+@click.option(
+    "--key", help="Only with this key: of --owner, else of the run's owner, else of none."
+)
+@click.option("--owner", help="Only of this owner.")
 @click.option(
     "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many."
 )
@@ -39,16 +48,16 @@ def jobs() -> None:
 def list_jobs(
     store: str | None,
     states: tuple[str, ...],
-    pipeline: str | None,
     limit: int,
     before: int | None,
     as_json: bool,
+    **chosen: str | None,
 ) -> None:
     """List jobs, newest first."""
-    chosen = JobFilter(states=tuple(map(State, states)), pipeline=pipeline)
     with session_at(store) as session:
-        check_found(session.opened.reader, chosen)
-        found = session.opened.reader.jobs(chosen, limit=limit, before=before)
+        reader = session.opened.reader
+        meant = jobs_listed(reader, states, chosen)
+        found = reader.jobs(meant, limit=limit, before=before)
     if as_json:
         echo_json([plain_job(job) for job in found])
         return
@@ -59,26 +68,29 @@ def list_jobs(
             f"starts {job.counters.starts + job.past.starts}{error}"
         )
     if not found:
-        click.echo("no jobs")
+        nobodys = "; another owner's: --owner" if meant.key is not None and not meant.owner else ""
+        click.echo(f"no jobs{in_words(chosen)}{nobodys}")
     elif len(found) == limit:
         click.echo(f"more: --before {found[-1].no}")
 
 
 @jobs.command()
-@click.argument("job_id")
+@click.argument("job_id", metavar="JOB")
 @store_option
 @json_option
 def show(job_id: str, store: str | None, as_json: bool) -> None:
-    """Show one job, by id or number, and the explained history of its attempts."""
+    """Show one job and the explained history of its attempts; by id or number, or by a key that only one job has."""
     with session_at(store) as session:
-        job = job_at(session.opened.reader, job_id)
-        attempts = session.opened.reader.attempts(job.no)
-        payloads = session.opened.reader.payloads(job.no)
+        reader = session.opened.reader
+        job = job_named(reader, job_id)
+        attempts, deeds = reader.attempts(job.no), deeds_of(session, job)
+        payloads = reader.payloads(job.no)
     if as_json:
         echo_json(
             {
                 **plain_job(job),
                 "attempts": [plain_attempt(one) for one in attempts],
+                "deeds": deeds,
                 "payloads_before": [
                     {"life": one.life, "payload": msgspec.Raw(one.payload_json.encode())}
                     for one in payloads
@@ -86,15 +98,24 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
             }
         )
         return
-    for line in story(job, attempts):
+    for line in story(job, attempts, deeds):
         click.echo(line)
     for one in payloads:
-        click.echo(f"  payload until life {one.life}: {short(one.payload_json, 200)}")
-    if payloads:
-        click.echo(f"  payload now: {short(job.payload_json, 200)}")
+        click.echo(f"  payload until life {one.life}: {short(one.payload_json, _CHARS_MAX)}")
 
 
-def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
+def deeds_of(session: Session, job: JobView) -> list[LoggedDeed]:
+    """What people did to a job, oldest first."""
+    return session.opened.reader.deeds(subject=job.id, limit=PAGE_ROWS_MAX)[::-1]
+
+
+def story(
+    job: JobView,
+    attempts: Sequence[AttemptView],
+    deeds: Sequence[LoggedDeed] = (),
+    *,
+    item_chars_max: int = _CHARS_MAX,
+) -> list[str]:
     """The history of a job in words, a line each."""
     lines = [
         f"job {job.id} (number {job.no}) of pipeline {job.pipeline}: {job.shown_state}"
@@ -102,6 +123,7 @@ def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
         + (f", label {job.label}" if job.label else ""),
         f"  enqueued {shown_at(job.enqueued_at)}"
         + (f" by {job.owner}" if job.owner else "")
+        + (f", key {short(job.key, _CHARS_MAX)}" if job.key is not None else "")
         + (f", request {job.request_id}" if job.request_id != job.id else "")
         + (
             f", in line since {shown_at(job.ordered_at)}"
@@ -109,16 +131,47 @@ def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
             else ""
         ),
     ]
-    for one in attempts:
+    told = [(one.claimed_at, _attempt_lines(one)) for one in attempts]
+    told += [(one.done_at, [_deed_line(one)]) for one in deeds]
+    for _, some in sorted(told, key=lambda one: one[0]):
+        lines += some
+    if paid := spent(*_sums(attempts)):
+        lines.append(f"  in all: {paid}")
+    lines.append(f"  item {short(job.payload_json, item_chars_max)}")
+    return lines + _end_lines(job)
+
+
+def _attempt_lines(one: AttemptView) -> list[str]:
+    paid = spent(one.cost_nusd, one.tokens_in, one.tokens_out)
+    lines = [
+        f"  {shown_at(one.claimed_at)}  {one.stage} attempt {one.number}: {one.status.value} "
+        f"after {one.elapsed_s:.2f} s on worker {one.worker}" + (f"; {paid}" if paid else "")
+    ]
+    if one.saw:
+        lines.append(f"      saw: {one.saw}")
+    if one.status is not AttemptStatus.SUCCESS:
         why = msgspec.json.decode(one.why_json)["text"]
-        lines.append(
-            f"  {shown_at(one.claimed_at)}  {one.stage} attempt {one.number}: {one.status.value} "
-            f"after {one.elapsed_s:.2f} s on worker {one.worker}"
-        )
-        if one.saw:
-            lines.append(f"      saw: {one.saw}")
-        if one.status is not AttemptStatus.SUCCESS:
-            lines.append(f"      {why}  [policy {one.policy}]")
+        lines.append(f"      {why}  [policy {one.policy}]")
+    return lines
+
+
+def _deed_line(one: LoggedDeed) -> str:
+    why = f": {short(one.reason, _CHARS_MAX)}" if one.reason else ""
+    return f"  {shown_at(one.done_at)}  {one.verb} by {short(one.by_whom, 40)}{why}"
+
+
+def _sums(attempts: Sequence[AttemptView]) -> tuple[int, int, int]:
+    """Cost and tokens of all attempts."""
+    return (
+        sum(one.cost_nusd for one in attempts),
+        sum(one.tokens_in for one in attempts),
+        sum(one.tokens_out for one in attempts),
+    )
+
+
+def _end_lines(job: JobView) -> list[str]:
+    """What a job waits for or does, or how it has ended."""
+    lines = []
     if job.state is State.QUEUED:
         lines.append(f"  waits for stage {job.stage}, due {shown_at(job.due_at)}")
     if job.state is State.PROCESSING:
@@ -126,8 +179,7 @@ def story(job: JobView, attempts: list[AttemptView]) -> list[str]:
     if job.finished_at is not None:
         lines.append(f"  {job.state.value} {shown_at(job.finished_at)}")
     if job.result_json is not None:
-        shown = job.result_json if len(job.result_json) <= 200 else job.result_json[:199] + "…"
-        lines.append(f"  result {shown}")
+        lines.append(f"  result {short(job.result_json, _CHARS_MAX)}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -18,6 +19,11 @@ from perdure.model.errors import CallerError, ConfigError
 STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, else perdure.db."
 
 _STORE = "perdure.store"
+# A command within a sentence: up to a comma, a bracket, the word "and" or the end.
+_TYPED = re.compile(
+    r"perdure (?:captures|db|dead|gates|jobs|queues|runs) [a-z-]+(?: (?!and )[^\s;,()]*[^\s;,().])*"
+)
+_NEEDS_NONE = re.compile("--(store|help)")
 
 Command = Callable[..., Any]
 
@@ -35,13 +41,25 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
 
 def app_store_option(command: Command) -> Command:
     """``--store`` of a command that loads an app."""
-    words = "URL of the store, for an app that names none."
-    return click.option("--store", "store", metavar="URL", help=words)(command)
+    return _store_option(command, "URL of the store, for an app that names none.")
 
 
 def store_option(command: Command) -> Command:
     """``--store``."""
-    return click.option("--store", "store", metavar="URL", help=STORE_HELP)(command)
+    return _store_option(command, STORE_HELP)
+
+
+def _store_option(command: Command, words: str) -> Command:
+    return click.option("--store", "store", metavar="URL", help=words, callback=_note_store)(
+        command
+    )
+
+
+def _note_store(context: click.Context, _: click.Parameter, url: str | None) -> str | None:
+    """Let the commands that are printed name the store that was typed, to the end of the command."""
+    if url is not None:
+        context.meta[_STORE] = url
+    return url
 
 
 def for_app(store: str | None) -> None:
@@ -69,9 +87,16 @@ def act_on(url: str) -> None:
 def command(text: str, *names: object) -> str:
     """A command for a person to type: with its names quoted, and with the store where that is not the default one."""
     context = click.get_current_context(silent=True)
-    url = None if context is None else context.params.get("store") or context.meta.get(_STORE)
+    url = None if context is None else context.meta.get(_STORE)
     line = text.format(*(shlex.quote(str(name)) for name in names)) if names else text
     return line if url is None else f"{line} --store {shlex.quote(shown_url(url))}"
+
+
+def with_store(text: str) -> str:
+    """A text whose commands name the store, as those of `command` do: what the engine says cannot know it."""
+    return _TYPED.sub(
+        lambda found: found[0] if _NEEDS_NONE.search(found[0]) else command(found[0]), text
+    )
 
 
 def kind_budget(text: str) -> tuple[str, float]:

@@ -37,6 +37,11 @@ class _Root(click.Group):
         """Run a command; a reader who has seen enough is no error, as click would have it."""
         try:
             return super().invoke(ctx)
+        except PerdureError as error:
+            from perdure.surfaces.cli.options import with_store  # loaded by who got so far
+
+            error.args = (with_store(str(error)),)
+            raise
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is unwritten
             sys.exit(0)
@@ -50,8 +55,20 @@ def cli() -> None:
     """Run unreliable AI work to the end."""
 
 
+def _warn_of_misspelt_settings() -> None:
+    """Name variables that look like settings and are none; not again in the processes that a command starts."""
+    is_started = sys.argv[1:2] in (["describe"], ["worker-child"]) or "--lifeline" in sys.argv
+    if is_started or not any(name.startswith("PERDURE_") for name in os.environ):
+        return
+    from perdure.app import misspelt_variables  # most of our start-up
+
+    for name, meant in misspelt_variables(os.environ):
+        click.echo(f"perdure: warning: {name} sets nothing; did you mean {meant}?", err=True)
+
+
 def main() -> None:
     """The entry point: no stack trace reaches a user."""
+    _warn_of_misspelt_settings()
     try:
         cli(prog_name="perdure", standalone_mode=False)
     except click.exceptions.Abort:

@@ -10,7 +10,7 @@ from rich.text import Text
 from perdure.app.batch.snapshot import Held, RunSnapshot
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.live_panel import Echo, counts_text, frame, now_and_then
-from perdure.surfaces.cli.options import command
+from perdure.surfaces.cli.options import command, with_store
 
 _LINE_S = 10.0
 _KINDS_SHOWN = 6
@@ -142,7 +142,7 @@ def _budget(shot: RunSnapshot) -> str:
 
 
 def _hold_text(one: Held) -> str:
-    text = f"{one.what}, {one.waiting:,} waiting" + (f" ({one.why})" if one.why else "")
+    text = f"{one.what}, {one.waiting:,} waiting" + (f" ({with_store(one.why)})" if one.why else "")
     release = " and ".join(command(typed) for typed in one.commands)
     return f"{text}; to release it: {release}" if release else text
 

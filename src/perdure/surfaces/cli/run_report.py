@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from perdure.app.surface.store_session import Report
-from perdure.surfaces.cli.tables import day_at, dollars, percent, seconds, table
+from perdure.surfaces.cli.tables import NANO, day_at, dollars, percent, seconds, table
 
-_NANO = 1_000_000_000
 _BAR_CHARS = 40
 
 
@@ -79,7 +78,7 @@ def _stages(report: Report) -> list[str]:
             one.stage, f"{one.attempts:,}", f"{one.succeeded:,}", f"{one.retried:,}",
             f"{one.failed:,}", percent(one.retried / one.attempts),
             percent(one.failed / one.attempts), seconds(one.p50_s), seconds(one.p95_s),
-            dollars(one.cost_nusd / _NANO), dollars(one.wasted_nusd / _NANO),
+            dollars(one.cost_nusd / NANO), dollars(one.wasted_nusd / NANO),
         )
         for one in found
     ]  # fmt: skip
@@ -91,7 +90,7 @@ def _stages(report: Report) -> list[str]:
 
 def _waste(report: Report) -> list[str]:
     figures = report.figures
-    spent = f"{dollars(figures.wasted_nusd / _NANO)} of {dollars(figures.cost_nusd / _NANO)}"
+    spent = f"{dollars(figures.wasted_nusd / NANO)} of {dollars(figures.cost_nusd / NANO)}"
     share = percent(report.wasted_share)
     times = (
         ("p50", figures.success_p50_s),

@@ -15,8 +15,10 @@ from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.options import command
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
+from perdure.surfaces.cli.tables import spent
 
 _SAME = " < the same items"
+_WRONG_KEY = re.compile("item 1 of the run: it has no field ")
 _COST = "aborted: the cost"
 
 
@@ -89,7 +91,11 @@ def summary_lines(outcome: RunOutcome, files: Files, again: str) -> tuple[list[s
     remedy = "; mend it, or pass --skip-bad" if isinstance(outcome.error, PayloadRefused) else ""
     if outcome.refused:
         complaints.append(f"perdure: {outcome.refused}")
-    if outcome.error is not None:
+    if _WRONG_KEY.match(str(outcome.error)):  # the same command would say the same
+        complaints.append(
+            f"perdure: {outcome.error}; call it again with another --key, or with none"
+        )
+    elif outcome.error is not None:
         complaints.append(
             f"perdure: {outcome.error}{remedy}. {outcome.run.counts.total:,} items are in and kept; "
             f"go on with: {again}"
@@ -116,10 +122,8 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     for kind, count in sorted(run.kinds.items(), key=lambda one: (-one[1], one[0])):
         if count:
             yield f"  {count:>7,} {kind}"
-    if counts.cost_nusd or counts.tokens_in or counts.tokens_out:
-        yield (
-            f"  cost ${counts.cost_usd:,.4f}; tokens {counts.tokens_in:,} in, {counts.tokens_out:,} out"
-        )
+    if paid := spent(counts.cost_nusd, counts.tokens_in, counts.tokens_out):
+        yield f"  {paid}"
     if fed.skipped:
         yield f"  left out, because they could not be read: {fed.skipped:,}"
     if outcome.known_before:

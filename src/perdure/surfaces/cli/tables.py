@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 _GAP = "  "
+NANO = 1_000_000_000
 
 
 def table(
@@ -55,6 +56,13 @@ def seconds(value_s: float | None) -> str:
 def percent(share: float) -> str:
     """A share, for a column."""
     return f"{share * 100:.1f} %"
+
+
+def spent(cost_nusd: int, tokens_in: int, tokens_out: int) -> str:
+    """What was paid, in money and tokens; empty where nothing was told."""
+    if not (cost_nusd or tokens_in or tokens_out):
+        return ""
+    return f"cost ${cost_nusd / NANO:,.4f}; tokens {tokens_in:,} in, {tokens_out:,} out"
 
 
 def dollars(value_usd: float) -> str:

@@ -161,7 +161,7 @@ def worker_child(
 ) -> None:
     """Be one working process of a supervisor."""
     status = work(
-        load_session(app),
+        _session_or_end(app),
         worker=number,
         role=Role(role),
         config=settings_in_force(**tuning),
@@ -170,6 +170,17 @@ def worker_child(
         categories=categories,
     )
     sys.exit(status)
+
+
+def _session_or_end(app: str) -> Session:
+    """The app's session; a module that has broken since the supervisor began may be mended: then it tries again."""
+    try:
+        return load_session(app)
+    except AppNotFound as error:
+        if error.__cause__ is None:
+            raise
+        click.echo(f"perdure: {error}", err=True)
+        sys.exit(PerdureError.exit_code)
 
 
 class Described(msgspec.Struct, frozen=True):

@@ -89,6 +89,29 @@ class ReadsContract(OnAFreshStore):
         assert jobs(before=nos[-1]) == []
         assert jobs(limit=0) == []
 
+    def test_jobs_are_found_by_key_in_every_pipeline_and_run(self) -> None:
+        other = self.place.lanes_of("other")["one"]
+        plain = self.place.put(key="k").id
+        also = self.place.put(key="k", pipeline="other", lane=other).id
+        anns = self.place.put(key="k", owner="ann").id
+        self.place.put(key="kk")
+        jobs = self.place.reader.jobs
+
+        def found(**chosen: Any) -> list[str]:
+            return [job.id for job in jobs(JobFilter(key="k", **chosen))]
+
+        assert found() == [anns, also, plain]
+        assert found(owner="") == [also, plain]
+        assert found(owner="", pipeline="other") == [also]
+        assert found(owner="ann") == [anns]
+        assert found(owner="bob") == []
+        assert [job.id for job in jobs(JobFilter(key="k", owner=""), limit=1)] == [also]
+
+    def test_jobs_that_have_failed_before_are_told_from_others_that_wait(self) -> None:
+        claims = self._busy()
+        assert self._which(claims, retrying=True) == [7, 6, 4]
+        assert self._which(claims, retrying=False) == [5, 3, 2, 1, 0]
+
     def test_a_page_is_bounded_whatever_is_asked_for(self) -> None:
         self.place.put_many(PAGE_ROWS_MAX + 1)
         assert len(self.place.reader.jobs(limit=10**6)) == PAGE_ROWS_MAX
