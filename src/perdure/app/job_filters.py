@@ -13,8 +13,8 @@ from perdure.model.filters import JobFilter
 from perdure.model.kinds import Kind
 from perdure.model.states import FailedReason, State
 from perdure.ports import Reader
+from perdure.rules.field_checks import nearest
 from perdure.rules.hints.durations import duration_s
-from perdure.rules.policy_form import nearest
 
 _TEXTS = ("pipeline", "stage", "queue", "category", "owner", "code", "text", "fingerprint")
 _BOTH = (*_TEXTS[:-1], "run", "kind", "older_than", "newer_than")
