@@ -239,7 +239,9 @@ def _is_over(run: RunView) -> bool:
 def _check_over(run: RunView, wait_s: float | None) -> RunView:
     """A run that was waited for; says so when it was aborted, or is not over yet."""
     if run.status is RunStatus.ABORTED:
-        raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
+        error = RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
+        error.add_note(f"what failed, and where: perdure dead groups --run {run.no}")
+        raise error
     if not _is_over(run):
         raise RunUnfinished(
             f"run {run.name!r} is {run.status.value} after {wait_s:g} s: "
