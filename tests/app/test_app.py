@@ -23,6 +23,7 @@ from perdure import (
     Policy,
     Redrive,
     Run,
+    StoreUnavailable,
 )
 from perdure.app.jobs import Jobs
 from perdure.model.states import State
@@ -113,12 +114,12 @@ def test_the_wrong_one_of_many_is_named_by_its_place(app_and_pipe, item, kind, w
     assert app._session.opened.reader.books().accepted == 0
 
 
-@pytest.mark.parametrize("act", ["enqueue", "call", "run"])
+@pytest.mark.parametrize("act", ["enqueue", "call"])
 def test_an_item_with_options_of_its_own_is_for_many_only(app_and_pipe, act):
     _, pipe = app_and_pipe
     item = Item(1, key="a")
-    with pytest.raises(CallerError, match="an Item goes into enqueue_many; here, pass its payload"):
-        getattr(pipe, act)([item] if act == "run" else item)
+    with pytest.raises(CallerError, match="an Item goes into enqueue_many or run; here, pass its"):
+        getattr(pipe, act)(item)
 
 
 def test_a_cancelled_job_says_so(app_and_pipe):
@@ -325,6 +326,22 @@ def test_two_apps_may_share_a_store_and_a_function(tmp_path):
         apps[0].get_pipeline("p1")
     for app in apps:
         app.close()
+
+
+def test_an_app_that_was_closed_connects_again_when_it_is_asked_for_something(app_and_pipe):
+    app, pipe = app_and_pipe
+    first = pipe.enqueue(1)
+    app.close()
+    assert pipe.enqueue(2).created
+    assert first.view().state is State.QUEUED
+    app.close()
+    app.close()  # once more does no harm
+
+
+def test_a_store_that_cannot_be_opened_is_told_at_the_start_by_an_app_without_pipelines(tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'missing' / 'work.db'}")
+    with pytest.raises(StoreUnavailable, match="check that its folder exists"):
+        app.ready()
 
 
 # -- types -------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """Whose code raised a failure, and where in it, is stored with the attempt and told to operators, on both stores."""
 
+import asyncio
 import json
 
 import pytest
 from click.testing import CliRunner
 
-from perdure.model.errors import JobFailed, UnknownName
+from perdure.model.errors import JobFailed, StageError, UnknownName
 from perdure.model.events import EventName
 from perdure.model.states import State
 from perdure.rules.presets import preset
@@ -56,6 +57,28 @@ def test_what_was_raised_and_where_is_told_to_operators_and_to_nobody_else(
     for public in (str(failed.value), job.error_message):
         assert "acts" not in public
         assert "KeyError" not in public
+
+
+async def groups(item):
+    """Two tasks fail at once: one met a limit, the other has the defect."""
+
+    async def meets(error):
+        raise error
+
+    async def defect():
+        return acts.looks_up("nope")
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(meets(StageError("rate_limited", "slow down", wait_s=9)))
+        tasks.create_task(defect())
+
+
+def test_a_task_group_is_judged_by_its_worst_member_and_that_is_where_it_happened(app):
+    once = preset("datasets-once")
+    ref = app.pipeline("p", app.stage(policy=once)(groups)).enqueue(1)
+    worked_off(app)
+    job = ref.view()
+    assert (job.error_kind, job.error_detail) == ("unknown", f"{PLACE}: in a group: 'nope'")
 
 
 def test_a_failure_that_moved_to_another_line_is_still_the_same_failure(app):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import App, CallerError, PayloadRefused, StageError
+from perdure import App, CallerError, Item, PayloadRefused, StageError
 from perdure.app.files.items import lively
 from perdure.engine.batch import runs as runs_module, unattended
 from perdure.engine.batch.feeding import NothingNow
@@ -77,6 +77,26 @@ def test_a_run_goes_to_its_end_and_gives_its_results_in_order(app, works):
     assert run.report().as_json()["counts"]["failed_by_kind"] == {"invalid_request": 1}
 
 
+def test_an_item_of_a_run_may_have_options_of_its_own(app, works):
+    items = [
+        Item({"n": 1}, key="one", priority=3),
+        {"n": 2, "id": "two"},
+        Item({"n": 3, "id": "three"}),
+    ]
+    run = works.pipe.run(items, name="own", key="id")
+    jobs = sorted(app.jobs.list(run="own"), key=lambda job: job.no)
+    assert [(job.key, job.priority) for job in jobs] == [("one", 3), ("two", 0), ("three", 0)]
+    assert [json.loads(job.payload_json)["n"] for job in jobs] == [1, 2, 3]
+    again = works.pipe.run([Item({"n": 9}, key="one")], name="own", key="id")
+    assert (again.fed.known, again.no) == (1, run.no)
+
+
+@pytest.mark.parametrize("own", [{"owner": "ann"}, {"key": "k", "if_failed": "retry"}])
+def test_what_is_the_runs_to_say_no_item_says(app, works, own):
+    with pytest.raises(CallerError, match="an Item of a run cannot have"):
+        works.pipe.run([Item({"n": 1}, **own)], name="own")
+
+
 def test_a_second_call_goes_on_and_repeats_nothing(app, works):
     run = works.pipe.run(items(10), name="batch")
     assert run.fed is not None
@@ -109,8 +129,10 @@ def test_a_broken_stage_aborts_the_run_after_the_first_checks(app, works):
     works.broken = set(range(10_000))
     with app.working(concurrency=4):
         run = works.pipe.run(items(3_000), failure_budget=0.1, check_every=50, sample_min=20)
-        with pytest.raises(RunAborted, match=r"the rate of failures is 100 %, the budget is 10 %"):
+        budget = r"the rate of failures is 100 %, the budget is 10 %"
+        with pytest.raises(RunAborted, match=budget) as aborted:
             run.wait(wait_s=60)
+    assert aborted.value.__notes__[0].endswith(f"perdure dead groups --run {run.no}")
     over = run.view()
     assert over.status is RunStatus.ABORTED
     assert over.counts.processed < 2_500

@@ -149,7 +149,7 @@ RAISED = [
     ("CancelledError", "asyncio.exceptions.CancelledError", Kind.CANCELLED),
     ("StageError", "perdure.model.errors.StageError", Kind.BILLING),
     ("BaseException", "builtins.BaseException", Kind.UNKNOWN),
-    ("ExceptionGroup", "builtins.ExceptionGroup", Kind.UNKNOWN),
+    ("ExceptionGroup", "builtins.ValueError", Kind.UNKNOWN),
 ]
 
 

@@ -54,7 +54,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success
-from perdure.rules.classify import MATCHERS, classify, judge
+from perdure.rules.classify import MATCHERS, classify, judge, telling_member
 from perdure.rules.evidence import evidence_of
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import FAMILIES
@@ -624,6 +624,37 @@ def test_a_status_goes_before_a_python_class():
         status = 404
 
     assert judged(Both()).kind is Kind.NOT_FOUND
+
+
+# -- groups ----------------------------------------------------------------------------
+
+LIMIT, DEFECT, PLAIN_ONE = StageError("rate_limited", "slow"), TypeError("x"), ValueError("y")
+LATE, QUIT = StageError("timeout", "late"), KeyboardInterrupt()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PLAIN_ONE, PLAIN_ONE),
+        (ExceptionGroup("one", [LIMIT]), LIMIT),
+        (ExceptionGroup("alike", [LATE, PLAIN_ONE]), LATE),  # the first of the worst
+        (ExceptionGroup("mixed", [LIMIT, LATE]), LATE),
+        (ExceptionGroup("mixed", [LIMIT, LATE, DEFECT]), DEFECT),
+        (ExceptionGroup("nested", [LIMIT, ExceptionGroup("in", [LATE, DEFECT])]), DEFECT),
+        (BaseExceptionGroup("all", [LATE, QUIT]), QUIT),
+    ],
+)
+def test_the_worst_member_of_a_group_speaks_for_it(error, told):
+    assert telling_member(error) is told
+
+
+def test_a_group_of_somebodys_own_class_speaks_for_itself_and_a_large_one_is_looked_at_in_part():
+    class OwnGroup(ExceptionGroup):
+        pass
+
+    own = OwnGroup("own", [LIMIT])
+    assert telling_member(own) is own
+    assert telling_member(ExceptionGroup("many", [LIMIT] * 1_000 + [DEFECT])) is LIMIT
 
 
 # -- causes ----------------------------------------------------------------------------

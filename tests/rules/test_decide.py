@@ -395,6 +395,15 @@ def test_a_retry_that_would_start_after_the_deadline_expires_the_job(verdict):
     )
 
 
+@pytest.mark.parametrize("failures", [0, 2])  # with tries left, and without
+def test_a_deadline_that_passed_while_the_stage_ran_is_named_with_its_moment(failures):
+    slow = Failure(Kind.TIMEOUT, "stage timeout", "no end within 60 s")
+    passed = f"the deadline passed at {NOW:%Y-%m-%d %H:%M:%S} UTC"
+    assert passed in decided(slow, deadline_s=0, failures=failures).why.text
+    assert "the deadline passed" not in decided(slow, deadline_s=0.5, failures=failures).why.text
+    assert "the deadline" not in decided(BAD, deadline_s=0).why.text  # that is not why
+
+
 def test_what_expires_keeps_its_kind_and_counter():
     decision = decided(LIMITED, deadline_s=0)
     assert (decision.kind, decision.counted) == (Kind.RATE_LIMITED, Counted.WAITS)

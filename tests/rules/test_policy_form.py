@@ -137,6 +137,30 @@ def test_what_is_wrong_in_a_file_is_named(form, named):
     assert all(word in str(caught.value) for word in named), str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("form", "mistakes"),
+    [
+        ({"attempts_max": 0, "deadline_s": 0}, ["lacks", "attempts_max is 0", "deadline_s is 0"]),
+        (
+            {"name": "p", "rules": {"slow": "retry", "auth": "try"}, "matches": [{}, 3]},
+            ["'slow'", "rules.auth", "matches[0]", "matches[1]"],
+        ),
+        ({"name": "p", "backoff": {"a": 1, "b": 2}, "jitter": 3}, ["'a'", "'b'", "jitter is 3"]),
+        # One fact about the profile, however many fields it concerns.
+        ({"name": "p", "inline_s_max": 2, "exhausted": "hand_over"}, ["belong to profile 'sync'"]),
+        # Whether it is a caller's policy is not known, so nobody says that these are wrong.
+        ({"name": "p", "based_on": "x", "inline_s_max": 2, "backoff": {"steps_s": [1]}}, ["based_on"]),
+        ({"name": "p", "profile": "sink", "inline_s_max": 2, "weak_share": 0.5}, ["profile is 'sink'"]),
+    ],
+)  # fmt: skip
+def test_all_mistakes_are_told_at_once_and_none_that_is_not_there(form, mistakes):
+    with pytest.raises(ConfigError) as caught:
+        policy_from(form)
+    told = str(caught.value).splitlines()
+    assert len(told) == len(mistakes), told
+    assert all(word in line for word, line in zip(mistakes, told, strict=True)), told
+
+
 BASED = """
 name = "mine"
 based_on = "gateway-sync"

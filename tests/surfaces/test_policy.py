@@ -6,7 +6,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
+from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
 from perdure.surfaces.cli.root import cli
 
@@ -122,7 +124,7 @@ def test_an_unknown_base_names_the_choices(tmp_path):
     file.write_text('name = "mine"\nbased_on = "standart"\n')
     told = str(run("check", str(file)).exception)
     assert told.startswith(
-        f"policy file {str(file)!r}: based_on is 'standart'; give a Policy or one of: "
+        f"policy file {str(file)!r}: based_on is 'standart'; did you mean 'standard'? One of: "
     )
     assert all(name in told for name in PRESETS)
 
@@ -228,6 +230,12 @@ BAD = [
     (("explain", "standart", "--error", "lost"), "'standard'"),
     (("explain", "standard", "--error", "kind:rate_limitd"), "'rate_limited'"),
     (("explain", "standard", "--error", "htp:429"), "'http'"),
+    (("explain", "standard", "--error", "503"), "did you mean http:503?"),
+    (("explain", "standard", "--error", "status:503"), "did you mean http:503?"),
+    (("explain", "standard", "--error", "code:503"), "did you mean http:503?"),
+    (("explain", "standard", "--error", "timeout"), "did you mean kind:timeout?"),
+    (("explain", "standard", "--error", "ReadTimeout"), "did you mean exception:ReadTimeout?"),
+    (("explain", "converter", "--error", "GW_5XX"), "did you mean code:GW_5XX?"),
     (("explain", "standard", "--error", "http:99"), "100 to 599"),
     (("explain", "standard", "--error", "http:"), "http:STATUS"),
     (("explain", "standard", "--error", "lost:1"), "lost"),
@@ -258,6 +266,30 @@ def test_a_file_that_is_wrong_is_named_by_field(tmp_path):
     assert "attempts_max is 0; it must be a whole number between 1" in str(done.exception)
     file.write_text("name = ")
     assert str(file) in str(run("check", str(file)).exception)
+
+
+def test_all_that_is_wrong_in_a_file_is_told_at_once_a_mistake_a_line(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\nbased_on = "standrad"\nattempts_max = 0\ncrash_max = 2\n'
+        '[rules]\ntimeot = "retry"\nnetwork = "rety"\nlimits = "wait"\n'
+    )
+    with pytest.raises(ConfigError) as loaded:
+        Policy.load(file)
+    first, *mistakes = str(run("check", str(file)).exception).splitlines()
+    assert str(loaded.value).splitlines() == [first, *mistakes]
+    assert first == f"policy file {str(file)!r}:"
+    told = (
+        "'standrad'; did you mean",
+        "'crash_max'; did you mean",
+        "'timeot'",
+        "'rety'",
+        "_max is 0",
+    )
+    assert len(mistakes) == len(told)
+    for word, line in zip(told, mistakes, strict=True):
+        assert line.startswith("  - ")
+        assert word in line
 
 
 MODULE = """

@@ -88,6 +88,9 @@ alone.pipeline("only", alone.stage(first))
 """
 
 
+RAISES = """        raise StageError("invalid_request", f"row {item['n']} is bad")"""
+
+
 @pytest.fixture
 def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
     on_postgres = getattr(request, "param", "sqlite") == "postgres"
@@ -213,6 +216,32 @@ def test_the_exit_status_and_the_summary_say_how_a_run_ended(story, bad, status,
     assert [one["key"].partition(":")[0] for one in failed] == [str(n) for n in range(bad)]
     assert {one["error_kind"] for one in failed} == {"invalid_request"}
     assert all(one["job_id"] and one["error"] and one["error_code"] for one in failed)
+    raised = f"StageError at batch:{APP.splitlines().index(RAISES) + 1}: row "
+    assert all(one["error_detail"].startswith(raised) for one in failed)
+    most = summary["most_failed"]
+    assert (most["count"], most["kind"], most["stage"]) == (bad, "invalid_request", "second")
+    assert most["example"].startswith(raised)
+
+
+@pytest.mark.story
+def test_a_summary_says_what_most_failed_of_and_where_and_how_the_file_becomes_whole(story):
+    write_items(story, [{"n": n, "bad": n < 2} for n in range(6)])
+    done = run(story, "--key", "n", "--failures", "bad.jsonl")
+    at = APP.splitlines().index(RAISES) + 1
+    newest = lines_in(story, "bad.jsonl")[-1]
+    most = f"  most: 2 in stage second, invalid_request: StageError at batch:{at}: row 1 is bad; "
+    assert f"{most}one of them, 1: perdure jobs show {newest['job_id']}\n" in done.stdout
+    told = "  the whole file, when they were driven again: perdure "
+    (command,) = [line for line in done.stdout.splitlines() if line.startswith(told)]
+    assert len(lines_in(story, "out.jsonl")) == 4
+    (story.folder / "batch.py").write_text(APP.replace('item.get("bad")', "False"))
+    story.worker("w", module="batch")
+    again = story.perdure("dead", "redrive", "--run", "1", "--yes")
+    assert again.returncode == 0, again.stdout + again.stderr
+    written = story.perdure(*shlex.split(command.removeprefix(told)))
+    assert written.returncode == 0, written.stderr
+    assert [one["result"]["twice"] for one in lines_in(story, "out.jsonl")] == [0, 2, 4, 6, 8, 10]
+    assert lines_in(story, "bad.jsonl") == []
 
 
 @pytest.mark.story
@@ -895,7 +924,15 @@ def test_a_reader_of_the_page_sees_what_it_shows(tmp_path):
     assert len([one for one in walk.typed if one.startswith("perdure run")]) == 2
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 19
     (failure,) = map(json.loads, (tmp_path / "failures.jsonl").read_text().splitlines())
-    assert failure.keys() == {"key", "job_id", "state", "error_kind", "error_code", "error"}
+    assert failure.keys() == {
+        "key",
+        "job_id",
+        "state",
+        "error_kind",
+        "error_code",
+        "error",
+        "error_detail",
+    }
     assert len((tmp_path / "hundred.jsonl").read_text().splitlines()) == 100
 
 

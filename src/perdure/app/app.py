@@ -241,10 +241,11 @@ class App:
         return self._session.url
 
     def ready(self) -> None:
-        """Give every pipeline that is declared by now its place in the store.
+        """Connect to the store, and give every pipeline that is declared by now its place in it.
 
-        It is done with the first enqueue, too. Call it yourself before you enqueue within a transaction of your own.
+        A store that cannot be opened is told here, also where no pipeline is declared yet. It is done with the first enqueue, too. Call it yourself before you enqueue within a transaction of your own.
         """
+        self._session.opened.reader.now()
         self._session.ready()
 
     def working(
@@ -292,7 +293,7 @@ class App:
         return found[1]
 
     def close(self) -> None:
-        """Disconnect from the store; what is asked of the app later connects it again."""
+        """Disconnect from the store. An app is not used up by that: what is asked of it later connects it again."""
         self._session.close()
 
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:

@@ -17,8 +17,8 @@ from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
 from perdure.ports import Reader
+from perdure.rules.field_checks import nearest
 from perdure.rules.hints.durations import duration_s
-from perdure.rules.policy_form import nearest
 
 _TEXTS = ("pipeline", "stage", "queue", "category", "owner", "code", "text", "fingerprint", "key")
 _BOTH = (*_TEXTS[:-2], "run", "kind", "older_than", "newer_than")

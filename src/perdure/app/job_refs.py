@@ -26,7 +26,7 @@ from perdure.model.errors import (
 )
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed, LoggedDeed
-from perdure.model.states import TERMINAL, FailedReason, State
+from perdure.model.states import TERMINAL, State
 from perdure.model.views import AttemptView, CaptureView, JobView, PayloadView
 from perdure.ports import Reader
 
@@ -307,7 +307,7 @@ def job_at(reader: Reader, named: str | int, owner: str | None = None) -> JobVie
 def called_of(over: Over, session: Session) -> Called:
     """What a caller is told; raises `JobFailed` when there will be no result."""
     if over.state in (State.FAILED, State.CANCELLED):
-        raise _no_result(over.job_id, over.state, over.failed_reason, over.error_message)
+        raise _no_result(over.job_id, over)
     done = over.state is State.SUCCEEDED
     value = decode(over.result_json or "null") if done else None
     ref = JobRef(over.job_id, over.created, session)
@@ -317,15 +317,21 @@ def called_of(over: Over, session: Session) -> Called:
 def _result_of(job: JobView) -> Any:
     if job.state is State.SUCCEEDED:
         return decode(job.result_json or "null")
-    raise _no_result(job.id, job.state, job.failed_reason, job.error_message)
+    raise _no_result(job.id, job)
 
 
-def _no_result(
-    id: str, state: State, failed_reason: FailedReason | None, message: str | None
-) -> JobFailed:
-    reason = f" ({failed_reason.value})" if failed_reason else ""
-    what = f": {message}" if message else ""
-    return JobFailed(f"job {id} {state.value}{reason}{what}; see: perdure jobs show {id}")
+def _no_result(id: str, ended: Over | JobView) -> JobFailed:
+    reason = f" ({ended.failed_reason.value})" if ended.failed_reason else ""
+    what = f": {ended.error_message}" if ended.error_message else ""
+    error = JobFailed(
+        f"job {id} {ended.state.value}{reason}{what}",
+        job_id=id,
+        kind=ended.error_kind,
+        public_code=ended.error_code,
+        public_message=ended.error_message,
+    )
+    error.add_note(f"see: perdure jobs show {id}")  # for who reads a traceback, not for users
+    return error
 
 
 def _countdown(wait_s: float | None) -> Callable[[], float | None]:

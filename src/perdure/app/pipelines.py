@@ -160,7 +160,8 @@ class Pipeline:
         Items are streamed, and while ``backlog_max`` of them are open this waits for workers. Neither this nor `Run.wait`
         works on them: when nobody does for 10 s, a warning says so. With a ``name``,
         the same call goes on with the same run: items are known by their ``key`` (a field's name or a
-        function; else by position and content), and none is done twice. ``request_id`` says in the same way what an
+        function; else by position and content), and none is done twice. An `Item` has options of its own, a key say,
+        as in `enqueue_many`. ``request_id`` says in the same way what an
         item's request id is; one that gives none has its job's id.
 
         The run is aborted when more than ``failure_budget`` (0.10) of the processed items have failed, looked at

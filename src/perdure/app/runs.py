@@ -25,7 +25,10 @@ from perdure.model.states import State
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What has become of one item: a value, or the public words of its failure."""
+    """What has become of one item: a value, or the public words of its failure.
+
+    ``error_detail`` is for operators: what was raised and where, as `perdure jobs show` has it.
+    """
 
     key: str | None
     job_id: str
@@ -35,21 +38,22 @@ class Result:
     error_kind: str | None = None
     error_code: str | None = None
     error: str | None = None
+    error_detail: str | None = None
 
     @property
     def ok(self) -> bool:
         """Whether there is a value."""
         return self.state is State.SUCCEEDED
 
-    def as_json(self) -> dict[str, Any]:
-        """The result as a JSON object: what a line of a results file has."""
+    def as_json(self, *, internal: bool = False) -> dict[str, Any]:
+        """The result as a JSON object. A line of a file of failures has also what is ``internal``."""
         named: dict[str, Any] = {"key": self.key, "job_id": self.job_id}
         if self.ok:
             return named | {"result": self.value} | ({"label": self.label} if self.label else {})
         return named | {
             "state": self.state.value, "error_kind": self.error_kind,
             "error_code": self.error_code, "error": self.error,
-        }  # fmt: skip
+        } | ({"error_detail": self.error_detail} if internal else {})  # fmt: skip
 
 
 class Run:
@@ -235,7 +239,9 @@ def _is_over(run: RunView) -> bool:
 def _check_over(run: RunView, wait_s: float | None) -> RunView:
     """A run that was waited for; says so when it was aborted, or is not over yet."""
     if run.status is RunStatus.ABORTED:
-        raise RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
+        error = RunAborted(f"run {run.name!r} was {run.why}; what is left of it can be resumed")
+        error.add_note(f"what failed, and where: perdure dead groups --run {run.no}")
+        raise error
     if not _is_over(run):
         raise RunUnfinished(
             f"run {run.name!r} is {run.status.value} after {wait_s:g} s: "
@@ -256,6 +262,7 @@ def result_of(item: ItemView) -> Result:
         error_kind=item.error_kind,
         error_code=item.error_code,
         error=item.error_message,
+        error_detail=item.error_detail,
     )
 
 
@@ -279,7 +286,8 @@ class Sink:
 
     def write(self, result: Result) -> None:
         """Add a line."""
-        self._file.write(json.dumps(result.as_json(), ensure_ascii=False, separators=(",", ":")))
+        line = result.as_json(internal=True)
+        self._file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
     def flush(self) -> None:
         """Let others see what is there."""

@@ -97,6 +97,8 @@ class Over(Struct, frozen=True):
     due_in_s: float | None = None
     result_json: str | None = None
     failed_reason: FailedReason | None = None
+    error_kind: str | None = None
+    error_code: str | None = None
     error_message: str | None = None
 
 
@@ -370,8 +372,8 @@ class Call:
             due_in_s=(record.delay_s or 0.0) if queued else None,
             result_json=record.result_json,
             failed_reason=record.failed_reason,
-            error_message=record.error_message,
-        )
+            error_kind=record.error_kind, error_code=record.error_code, error_message=record.error_message,
+        )  # fmt: skip
 
     def _why_queued(self, record: Record) -> str:
         if record.reclaim:
@@ -401,8 +403,8 @@ class Call:
             handed_over=ours,
             result_json=job.result_json,
             failed_reason=job.failed_reason,
-            error_message=job.error_message,
-        )
+            error_kind=job.error_kind, error_code=job.error_code, error_message=job.error_message,
+        )  # fmt: skip
 
 
 class _Seen:

@@ -39,9 +39,10 @@ _ORDERED_YEARS = (1970, 9998)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One of the items of `Pipeline.enqueue_many`, with options of its own; what is None is as the call says.
+    """One of the items of `Pipeline.enqueue_many` or `Pipeline.run`, with options of its own; what is None is as the call says.
 
-    ``Item(payload, key="order-7", run_at=…)``: the options are those of `Pipeline.enqueue`.
+    ``Item(payload, key="order-7", run_at=…)``: the options are those of `Pipeline.enqueue`. In a run, ``owner`` and
+    ``if_failed`` are the run's to say.
     """
 
     payload: Any = field(kw_only=False)
@@ -203,7 +204,7 @@ def admit_item(item: Any, first: Stage) -> str:
     """The item as JSON text that fits the first stage of its pipeline, or `PayloadRefused`."""
     if isinstance(item, Item):
         raise CallerError(
-            "an Item goes into enqueue_many; here, pass its payload, with the options beside it"
+            "an Item goes into enqueue_many or run; here, pass its payload, with the options beside it"
         )
     text = admit(item, what="the item", bytes_max=PAYLOAD_BYTES_MAX)
     try:

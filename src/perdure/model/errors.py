@@ -132,9 +132,28 @@ class JobUnfinished(NoResult, TimeoutError):
 
 
 class JobFailed(NoResult):
-    """The job ended without a result."""
+    """The job ended without a result.
+
+    ``public_code`` and ``public_message`` are what its users may read, ``kind`` is the kind of its last failure.
+    A job that was cancelled may have none of them.
+    """
 
     code = "job_failed"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        job_id: str | None = None,
+        kind: str | None = None,
+        public_code: str | None = None,
+        public_message: str | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.kind = kind
+        self.public_code = public_code
+        self.public_message = public_message
+        super().__init__(message)
 
 
 class RunUnfinished(NoResult, TimeoutError):

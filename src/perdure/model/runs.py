@@ -126,7 +126,7 @@ class RunChange(Struct, frozen=True):
 
 
 class ItemView(Struct, frozen=True):
-    """An item of a run and what has become of it, without its payload."""
+    """An item of a run and what has become of it, without its payload. ``error_detail`` is for operators."""
 
     no: int
     id: str
@@ -139,3 +139,4 @@ class ItemView(Struct, frozen=True):
     error_code: str | None
     error_message: str | None
     finished_at: datetime | None
+    error_detail: str | None = None

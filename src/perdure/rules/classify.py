@@ -19,8 +19,9 @@ What none of them knows is ``unknown``, and says so. The server's own verdict go
 found from 3 on: if it says to try again, a failure that would be final becomes an error of the upstream.
 """
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
 from typing import assert_never
 
 from perdure.model.kinds import KINDS, FailureClass, Kind
@@ -40,6 +41,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success, Verdict
+from perdure.rules.evidence import evidence_of
 from perdure.rules.foreign_code import answer_of, short_text
 from perdure.rules.hints.wait_hints import server_verdict, wait_hint
 from perdure.rules.matchers import Match
@@ -81,6 +83,11 @@ MATCHERS: tuple[Callable[[Evidence], Found | None], ...] = (
     _told_status,
     words,
 )
+
+
+_MEMBERS_MAX = 100  # of a group, looked at
+_NO_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)  # hints are not asked for
+_WORST_FIRST = (FailureClass.FINAL, FailureClass.RETRYABLE, FailureClass.RATE_LIMITED)
 
 
 def classify(
@@ -140,6 +147,30 @@ def judge(
         by_code=said is None and spoken is not None,
         origin=evidence.origin,
     )
+
+
+def telling_member(error: BaseException) -> BaseException:
+    """What speaks for a group that a stage let escape: its worst member, the first of them; else the error itself.
+
+    A final failure is worse than one that may pass, and that worse than a rate limit: what a retry cannot mend is not
+    hidden by what it can. A policy's own matches and codes are not asked. A class of somebody's own that is a group
+    speaks for itself.
+    """
+    members = list(islice(_members(error), _MEMBERS_MAX))
+    return members[0] if len(members) == 1 else min(members, key=_badness)
+
+
+def _members(error: BaseException) -> Iterator[BaseException]:
+    if type(error) not in (ExceptionGroup, BaseExceptionGroup):
+        yield error
+        return
+    for one in error.exceptions:  # type: ignore[attr-defined]
+        yield from _members(one)
+
+
+def _badness(error: BaseException) -> int:
+    kind = judge(evidence_of(error), now=_NO_MOMENT).kind
+    return _WORST_FIRST.index(KINDS[kind].failure_class)
 
 
 def _spoken(evidence: Evidence, vocabulary: Vocabulary) -> Found | None:

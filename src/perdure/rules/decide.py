@@ -279,11 +279,16 @@ def _decide_pause(standing: Standing, wait_s: float, reason: str, policy: Policy
 
 
 def _before_deadline(decision: Answer, standing: Standing, now: datetime) -> Answer:
-    if not isinstance(decision, Retry) or standing.deadline_at is None:
+    deadline_at = standing.deadline_at
+    if deadline_at is None:
         return decision
-    if now + timedelta(seconds=decision.delay_s) <= standing.deadline_at:
+    passed = f"the deadline passed at {deadline_at:%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(decision, Fail) and decision.kind is Kind.TIMEOUT and now >= deadline_at:
+        return replace(decision, why=replace(decision.why, text=f"{decision.why.text}; {passed}"))
+    if not isinstance(decision, Retry) or now + timedelta(seconds=decision.delay_s) <= deadline_at:
         return decision
-    text = f"fail: the deadline would pass before the next try; otherwise: {decision.why.text}"
+    what = passed if now >= deadline_at else "the deadline would pass before the next try"
+    text = f"fail: {what}; otherwise: {decision.why.text}"
     kind = decision.kind or Kind.TIMEOUT
     why = replace(decision.why, text=text)
     return Fail(

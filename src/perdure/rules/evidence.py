@@ -7,7 +7,8 @@ of a response is looked at only where it has already arrived.
 What a wrapper hides counts too. An exception that was raised *from* another, and has no answer of a
 server itself, lends the answer of its cause; so a stage may wrap what it met. What was merely being
 dealt with when it was raised is named among the causes and lends nothing: a cache that did not
-have the item says nothing about the call that followed. A group is judged by its first exception.
+have the item says nothing about the call that followed. A group among the causes is judged by its first exception; for one
+that a stage lets escape, `classify.telling_member` chooses.
 """
 
 import errno

@@ -16,8 +16,8 @@ from perdure.model.verdicts import Failure
 from perdure.rules.classify import classify
 from perdure.rules.error_bodies import read_body
 from perdure.rules.explain_names import evidence_for_name, known_names, known_s3_codes
+from perdure.rules.field_checks import nearest
 from perdure.rules.policy import Policy
-from perdure.rules.policy_form import nearest
 
 SORTS = ("http", "kind", "code", "exception", "sqlstate", "s3", "lost")
 
@@ -39,7 +39,7 @@ def failure_of(
         return _classify(Lost(Death("silent")), policy, now), None
     if sort not in SORTS or sort == "lost" or not word:
         raise CallerError(
-            f"--error {asked.spec!r} is not understood; {nearest(sort, SORTS)}; "
+            f"--error {asked.spec!r} is not understood; {_meant(asked.spec, policy)}; "
             "write http:STATUS, kind:NAME, code:CODE, exception:NAME, sqlstate:CODE, s3:CODE or lost"
         )
     evidence = _with_answer(_evidence(sort, word, policy), asked)
@@ -57,7 +57,8 @@ def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
             kind = policy.vocabulary.kind_of(word)
             if kind is None:
                 known = policy.vocabulary.kinds
-                raise UnknownName(f"no code {word!r} in this policy; {nearest(word, known)}")
+                meant = f"did you mean http:{word}?" if _is_status(word) else nearest(word, known)
+                raise UnknownName(f"no code {word!r} in this policy; {meant}")
             status = policy.vocabulary.status_of(word)
             return Evidence(kind=kind) if status is None else Evidence(status=status)
         case "exception":
@@ -85,9 +86,27 @@ def _s3(word: str) -> Evidence:
 
 
 def _status(word: str) -> int:
-    if not (word.isascii() and word.isdigit() and len(word) == 3 and 100 <= int(word) <= 599):
+    if not _is_status(word):
         raise CallerError(f"http:{word} is not an HTTP status; write a number from 100 to 599")
     return int(word)
+
+
+def _is_status(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) == 3 and 100 <= int(word) <= 599
+
+
+def _meant(spec: str, policy: Policy) -> str:
+    """What to write in place of a bare word; else the sorts that there are."""
+    word = spec.partition(":")[2] if spec.startswith(("status:", "error:")) else spec
+    if _is_status(word):
+        return f"did you mean http:{word}?"
+    if word in tuple(Kind):
+        return f"did you mean kind:{word}?"
+    if policy.vocabulary.kind_of(word) is not None:
+        return f"did you mean code:{word}?"
+    if evidence_for_name(word) is not None:
+        return f"did you mean exception:{word}?"
+    return nearest(spec.partition(":")[0], SORTS)
 
 
 def _kind(word: str) -> Kind:

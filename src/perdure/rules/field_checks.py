@@ -1,11 +1,15 @@
 """Checks of policy fields: every refusal names the field, the value and what is allowed."""
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
 
 from perdure.model.errors import ConfigError
 
 E = TypeVar("E", bound=StrEnum)
+
+_ALIKE_MIN = 0.5  # below it, a word that was guessed hides the list of those that there are
 
 
 def one_of(field: str, names: type[E], value: object) -> E:
@@ -50,3 +54,14 @@ def text(field: str, value: object, chars_max: int) -> None:
         raise ConfigError(
             f"{field} is {value!r}; it must be text of 1 to {chars_max} printable characters"
         )
+
+
+def nearest(
+    word: str, known: Mapping[str, object] | tuple[str, ...], *, alike_min: float = _ALIKE_MIN
+) -> str:
+    """The valid words as the end of a message, first the one that was meant, if one is alike."""
+    names = sorted(known)
+    close = get_close_matches(word, names, n=1, cutoff=alike_min) if word.strip() else []
+    if not close:
+        return f"one of: {', '.join(names)}"
+    return f"did you mean {close[0]!r}? One of: {', '.join(names)}"

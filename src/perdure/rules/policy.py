@@ -11,7 +11,7 @@ from perdure.model.kinds import GROUPS, Kind
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.field_checks import flag, instance, number, one_of, text, whole
+from perdure.rules.field_checks import flag, instance, nearest, number, one_of, text, whole
 from perdure.rules.matchers import Match
 from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
@@ -245,7 +245,7 @@ class Policy:
         if self.exhausted not in (Action.FAIL, Action.HAND_OVER):
             raise ConfigError(f"exhausted is {self.exhausted.value!r}; one of: fail, hand_over")
         _parts("", self.backoff, self.jitter, self.hint)
-        object.__setattr__(self, "rules", MappingProxyType(_by_kind(self.rules)))
+        object.__setattr__(self, "rules", MappingProxyType(rules_by_kind(self.rules)))
         object.__setattr__(self, "otherwise", _rule("otherwise", self.otherwise))
         if not isinstance(self.matches, list | tuple):
             raise ConfigError(f"matches is {self.matches!r}; it must be a list of Match")
@@ -301,7 +301,7 @@ class Policy:
         if changes.get("profile") == Profile.SYNC:
             changes = {"weak_share": None, **changes}
         changes = {"version": 1, **changes}
-        over = _by_kind({} if rules is None else rules)
+        over = rules_by_kind({} if rules is None else rules)
         return replace(found, name=name, rules={**found.rules, **over}, **changes)
 
     @classmethod
@@ -330,13 +330,12 @@ def policy_of(policy: object) -> Policy:
     if isinstance(policy, str) and policy in NAMED:
         return NAMED[policy]
     if not isinstance(policy, Policy):
-        raise ConfigError(
-            f"based_on is {policy!r}; give a Policy or one of: {', '.join(sorted(NAMED))}"
-        )
+        known = nearest(policy if isinstance(policy, str) else "", NAMED)
+        raise ConfigError(f"based_on is {policy!r}; {known}; or give a Policy")
     return policy
 
 
-def _by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
+def rules_by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
     """The rule of each kind; a kind's own goes before its group's, wherever it stands."""
     own: dict[Kind, Rule] = {}
     grouped: dict[Kind, Rule] = {}
@@ -348,7 +347,7 @@ def _by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
             own[Kind(name)] = _rule(f"rules.{name}", value)
         else:
             raise ConfigError(
-                f"rules names {name!r}, which is no kind of failure; one of: {', '.join(sorted(Kind))}; "
+                f"rules names {name!r}, which is no kind of failure; {nearest(str(name), tuple(Kind))}; "
                 f"or a group of kinds: {', '.join(GROUPS)}"
             )
     return grouped | own

@@ -7,19 +7,16 @@ come from the policy that this one is ``based_on``. Refusals name the field, the
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeVar
 
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind
 from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.field_checks import one_of
+from perdure.rules.field_checks import nearest, one_of
 from perdure.rules.matchers import Match
-from perdure.rules.policy import Action, Hints, Policy, Rule, policy_of
+from perdure.rules.policy import Action, Hints, Policy, Profile, Rule, policy_of, rules_by_kind
 from perdure.rules.vocabulary import VOCABULARIES, Vocabulary
-
-_ALIKE_MIN = 0.5  # below it, a word that was guessed hides the list of those that there are
 
 T = TypeVar("T")
 Form = Mapping[str, Any]
@@ -28,15 +25,64 @@ NONE = "none"
 
 
 def policy_from(form: Form) -> Policy:
-    """The policy that plain data describes, alone or by what differs from the one that it is ``based_on``."""
+    """The policy that plain data describes, alone or by what differs from the one that it is ``based_on``.
+
+    All that is wrong is told at once, one mistake a line.
+    """
     table = dict(_table(form, "policy"))
+    other, wrong = _other(table)
+    values, unread = _read(Policy, table, "policy", _READERS)
+    wrong += unread + _wrong_alone(values, _profiles(values, other, unknown=bool(wrong)))
+    _refuse(wrong)
+    return Policy(**values) if other is None else Policy.based_on(other, **values)
+
+
+def _other(table: dict[str, Any]) -> tuple[Policy | None, list[str]]:
+    """The policy that this one is based on; its parts are laid under those of the table."""
     if "based_on" not in table:
-        return Policy(**_values(Policy, table, "policy", _READERS))
-    other = policy_of(table.pop("based_on"))
-    for name in ("backoff", "jitter", "hint"):
-        if name in table:
-            table[name] = _over(getattr(other, name), _table(table[name], name))
-    return Policy.based_on(other, **_values(Policy, table, "policy", _READERS))
+        return None, []
+    parts = [name for name in ("backoff", "jitter", "hint") if name in table]
+    try:
+        other = policy_of(table.pop("based_on"))
+    except ConfigError as wrong:
+        for (
+            name
+        ) in parts:  # what they are laid over is not known, so nobody can say whether they fit
+            del table[name]
+        return None, [str(wrong)]
+    for name in parts:
+        if isinstance(table[name], Mapping):
+            table[name] = _over(getattr(other, name), table[name])
+    return other, []
+
+
+def _profiles(values: Form, other: Policy | None, *, unknown: bool) -> tuple[Profile, ...]:
+    """The profiles that the policy may have."""
+    if values.get("profile") in tuple(Profile):
+        return (Profile(values["profile"]),)
+    if unknown or "profile" in values:
+        return tuple(Profile)
+    return (other.profile if other else Profile.BACKGROUND,)
+
+
+def _wrong_alone(values: Form, profiles: tuple[Profile, ...]) -> list[str]:
+    """What is wrong with fields each by itself; whether they fit together is seen when all are right."""
+    wrong: list[str] = []
+    for name, value in values.items():
+        said = []
+        for profile in profiles:
+            try:
+                Policy(**{"name": "p", "profile": profile, name: value})
+            except ConfigError as error:
+                said.append(str(error))
+        if len(said) == len(profiles):
+            wrong.append(said[0])
+    return wrong
+
+
+def _refuse(wrong: list[str]) -> None:
+    if wrong:
+        raise ConfigError("\n".join(dict.fromkeys(wrong)))
 
 
 def policy_form(policy: Policy) -> dict[str, Any]:
@@ -60,17 +106,31 @@ def _build(
 def _values(
     cls: type, form: object, where: str, readers: Mapping[str, Callable[[Any], Any]]
 ) -> dict[str, Any]:
+    values, wrong = _read(cls, form, where, readers)
+    _refuse(wrong)
+    return values
+
+
+def _read(
+    cls: type, form: object, where: str, readers: Mapping[str, Callable[[Any], Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    """The fields that can be read, and what is wrong with the others."""
     table = _table(form, where)
     known = {one.name: one for one in fields(cls) if one.name != "own_delay"}
     values: dict[str, Any] = {}
+    wrong: list[str] = []
     for name, value in table.items():
         if name not in known:
-            raise ConfigError(f"{where} has no field {name!r}; {nearest(name, known)}")
-        values[name] = readers[name](value) if name in readers else value
+            wrong.append(f"{where} has no field {name!r}; {nearest(name, known)}")
+            continue
+        try:
+            values[name] = readers[name](value) if name in readers else value
+        except ConfigError as error:
+            wrong += str(error).splitlines()
     for name, one in known.items():
-        if name not in values and one.default is MISSING and one.default_factory is MISSING:
-            raise ConfigError(f"{where} lacks the field {name!r}; it must be given")
-    return values
+        if name not in table and one.default is MISSING and one.default_factory is MISSING:
+            wrong.append(f"{where} lacks the field {name!r}; it must be given")
+    return values, wrong
 
 
 def _over(part: Backoff | Jitter | Hints, form: Form) -> Form:
@@ -82,7 +142,16 @@ def _over(part: Backoff | Jitter | Hints, form: Form) -> Form:
 
 
 def _rules(form: object) -> dict[str, Rule]:
-    return {name: _rule(value, f"rules.{name}") for name, value in _table(form, "rules").items()}
+    rules: dict[str, Rule] = {}
+    wrong: list[str] = []
+    for name, value in _table(form, "rules").items():
+        try:
+            rules_by_kind({name: Action.RETRY})  # whether there is such a kind
+            rules[name] = _rule(value, f"rules.{name}")
+        except ConfigError as error:
+            wrong += str(error).splitlines()
+    _refuse(wrong)
+    return rules
 
 
 def _rule(form: object, where: str) -> Rule:
@@ -96,15 +165,23 @@ def _rule(form: object, where: str) -> Rule:
             return Rule(one_of("rule.action", Action, form))
         return _build(Rule, form, where, readers)
     except ConfigError as wrong:
-        if str(wrong).startswith(where):
-            raise
-        raise ConfigError(f"{where}: {wrong}") from None
+        lines = str(wrong).splitlines()
+        _refuse([one if one.startswith(where) else f"{where}: {one}" for one in lines])
+        raise
 
 
 def _matches(form: object) -> tuple[Match, ...]:
     if not isinstance(form, list):
         raise ConfigError(f"matches is {form!r}; it must be a list of tables")
-    return tuple(_build(Match, value, f"matches[{at}]") for at, value in enumerate(form))
+    found: list[Match] = []
+    wrong: list[str] = []
+    for at, value in enumerate(form):
+        try:
+            found.append(_build(Match, value, f"matches[{at}]"))
+        except ConfigError as error:
+            wrong += str(error).splitlines()
+    _refuse(wrong)
+    return tuple(found)
 
 
 def _vocabulary(form: object) -> Vocabulary:
@@ -166,17 +243,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "matches": _matches,
     "vocabulary": _vocabulary,
 }
-
-
-def nearest(
-    word: str, known: Mapping[str, object] | tuple[str, ...], *, alike_min: float = _ALIKE_MIN
-) -> str:
-    """The valid words as the end of a message, first the one that was meant, if one is alike."""
-    names = sorted(known)
-    close = get_close_matches(word, names, n=1, cutoff=alike_min) if word.strip() else []
-    if not close:
-        return f"one of: {', '.join(names)}"
-    return f"did you mean {close[0]!r}? One of: {', '.join(names)}"
 
 
 # -- writing -----------------------------------------------------------------------------

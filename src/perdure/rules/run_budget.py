@@ -24,8 +24,7 @@ from msgspec import Struct
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.runs import RunStatus
-from perdure.rules.field_checks import flag, number, whole
-from perdure.rules.policy_form import nearest
+from perdure.rules.field_checks import flag, nearest, number, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,7 +267,23 @@ def test_a_failure_is_raised_with_the_public_message_and_kept_as_a_dead_letter(a
     assert "secret" not in str(caught.value)
     job = only_job(app)
     assert (job.state, job.error_kind) == (State.FAILED, "invalid_request")
-    assert job.id in str(caught.value)
+    assert str(caught.value) == f"job {job.id} failed (fatal): {job.error_message}"
+    assert caught.value.__notes__ == [f"see: perdure jobs show {job.id}"]
+    clean(app)
+
+
+def test_a_failure_has_what_an_endpoint_tells_its_users_from_a_call_and_from_a_job(app):
+    words = {"public_code": "no_total", "public_message": "The bill has no total."}
+    pipe = piped(app, Faults(StageError("invalid_request", "secret detail", **words)))
+    for ask in (lambda: pipe.call(1, key="k"), lambda: app.job(only_job(app).id).result(wait_s=0)):
+        with pytest.raises(JobFailed) as caught:
+            ask()
+        error = caught.value
+        assert (error.job_id, error.kind) == (only_job(app).id, "invalid_request")
+        assert (error.public_code, error.public_message) == ("no_total", "The bill has no total.")
+    with pytest.raises(JobFailed) as caught:
+        pipe.call(1, key="k")  # the key belongs to that job
+    assert (error.kind, error.public_code) == (caught.value.kind, caught.value.public_code)
     clean(app)
 
 

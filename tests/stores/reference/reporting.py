@@ -221,6 +221,7 @@ def _item(job: JobRow) -> ItemView:
         no=job.no, id=job.id, key=job.key, state=job.state, result_json=job.result_json,
         label=job.label, failed_reason=job.failed_reason, error_kind=job.error_kind,
         error_code=job.error_code, error_message=job.error_message, finished_at=job.finished_at,
+        error_detail=job.error_detail,
     )  # fmt: skip
 
 

@@ -36,10 +36,12 @@ from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
+from perdure.model.filters import DEAD_LETTERS
 from perdure.model.jobs import Lane
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.runs import CLOSED, FINISHED, RunStatus, RunView
+from perdure.model.views import DeadGroup
 
 _LOOK_S = 0.25
 _NAP_S = 0.05  # an order to stop is noticed that soon
@@ -78,7 +80,8 @@ class RunRequest(Struct, frozen=True):
 class RunOutcome(Struct, frozen=True):
     """How it went. ``error`` is why we stopped before the end, unless somebody asked us to.
 
-    ``refused`` says that the run was over its budget already, so that nothing was done.
+    ``refused`` says that the run was over its budget already, so that nothing was done. ``most`` is the largest group of
+    what has failed, and ``most_key`` the key of its example.
     """
 
     run: RunView
@@ -90,6 +93,8 @@ class RunOutcome(Struct, frozen=True):
     results: int = 0
     failures: int = 0
     known_before: int = 0
+    most: DeadGroup | None = None
+    most_key: str | None = None
 
 
 class LeftAtOnce(Exception):
@@ -180,8 +185,10 @@ class _Batch:
             if other is not None and not isinstance(other, PerdureError):
                 raise other
             error = error or other
+        most, most_key = None, None
         try:
             self.run = self._watch.run()
+            most, most_key = self._most()
         except StoreUnavailable as away:
             error = error or away
         interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
@@ -195,7 +202,17 @@ class _Batch:
             writer.results,
             writer.failures,
             self._known_before,
+            most,
+            most_key,
         )
+
+    def _most(self) -> tuple[DeadGroup | None, str | None]:
+        """What most of its failed items have in common, and the key of one of them."""
+        reader = self.opened.reader
+        chosen = replace(DEAD_LETTERS, run=self.run.no)
+        found = reader.dead_groups(chosen, limit=1) if self.run.counts.failed else []
+        job = reader.job(found[0].example_id) if found else None
+        return (found[0] if found else None), (job.key if job else None)
 
     def _watch_on(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
         """Look on until the run is over or somebody wants to stop; raises what feeding or writing did."""

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import CallerError, ConfigError, UnknownName
+from perdure.rules.field_checks import nearest
 from perdure.rules.policy import LOADERS, FilePath, Policy
-from perdure.rules.policy_form import nearest, policy_from
+from perdure.rules.policy_form import policy_from
 from perdure.rules.presets import PRESETS
 
 _SUFFIXES = (".toml", ".json")
@@ -32,7 +33,9 @@ def policy_in(path: str | FilePath) -> Policy:
     try:
         return policy_from(form)
     except ConfigError as wrong:
-        raise ConfigError(f"policy file {str(file)!r}: {wrong}") from None
+        mistakes = str(wrong).splitlines()
+        told = f" {wrong}" if len(mistakes) == 1 else "".join(f"\n  - {one}" for one in mistakes)
+        raise ConfigError(f"policy file {str(file)!r}:{told}") from None
 
 
 LOADERS[:] = [policy_in]

@@ -7,7 +7,7 @@ from msgspec import Struct
 from perdure.engine.operate.single_jobs import clean_deed
 from perdure.model.errors import UnknownName
 from perdure.model.operations import Deed, LaneScope
-from perdure.rules.policy_form import nearest
+from perdure.rules.field_checks import nearest
 from perdure.stores.opening import Opened
 
 

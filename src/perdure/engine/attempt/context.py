@@ -100,12 +100,17 @@ class AttemptNotes:
                 self.asides = (*self.asides[: CAPTURES_MAX - 1], said)
             self._tell(said)
 
-    def keep_failed_output(self, error: BaseException) -> None:
-        """Keep the traceback, where that is wanted, and the output that did not pass, if the stage has failed for that."""
+    def keep_failed_output(
+        self, error: BaseException, *, about: BaseException | None = None
+    ) -> None:
+        """Keep the traceback, where that is wanted, and the output that did not pass, if the stage has failed for that.
+
+        ``about`` is what the failure is judged by, where the error is a group and that one of its members.
+        """
         whole = try_or_none(traceback_of, error) if self.tracebacks else None
         if whole is not None:
             self.hear(whole)
-        found = aside_of(error)
+        found = aside_of(error if about is None else about)
         if found is not None:
             self.hear(found)
 

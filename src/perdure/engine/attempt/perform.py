@@ -15,7 +15,7 @@ from perdure.engine.stages import Callee
 from perdure.model.errors import PayloadRefused
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
-from perdure.model.limits import RESULT_BYTES_MAX
+from perdure.model.limits import MESSAGE_CHARS_MAX, RESULT_BYTES_MAX
 from perdure.model.nouns import replace
 from perdure.model.outcomes import (
     Evidence,
@@ -27,8 +27,9 @@ from perdure.model.outcomes import (
     Withdrawn as WithdrawnOutcome,
 )
 from perdure.model.signals import Cancel, Snooze, Succeeded
+from perdure.rules.classify import telling_member
 from perdure.rules.evidence import evidence_of
-from perdure.rules.redact import safe_line
+from perdure.rules.redact import cut, safe_line
 
 T = TypeVar("T")
 
@@ -73,15 +74,18 @@ def raised_outcome(
 ) -> Raised:
     """An exception as an outcome; the output that it is about goes to the attempt's desk.
 
-    ``home`` is the package of the stage that let it escape.
+    ``home`` is the package of the stage that let it escape. Of a group, one member speaks for all.
     """
-    if notes is not None:
-        with suppress(Exception):  # as below; and it is the failure that counts
-            notes.keep_failed_output(error)
     try:
-        evidence = evidence_of(error)
-        origin, where = origin_of(error, evidence, home), place_of(error, home)
-        return Raised(replace(evidence, origin=origin, where=where))
+        told = telling_member(error)
+        if notes is not None:
+            with suppress(Exception):  # as below; and it is the failure that counts
+                notes.keep_failed_output(error, about=told)
+        evidence = evidence_of(told)
+        origin, where = origin_of(told, evidence, home), place_of(told, home)
+        message = evidence.message if told is error else f"in a group: {evidence.message}"
+        message = cut(message, MESSAGE_CHARS_MAX)
+        return Raised(replace(evidence, origin=origin, where=where, message=message))
     except Exception:  # an exception's own text and attributes are somebody's code, too
         kind = type(error)
         return Raised(Evidence((f"{kind.__module__}.{kind.__qualname__}",), "(cannot be read)"))

@@ -25,7 +25,7 @@ from msgspec import Struct, structs
 
 from perdure.engine.batch.runs import OpenRun, Runs
 from perdure.engine.batch.unattended import Attendance
-from perdure.engine.enqueue import bad_request_id, enqueue, is_request_id, new_job
+from perdure.engine.enqueue import Item, bad_request_id, enqueue, is_request_id, new_job
 from perdure.engine.idempotency import Key, key_from_item, key_from_position, value_from_item
 from perdure.engine.ids import Ids
 from perdure.engine.stages import LaidPipeline
@@ -287,18 +287,15 @@ class Feeder:
         if isinstance(item, Unreadable):
             raise PayloadRefused(item.why)
         terms = self._terms
-        return new_job(
-            self._ids,
-            self._laid,
-            item,
-            owner=terms.owner,
-            key=key_from_item(terms.key, item),
-            priority=terms.priority,
-            deadline_s=terms.deadline_s,
-            tokens=terms.tokens,
-            fair=terms.fair,
-            request_id=_request_id(terms.request_id, item),
-        )
+        own = _own_options(item) if isinstance(item, Item) else {}
+        payload = item.payload if isinstance(item, Item) else item
+        key = None if "key" in own else key_from_item(terms.key, payload)
+        request_id = None if "request_id" in own else _request_id(terms.request_id, payload)
+        options: dict[str, Any] = {
+            "owner": terms.owner, "key": key, "priority": terms.priority, "deadline_s": terms.deadline_s,
+            "tokens": terms.tokens, "fair": terms.fair, "request_id": request_id,
+        }  # fmt: skip
+        return new_job(self._ids, self._laid, payload, **{**options, **own})
 
     def _room(self, run: RunView) -> int:
         backlog_max = self._terms.backlog_max
@@ -377,6 +374,18 @@ def _signs(feeder: Feeder) -> Iterator[None]:
         yield
     finally:
         over.set()
+
+
+def _own_options(item: Item) -> dict[str, Any]:
+    """What an item of a run brings; some of it is the run's to say."""
+    own = item.options()
+    for name, instead in (
+        ("owner", "give it to run()"),
+        ("if_failed", "re-drive its dead letters"),
+    ):
+        if name in own:
+            raise CallerError(f"an Item of a run cannot have {name}={own[name]!r}; {instead}")
+    return own
 
 
 def _request_id(wanted: Key | None, item: Any) -> str | None:

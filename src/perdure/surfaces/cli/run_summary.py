@@ -13,13 +13,16 @@ import click
 from perdure.app.batch.carry_out import RunOutcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView
+from perdure.model.views import DeadGroup
 from perdure.surfaces.cli.options import command
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
-from perdure.surfaces.cli.tables import spent
+from perdure.surfaces.cli.tables import short, spent
 
 _SAME = " < the same items"
 _WRONG_KEY = re.compile("item 1 of the run: it has no field ")
 _COST = "aborted: the cost"
+_KEY_CHARS_MAX = 60
+_EXAMPLE_CHARS_MAX = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     for kind, count in sorted(run.kinds.items(), key=lambda one: (-one[1], one[0])):
         if count:
             yield f"  {count:>7,} {kind}"
+    if outcome.most is not None:
+        yield f"  {_most(outcome.most, outcome.most_key)}"
     if paid := spent(counts.cost_nusd, counts.tokens_in, counts.tokens_out):
         yield f"  {paid}"
     if fed.skipped:
@@ -141,13 +146,25 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
         yield f"  results: {files.results} ({outcome.results:,})"
     if files.failures is not None:
         yield f"  failures: {files.failures} ({outcome.failures:,})"
-    yield from _next_steps(outcome, again)
+    yield from _next_steps(outcome, files, again)
 
 
-def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
+def _most(group: DeadGroup, key: str | None) -> str:
+    """What most have failed of and where, and how to look at one of them."""
+    item = "one of them" if key is None else f"one of them, {short(key, _KEY_CHARS_MAX)}"
+    return (
+        f"most: {group.count:,} in stage {group.stage}, {group.kind or 'no kind'}: "
+        f"{short(group.example, _EXAMPLE_CHARS_MAX)}; {item}: "
+        f"{command('perdure jobs show {}', group.example_id)}"
+    )
+
+
+def _next_steps(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     run = outcome.run
     if run.counts.failed:
         yield f"  what failed, by cause: {command('perdure dead groups --run {}', run.no)}"
+        if files.results is not None and run.status is not RunStatus.ABORTED:
+            yield f"  the whole file, when they were driven again: {_whole_file(run, files)}"
     if is_paused(run):
         yield f"  the run is paused{f' ({run.why})' if run.why else ''}: {resume_paused(run)}"
     if run.status is RunStatus.ABORTED:
@@ -165,6 +182,14 @@ def _next_steps(outcome: RunOutcome, again: str) -> Iterator[str]:
             if larger
             else f"  go on when it is mended: {again}"
         )
+
+
+def _whole_file(run: RunView, files: Files) -> str:
+    """The command that writes the files anew, with what was driven again in its place."""
+    text, names = "perdure runs results {} --wait --output {}", [str(files.results)]
+    if files.failures is not None:
+        text, names = f"{text} --failures {{}}", [*names, str(files.failures)]
+    return command(text, run.no, *names)
 
 
 def _larger(run: RunView) -> tuple[str, str] | None:
@@ -214,6 +239,7 @@ def plain(outcome: RunOutcome, files: Files, code: int, again: str) -> dict[str,
         "elapsed_s": round(outcome.elapsed_s, 3),
         "results": _file(files.results, outcome.results),
         "failures": _file(files.failures, outcome.failures),
+        "most_failed": outcome.most,
         "resume": again,
     }
 

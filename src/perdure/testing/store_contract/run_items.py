@@ -50,7 +50,7 @@ class ItemsContract(OnAFreshStore):
             ),
             ItemView(
                 dead.no, dead.id, "k1", State.FAILED, None, None, FailedReason.FATAL, "network",
-                "E", "The item is broken.", now,
+                "E", "The item is broken.", now, "for operators",
             ),
             ItemView(
                 waiting.no, waiting.id, "k2", State.QUEUED, None, None, None, None, None, None, None
