@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import hypothesis
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from perdure.engine.upkeep.cron import NEVER, Cron, Every, rhythm_in, rhythm_of
 from perdure.model.errors import ConfigError
@@ -201,6 +201,7 @@ NEAR_CHANGES = st.sampled_from(
     EXPRESSIONS, st.sampled_from(ZONES), NEAR_CHANGES,
     st.lists(st.integers(-400, 400), min_size=2, max_size=2),
 )  # fmt: skip
+@example("* 0 * * *", "Australia/Lord_Howe", moment("2030-04-06 15:00"), [0, 30])
 @hypothesis.settings(max_examples=300)
 def test_the_moments_are_the_same_from_wherever_they_are_looked_for(
     expression, zone, change, offsets

@@ -10,8 +10,10 @@ hour falls due in the first of the two, one with ``*`` in minute or hour (it mea
 clocks are put forward, an hour is missing: the first falls due at the end of the gap, the second not
 within it. So does Debian's cron, and `cronsim` (2.8) after it.
 
-Two traps, both with a test: aware datetimes of one zone compare by their wall time, so moments are compared in
-UTC; and asked from within the second of two equal hours, cronsim answers with the first, which is over.
+Three traps, each with a test: aware datetimes of one zone compare by their wall time, so moments are compared in
+UTC; asked from within the second of two equal hours, cronsim answers with the first, which is over; and it walks by
+whole hours over a change of half an hour, and on past the first half of the hour that it looks for: so behind each
+change we look again.
 """
 
 import re
@@ -36,6 +38,7 @@ NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)  # later than any moment 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
+_HOUR = timedelta(hours=1)
 _ODD_HOURS = timedelta(hours=4)  # clocks are put back or forward by less
 _UNITS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
 _LONG_AGO = datetime(
@@ -105,13 +108,19 @@ class Cron(Struct, frozen=True):
 
     def _moments(self, after: datetime) -> Iterator[datetime]:
         """All moments later than this, each later than the one before."""
-        last = after
+        last, local, looked = after, after.astimezone(self.zone), after
+        offset = None if local.fold else local.utcoffset()
         try:
-            for found in self._walk(after):
+            walk = self._walk(after)
+            while (found := next(walk, None)) is not None:
                 moment = found.astimezone(UTC)
-                if moment > last:
-                    last = moment
-                    yield moment
+                if moment <= last:
+                    continue
+                if found.utcoffset() != offset and moment != looked:
+                    walk, looked = self._walk(max(last, moment - _HOUR)), moment
+                    continue
+                last, offset = moment, found.utcoffset()
+                yield moment
         except (OverflowError, ValueError):  # the year 10000
             return
 
