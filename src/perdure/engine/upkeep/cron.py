@@ -11,14 +11,13 @@ clocks are put forward, an hour is missing: the first falls due at the end of th
 within it. So does Debian's cron, and `cronsim` (2.8) after it.
 
 Three traps, each with a test: aware datetimes of one zone compare by their wall time, so moments are compared in
-UTC; asked from within the second of two equal hours, cronsim answers with the first, which is over; and it walks by
-whole hours over a change of half an hour, and on past the first half of the hour that it looks for: so behind each
-change we look again.
+UTC; asked from within the second of two equal hours, cronsim answers with the first, which is over; and where clocks
+are put back by half an hour, it passes moments over.
 """
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -38,7 +37,7 @@ NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)  # later than any moment 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
-_HOUR = timedelta(hours=1)
+_SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
 _ODD_HOURS = timedelta(hours=4)  # clocks are put back or forward by less
 _UNITS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
 _LONG_AGO = datetime(
@@ -108,21 +107,60 @@ class Cron(Struct, frozen=True):
 
     def _moments(self, after: datetime) -> Iterator[datetime]:
         """All moments later than this, each later than the one before."""
-        last, local, looked = after, after.astimezone(self.zone), after
-        offset = None if local.fold else local.utcoffset()
+        last = after
         try:
-            walk = self._walk(after)
-            while (found := next(walk, None)) is not None:
+            for found in self._often(after) if self._is_often else self._walk(after):
                 moment = found.astimezone(UTC)
-                if moment <= last:
-                    continue
-                if found.utcoffset() != offset and moment != looked:
-                    walk, looked = self._walk(max(last, moment - _HOUR)), moment
-                    continue
-                last, offset = moment, found.utcoffset()
-                yield moment
+                if moment > last:
+                    last = moment
+                    yield moment
         except (OverflowError, ValueError):  # the year 10000
             return
+
+    @property
+    def _is_often(self) -> bool:
+        """Whether it has ``*`` in minute or hour."""
+        minute, hour, *_ = self.expression.split()
+        return minute.startswith("*") or hour.startswith("*")
+
+    def _often(self, after: datetime) -> Iterator[datetime]:
+        """All moments later than this at which the clock shows what is asked for.
+
+        cronsim walks by the clock, from one change of clocks to the next: its own way over them loses half an hour or
+        more where they are put back or forward by half an hour.
+        """
+        from cronsim import CronSim
+
+        last, since = after, after.replace(microsecond=0)
+        while True:
+            offset = self._offset(since)
+            clock = timezone(offset)
+            for found in CronSim(self.expression, last.astimezone(clock).replace(tzinfo=None)):
+                moment = found.replace(tzinfo=clock)
+                changed_at = self._changed_at(since, moment, offset)
+                if changed_at is not None:
+                    last, since = changed_at - _SECOND, changed_at
+                    break
+                since = moment
+                yield moment
+            else:
+                return
+
+    def _changed_at(self, since: datetime, until: datetime, offset: timedelta) -> datetime | None:
+        """The first moment in this time at which clocks are not so far from UTC any more, to the second."""
+        while since < until:
+            later = min(since + _DAY, until)
+            if self._offset(later) != offset:
+                while later - since > _SECOND:
+                    middle = since + (later - since) // _SECOND // 2 * _SECOND
+                    same = self._offset(middle) == offset
+                    since, later = (middle, later) if same else (since, middle)
+                return later
+            since = later
+        return None
+
+    def _offset(self, moment: datetime) -> timedelta:
+        return moment.astimezone(self.zone).utcoffset() or timedelta(0)
 
     def _shortly_before(self, moment: datetime) -> datetime:
         """A start from which few moments lie before this one, and at least one, if there is any.
