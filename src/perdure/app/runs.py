@@ -50,10 +50,16 @@ class Result:
         named: dict[str, Any] = {"key": self.key, "job_id": self.job_id}
         if self.ok:
             return named | {"result": self.value} | ({"label": self.label} if self.label else {})
-        return named | {
-            "state": self.state.value, "error_kind": self.error_kind,
-            "error_code": self.error_code, "error": self.error,
-        } | ({"error_detail": self.error_detail} if internal else {})  # fmt: skip
+        return (
+            named
+            | {
+                "state": self.state.value,
+                "error_kind": self.error_kind,
+                "error_code": self.error_code,
+                "error": self.error,
+            }
+            | ({"error_detail": self.error_detail} if internal else {})
+        )
 
 
 class Run:

@@ -27,11 +27,15 @@ from perdure.ports import Store
 
 PRIORITY_MAX = 1_000_000
 _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("owner", (str,)), ("key", (str, NoneType)), ("priority", (int,)),
-    ("run_at", (datetime, NoneType)), ("deadline_s", (int, float, NoneType)),
-    ("tokens", (int, NoneType)), ("request_id", (str, NoneType)),
+    ("owner", (str,)),
+    ("key", (str, NoneType)),
+    ("priority", (int,)),
+    ("run_at", (datetime, NoneType)),
+    ("deadline_s", (int, float, NoneType)),
+    ("tokens", (int, NoneType)),
+    ("request_id", (str, NoneType)),
     ("ordered_at", (datetime, NoneType)),
-)  # fmt: skip
+)
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{REQUEST_ID_CHARS_MAX}}}")
 # What is earlier is a mistake; what is later has no moment in every time zone.
 _ORDERED_YEARS = (1970, 9998)

@@ -300,15 +300,19 @@ class OutputError(StageError):
         self.rule = rule
         self.raw = raw
         super().__init__(
-            self.stated, f"{self.words}: {path}: {rule}",
-            public_code=public_code, public_message=public_message,
-        )  # fmt: skip
+            self.stated,
+            f"{self.words}: {path}: {rule}",
+            public_code=public_code,
+            public_message=public_message,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         again = partial(
-            type(self), raw=self.raw,
-            public_code=self.public_code, public_message=self.public_message,
-        )  # fmt: skip
+            type(self),
+            raw=self.raw,
+            public_code=self.public_code,
+            public_message=self.public_message,
+        )
         return again, (self.path, self.rule)
 
 

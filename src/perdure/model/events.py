@@ -125,10 +125,25 @@ FIELDS: dict[str, str] = {
 }
 
 _SETTLED = (
-    "job_id", "request_id", "pipeline", "run_no", "status", "stage", "attempt", "failures", "attempts_max",
-    "duration_ms", "reason", "error_kind", "error_code", "raised", "upstream_status", "gate", "delay_ms",
+    "job_id",
+    "request_id",
+    "pipeline",
+    "run_no",
+    "status",
+    "stage",
+    "attempt",
+    "failures",
+    "attempts_max",
+    "duration_ms",
+    "reason",
+    "error_kind",
+    "error_code",
+    "raised",
+    "upstream_status",
+    "gate",
+    "delay_ms",
     "error_message",
-)  # fmt: skip
+)
 
 # Of every day's work the first attempt is quiet; that another one began, or came through, is told beside what failed.
 EVENTS: dict[EventName, EventFacts] = {

@@ -175,15 +175,28 @@ KINDS: dict[Kind, KindFacts] = {
 # Kinds that are mostly answered alike. A policy's rules may name a group: it stands for each of its kinds that has
 # no rule of its own beside it. No kind is in two groups, so two groups never say two things about one.
 GROUPS: dict[str, frozenset[Kind]] = {
-    "transient": frozenset({
-        Kind.OVERLOADED, Kind.UPSTREAM_ERROR, Kind.UPSTREAM_UNAVAILABLE, Kind.NETWORK, Kind.TIMEOUT, Kind.AMBIGUOUS,
-        Kind.STORAGE_TRANSIENT,
-    }),
+    "transient": frozenset(
+        {
+            Kind.OVERLOADED,
+            Kind.UPSTREAM_ERROR,
+            Kind.UPSTREAM_UNAVAILABLE,
+            Kind.NETWORK,
+            Kind.TIMEOUT,
+            Kind.AMBIGUOUS,
+            Kind.STORAGE_TRANSIENT,
+        }
+    ),
     "limits": frozenset({Kind.RATE_LIMITED, Kind.QUOTA_WINDOW}),
     "account": frozenset({Kind.BILLING, Kind.AUTH}),
     "output": frozenset({Kind.INVALID_OUTPUT, Kind.TRUNCATED_OUTPUT}),
-    "request": frozenset({
-        Kind.CONTENT_REFUSED, Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.CONFIG_MISSING, Kind.INPUT_INVALID,
-        Kind.NOT_FOUND,
-    }),
-}  # fmt: skip
+    "request": frozenset(
+        {
+            Kind.CONTENT_REFUSED,
+            Kind.INVALID_REQUEST,
+            Kind.TOO_LARGE,
+            Kind.CONFIG_MISSING,
+            Kind.INPUT_INVALID,
+            Kind.NOT_FOUND,
+        }
+    ),
+}

@@ -251,9 +251,13 @@ class Books(Struct, frozen=True):
     def accounted(self) -> int:
         """Everything that can be found again."""
         return (
-            self.queued + self.processing + self.succeeded + self.failed + self.cancelled
+            self.queued
+            + self.processing
+            + self.succeeded
+            + self.failed
+            + self.cancelled
             + self.pruned
-        )  # fmt: skip
+        )
 
     @property
     def balanced(self) -> bool:

@@ -31,10 +31,25 @@ _XML_MESSAGE = re.compile(r"<Message>([^<]{1,2000})</Message>")
 _TITLE = re.compile(r"<title>([^<]{1,300})</title>", re.IGNORECASE)
 
 # Words that stand where codes stand and say nothing.
-_NO_CODES = frozenset({
-    "error", "errors", "exception", "response", "message", "completion", "list", "object", "none",
-    "null", "about:blank", "ok", "success", "true", "false",
-})  # fmt: skip
+_NO_CODES = frozenset(
+    {
+        "error",
+        "errors",
+        "exception",
+        "response",
+        "message",
+        "completion",
+        "list",
+        "object",
+        "none",
+        "null",
+        "about:blank",
+        "ok",
+        "success",
+        "true",
+        "false",
+    }
+)
 
 _MESSAGES = ("message", "Message", "error_description", "detail", "msg", "error", "errorMessage")
 

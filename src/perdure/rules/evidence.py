@@ -58,20 +58,41 @@ _A_PUBLIC_CODE = (
 _PROBE_CHARS = 60  # of a body's message, looked for in the exception's text
 
 # Kept first, so that a flood of others cannot crowd them out.
-_HINT_HEADERS = frozenset({
-    "retry-after", "retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after",
-    "grpc-retry-pushback-ms", "x-should-retry", "date",
-})  # fmt: skip
-_OTHER_HEADERS = frozenset({
-    "x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-id", "apim-request-id", "cf-ray",
-})  # fmt: skip
+_HINT_HEADERS = frozenset(
+    {
+        "retry-after",
+        "retry-after-ms",
+        "x-ms-retry-after-ms",
+        "x-amz-retry-after",
+        "grpc-retry-pushback-ms",
+        "x-should-retry",
+        "date",
+    }
+)
+_OTHER_HEADERS = frozenset(
+    {
+        "x-request-id",
+        "request-id",
+        "x-amzn-requestid",
+        "x-amz-request-id",
+        "apim-request-id",
+        "cf-ray",
+    }
+)
 _HEADER_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit", "x-ms-ratelimit-")
 
 _STATUS_NAMES = ("status_code", "status", "http_status", "code")
 _CODE_NAMES = (
-    "error_code", "code", "type", "status", "reason", "category", "rate_limit_type", "status_code",
+    "error_code",
+    "code",
+    "type",
+    "status",
+    "reason",
+    "category",
+    "rate_limit_type",
+    "status_code",
     "sqlite_errorname",
-)  # fmt: skip
+)
 
 
 def evidence_of(thing: object) -> Evidence:

@@ -14,8 +14,14 @@ from perdure.rules.matchers.family import Family, short_name
 
 # A bare ValidationError is a model's output before it is a parameter of botocore's.
 _BARE_ORDER: tuple[Family, ...] = (
-    output.FAMILY, *MODELS, transport.FAMILY, *AWS, postgres.FAMILY, redis.FAMILY, python.FAMILY,
-)  # fmt: skip
+    output.FAMILY,
+    *MODELS,
+    transport.FAMILY,
+    *AWS,
+    postgres.FAMILY,
+    redis.FAMILY,
+    python.FAMILY,
+)
 
 _ALIASES = {
     "EnvironmentError": "builtins.OSError",

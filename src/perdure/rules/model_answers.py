@@ -25,14 +25,22 @@ _ABSENT = object()
 # What the providers call the tokens they charge for, by our names.
 _USAGE: dict[str, tuple[str, ...]] = {
     "input_tokens": (
-        "input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount",
+        "input_tokens",
+        "prompt_tokens",
+        "inputTokens",
+        "prompt_token_count",
+        "promptTokenCount",
         "prompt_eval_count",
     ),
     "output_tokens": (
-        "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count",
-        "candidatesTokenCount", "eval_count",
+        "output_tokens",
+        "completion_tokens",
+        "outputTokens",
+        "candidates_token_count",
+        "candidatesTokenCount",
+        "eval_count",
     ),
-}  # fmt: skip
+}
 
 
 def finish_codes(answer: object) -> tuple[str, ...]:

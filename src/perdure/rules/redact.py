@@ -37,9 +37,25 @@ class _Redaction(Struct, frozen=True):
 
 # Which keys are secret: the word before it says so. Looking behind keeps the pattern's start plain.
 _KEY_OF = (
-    "api", "access", "account", "secret", "private", "encryption", "signing", "master", "auth",
-    "shared", "license", "storage", "subscription", "service", "openai", "anthropic", "goog", "aws",
-)  # fmt: skip
+    "api",
+    "access",
+    "account",
+    "secret",
+    "private",
+    "encryption",
+    "signing",
+    "master",
+    "auth",
+    "shared",
+    "license",
+    "storage",
+    "subscription",
+    "service",
+    "openai",
+    "anthropic",
+    "goog",
+    "aws",
+)
 _KEY = "key(?:" + "|".join(rf"(?<={word}key)|(?<={word}[-_ ]key)" for word in _KEY_OF) + ")"
 _SECRET_WORD = (
     rf"(?:{_KEY}s?(?:[-_ ]?id)?|secrets?|password|passwd|passphrase|pass(?<![a-z]pass)|pwd|token"

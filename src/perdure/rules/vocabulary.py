@@ -213,13 +213,28 @@ CLASSES = Vocabulary(
 # [000]: the codes of its report jobs, for a pipeline whose stages are called read, ask, validate, write
 # and save. What one kind cannot tell (an empty transcript, JSON that does not parse) the stage names itself.
 _S3_FAULTS = (
-    Kind.RATE_LIMITED, Kind.UPSTREAM_ERROR, Kind.UPSTREAM_UNAVAILABLE, Kind.OVERLOADED, Kind.NETWORK,
-    Kind.TIMEOUT, Kind.AMBIGUOUS, Kind.STORAGE_TRANSIENT, Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.AUTH,
-    Kind.CONFIG_MISSING, Kind.BILLING,
-)  # fmt: skip
+    Kind.RATE_LIMITED,
+    Kind.UPSTREAM_ERROR,
+    Kind.UPSTREAM_UNAVAILABLE,
+    Kind.OVERLOADED,
+    Kind.NETWORK,
+    Kind.TIMEOUT,
+    Kind.AMBIGUOUS,
+    Kind.STORAGE_TRANSIENT,
+    Kind.INVALID_REQUEST,
+    Kind.TOO_LARGE,
+    Kind.AUTH,
+    Kind.CONFIG_MISSING,
+    Kind.BILLING,
+)
 _REFUSED = (
-    Kind.BILLING, Kind.CONTENT_REFUSED, Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.AUTH, Kind.NOT_FOUND,
-)  # fmt: skip
+    Kind.BILLING,
+    Kind.CONTENT_REFUSED,
+    Kind.INVALID_REQUEST,
+    Kind.TOO_LARGE,
+    Kind.AUTH,
+    Kind.NOT_FOUND,
+)
 
 REPORTS = Vocabulary(
     "reports",

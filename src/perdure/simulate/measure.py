@@ -153,8 +153,11 @@ def measure(one: Strategy, runs: Sequence[Played]) -> Measured:
 def aims_of(scenario: Scenario, gate: Measured) -> tuple[Aim, ...]:
     """What the gate must come to here; waste and drain by their means, the rest by every seed."""
     aims = [
-        Aim(f"wasted calls per success {gate.waste:.3f} ≤ {gate.waste_max:.3f}", gate.waste <= gate.waste_max),
-    ]  # fmt: skip
+        Aim(
+            f"wasted calls per success {gate.waste:.3f} ≤ {gate.waste_max:.3f}",
+            gate.waste <= gate.waste_max,
+        )
+    ]
     if scenario.drain_max is not None:
         told = "not finished" if gate.drain is None else f"{gate.drain:.2f}"
         met = gate.drain is not None and gate.drain <= scenario.drain_max

@@ -16,8 +16,16 @@ OUTAGE_SIGMA = 1.34
 _OUTAGE_S_MAX = 86_400.0
 
 _ALL = (
-    "fixed", "fixed-full", "expo", "expo-25", "expo-equal", "expo-full", "decorrelated", "sdk", "sdk-3",
-)  # fmt: skip
+    "fixed",
+    "fixed-full",
+    "expo",
+    "expo-25",
+    "expo-equal",
+    "expo-full",
+    "decorrelated",
+    "sdk",
+    "sdk-3",
+)
 _HINTED = (*_ALL, "hint-exact", "hint-floor")
 _FEW = ("expo-25", "expo-full", "sdk-3")
 

@@ -137,6 +137,9 @@ def strategy(name: str, policy: Policy | None = None) -> Strategy:
     if name in RIVALS:
         return alone(RIVALS[name])
     makers = {
-        "gate": with_gates, "no-gate": without_gates, "gate-in-memory": forgetful, "all-at-once": all_at_once,
-    }  # fmt: skip
+        "gate": with_gates,
+        "no-gate": without_gates,
+        "gate-in-memory": forgetful,
+        "all-at-once": all_at_once,
+    }
     return makers[name](policy)

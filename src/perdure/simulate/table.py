@@ -8,9 +8,16 @@ from perdure.simulate.measure import Measured, Row
 from perdure.simulate.replies import TOKENS_IN, TOKENS_OUT
 
 HEADS = (
-    "strategy", "wasted/success", "drain ÷ bound", "peak ÷ limit", "early", "lost", "left over",
-    "tokens wasted/success", "fairness",
-)  # fmt: skip
+    "strategy",
+    "wasted/success",
+    "drain ÷ bound",
+    "peak ÷ limit",
+    "early",
+    "lost",
+    "left over",
+    "tokens wasted/success",
+    "fairness",
+)
 _MET, _MISSED = "✓", "✗"
 
 
@@ -35,8 +42,10 @@ def text_lines(row: Row) -> Iterator[str]:
     widths = [max(len(line[n]) for line in table) for n in range(len(HEADS))]
     yield f"{row.scenario.name}  {row.scenario.title}"
     for line in table:
-        first, *others = (cell.ljust(width) if n == 0 else cell.rjust(width)
-                          for n, (cell, width) in enumerate(zip(line, widths, strict=True)))  # fmt: skip
+        first, *others = (
+            cell.ljust(width) if n == 0 else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
         yield "  " + "  ".join([first, *others]).rstrip()
     for aim in row.aims:
         yield f"  {_MET if aim.met else _MISSED} {aim.text}"
@@ -72,17 +81,19 @@ def summary_lines(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         gate = row.measures[0]
         missed = [aim.text.partition(" ")[0] for aim in row.aims if not aim.met]
-        lines.append((
-            row.scenario.name,
-            row.scenario.title,
-            f"{gate.waste:.3f}",
-            f"{gate.waste_worst:.3f}",
-            "–" if gate.drain is None else f"{gate.drain:.2f}",
-            "–" if gate.drain_worst is None else f"{gate.drain_worst:.2f}",
-            f"{gate.early}",
-            _count(gate.lost + gate.left_over),
-            f"{_MISSED} {', '.join(missed)}" if missed else _MET,
-        ))  # fmt: skip
+        lines.append(
+            (
+                row.scenario.name,
+                row.scenario.title,
+                f"{gate.waste:.3f}",
+                f"{gate.waste_worst:.3f}",
+                "–" if gate.drain is None else f"{gate.drain:.2f}",
+                "–" if gate.drain_worst is None else f"{gate.drain_worst:.2f}",
+                f"{gate.early}",
+                _count(gate.lost + gate.left_over),
+                f"{_MISSED} {', '.join(missed)}" if missed else _MET,
+            )
+        )
     yield from _markdown(heads, lines)
 
 

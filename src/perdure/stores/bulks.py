@@ -137,10 +137,16 @@ class SharedBulks(SharedWriting):
 
         def work(cx: OpenTransaction, now: int) -> BulkView:
             where = {
-                "id": bulk.id, "verb": bulk.verb.value, "filter": bulk.filter_json,
-                "by_whom": bulk.deed.by_whom, "reason": bulk.deed.reason, "now": now,
-                "settings": bulk.settings_json, "run": bulk.run, "phase": bulk.phase.value,
-            }  # fmt: skip
+                "id": bulk.id,
+                "verb": bulk.verb.value,
+                "filter": bulk.filter_json,
+                "by_whom": bulk.deed.by_whom,
+                "reason": bulk.deed.reason,
+                "now": now,
+                "settings": bulk.settings_json,
+                "run": bulk.run,
+                "phase": bulk.phase.value,
+            }
             made = cx.execute(self._sql.bulk_add, where).rowcount == 1
             view = BULK.read(cx.execute(self._sql.bulk_by_id, {"id": bulk.id}).fetchone())
             if made:
@@ -163,9 +169,12 @@ class SharedBulks(SharedWriting):
 
         def work(cx: OpenTransaction, now: int) -> BulkView | None:
             where = {
-                "no": change.no, "seen": change.seen.value, "status": change.status.value,
-                "why": change.why, "now": now,
-            }  # fmt: skip
+                "no": change.no,
+                "seen": change.seen.value,
+                "status": change.status.value,
+                "why": change.why,
+                "now": now,
+            }
             row = cx.execute(self._sql.bulk_change, where).fetchone()
             if row is None:
                 return None
@@ -211,10 +220,15 @@ class SharedBulks(SharedWriting):
         """Write the step, and the jobs that it left as they were; each job is listed once."""
         refusals = deeds.refusals(step, answers)
         where = {
-            "no": step.no, "cursor": step.cursor, "done": step.done + len(_ids_done(answers)),
+            "no": step.no,
+            "cursor": step.cursor,
+            "done": step.done + len(_ids_done(answers)),
             "refused": self._refuse(cx, step.no, refusals) if refusals else 0,
-            "status": step.status.value, "phase": step.phase.value, "why": step.why, "now": now,
-        }  # fmt: skip
+            "status": step.status.value,
+            "phase": step.phase.value,
+            "why": step.why,
+            "now": now,
+        }
         row = cx.execute(self._sql.bulk_step, where).fetchone()
         if step.status is BulkStatus.DONE:
             cx.execute(self._sql.bulk_payloads_forget, {"bulk": step.no})

@@ -95,11 +95,14 @@ def _changes(what: str, changed_at: int, entries: Sequence[Row]) -> list[Change]
     kind, moment = ChangeKind(what), from_us(changed_at)
     return [
         Change(
-            ChangeKind.JOB_ENDED if kind is ChangeKind.ATTEMPT_ENDED and entry[5] in TERMINAL else kind,
-            moment, *entry,
+            ChangeKind.JOB_ENDED
+            if kind is ChangeKind.ATTEMPT_ENDED and entry[5] in TERMINAL
+            else kind,
+            moment,
+            *entry,
         )
         for entry in entries
-    ]  # fmt: skip
+    ]
 
 
 def limit_of(limit: int) -> int:

@@ -156,15 +156,21 @@ EXPIRED = Columns(Expired, read={"past": _past_of})
 JOB = Columns(
     JobView,
     sql={
-        "queue": "coalesce(l.queue, '')", "category": "coalesce(l.category, '')",
+        "queue": "coalesce(l.queue, '')",
+        "category": "coalesce(l.category, '')",
         "input_json": f"CASE WHEN @input_from IS NULL THEN @payload ELSE {_INPUT} END",
-        "ordered_at": "@order_at", "deadline_s": "@deadline_us", "policies_s": "@policies_us",
+        "ordered_at": "@order_at",
+        "deadline_s": "@deadline_us",
+        "policies_s": "@policies_us",
     },
     read={
-        "past": _past_of, "ready": lambda ready: ready == 1,
-        "input_json": lambda value: value or "null", "deadline_s": _seconds, "policies_s": _seconds,
+        "past": _past_of,
+        "ready": lambda ready: ready == 1,
+        "input_json": lambda value: value or "null",
+        "deadline_s": _seconds,
+        "policies_s": _seconds,
     },
-)  # fmt: skip
+)
 ATTEMPT = Columns(AttemptView, sql={"job_no": "@job"})
 RUN = Columns(RunView, sql={"counts": "c.counts", "kinds": "k.kinds"}, read={"kinds": _kinds_of})
 ITEM = Columns(ItemView)
@@ -180,10 +186,20 @@ DEED = Columns(LoggedDeed)
 def pieces(otherwise: Mapping[str, str]) -> dict[str, str]:
     """The columns as pieces of a store's statements, some of them ``otherwise`` than in the other store."""
     lists: dict[str, Columns[Any]] = {
-        "claim": CLAIM, "expired": EXPIRED, "job": JOB, "attempt": ATTEMPT, "run": RUN,
-        "item": ITEM, "capture": CAPTURE, "bulk": BULK, "gate": GATE, "worker": WORKER,
-        "pause": PAUSE, "schedule": SCHEDULE, "deed": DEED,
-    }  # fmt: skip
+        "claim": CLAIM,
+        "expired": EXPIRED,
+        "job": JOB,
+        "attempt": ATTEMPT,
+        "run": RUN,
+        "item": ITEM,
+        "capture": CAPTURE,
+        "bulk": BULK,
+        "gate": GATE,
+        "worker": WORKER,
+        "pause": PAUSE,
+        "schedule": SCHEDULE,
+        "deed": DEED,
+    }
     found = {f"{name}_columns": columns.sql(otherwise) for name, columns in lists.items()}
     cleared = ", ".join(f"{one} = 0" for one in COUNTED)
     bad = ", ".join(f"'{kind.value}'" for kind, facts in KINDS.items() if facts.sign is Sign.BAD)

@@ -46,9 +46,12 @@ class SharedControl(SharedBulks, SharedRuns):
     def put_schedule(self, schedule: NewSchedule) -> None:
         """Make a schedule; one of that name and rule keeps its next moment."""
         where = {
-            "name": schedule.name, "pipeline": schedule.pipeline, "spec": schedule.spec,
-            "payload": schedule.payload_json, "next_at": to_us(schedule.next_at),
-        }  # fmt: skip
+            "name": schedule.name,
+            "pipeline": schedule.pipeline,
+            "spec": schedule.spec,
+            "payload": schedule.payload_json,
+            "next_at": to_us(schedule.next_at),
+        }
         self._execute(self._sql.schedule_put, where)
 
     def drop_schedule(self, name: str) -> bool:
@@ -60,9 +63,11 @@ class SharedControl(SharedBulks, SharedRuns):
 
         def work(cx: OpenTransaction, now: int) -> Enqueued | None:
             where = {
-                "name": tick.schedule, "due_at": to_us(tick.due_at),
-                "next_at": to_us(tick.next_at), "now": now,
-            }  # fmt: skip
+                "name": tick.schedule,
+                "due_at": to_us(tick.due_at),
+                "next_at": to_us(tick.next_at),
+                "now": now,
+            }
             if cx.execute(self._sql.schedule_tick, where).rowcount != 1:
                 return None
             done = self._accept(cx, tick.job, now)

@@ -44,18 +44,27 @@ def dead_groups(
     ):
         for row in rows:
             alike = (
-                row[FINGERPRINT] or "", row[PIPELINE], row[STAGE], row[KIND] or "",
+                row[FINGERPRINT] or "",
+                row[PIPELINE],
+                row[STAGE],
+                row[KIND] or "",
                 row[CODE] or "",
-            )  # fmt: skip
+            )
             groups.setdefault(alike, _Group(row, row[ENDED], row[ENDED])).add(row[ENDED])
     first = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))
     return [
         dead_group_out(
-            (*alike, one.count, one.first_at, one.last_at, one.newest[ID],
-             one.newest[DETAIL] or one.newest[MESSAGE])
+            (
+                *alike,
+                one.count,
+                one.first_at,
+                one.last_at,
+                one.newest[ID],
+                one.newest[DETAIL] or one.newest[MESSAGE],
+            )
         )
         for alike, one in first[: max(0, min(limit, PAGE_ROWS_MAX))]
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(slots=True)

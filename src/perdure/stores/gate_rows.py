@@ -22,11 +22,16 @@ def change_in(change: GateChange, deed: Deed, now: int) -> dict[str, object]:
     """A change, as `gate_add.sql` and `gate_change.sql` bind it."""
     held_for_s = change.held_for_s
     return {
-        "name": change.name, "parent": change.parent, "state": change.state.value,
-        "generation": change.generation, "reason": change.reason, "by_whom": deed.by_whom,
+        "name": change.name,
+        "parent": change.parent,
+        "state": change.state.value,
+        "generation": change.generation,
+        "reason": change.reason,
+        "by_whom": deed.by_whom,
         "held_until": None if held_for_s is None else now + seconds_us(held_for_s),
-        "control": change.control_json, "now": now,
-    }  # fmt: skip
+        "control": change.control_json,
+        "now": now,
+    }
 
 
 def failing_in(claim: Claim) -> dict[str, object]:

@@ -170,9 +170,7 @@ class Choice:
         self, fetch: Fetch, start: tuple[int, int], window: int
     ) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
         """The next last changes in their order, and where to go on; None when that was all."""
-        where = {
-            "owner": self.chosen.owner, "since": start[0], "after": start[1], "limit": window,
-        }  # fmt: skip
+        where = {"owner": self.chosen.owner, "since": start[0], "after": start[1], "limit": window}
         lists = [fetch(sql, where) for sql in (_ENDED_ATTEMPTS, _CHANGED_OTHERWISE)]
         ends = [(some[-1][0], some[-1][1]) for some in lists if len(some) == window]
         end = min(ends, default=None)
@@ -246,8 +244,11 @@ class Choice:
     def _of_key(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next numbers of the jobs with a key, and the number down to which none is missing."""
         where = {
-            "owner": self.chosen.owner, "key": self.chosen.key, "before": below, "limit": window,
-        }  # fmt: skip
+            "owner": self.chosen.owner,
+            "key": self.chosen.key,
+            "before": below,
+            "limit": window,
+        }
         named = self.chosen.pipeline
         pipelines = [one for (one,) in fetch(_PIPELINES, {})] if named is None else [named]
         return _joined([fetch(_OF_KEY, {**where, "pipeline": one}) for one in pipelines], window)
@@ -373,15 +374,24 @@ def _states(chosen: JobFilter) -> tuple[State, ...]:
 
 def _values(chosen: JobFilter) -> dict[str, object]:
     given: dict[str, object | None] = {
-        "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
-        "category": chosen.category, "owner": chosen.owner, "run": chosen.run,
-        "reason": None if chosen.reason is None else chosen.reason.value, "kind": chosen.kind,
-        "code": chosen.code, "fingerprint": chosen.fingerprint, "key": chosen.key,
-    }  # fmt: skip
+        "pipeline": chosen.pipeline,
+        "stage": chosen.stage,
+        "queue": chosen.queue,
+        "category": chosen.category,
+        "owner": chosen.owner,
+        "run": chosen.run,
+        "reason": None if chosen.reason is None else chosen.reason.value,
+        "kind": chosen.kind,
+        "code": chosen.code,
+        "fingerprint": chosen.fingerprint,
+        "key": chosen.key,
+    }
     moments = {
-        "enqueued_from": chosen.enqueued_from, "enqueued_until": chosen.enqueued_until,
-        "finished_from": chosen.finished_from, "finished_until": chosen.finished_until,
-    }  # fmt: skip
+        "enqueued_from": chosen.enqueued_from,
+        "enqueued_until": chosen.enqueued_until,
+        "finished_from": chosen.finished_from,
+        "finished_until": chosen.finished_until,
+    }
     given |= {name: to_us(moment) for name, moment in moments.items() if moment is not None}
     values = {name: value for name, value in given.items() if value is not None}
     return values | {f"state_{n}": state.value for n, state in enumerate(chosen.states)}

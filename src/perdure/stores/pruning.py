@@ -33,8 +33,11 @@ class Ends(Struct, frozen=True):
     def of(cls, retention: Retention, now: int) -> Self:
         """The ends that a retention means at this moment."""
         lengths = (
-            retention.succeeded_s, retention.cancelled_s, retention.discarded_s, retention.failed_s,
-        )  # fmt: skip
+            retention.succeeded_s,
+            retention.cancelled_s,
+            retention.discarded_s,
+            retention.failed_s,
+        )
         return cls(*(None if one is None else now - seconds_us(one) for one in lengths))
 
     @property

@@ -154,20 +154,25 @@ def lanes_out(
     for lane, closed_by in closed:
         by.setdefault(lane, []).append(closed_by)
     return [
-        LaneView(
-            no, Lane(*names), "; ".join(by.get(no, ())) or None, *waiting.get(no, (0, 0))
-        )
+        LaneView(no, Lane(*names), "; ".join(by.get(no, ())) or None, *waiting.get(no, (0, 0)))
         for no, *names in rows
-    ]  # fmt: skip
+    ]
 
 
 def dead_group_out(row: Row) -> DeadGroup:
     """Dead letters with one fingerprint, as `dead_groups.dead_groups` counts them."""
     return DeadGroup(
-        fingerprint=row[0] or "", pipeline=row[1], stage=row[2], kind=row[3] or "",
-        code=row[4] or "", count=row[5], first_at=from_us(row[6]), last_at=from_us(row[7]),
-        example_id=row[8], example=row[9] or "",
-    )  # fmt: skip
+        fingerprint=row[0] or "",
+        pipeline=row[1],
+        stage=row[2],
+        kind=row[3] or "",
+        code=row[4] or "",
+        count=row[5],
+        first_at=from_us(row[6]),
+        last_at=from_us(row[7]),
+        example_id=row[8],
+        example=row[9] or "",
+    )
 
 
 def apart(jobs: Sequence[NewJob]) -> list[NewJob]:

@@ -51,10 +51,19 @@ def _stages(rows: Sequence[Row]) -> tuple[StageFigures, ...]:
         tokens_in, tokens_out, cost_nusd, wasted_nusd = (int(one) for one in row[7:11])
         found.append(
             StageFigures(
-                row[0], attempts, succeeded, retried, failed, row[5], row[6], tokens_in, tokens_out,
-                cost_nusd, wasted_nusd,
+                row[0],
+                attempts,
+                succeeded,
+                retried,
+                failed,
+                row[5],
+                row[6],
+                tokens_in,
+                tokens_out,
+                cost_nusd,
+                wasted_nusd,
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 

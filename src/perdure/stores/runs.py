@@ -38,9 +38,14 @@ class SharedRuns(SharedWriting):
 
         def work(cx: OpenTransaction, now: int) -> RunView:
             where = {
-                "id": run.id, "owner": run.owner, "pipeline": run.pipeline, "name": run.name,
-                "parent": run.parent, "settings": run.settings_json, "now": now,
-            }  # fmt: skip
+                "id": run.id,
+                "owner": run.owner,
+                "pipeline": run.pipeline,
+                "name": run.name,
+                "parent": run.parent,
+                "settings": run.settings_json,
+                "now": now,
+            }
             made = cx.execute(self._sql.run_add, where).rowcount == 1
             (no,) = cx.execute(self._sql.run_found, where).fetchone()
             view = self._run(cx, no)
@@ -63,11 +68,15 @@ class SharedRuns(SharedWriting):
             if run is None or not deeds.may_change(run, change):
                 return None
             where = {
-                "no": change.no, "seen": change.seen.value, "status": change.status.value,
-                "why": change.why, "settings": change.settings_json, "now": now,
+                "no": change.no,
+                "seen": change.seen.value,
+                "status": change.status.value,
+                "why": change.why,
+                "settings": change.settings_json,
+                "now": now,
                 "ended_at": now if _is_over(run, change.status) else None,
                 "sealed_at": _sealed_at(run, change.sealed, now),
-            }  # fmt: skip
+            }
             cx.execute(self._sql.run_change, where)
             if change.status in CLOSED:
                 self._pause(cx, LaneScope.RUN, str(change.no), deed, now)
@@ -131,9 +140,12 @@ class SharedRuns(SharedWriting):
         self, cx: OpenTransaction, scope: LaneScope, name: str, deed: Deed, now: int
     ) -> bool:
         where = {
-            "scope": scope.value, "name": name, "reason": deed.reason, "by_whom": deed.by_whom,
+            "scope": scope.value,
+            "name": name,
+            "reason": deed.reason,
+            "by_whom": deed.by_whom,
             "now": now,
-        }  # fmt: skip
+        }
         return bool(cx.execute(self._sql.pause_add, where).rowcount == 1)
 
     def _unpause(self, cx: OpenTransaction, scope: LaneScope, name: str) -> bool:

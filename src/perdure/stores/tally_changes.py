@@ -102,9 +102,14 @@ class TallyChanges:
             flow[10] += attempt.cost_nusd
         if record.state is State.FAILED:
             letter = Letter(
-                record.fingerprint, before.owner, before.pipeline, stage, record.failed_reason,
-                record.error_kind, record.error_code,
-            )  # fmt: skip
+                record.fingerprint,
+                before.owner,
+                before.pipeline,
+                stage,
+                record.failed_reason,
+                record.error_kind,
+                record.error_code,
+            )
             self._count_death(letter, 1, 1)
         for run in (before.run, before.redrive_run):
             if run is not None:
@@ -152,11 +157,17 @@ class TallyChanges:
     def death_rows(self, now: int) -> Sequence[tuple[object, ...]]:
         """As the table of deaths takes them."""
         return [
-            (owner, letter.fingerprint or "", *(one or "" for one in letter[2:]), letters, ever,
-             *((now, now) if ever else (None, None)))
+            (
+                owner,
+                letter.fingerprint or "",
+                *(one or "" for one in letter[2:]),
+                letters,
+                ever,
+                *((now, now) if ever else (None, None)),
+            )
             for letter, (letters, ever) in self._deaths.items()
             for owner in sorted({"", letter.owner})
-        ]  # fmt: skip
+        ]
 
     def owner_rows(self) -> Sequence[tuple[str, int]]:
         """As the table of owners takes them."""

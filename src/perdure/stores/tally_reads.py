@@ -167,7 +167,10 @@ def _fits(
     chosen: JobFilter, fingerprint: str, stage: str, reason: str, kind: str, code: str
 ) -> bool:
     pairs = (
-        (chosen.fingerprint, fingerprint), (chosen.stage, stage), (chosen.reason, reason),
-        (chosen.kind, kind), (chosen.code, code),
-    )  # fmt: skip
+        (chosen.fingerprint, fingerprint),
+        (chosen.stage, stage),
+        (chosen.reason, reason),
+        (chosen.kind, kind),
+        (chosen.code, code),
+    )
     return all(wanted is None or wanted == found for wanted, found in pairs)

@@ -28,12 +28,37 @@ _PLACE_CHARS_MAX = 200
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 # What of the standard library talks to others: networks, databases, programs.
-_TRANSPORTS = frozenset({
-    "_socket", "_sqlite3", "_ssl", "asyncio.exceptions", "asyncio.proactor_events", "asyncio.selector_events",
-    "asyncio.sslproto", "asyncio.streams", "asyncio.transports", "ftplib", "http.client", "imaplib",
-    "multiprocessing", "nntplib", "poplib", "select", "selectors", "smtplib", "socket", "socketserver", "sqlite3",
-    "ssl", "subprocess", "telnetlib", "urllib.error", "urllib.request", "xmlrpc",
-})  # fmt: skip
+_TRANSPORTS = frozenset(
+    {
+        "_socket",
+        "_sqlite3",
+        "_ssl",
+        "asyncio.exceptions",
+        "asyncio.proactor_events",
+        "asyncio.selector_events",
+        "asyncio.sslproto",
+        "asyncio.streams",
+        "asyncio.transports",
+        "ftplib",
+        "http.client",
+        "imaplib",
+        "multiprocessing",
+        "nntplib",
+        "poplib",
+        "select",
+        "selectors",
+        "smtplib",
+        "socket",
+        "socketserver",
+        "sqlite3",
+        "ssl",
+        "subprocess",
+        "telnetlib",
+        "urllib.error",
+        "urllib.request",
+        "xmlrpc",
+    }
+)
 
 
 def origin_of(error: BaseException, evidence: Evidence, home: str = "") -> Origin:

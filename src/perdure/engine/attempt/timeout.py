@@ -117,9 +117,17 @@ class AttemptTime:
     """The time of one attempt: the stage's own, or what is left until the job's deadline."""
 
     __slots__ = (
-        "_came_at", "_clock", "_deadline_s", "_events", "_limit", "_limits", "_notes", "_time_s",
-        "_timeout_s", "has_begun",
-    )  # fmt: skip
+        "_came_at",
+        "_clock",
+        "_deadline_s",
+        "_events",
+        "_limit",
+        "_limits",
+        "_notes",
+        "_time_s",
+        "_timeout_s",
+        "has_begun",
+    )
 
     def __init__(
         self, claim: Claim, timeout_s: float, notes: AttemptNotes, limits: Limits | None

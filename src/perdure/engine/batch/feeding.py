@@ -292,9 +292,14 @@ class Feeder:
         key = None if "key" in own else key_from_item(terms.key, payload)
         request_id = None if "request_id" in own else _request_id(terms.request_id, payload)
         options: dict[str, Any] = {
-            "owner": terms.owner, "key": key, "priority": terms.priority, "deadline_s": terms.deadline_s,
-            "tokens": terms.tokens, "fair": terms.fair, "request_id": request_id,
-        }  # fmt: skip
+            "owner": terms.owner,
+            "key": key,
+            "priority": terms.priority,
+            "deadline_s": terms.deadline_s,
+            "tokens": terms.tokens,
+            "fair": terms.fair,
+            "request_id": request_id,
+        }
         return new_job(self._ids, self._laid, payload, **{**options, **own})
 
     def _room(self, run: RunView) -> int:

@@ -14,8 +14,18 @@ from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.presets import gate_for
 
-_PERIODS_S = {"s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0,
-              "h": 3_600.0, "hour": 3_600.0, "day": 86_400.0, "d": 86_400.0}  # fmt: skip
+_PERIODS_S = {
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "minute": 60.0,
+    "h": 3_600.0,
+    "hour": 3_600.0,
+    "day": 86_400.0,
+    "d": 86_400.0,
+}
 CONCURRENCY_MAX = 100_000
 PROBE_MORE_S = 30.0  # a probe is lost when its stage has had its time, and a little more
 _RATE = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(?:/|per)\s*([a-z]+)\s*")

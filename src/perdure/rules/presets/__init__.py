@@ -14,10 +14,18 @@ from perdure.rules.presets.verifier import VERIFIER
 PRESETS: dict[str, Preset] = {
     one.policy.name: one
     for one in (
-        STANDARD, REPORTS, CONVERTER, DATASETS, DATASETS_LLM, DATASETS_ONCE, VERIFIER,
-        GATEWAY_WORKER, GATEWAY_COSTLY, GATEWAY_SYNC,
+        STANDARD,
+        REPORTS,
+        CONVERTER,
+        DATASETS,
+        DATASETS_LLM,
+        DATASETS_ONCE,
+        VERIFIER,
+        GATEWAY_WORKER,
+        GATEWAY_COSTLY,
+        GATEWAY_SYNC,
     )
-}  # fmt: skip
+}
 
 NAMED.update({name: one.policy for name, one in PRESETS.items()})
 

@@ -17,9 +17,16 @@ CONVERTER = Preset(
         jitter=Jitter(Spread.ADDITIVE, add_s_max=5.0),
         rules=dict.fromkeys(
             (
-                Kind.OVERLOADED, Kind.UPSTREAM_ERROR, Kind.UPSTREAM_UNAVAILABLE, Kind.NETWORK,
-                Kind.TIMEOUT, Kind.AMBIGUOUS, Kind.STORAGE_TRANSIENT, Kind.RESOURCE_EXHAUSTED,
-                Kind.INTERNAL, Kind.UNKNOWN,
+                Kind.OVERLOADED,
+                Kind.UPSTREAM_ERROR,
+                Kind.UPSTREAM_UNAVAILABLE,
+                Kind.NETWORK,
+                Kind.TIMEOUT,
+                Kind.AMBIGUOUS,
+                Kind.STORAGE_TRANSIENT,
+                Kind.RESOURCE_EXHAUSTED,
+                Kind.INTERNAL,
+                Kind.UNKNOWN,
             ),
             RETRY,
         ),
@@ -33,4 +40,4 @@ CONVERTER = Preset(
         "of the gateway is one of them. Ten public codes, fixed."
     ),
     implements=("R22", "R23", "R24", "R25", "R37", "R38", "R39", "C9", "C10", "C27"),
-)  # fmt: skip
+)

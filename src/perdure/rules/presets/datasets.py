@@ -34,9 +34,21 @@ DATASETS_LLM = Preset(
         jitter=_QUARTER,
         rules={Kind.BILLING: FAIL},
         retriable=(
-            429, 500, 502, 503, 504, "Mint.TransportError", "Mint.HTTPError",
-            "rate_limited", "quota_window", "upstream_error", "upstream_unavailable", "network",
-            "timeout", "ambiguous", "overloaded",
+            429,
+            500,
+            502,
+            503,
+            504,
+            "Mint.TransportError",
+            "Mint.HTTPError",
+            "rate_limited",
+            "quota_window",
+            "upstream_error",
+            "upstream_unavailable",
+            "network",
+            "timeout",
+            "ambiguous",
+            "overloaded",
         ),
     ),
     reason=(
@@ -45,7 +57,7 @@ DATASETS_LLM = Preset(
         "they are. Anything else goes to the dead letters at once."
     ),
     implements=("R26", "R27", "R28", "R41", "R42", "C10"),
-)  # fmt: skip
+)
 
 DATASETS_ONCE = Preset(
     Policy(

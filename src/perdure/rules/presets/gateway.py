@@ -8,9 +8,16 @@ from perdure.rules.presets.preset import ALL_5XX, Preset
 from perdure.rules.vocabulary import GATEWAY as WORDS
 
 _TRANSIENT = (
-    Kind.INVALID_OUTPUT, Kind.TRUNCATED_OUTPUT, Kind.TIMEOUT, Kind.UPSTREAM_UNAVAILABLE,
-    Kind.UPSTREAM_ERROR, Kind.OVERLOADED, Kind.NETWORK, Kind.AMBIGUOUS, Kind.STORAGE_TRANSIENT,
-)  # fmt: skip
+    Kind.INVALID_OUTPUT,
+    Kind.TRUNCATED_OUTPUT,
+    Kind.TIMEOUT,
+    Kind.UPSTREAM_UNAVAILABLE,
+    Kind.UPSTREAM_ERROR,
+    Kind.OVERLOADED,
+    Kind.NETWORK,
+    Kind.AMBIGUOUS,
+    Kind.STORAGE_TRANSIENT,
+)
 _LIMITED = (Kind.RATE_LIMITED, Kind.QUOTA_WINDOW)
 _OUR_OWN = (Kind.INTERNAL, Kind.RESOURCE_EXHAUSTED, Kind.UNKNOWN)
 _ONCE_MORE = Rule(Action.RETRY, attempts_max=2)

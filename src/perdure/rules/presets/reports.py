@@ -18,8 +18,14 @@ REPORTS = Preset(
         jitter=Jitter(Spread.PROPORTIONAL, ratio=0.2),
         rules=dict.fromkeys(
             (
-                Kind.RATE_LIMITED, Kind.QUOTA_WINDOW, Kind.OVERLOADED, Kind.UPSTREAM_ERROR,
-                Kind.UPSTREAM_UNAVAILABLE, Kind.NETWORK, Kind.TIMEOUT, Kind.AMBIGUOUS,
+                Kind.RATE_LIMITED,
+                Kind.QUOTA_WINDOW,
+                Kind.OVERLOADED,
+                Kind.UPSTREAM_ERROR,
+                Kind.UPSTREAM_UNAVAILABLE,
+                Kind.NETWORK,
+                Kind.TIMEOUT,
+                Kind.AMBIGUOUS,
                 Kind.STORAGE_TRANSIENT,
             ),
             RETRY,
@@ -36,4 +42,4 @@ REPORTS = Preset(
         "failure too. Its public codes tell the stages read, ask, validate, write and save apart."
     ),
     implements=("R14", "R15", "R16", "R17", "R18", "R19", "R20", "R35", "R36", "C10", "C17"),
-)  # fmt: skip
+)

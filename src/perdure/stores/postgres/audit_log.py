@@ -12,7 +12,10 @@ def note(cx: Cx, verb: str, subjects: Sequence[str], deed: Deed, now: int) -> No
     """One line for each subject, in the transaction of the deed."""
     if subjects:
         where = {
-            "now": now, "by_whom": deed.by_whom, "verb": verb, "subjects": encode(subjects),
+            "now": now,
+            "by_whom": deed.by_whom,
+            "verb": verb,
+            "subjects": encode(subjects),
             "reason": deed.reason,
-        }  # fmt: skip
+        }
         cx.execute(SQL.deeds_add, where)

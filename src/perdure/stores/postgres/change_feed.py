@@ -62,9 +62,11 @@ def tell(cx: Cx, kind: ChangeKind, entries: Sequence[Entry], now: int) -> None:
     """One line of the feed, in the transaction of what it tells of."""
     if entries:
         where = {
-            "now": now, "what": kind.value, "size": len(entries),
+            "now": now,
+            "what": kind.value,
+            "size": len(entries),
             "entries": columns_in(zip(*entries, strict=True)),
-        }  # fmt: skip
+        }
         cx.execute(SQL.change_add, where)
 
 
@@ -77,10 +79,14 @@ def changes(cx: Cx, after: str | None, until: str | None, limit: int) -> ChangeP
         return ChangePage((), str(_Cursor(end or row[0])), False)
     cursor, limit = _cursor(after), limit_of(limit)
     where = {
-        "base": cursor.base, "until": cursor.until,
-        "end": None if end is None else _later(end, cursor.base), "line": cursor.place.line,
-        "done": cursor.place.entries, "last": cursor.last, "limit": limit,
-    }  # fmt: skip
+        "base": cursor.base,
+        "until": cursor.until,
+        "end": None if end is None else _later(end, cursor.base),
+        "line": cursor.place.line,
+        "done": cursor.place.entries,
+        "last": cursor.last,
+        "limit": limit,
+    }
     found = json_answer(cx.execute(SQL.changes, where))
     if not found["whole"]:
         raise too_old(after)

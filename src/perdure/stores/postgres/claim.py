@@ -117,16 +117,23 @@ def promote_parameters(order: ClaimOrder, now: int | None) -> dict[str, object]:
     """What `promote.sql` binds."""
     return {
         "lanes": array(lanes_of(order) if order.parts else order.lanes),
-        "isolation": order.isolation, "limit": PROMOTE_BATCH_MAX, "worker": order.worker, "now": now,
-    }  # fmt: skip
+        "isolation": order.isolation,
+        "limit": PROMOTE_BATCH_MAX,
+        "worker": order.worker,
+        "now": now,
+    }
 
 
 def claim_parameters(order: ClaimOrder, asked: ClaimQuestion, now: int | None) -> dict[str, object]:
     """What `claim.sql` binds."""
     return {
-        "lanes": array(asked.part.lanes), "floors": array(asked.floors),
-        "isolation": order.isolation, "slots": asked.part.slots, "worker": order.worker, "now": now,
-    }  # fmt: skip
+        "lanes": array(asked.part.lanes),
+        "floors": array(asked.floors),
+        "isolation": order.isolation,
+        "slots": asked.part.slots,
+        "worker": order.worker,
+        "now": now,
+    }
 
 
 def array(numbers: Iterable[float]) -> str:

@@ -71,9 +71,15 @@ class PostgresControl(SharedControl):
     def _fold(self) -> None:
         """Add up what writers have counted, each in rows of its own; a little at a time, for turns wait for that."""
         for sql in (
-            SQL.depths_fold, SQL.depths_home, SQL.flows_fold, SQL.deaths_fold, SQL.owners_ended_fold,
-            SQL.owners_fold, SQL.run_counts_fold, SQL.run_kinds_fold,
-        ):  # fmt: skip
+            SQL.depths_fold,
+            SQL.depths_home,
+            SQL.flows_fold,
+            SQL.deaths_fold,
+            SQL.owners_ended_fold,
+            SQL.owners_fold,
+            SQL.run_counts_fold,
+            SQL.run_kinds_fold,
+        ):
 
             def some(cx: Cx, now: int, sql: str = sql) -> int:
                 where = {"now": now, "old": now - seconds_us(FINGERPRINT_KEPT_S)}

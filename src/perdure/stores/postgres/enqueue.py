@@ -74,14 +74,27 @@ def begin(
     """Insert a job that its caller runs at once, or queue it if its lane is closed; or find the job with its key."""
     deadline_us, policies_us = lengths_in(job)
     where = {
-        "id": job.id, "owner": job.owner, "pipeline": job.pipeline, "run": job.run, "key": job.key,
-        "lane": job.lane, "stage": job.stage, "priority": job.priority, "worker": worker,
-        "payload": job.payload_json, "hard_us": seconds_us(hard_s), "ageing_us": AGEING_US,
-        "deadline_us": deadline_us, "policies_us": policies_us, "now": now,
-        "on_lost": on_lost, "tokens": job.tokens, "request_id": job.request_id,
+        "id": job.id,
+        "owner": job.owner,
+        "pipeline": job.pipeline,
+        "run": job.run,
+        "key": job.key,
+        "lane": job.lane,
+        "stage": job.stage,
+        "priority": job.priority,
+        "worker": worker,
+        "payload": job.payload_json,
+        "hard_us": seconds_us(hard_s),
+        "ageing_us": AGEING_US,
+        "deadline_us": deadline_us,
+        "policies_us": policies_us,
+        "now": now,
+        "on_lost": on_lost,
+        "tokens": job.tokens,
+        "request_id": job.request_id,
         "ordered_at": None if job.ordered_at is None else to_us(job.ordered_at),
         "rank_at": ranks_of(cx, [job], now).get(job.id),
-    }  # fmt: skip
+    }
     for _ in range(_TRIES_MAX):
         row = cx.execute(SQL.begin, where).fetchone()
         assert row is not None
@@ -116,12 +129,9 @@ def _find(
     """Who had the ids or the keys before. One that was pruned since is not found, and free again."""
     asked = {job.id: job for job in jobs}
     rows = [
-        {
-            "id": job.id, "owner": job.owner, "pipeline": job.pipeline, "run": job.run,
-            "key": job.key,
-        }
+        {"id": job.id, "owner": job.owner, "pipeline": job.pipeline, "run": job.run, "key": job.key}
         for job in asked.values()
-    ]  # fmt: skip
+    ]
     answer = cx.execute(SQL.enqueued_before, {"jobs": encode(rows)}).fetchall()
     by_id = {row[0]: row for row in answer}
     found = [by_id[id] for id in asked if id in by_id]

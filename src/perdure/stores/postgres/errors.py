@@ -124,9 +124,14 @@ def _code_by_words(text: str) -> str | None:
 
 
 _OF_THE_URL = (
-    "invalid sslmode value", "invalid integer value", "invalid connection option",
-    "does not support SSL", "certificate", "unrecognized configuration parameter", "bad value for",
-)  # fmt: skip
+    "invalid sslmode value",
+    "invalid integer value",
+    "invalid connection option",
+    "does not support SSL",
+    "certificate",
+    "unrecognized configuration parameter",
+    "bad value for",
+)
 
 # libpq gives no SQLSTATE for what goes wrong before the connection stands. The first match counts.
 _BY_WORDS = (

@@ -74,9 +74,12 @@ def look(
 ) -> GateLook:
     """All there is about these gates and their parents, but what this worker has noted itself."""
     where = {
-        "names": encode(list(names)), "worker": worker, "samples": encode(dict(samples)),
-        "most_us": SAMPLES_US_MAX, "now": connection.now(),
-    }  # fmt: skip
+        "names": encode(list(names)),
+        "worker": worker,
+        "samples": encode(dict(samples)),
+        "most_us": SAMPLES_US_MAX,
+        "now": connection.now(),
+    }
     found = connection.resent(lambda cx: json_answer(cx.execute(SQL.gates_look, where)))
     read = (found[name] or () for name in ("rows", "samples", "slices", "alive"))
     return look_out(found["now"], *read)
@@ -104,9 +107,13 @@ def _probe(cx: Cx, order: ClaimOrder, change: GateChange, deed: Deed, now: int) 
     behind = {"lanes": array(lanes_of(order)), "gate": change.name}
     lanes = [no for (no,) in cx.execute(SQL.lanes_behind, behind).fetchall()]
     where = {
-        "lanes": array(lanes), "isolation": order.isolation, "worker": order.worker, "now": now,
-        "limit": PROMOTE_BATCH_MAX, "look": PROBE_BATCH_MAX,
-    }  # fmt: skip
+        "lanes": array(lanes),
+        "isolation": order.isolation,
+        "worker": order.worker,
+        "now": now,
+        "limit": PROMOTE_BATCH_MAX,
+        "look": PROBE_BATCH_MAX,
+    }
     cx.execute(SQL.probe_promote, where)
     taken = cx.execute(SQL.probe_claim, where).fetchall()
     if not taken:

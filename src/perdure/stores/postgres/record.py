@@ -46,9 +46,14 @@ def parameters(
     rows = [record_in(one, by) for one in sorted(firsts(records), key=lambda one: one.no)]
     waiting = sorted({(one.no, one.token) for one in records if one.attempt is None})
     return {
-        "records": encode(rows), "by": by, "now": now, "lent": lent, "counter": None if lent else by,
-        "waiting": [no for no, _ in waiting], "waiting_tokens": [token for _, token in waiting],
-    }  # fmt: skip
+        "records": encode(rows),
+        "by": by,
+        "now": now,
+        "lent": lent,
+        "counter": None if lent else by,
+        "waiting": [no for no, _ in waiting],
+        "waiting_tokens": [token for _, token in waiting],
+    }
 
 
 def firsts(records: Sequence[Record]) -> Sequence[Record]:
@@ -70,47 +75,57 @@ def plain_parameters(
     labels = [one.label for one in rows]
     called = [one.called for one in attempts]
     return {
-        "nos": array([one.no for one in rows]), "tokens": array([one.token for one in rows]),
-        "lanes": array([one.lane for one in rows]), "elapsed_s": array([one.elapsed_s for one in attempts]),
+        "nos": array([one.no for one in rows]),
+        "tokens": array([one.token for one in rows]),
+        "lanes": array([one.lane for one in rows]),
+        "elapsed_s": array([one.elapsed_s for one in attempts]),
         "results": encode([one.result_json for one in rows]),
         "labels": encode(labels) if any(one is not None for one in labels) else None,
         "called": array(called) if any(called) else None,
         "said": array([places[three] for three in words]),
         "words": encode([text for three in places for text in three]),
-        "size": len(records), "by": by, "now": now,
-    }  # fmt: skip
+        "size": len(records),
+        "by": by,
+        "now": now,
+    }
 
 
 def record_in(record: Record, by: int | None) -> dict[str, object]:
     """A record, as `record.sql` reads it; what is null, zero or as the job has it is left out."""
     attempt = record.attempt
     row: dict[str, object] = {
-        "no": record.no, "token": record.token, "state": record.state, "lane": record.lane,
-    }  # fmt: skip
+        "no": record.no,
+        "token": record.token,
+        "state": record.state,
+        "lane": record.lane,
+    }
     if record.lane_from is not None:
         row["lane_from"] = record.lane_from
     if attempt is None:
         row["stage"] = record.stage
     else:
         row |= {
-            "status": attempt.status, "elapsed_s": attempt.elapsed_s, "policy": attempt.policy,
-            "why": attempt.why_json, "config_hash": attempt.config_hash,
-        }  # fmt: skip
+            "status": attempt.status,
+            "elapsed_s": attempt.elapsed_s,
+            "policy": attempt.policy,
+            "why": attempt.why_json,
+            "config_hash": attempt.config_hash,
+        }
         anew = record.counters.starts != attempt.number  # handed over, or at the next stage
         if anew or record.stage != attempt.stage or record.reclaim:
             row |= {
-                "stage": record.stage, "starts": record.counters.starts,
-                "done_stage": attempt.stage, "number": attempt.number,
+                "stage": record.stage,
+                "starts": record.counters.starts,
+                "done_stage": attempt.stage,
+                "number": attempt.number,
                 "claimed_at": to_us(attempt.claimed_at),
-            }  # fmt: skip
+            }
         if attempt.worker != by:
             row["worker"] = attempt.worker
         if attempt.evidence_json is not None:
             row["evidence"] = attempt.evidence_json
         if attempt.kind is not None or attempt.counted is not None or attempt.message:
-            row |= {
-                "counted": attempt.counted, "kind": attempt.kind, "message": attempt.message,
-            }  # fmt: skip
+            row |= {"counted": attempt.counted, "kind": attempt.kind, "message": attempt.message}
         _put_usage(row, attempt)
     if record.result_json is not None:
         row["result"] = record.result_json
@@ -144,17 +159,19 @@ def _put_usage(row: dict[str, object], attempt: Attempt) -> None:
         row["called"] = True
     if attempt.tokens_in or attempt.tokens_out or attempt.cost_nusd:
         row |= {
-            "tokens_in": attempt.tokens_in, "tokens_out": attempt.tokens_out,
+            "tokens_in": attempt.tokens_in,
+            "tokens_out": attempt.tokens_out,
             "cost_nusd": attempt.cost_nusd,
-        }  # fmt: skip
+        }
 
 
 def _put_failure(row: dict[str, object], record: Record) -> None:
     if record.error_message is not None or record.state is not State.SUCCEEDED:
         row |= {
-            "error_kind": record.error_kind, "error_message": record.error_message,
+            "error_kind": record.error_kind,
+            "error_message": record.error_message,
             "failed_reason": record.failed_reason,
-        }  # fmt: skip
+        }
     if record.error_code is not None:
         row["error_code"] = record.error_code
     if record.error_detail is not None:
@@ -166,10 +183,13 @@ def _put_failure(row: dict[str, object], record: Record) -> None:
 def _capture_in(one: Capture) -> dict[str, object]:
     """Raw output; msgspec writes bytes as base64."""
     return {
-        "id": one.id, "kind": one.kind, "media_type": one.media_type, "content": one.content,
+        "id": one.id,
+        "kind": one.kind,
+        "media_type": one.media_type,
+        "content": one.content,
         "bytes_whole": one.bytes_whole,
         "kept_us": None if one.kept_s is None else seconds_us(one.kept_s),
-    }  # fmt: skip
+    }
 
 
 def json_answer(cursor: psycopg.Cursor[Any]) -> Any:
@@ -202,10 +222,11 @@ def receipts(
     missing = [one for one in records if id(one) not in fresh]
     before = _settled_before(cx, missing, by) if missing else {}
     return tuple(
-        _receipt(one, accepted[one.no, one.token]) if id(one) in fresh
+        _receipt(one, accepted[one.no, one.token])
+        if id(one) in fresh
         else before.get((one.no, one.token)) or Stale(one.no, one.id, one.token)
         for one in records
-    )  # fmt: skip
+    )
 
 
 def check_alive(alive: bool, worker: int | None) -> None:
@@ -291,9 +312,13 @@ def claims_of(cx: Cx, seen: Mapping[int, int]) -> list[Claim]:
 def _receipt(record: Record, row: Row) -> Receipt:
     _, _, state, due_at, claim = row
     return Receipt(
-        record.no, record.id, record.token, State(state), maybe_us(due_at),
+        record.no,
+        record.id,
+        record.token,
+        State(state),
+        maybe_us(due_at),
         None if claim is None else claim_out(claim),
-    )  # fmt: skip
+    )
 
 
 def _settled_before(
@@ -313,8 +338,13 @@ def _settled_before(
     again = {one.no: one for one in claims_of(cx, ours)}
     return {
         (no, token): Receipt(
-            no, asked[no, token].id, token, State(state), maybe_us(due_at),
-            again.get(no) if state == State.PROCESSING else None, repeated=True,
+            no,
+            asked[no, token].id,
+            token,
+            State(state),
+            maybe_us(due_at),
+            again.get(no) if state == State.PROCESSING else None,
+            repeated=True,
         )
         for no, token, state, due_at, _, _ in rows
-    }  # fmt: skip
+    }

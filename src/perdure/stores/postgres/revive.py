@@ -161,16 +161,19 @@ def _begin(
     ended = sorted(no for no in runs if statuses.get(no) in FINISHED)
     rows = [
         {
-            "no": one.no, "token": one.token, "stage": one.stage, "lane": one.lane,
-            "input_from": one.input_from, "redrive_run": one.redrive_run,
-            "rank_at": ranks.get(one.no), "payload": one.payload_json,
+            "no": one.no,
+            "token": one.token,
+            "stage": one.stage,
+            "lane": one.lane,
+            "input_from": one.input_from,
+            "redrive_run": one.redrive_run,
+            "rank_at": ranks.get(one.no),
+            "payload": one.payload_json,
             "policies_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
         }
         for one in apart.values()
-    ]  # fmt: skip
-    where = {
-        "revivals": encode(rows), "now": now, "ageing_us": AGEING_US, "borrowed": borrowed,
-    }  # fmt: skip
+    ]
+    where = {"revivals": encode(rows), "now": now, "ageing_us": AGEING_US, "borrowed": borrowed}
     done = {(no, dead[no].token) for (no,) in cx.execute(SQL.revive, where).fetchall()}
     if ended:
         again = cx.execute(SQL.runs_reopen, {"nos": array(ended), "now": now}).fetchall()

@@ -66,12 +66,29 @@ def begin(
     cx.execute(
         SQL.begin,
         (
-            last + 1, job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
-            worker, job.priority, now, rank_at, _deadline_at(now, *lengths),
-            now + seconds_us(hard_s), str(on_lost), job.payload_json, job.tokens, job.fair,
-            order_at, job.request_id, *lengths,
+            last + 1,
+            job.id,
+            job.owner,
+            job.pipeline,
+            job.run,
+            job.key,
+            job.lane,
+            job.stage,
+            worker,
+            job.priority,
+            now,
+            rank_at,
+            _deadline_at(now, *lengths),
+            now + seconds_us(hard_s),
+            str(on_lost),
+            job.payload_json,
+            job.tokens,
+            job.fair,
+            order_at,
+            job.request_id,
+            *lengths,
         ),
-    )  # fmt: skip
+    )
     if job.owner:
         cx.execute(SQL.owned_add, (job.owner, last + 1, now))
     tally = TallyChanges()
@@ -100,10 +117,16 @@ def _take_in(cx: sqlite3.Connection, jobs: Sequence[NewJob], tally: TallyChanges
 def _entries(jobs: Sequence[NewJob], made: Mapping[str, int]) -> Sequence[Sequence[object]]:
     """What the change feed tells of new jobs: the columns of `Entry`."""
     return (
-        [made[job.id] for job in jobs], [job.id for job in jobs], [job.owner for job in jobs],
-        [job.pipeline for job in jobs], [job.stage for job in jobs], [State.QUEUED], [None], [0],
+        [made[job.id] for job in jobs],
+        [job.id for job in jobs],
+        [job.owner for job in jobs],
+        [job.pipeline for job in jobs],
+        [job.stage for job in jobs],
+        [State.QUEUED],
+        [None],
+        [0],
         [job.run for job in jobs],
-    )  # fmt: skip
+    )
 
 
 def _insert(
@@ -119,9 +142,21 @@ def _insert(
         order_at = _order_at(job, due_at, now)
         rank_at = ranks.get(job.id, order_at - job.priority * AGEING_US)
         row = (
-            made[job.id], job.id, job.owner, job.pipeline, job.run, job.key, job.lane, job.stage,
-            int(due_at == now), job.priority, due_at, rank_at, now, job.payload_json,
-        )  # fmt: skip
+            made[job.id],
+            job.id,
+            job.owner,
+            job.pipeline,
+            job.run,
+            job.key,
+            job.lane,
+            job.stage,
+            int(due_at == now),
+            job.priority,
+            due_at,
+            rank_at,
+            now,
+            job.payload_json,
+        )
         if _is_plain(job):
             plain.append(row)
         else:

@@ -12,12 +12,37 @@ from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
 
-NETWORK = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs",
-    "nfs4", "orangefs", "pvfs2", "smb3", "smbfs", "fuse.beegfs", "fuse.ceph", "fuse.ceph-fuse",
-    "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.seaweedfs",
-    "fuse.smbnetfs", "fuse.sshfs",
-})  # fmt: skip
+NETWORK = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "orangefs",
+        "pvfs2",
+        "smb3",
+        "smbfs",
+        "fuse.beegfs",
+        "fuse.ceph",
+        "fuse.ceph-fuse",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.juicefs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.seaweedfs",
+        "fuse.smbnetfs",
+        "fuse.sshfs",
+    }
+)
 
 _log = logging.getLogger("perdure")
 _looked_at: set[str] = set()

@@ -174,12 +174,16 @@ def _entries(
     whose = [before[one.no, one.token] for one in records]
     attempts = [one.attempt for one in records]
     return (
-        [one.no for one in records], [one.id for one in records], [one.owner for one in whose],
+        [one.no for one in records],
+        [one.id for one in records],
+        [one.owner for one in whose],
         [one.pipeline for one in whose],
         [one.stage if a is None else a.stage for one, a in zip(records, attempts, strict=True)],
-        [one.state for one in records], [None if a is None else a.status for a in attempts],
-        [one.token + (2 if one.reclaim else 1) for one in records], [one.run for one in whose],
-    )  # fmt: skip
+        [one.state for one in records],
+        [None if a is None else a.status for a in attempts],
+        [one.token + (2 if one.reclaim else 1) for one in records],
+        [one.run for one in whose],
+    )
 
 
 def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[Record]:
@@ -204,17 +208,32 @@ def record_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
     again = record.reclaim
     due_at = None if record.delay_s is None else now + delay_us(record.delay_s)
     return (
-        record.no, record.token, str(record.state),
+        record.no,
+        record.token,
+        str(record.state),
         int(due_at == now) if record.state is State.QUEUED else None,
         by if again else None,
         2 if again else 1,
-        record.lane, record.stage, record.isolation, past_in(record.past), record.checkpoint_stage,
-        due_at, now if again else None, now if record.state in TERMINAL else None, now,
+        record.lane,
+        record.stage,
+        record.isolation,
+        past_in(record.past),
+        record.checkpoint_stage,
+        due_at,
+        now if again else None,
+        now if record.state in TERMINAL else None,
+        now,
         None if record.failed_reason is None else str(record.failed_reason),
-        record.error_kind, record.error_message, record.label, record.result_json,
-        record.error_code, record.error_detail, record.fingerprint,
-        record.counters.starts + again, *counted(record.counters),
-    )  # fmt: skip
+        record.error_kind,
+        record.error_message,
+        record.label,
+        record.result_json,
+        record.error_code,
+        record.error_detail,
+        record.fingerprint,
+        record.counters.starts + again,
+        *counted(record.counters),
+    )
 
 
 def attempt_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
@@ -223,10 +242,28 @@ def attempt_row(record: Record, by: int | None, now: int) -> tuple[object, ...]:
     assert a is not None
     due_at = None if record.delay_s is None else now + seconds_us(record.delay_s)
     return (
-        record.no, record.token, a.stage, a.number, a.life, str(a.status), str(record.state),
-        a.worker, to_us(a.claimed_at), now, a.elapsed_s, record.delay_s, due_at, a.counted, a.kind,
-        a.message, a.policy, a.why_json, a.evidence_json, a.config_hash, by,
-    )  # fmt: skip
+        record.no,
+        record.token,
+        a.stage,
+        a.number,
+        a.life,
+        str(a.status),
+        str(record.state),
+        a.worker,
+        to_us(a.claimed_at),
+        now,
+        a.elapsed_s,
+        record.delay_s,
+        due_at,
+        a.counted,
+        a.kind,
+        a.message,
+        a.policy,
+        a.why_json,
+        a.evidence_json,
+        a.config_hash,
+        by,
+    )
 
 
 def capture_rows(record: Record, now: int) -> Iterable[tuple[object, ...]]:
@@ -234,11 +271,19 @@ def capture_rows(record: Record, now: int) -> Iterable[tuple[object, ...]]:
     stage = record.stage if record.attempt is None else record.attempt.stage
     return [
         (
-            one.id, record.no, record.token, stage, one.kind, one.media_type, one.content,
-            one.bytes_whole, now, None if one.kept_s is None else now + seconds_us(one.kept_s),
+            one.id,
+            record.no,
+            record.token,
+            stage,
+            one.kind,
+            one.media_type,
+            one.content,
+            one.bytes_whole,
+            now,
+            None if one.kept_s is None else now + seconds_us(one.kept_s),
         )
         for one in record.captures
-    ]  # fmt: skip
+    ]
 
 
 def _receipt(record: Record, now: int, claim: Claim | None) -> Receipt:

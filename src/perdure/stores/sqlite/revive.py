@@ -41,13 +41,19 @@ class RevivalWriter:
         self._cx.execute(
             SQL.revive,
             {
-                "no": one.no, "token": one.token, "lane": one.lane, "stage": one.stage,
-                "input_from": one.input_from, "redrive_run": one.redrive_run, "now": self._now,
-                "ageing_us": AGEING_US, "rank_at": rank_at,
+                "no": one.no,
+                "token": one.token,
+                "lane": one.lane,
+                "stage": one.stage,
+                "input_from": one.input_from,
+                "redrive_run": one.redrive_run,
+                "now": self._now,
+                "ageing_us": AGEING_US,
+                "rank_at": rank_at,
                 "policies_us": None if one.deadline_s is None else seconds_us(one.deadline_s),
                 "payload": one.payload_json,
             },
-        )  # fmt: skip
+        )
         self._cx.execute(SQL.owned_put, (one.no, self._now))
         self._cx.execute(SQL.redrive_add, (one.no,))
         run, redriven, lane, discarded_at, *dead = seen

@@ -34,10 +34,15 @@ def audit(named: str | None, store: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(
             {
-                "url": shown_url(url), "clean": clean, "run": run, "books": books,
-                "checks": checks_of(url), "tables": tables_of(url), "findings": findings,
+                "url": shown_url(url),
+                "clean": clean,
+                "run": run,
+                "books": books,
+                "checks": checks_of(url),
+                "tables": tables_of(url),
+                "findings": findings,
             }
-        )  # fmt: skip
+        )
     else:
         click.echo(_of_store(books) if run is None else _of_run(run))
         _tell(findings)

@@ -42,9 +42,11 @@ def list_captures(job_id: str, store: str | None, as_json: bool) -> None:
 @captures.command()
 @click.argument("capture_id", metavar="ID")
 @click.option(
-    "-o", "--output", type=click.File("wb", lazy=True),
+    "-o",
+    "--output",
+    type=click.File("wb", lazy=True),
     help="Write to this file instead of standard output.",
-)  # fmt: skip
+)
 @store_option
 def show(capture_id: str, output: BinaryIO | None, store: str | None) -> None:
     """Write one capture as it is, byte for byte."""

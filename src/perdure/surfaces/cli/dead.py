@@ -40,9 +40,12 @@ for verb in (redrive, discard, stop, continue_bulk, history):
 @dead.command("list")
 @filter_options
 @click.option(
-    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
+    "--limit",
+    type=click.IntRange(1, PAGE_ROWS_MAX),
+    default=50,
+    show_default=True,
     help="At most so many.",
-)  # fmt: skip
+)
 @click.option(
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
 )
@@ -71,9 +74,12 @@ def list_dead(
 @dead.command()
 @filter_options
 @click.option(
-    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
+    "--limit",
+    type=click.IntRange(1, PAGE_ROWS_MAX),
+    default=50,
+    show_default=True,
     help="At most so many groups.",
-)  # fmt: skip
+)
 @store_option
 @json_option
 def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
@@ -185,10 +191,14 @@ def _rest(job: JobView, captures: Sequence[CaptureView]) -> list[str]:
 def _group(one: DeadGroup) -> tuple[object, ...]:
     kind = one.kind or "-"
     return (
-        f"{one.count:,}", kind + (f" {one.code}" if one.code not in ("", kind) else ""),
-        f"{one.pipeline}/{one.stage}", day_at(one.first_at), day_at(one.last_at),
-        one.fingerprint or "-", short(one.example, _EXAMPLE_CHARS_MAX),
-    )  # fmt: skip
+        f"{one.count:,}",
+        kind + (f" {one.code}" if one.code not in ("", kind) else ""),
+        f"{one.pipeline}/{one.stage}",
+        day_at(one.first_at),
+        day_at(one.last_at),
+        one.fingerprint or "-",
+        short(one.example, _EXAMPLE_CHARS_MAX),
+    )
 
 
 def _what(job: JobView) -> str:

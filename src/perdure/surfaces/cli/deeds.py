@@ -37,13 +37,16 @@ _APP_HELP = "module:variable of the app, which knows the stages."
 def _deed(command: Command) -> Command:
     """What all three have beside their filters."""
     for option in (
-        json_option, store_option, reason_and_by(), yes_option,
+        json_option,
+        store_option,
+        reason_and_by(),
+        yes_option,
         click.option("--detach", is_flag=True, help="Do not watch it."),
         click.option("--dry-run", is_flag=True, help="Only say what would happen."),
         click.option("--all", "every", is_flag=True, help="All; needed where no filter is given."),
         click.option("--app", metavar="APP", help=_APP_HELP),
         click.argument("job_id", metavar="[JOB]", required=False),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 
@@ -52,9 +55,10 @@ def _deed(command: Command) -> Command:
 @_deed
 @open_filtered
 @click.option(
-    "--state", type=click.Choice([State.QUEUED.value, State.PROCESSING.value]),
+    "--state",
+    type=click.Choice([State.QUEUED.value, State.PROCESSING.value]),
     help="Only jobs in this state.",
-)  # fmt: skip
+)
 def cancel(job_id: str | None, **options: Any) -> None:
     """Cancel one open job, by id or number, or all that a filter means; shows first how many.
 
@@ -101,9 +105,10 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
     "--payload", type=click.File("rb"), help="The corrected item of JOB, as JSON; needs --app."
 )
 @click.option(
-    "--payloads", metavar="FILE",
+    "--payloads",
+    metavar="FILE",
     help='JSON lines of {"key": …, "payload": …}: corrected items by key; needs --app.',
-)  # fmt: skip
+)
 @click.option("--rate", metavar="RATE", help="How many may begin, as in 100/min or 5/s.")
 def retry(
     job_id: str | None,

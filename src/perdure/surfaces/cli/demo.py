@@ -27,17 +27,25 @@ _WORKER = (sys.executable, "-m", "perdure.surfaces.cli", "worker")
 
 @click.command()
 @click.option(
-    "--items", type=click.IntRange(ITEMS_MIN, 5_000), default=1_000, show_default=True,
+    "--items",
+    type=click.IntRange(ITEMS_MIN, 5_000),
+    default=1_000,
+    show_default=True,
     help="How many items go in.",
-)  # fmt: skip
+)
 @click.option(
-    "--seed", type=int, default=1, show_default=True,
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
     help="Which items meet which faults; the same seed strikes the same items.",
-)  # fmt: skip
+)
 @click.option(
-    "--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
     help="Keep the store and the workers' logs in this folder, new or empty.",
-)  # fmt: skip
+)
 @json_option
 @click.option(
     "--without", type=click.Choice([one.value for one in Fault]), multiple=True, hidden=True

@@ -66,9 +66,11 @@ def enqueue(
     if not source and not values:
         raise CallerError("no items; pass them as arguments or with --from FILE")
     given: dict[str, Any] = {
-        "owner": owner, "priority": priority, "request_id": request_id,
+        "owner": owner,
+        "priority": priority,
+        "request_id": request_id,
         "ordered_at": None if ordered_at is None else _moment(ordered_at),
-    }  # fmt: skip
+    }
     if len(values) == 1 and source is None:
         done = [pipe.enqueue(values[0], key=key, deadline_s=deadline_s, **given)]
     else:

@@ -29,9 +29,12 @@ def jobs() -> None:
 @jobs.command("list")
 @store_option
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(SHOWN_STATES),
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(SHOWN_STATES),
     help="Only jobs in this state; may be repeated. Those that are retrying or scheduled are queued, too.",
-)  # fmt: skip
+)
 @click.option("--pipeline", help="Only this pipeline.")
 @click.option("--run", metavar="RUN", help="Only of this run: its id, number or name.")
 @click.option(

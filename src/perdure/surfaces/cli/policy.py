@@ -86,9 +86,12 @@ def check(file: str, as_json: bool) -> None:
 @policy.command()
 @click.argument("name")
 @click.option(
-    "--error", "spec", required=True, metavar="SPEC",
+    "--error",
+    "spec",
+    required=True,
+    metavar="SPEC",
     help="The failure: http:STATUS, kind:NAME, code:PUBLIC_CODE, exception:NAME, sqlstate:CODE, s3:CODE or lost.",
-)  # fmt: skip
+)
 @click.option("--attempt", type=int, default=1, show_default=True, help="The one that failed.")
 @click.option("--waits", type=int, default=1, show_default=True, help="Waits, this one included.")
 @click.option("--crashes", type=int, default=1, show_default=True, help="Crashes, likewise.")

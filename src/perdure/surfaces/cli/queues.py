@@ -38,10 +38,15 @@ def list_queues(store: str | None, as_json: bool) -> None:
         return
     heads = ("queue", "ready", "later", "pipelines", "state")
     rows = [
-        (one.name, f"{one.ready:,}", f"{one.later:,}",
-         short(", ".join(one.pipelines), _PIPELINES_CHARS_MAX), one.says)
+        (
+            one.name,
+            f"{one.ready:,}",
+            f"{one.later:,}",
+            short(", ".join(one.pipelines), _PIPELINES_CHARS_MAX),
+            one.says,
+        )
         for one in found
-    ]  # fmt: skip
+    ]
     for line in table(heads, rows, left=("queue", "pipelines", "state")):
         click.echo(line)
 

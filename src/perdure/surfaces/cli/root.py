@@ -11,10 +11,22 @@ from perdure.model.errors import PerdureError
 _COMMANDS = {
     name: f"{name}:{name}"
     for name in (
-        "audit", "captures", "db", "dead", "demo", "enqueue", "gates", "policy", "queues", "run", "runs", "schedules",
-        "simulate", "worker",
+        "audit",
+        "captures",
+        "db",
+        "dead",
+        "demo",
+        "enqueue",
+        "gates",
+        "policy",
+        "queues",
+        "run",
+        "runs",
+        "schedules",
+        "simulate",
+        "worker",
     )
-} | {"describe": "worker:describe", "jobs": "deeds:jobs", "worker-child": "worker:worker_child"}  # fmt: skip
+} | {"describe": "worker:describe", "jobs": "deeds:jobs", "worker-child": "worker:worker_child"}
 
 
 class _Root(click.Group):

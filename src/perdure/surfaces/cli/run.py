@@ -50,28 +50,113 @@ _CODES = {
 }
 
 _OPTIONS = (
-    click.option("-o", "--results", type=click.Path(path_type=Path), metavar="FILE", help="Write the values there, a JSON object a line."),
-    click.option("--failures", type=click.Path(path_type=Path), metavar="FILE", help="Write the items without a value there, and why."),
-    click.option("--format", "form", type=click.Choice(["jsonl", "csv", "tsv"]), help="What ITEMS are. Default: as the file's name ends; JSON lines on standard input."),
-    click.option("--key", metavar="FIELD", help="The field that names an item. Default: its place and content do."),
-    click.option("--name", help="The run's name; the same name goes on with it. Default: the name of the file."),
-    click.option("--new", is_flag=True, help="Begin another run instead of going on with the one of this name."),
+    click.option(
+        "-o",
+        "--results",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write the values there, a JSON object a line.",
+    ),
+    click.option(
+        "--failures",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write the items without a value there, and why.",
+    ),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["jsonl", "csv", "tsv"]),
+        help="What ITEMS are. Default: as the file's name ends; JSON lines on standard input.",
+    ),
+    click.option(
+        "--key",
+        metavar="FIELD",
+        help="The field that names an item. Default: its place and content do.",
+    ),
+    click.option(
+        "--name",
+        help="The run's name; the same name goes on with it. Default: the name of the file.",
+    ),
+    click.option(
+        "--new",
+        is_flag=True,
+        help="Begin another run instead of going on with the one of this name.",
+    ),
     click.option("--owner", default="", help="Whose items these are."),
-    click.option("--failure-budget", type=float, metavar="SHARE", help="Abort when more of the processed items have failed. Default: 0.1."),
-    click.option("--kind-budget", "kind_budgets", multiple=True, metavar="KIND=SHARE", help="A budget for one failure kind; may be given several times."),
-    click.option("--no-count-rate-limits", is_flag=True, help="Leave items that rate limits ended out of the budget."),
-    click.option("--sample-min", type=int, metavar="ITEMS", help="How many must have ended before it is looked at. Default: 100."),
-    click.option("--check-every", type=int, metavar="ITEMS", help="How often the budget is looked at after that. Default: 1000."),
-    click.option("--completed-at", type=float, metavar="SHARE", help="Share of success from which the run is completed. Default: 0.95."),
-    click.option("--partial-at", type=float, metavar="SHARE", help="Share of success from which it is a partial success. Default: 0.5."),
-    click.option("--cost-max-usd", type=float, metavar="USD", help="Abort when the stages report more cost than that."),
-    click.option("--concurrency", type=int, metavar="JOBS", help="Jobs in flight at once in this command's worker."),
-    click.option("--backlog", type=int, metavar="ITEMS", help="Open items beyond which feeding waits. Default: 100000."),
-    click.option("--as-completed", is_flag=True, help="Write results as they end, not in the order of the items."),
-    click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be read, instead of stopping there."),
+    click.option(
+        "--failure-budget",
+        type=float,
+        metavar="SHARE",
+        help="Abort when more of the processed items have failed. Default: 0.1.",
+    ),
+    click.option(
+        "--kind-budget",
+        "kind_budgets",
+        multiple=True,
+        metavar="KIND=SHARE",
+        help="A budget for one failure kind; may be given several times.",
+    ),
+    click.option(
+        "--no-count-rate-limits",
+        is_flag=True,
+        help="Leave items that rate limits ended out of the budget.",
+    ),
+    click.option(
+        "--sample-min",
+        type=int,
+        metavar="ITEMS",
+        help="How many must have ended before it is looked at. Default: 100.",
+    ),
+    click.option(
+        "--check-every",
+        type=int,
+        metavar="ITEMS",
+        help="How often the budget is looked at after that. Default: 1000.",
+    ),
+    click.option(
+        "--completed-at",
+        type=float,
+        metavar="SHARE",
+        help="Share of success from which the run is completed. Default: 0.95.",
+    ),
+    click.option(
+        "--partial-at",
+        type=float,
+        metavar="SHARE",
+        help="Share of success from which it is a partial success. Default: 0.5.",
+    ),
+    click.option(
+        "--cost-max-usd",
+        type=float,
+        metavar="USD",
+        help="Abort when the stages report more cost than that.",
+    ),
+    click.option(
+        "--concurrency",
+        type=int,
+        metavar="JOBS",
+        help="Jobs in flight at once in this command's worker.",
+    ),
+    click.option(
+        "--backlog",
+        type=int,
+        metavar="ITEMS",
+        help="Open items beyond which feeding waits. Default: 100000.",
+    ),
+    click.option(
+        "--as-completed",
+        is_flag=True,
+        help="Write results as they end, not in the order of the items.",
+    ),
+    click.option(
+        "--skip-bad",
+        is_flag=True,
+        help="Leave out lines that cannot be read, instead of stopping there.",
+    ),
     click.option("--no-work", is_flag=True, help="Only feed and watch; workers run elsewhere."),
     app_store_option,
-)  # fmt: skip
+)
 
 
 @click.command()
@@ -188,8 +273,13 @@ def _name(items: str, chosen: dict[str, Any]) -> str | None:
 
 def _settings(items: str, chosen: dict[str, Any]) -> dict[str, Any]:
     names = (
-        "failure_budget", "check_every", "sample_min", "completed_at", "partial_at", "cost_max_usd",
-    )  # fmt: skip
+        "failure_budget",
+        "check_every",
+        "sample_min",
+        "completed_at",
+        "partial_at",
+        "cost_max_usd",
+    )
     found = {name: chosen[name] for name in names if chosen[name] is not None}
     if chosen["kind_budgets"]:
         found["kinds"] = dict(kind_budget(text) for text in chosen["kind_budgets"])

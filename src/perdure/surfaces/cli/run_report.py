@@ -70,18 +70,34 @@ def _stages(report: Report) -> list[str]:
     if not found:
         return ["stages: no attempt yet"]
     heads = (
-        "stage", "attempts", "succeeded", "retried", "failed", "retry rate", "failure rate",
-        "p50", "p95", "cost", "wasted",
-    )  # fmt: skip
+        "stage",
+        "attempts",
+        "succeeded",
+        "retried",
+        "failed",
+        "retry rate",
+        "failure rate",
+        "p50",
+        "p95",
+        "cost",
+        "wasted",
+    )
     rows = [
         (
-            one.stage, f"{one.attempts:,}", f"{one.succeeded:,}", f"{one.retried:,}",
-            f"{one.failed:,}", percent(one.retried / one.attempts),
-            percent(one.failed / one.attempts), seconds(one.p50_s), seconds(one.p95_s),
-            dollars(one.cost_nusd / NANO), dollars(one.wasted_nusd / NANO),
+            one.stage,
+            f"{one.attempts:,}",
+            f"{one.succeeded:,}",
+            f"{one.retried:,}",
+            f"{one.failed:,}",
+            percent(one.retried / one.attempts),
+            percent(one.failed / one.attempts),
+            seconds(one.p50_s),
+            seconds(one.p95_s),
+            dollars(one.cost_nusd / NANO),
+            dollars(one.wasted_nusd / NANO),
         )
         for one in found
-    ]  # fmt: skip
+    ]
     return [
         "stages; durations are of attempts that succeeded",
         *_in(table(heads, rows, left=("stage",))),

@@ -50,9 +50,12 @@ def _open(named: str, store: str | None) -> Iterator[Run]:
 @click.option("--owner", help="Only of this owner.")
 @click.option("--live", is_flag=True, help="Only those that are not over.")
 @click.option(
-    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
+    "--limit",
+    type=click.IntRange(1, PAGE_ROWS_MAX),
+    default=50,
+    show_default=True,
     help="At most so many.",
-)  # fmt: skip
+)
 @click.option(
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this run number."
 )
@@ -80,17 +83,32 @@ def list_runs(
         click.echo("no runs")
         return
     heads = (
-        "no", "name", "pipeline", "status", "items", "succeeded", "failed", "open", "cost", "begun",
-    )  # fmt: skip
+        "no",
+        "name",
+        "pipeline",
+        "status",
+        "items",
+        "succeeded",
+        "failed",
+        "open",
+        "cost",
+        "begun",
+    )
     rows = [
         (
-            one.no, short(one.name, _NAME_CHARS_MAX), one.pipeline,
+            one.no,
+            short(one.name, _NAME_CHARS_MAX),
+            one.pipeline,
             one.status.value + (", unfed" if unfed_at(one, now) else ""),
-            f"{one.counts.total:,}", f"{one.counts.succeeded:,}", f"{one.counts.failed:,}",
-            f"{one.counts.open:,}", dollars(one.counts.cost_usd), day_at(one.created_at),
+            f"{one.counts.total:,}",
+            f"{one.counts.succeeded:,}",
+            f"{one.counts.failed:,}",
+            f"{one.counts.open:,}",
+            dollars(one.counts.cost_usd),
+            day_at(one.created_at),
         )
         for one in found
-    ]  # fmt: skip
+    ]
     for line in table(heads, rows, left=("name", "pipeline", "status", "begun")):
         click.echo(line)
     if len(found) == limit:
@@ -180,15 +198,20 @@ def pause(named: str, reason: str, by_whom: str, store: str | None) -> None:
 _BUDGETS = (
     click.option("--failure-budget", type=float, help="Share of failed items that ends the run."),
     click.option(
-        "--kind-budget", "kind_budgets", multiple=True, metavar="KIND=SHARE",
+        "--kind-budget",
+        "kind_budgets",
+        multiple=True,
+        metavar="KIND=SHARE",
         help="The same for one failure kind; may be repeated.",
     ),
-    click.option("--sample-min", type=int, help="Look at the budget when so many items have ended."),
+    click.option(
+        "--sample-min", type=int, help="Look at the budget when so many items have ended."
+    ),
     click.option("--check-every", type=int, help="And then every so many items."),
     click.option("--completed-at", type=float, help="Share of success from which it is completed."),
     click.option("--partial-at", type=float, help="Share from which it is a partial success."),
     click.option("--cost-max-usd", type=float, help="What it may cost."),
-)  # fmt: skip
+)
 
 
 @runs.command()
@@ -246,13 +269,14 @@ def _lines_of(run: RunView, children: list[RunView], now: datetime) -> list[str]
     used = f"{counts.tokens_in:,} tokens in, {counts.tokens_out:,} out, {dollars(counts.cost_usd)}"
     lines = [
         f"run {run.name} (number {run.no}, {run.id}) of pipeline {run.pipeline}: {_status(run)}",
-        f"  begun {day_at(run.created_at)}" + (f" by {run.owner}" if run.owner else "")
+        f"  begun {day_at(run.created_at)}"
+        + (f" by {run.owner}" if run.owner else "")
         + (f", sealed {day_at(run.sealed_at)}" if run.sealed_at else "")
         + (f", ended {day_at(run.ended_at)}" if run.ended_at else ""),
         *(() if run.sealed_at else (f"  {_feeding(run, now)}",)),
         f"  {counts.total:,} items = {ended} + {counts.open:,} open",
         f"  {counts.attempts:,} attempts, {counts.retries:,} retries, {used}",
-    ]  # fmt: skip
+    ]
     lines += [f"  failed by {kind or 'no kind'}: {count:,}" for kind, count in run.kinds.items()]
     lines += [f"  {line}" for line in _settings(run)]
     lines += [

@@ -36,10 +36,17 @@ def list_schedules(store: str | None, as_json: bool) -> None:
         return
     heads = ("schedule", "pipeline", "rule", "next", "last", "ticks", "item")
     rows = [
-        (one.name, one.pipeline, one.spec, day_at(one.next_at) + (" overdue" if one.next_at < now else ""),
-         day_at(one.ticked_at) or "never", f"{one.ticks:,}", short(one.payload_json, _ITEM_CHARS_MAX))
+        (
+            one.name,
+            one.pipeline,
+            one.spec,
+            day_at(one.next_at) + (" overdue" if one.next_at < now else ""),
+            day_at(one.ticked_at) or "never",
+            f"{one.ticks:,}",
+            short(one.payload_json, _ITEM_CHARS_MAX),
+        )
         for one in found
-    ]  # fmt: skip
+    ]
     for line in table(heads, rows, left=[one for one in heads if one != "ticks"]):
         click.echo(line)
 

@@ -35,13 +35,20 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.option(
-    "--scenario", "names", multiple=True, metavar="NAME",
+    "--scenario",
+    "names",
+    multiple=True,
+    metavar="NAME",
     help="W1 to W15, W3b, W3c and W5b; W2, W6 and W13 have several forms. Default: all of them.",
-)  # fmt: skip
+)
 @click.option(
-    "--policy", "policy_name", default="standard", show_default=True, metavar="NAME|FILE",
+    "--policy",
+    "policy_name",
+    default="standard",
+    show_default=True,
+    metavar="NAME|FILE",
     help="A preset, or a policy file in TOML or JSON.",
-)  # fmt: skip
+)
 @click.option(
     "--outage", metavar="TIME", help="Your own case: down for so long at first, as in 45m."
 )
@@ -60,14 +67,19 @@ Examples:
     "--no-hints", is_flag=True, help="Your own case: a 429 does not say how long to wait."
 )
 @click.option(
-    "--seeds", type=click.IntRange(1, 1_000), default=5, show_default=True,
+    "--seeds",
+    type=click.IntRange(1, 1_000),
+    default=5,
+    show_default=True,
     help="How many seeds the gates and the bound are played with.",
-)  # fmt: skip
+)
 @click.option("--no-rivals", is_flag=True, help="Leave out the strategies of others.")
 @click.option(
-    "--plots", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
     help="Write a picture of each scenario there, as PNG and SVG; needs perdure[sim].",
-)  # fmt: skip
+)
 @json_option
 def simulate(
     names: tuple[str, ...],

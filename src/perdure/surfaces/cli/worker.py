@@ -32,14 +32,20 @@ from perdure.surfaces.cli.options import (
 
 _SERVED = (
     click.option(
-        "--queue", "queues", multiple=True, metavar="NAME",
+        "--queue",
+        "queues",
+        multiple=True,
+        metavar="NAME",
         help="Serve only this queue; may be given several times.",
     ),
     click.option(
-        "--category", "categories", multiple=True, metavar="NAME",
+        "--category",
+        "categories",
+        multiple=True,
+        metavar="NAME",
         help="Serve only this category; may be given several times.",
     ),
-)  # fmt: skip
+)
 _TUNING = (
     *_SERVED,
     click.option("--concurrency", type=int, help="Jobs in flight at once."),
@@ -61,10 +67,11 @@ _TUNING = (
 @click.argument("app", metavar="APP")
 @with_options(*_TUNING)
 @click.option(
-    "--processes", type=int,
+    "--processes",
+    type=int,
     help="Working processes. Each has a lease of its own and --concurrency jobs in flight; one that dies is "
     "replaced while the others go on.",
-)  # fmt: skip
+)
 @app_store_option
 @click.option("--lifeline", type=int, hidden=True)
 def worker(

@@ -12,19 +12,37 @@ from perdure.model.states import AttemptStatus, FailedReason, Move, State
 def attempt_of(claim: Claim, status: AttemptStatus, worker: int | None, **changes: Any) -> Attempt:
     """The row that the end of a claim leaves behind."""
     plain = Attempt(
-        stage=claim.stage, number=claim.counters.starts, life=claim.life, status=status,
-        worker=worker, claimed_at=claim.claimed_at, elapsed_s=0.5, counted=None, kind=None,
-        message="", policy="plain/1", why_json='{"text":"because"}', evidence_json=None,
+        stage=claim.stage,
+        number=claim.counters.starts,
+        life=claim.life,
+        status=status,
+        worker=worker,
+        claimed_at=claim.claimed_at,
+        elapsed_s=0.5,
+        counted=None,
+        kind=None,
+        message="",
+        policy="plain/1",
+        why_json='{"text":"because"}',
+        evidence_json=None,
         config_hash="0" * 16,
-    )  # fmt: skip
+    )
     return replace(plain, **changes)
 
 
 def _plain(claim: Claim, move: Move, state: State) -> Record:
     return Record(
-        no=claim.no, id=claim.id, token=claim.token, move=move, state=state, stage=claim.stage,
-        lane=claim.lane, counters=claim.counters, past=claim.past, isolation=claim.isolation,
-    )  # fmt: skip
+        no=claim.no,
+        id=claim.id,
+        token=claim.token,
+        move=move,
+        state=state,
+        stage=claim.stage,
+        lane=claim.lane,
+        counters=claim.counters,
+        past=claim.past,
+        isolation=claim.isolation,
+    )
 
 
 def success(claim: Claim, worker: int | None, *, result_json: str = '"done"') -> Record:
@@ -75,17 +93,27 @@ def failure(claim: Claim, worker: int | None) -> Record:
 
 
 def failing(
-    claim: Claim, worker: int | None, *, kind: str | None = "input_invalid",
-    code: str | None = None, detail: str | None = None, fingerprint: str | None = None,
+    claim: Claim,
+    worker: int | None,
+    *,
+    kind: str | None = "input_invalid",
+    code: str | None = None,
+    detail: str | None = None,
+    fingerprint: str | None = None,
     message: str = "The item is broken.",
-) -> Record:  # fmt: skip
+) -> Record:
     """A dead letter, with all that there is to say about it."""
     plain = failure(claim, worker)
     assert plain.attempt is not None
     return replace(
-        plain, error_kind=kind, error_code=code, error_detail=detail, fingerprint=fingerprint,
-        error_message=message, attempt=replace(plain.attempt, kind=kind, code=code),
-    )  # fmt: skip
+        plain,
+        error_kind=kind,
+        error_code=code,
+        error_detail=detail,
+        fingerprint=fingerprint,
+        error_message=message,
+        attempt=replace(plain.attempt, kind=kind, code=code),
+    )
 
 
 def spending(
@@ -93,9 +121,7 @@ def spending(
 ) -> Record:
     """The same, by an attempt that has used up so much."""
     assert record.attempt is not None
-    told = replace(
-        record.attempt, tokens_in=tokens_in, tokens_out=tokens_out, cost_nusd=cost_nusd
-    )  # fmt: skip
+    told = replace(record.attempt, tokens_in=tokens_in, tokens_out=tokens_out, cost_nusd=cost_nusd)
     return replace(record, attempt=told)
 
 
@@ -134,9 +160,14 @@ def cancelled(claim: Claim, worker: int | None) -> Record:
 
 
 def advance(
-    claim: Claim, worker: int | None, lane: int, *, stage: str = "two", reclaim: bool = False,
+    claim: Claim,
+    worker: int | None,
+    lane: int,
+    *,
+    stage: str = "two",
+    reclaim: bool = False,
     value_json: str = '{"from":"one"}',
-) -> Record:  # fmt: skip
+) -> Record:
     """The stage is done; the next one waits, or is claimed in the same breath."""
     return replace(
         _plain(
@@ -158,5 +189,11 @@ def advance(
 
 
 ENDINGS: tuple[Callable[[Claim, int | None], Record], ...] = (
-    success, retry, snooze, failure, crash, release, cancelled,
-)  # fmt: skip
+    success,
+    retry,
+    snooze,
+    failure,
+    crash,
+    release,
+    cancelled,
+)

@@ -43,11 +43,23 @@ class BulksContract(OnAFreshStore):
         bulk = self._begin_bulk()
         now = self.clock.now()
         assert bulk == BulkView(
-            no=bulk.no, id=BULK, verb=BulkVerb.REDRIVE, status=BulkStatus.RUNNING,
-            filter_json='{"kind":"x"}', begun_by=DEED.by_whom, reason=DEED.reason, cursor=None,
-            done=0, refused=0, begun_at=now, changed_at=now, settings_json="{}", run=None,
-            phase=BulkPhase.ALL, why="",
-        )  # fmt: skip
+            no=bulk.no,
+            id=BULK,
+            verb=BulkVerb.REDRIVE,
+            status=BulkStatus.RUNNING,
+            filter_json='{"kind":"x"}',
+            begun_by=DEED.by_whom,
+            reason=DEED.reason,
+            cursor=None,
+            done=0,
+            refused=0,
+            begun_at=now,
+            changed_at=now,
+            settings_json="{}",
+            run=None,
+            phase=BulkPhase.ALL,
+            why="",
+        )
         assert self.place.reader.bulks() == [bulk]
         (deed,) = self.place.reader.deeds()
         assert (deed.verb, deed.subject) == ("begin bulk redrive", BULK)
@@ -105,13 +117,20 @@ class BulksContract(OnAFreshStore):
     def test_a_bulk_operation_keeps_its_settings_its_run_and_its_phase(self) -> None:
         run = self.place.begin_run()
         new = NewBulk(
-            BULK, BulkVerb.REDRIVE, "{}", DEED, settings_json='{"per_s":5}', run=run.no,
+            BULK,
+            BulkVerb.REDRIVE,
+            "{}",
+            DEED,
+            settings_json='{"per_s":5}',
+            run=run.no,
             phase=BulkPhase.CANARY,
-        )  # fmt: skip
+        )
         bulk = self.place.control.add_bulk(new)
         assert (bulk.settings_json, bulk.run, bulk.phase) == (
-            '{"per_s":5}', run.no, BulkPhase.CANARY,
-        )  # fmt: skip
+            '{"per_s":5}',
+            run.no,
+            BulkPhase.CANARY,
+        )
         assert self._seen_bulk(bulk) == bulk
         for phase in (BulkPhase.PROVING, BulkPhase.ALL):
             step = BulkStep(bulk.no, None, None, phase=phase, why=f"now {phase.value}")
@@ -167,9 +186,11 @@ class BulksContract(OnAFreshStore):
         assert isinstance(self._revive_in_step([jobs[1]], first)[0], Receipt)
         before = self.place.everything()
         for step in (
-            first, BulkStep(bulk.no, 12_345, 5), BulkStep(bulk.no + 1000, jobs[1].no, 5),
+            first,
+            BulkStep(bulk.no, 12_345, 5),
+            BulkStep(bulk.no + 1000, jobs[1].no, 5),
             replace(first, refusals=(Refusal(jobs[0].no, "why"),)),
-        ):  # fmt: skip
+        ):
             assert self._revive_in_step([jobs[0]], step) == [
                 Stale(jobs[0].no, jobs[0].id, jobs[0].token)
             ], step
@@ -232,8 +253,11 @@ class BulksContract(OnAFreshStore):
         going = self._change_bulk(bulk, BulkStatus.RUNNING)
         assert going is not None
         assert (going.status, going.why, going.cursor, going.done) == (
-            BulkStatus.RUNNING, "", 90, 3,
-        )  # fmt: skip
+            BulkStatus.RUNNING,
+            "",
+            90,
+            3,
+        )
         assert going.changed_at == self.clock.now()
         assert self._seen_bulk(bulk) == going
         assert self.place.control.step_bulk(BulkStep(bulk.no, 90, 80)) is not None
@@ -252,8 +276,11 @@ class BulksContract(OnAFreshStore):
             assert self._change_bulk(bulk, status) is not None
         told = self.place.reader.deeds()[::-1]
         assert [one.verb for one in told] == [
-            "begin bulk redrive", "stop bulk", "resume bulk", "end bulk",
-        ]  # fmt: skip
+            "begin bulk redrive",
+            "stop bulk",
+            "resume bulk",
+            "end bulk",
+        ]
         assert {one.subject for one in told} == {BULK}
         assert (told[1].by_whom, told[1].reason) == ("bob", "enough")
 

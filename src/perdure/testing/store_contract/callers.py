@@ -33,8 +33,11 @@ class CallersContract(OnAFreshStore):
         claim = self.begun(worker)
         job = self.place.see(claim.id)
         assert (job.state, job.worker, job.token, job.counters.starts) == (
-            State.PROCESSING, worker, 1, 1,
-        )  # fmt: skip
+            State.PROCESSING,
+            worker,
+            1,
+            1,
+        )
         assert claim.claimed_at == self.place.clock.now()
         assert self.place.store.tokens_held(worker) == {claim.no: 1}
         assert self.place.taken_ids(self.place.hire(), 5) == []
@@ -101,8 +104,9 @@ class CallersContract(OnAFreshStore):
         self.place.clock.push(5.001)
         found = self.place.store.overrun(limits_s, limit=9)
         assert [(one.claim, one.worker, one.on_lost) for one in found] == [
-            (first, worker, None), (second, worker, None),
-        ]  # fmt: skip
+            (first, worker, None),
+            (second, worker, None),
+        ]
         assert len(self.place.store.overrun(limits_s, limit=1)) == 1
         assert self.place.store.overrun({}, limit=9) == []
 
@@ -161,8 +165,12 @@ class CallersContract(OnAFreshStore):
         (found,) = self.place.store.expired_jobs(limit=9)
         job = self.place.see(claim.id)
         assert (found.no, found.token, found.lane, found.pipeline, found.stage) == (
-            job.no, job.token, job.lane, job.pipeline, job.stage,
-        )  # fmt: skip
+            job.no,
+            job.token,
+            job.lane,
+            job.pipeline,
+            job.stage,
+        )
         assert (found.counters, found.past, found.isolation) == (job.counters, job.past, 1)
 
     def test_a_job_in_work_or_at_its_end_does_not_expire(self) -> None:

@@ -50,10 +50,18 @@ class CapturesContract(OnAFreshStore):
         (seen,) = self.place.reader.captures(claim.no)
         now = self.clock.now()
         assert seen == CaptureView(
-            no=seen.no, id=uuid_of(1), job_no=claim.no, token=claim.token, stage="one",
-            kind="invalid_output", media_type="application/json", bytes_kept=256,
-            bytes_whole=70_000, saved_at=now, expires_at=now + timedelta(seconds=3600.5),
-        )  # fmt: skip
+            no=seen.no,
+            id=uuid_of(1),
+            job_no=claim.no,
+            token=claim.token,
+            stage="one",
+            kind="invalid_output",
+            media_type="application/json",
+            bytes_kept=256,
+            bytes_whole=70_000,
+            saved_at=now,
+            expires_at=now + timedelta(seconds=3600.5),
+        )
         assert self.place.reader.capture(uuid_of(1), owner=None) == (seen, EVERY_BYTE)
         self.place.clean()
 
@@ -84,8 +92,9 @@ class CapturesContract(OnAFreshStore):
         self._end_with(putting_aside(success(held, self.worker), b"second"))
         found = self.place.reader.captures(claim.no)
         assert [(one.stage, one.token) for one in found] == [
-            ("one", claim.token), ("two", held.token),
-        ]  # fmt: skip
+            ("one", claim.token),
+            ("two", held.token),
+        ]
 
     def test_a_stale_record_puts_nothing_aside(self) -> None:
         claim = self.one_claim()

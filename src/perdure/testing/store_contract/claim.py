@@ -261,9 +261,13 @@ class ClaimContract(OnAFreshStore):
     def test_lanes_differ_in_every_part(self) -> None:
         run = self.place.begin_run().no
         lanes = [
-            Lane("q", "c", "x", "s"), Lane("q2", "c", "x", "s"), Lane("q", "c2", "x", "s"),
-            Lane("q", "c", "x2", "s"), Lane("q", "c", "x", "s2"), Lane("q", "c", "x", "s", run),
-        ]  # fmt: skip
+            Lane("q", "c", "x", "s"),
+            Lane("q2", "c", "x", "s"),
+            Lane("q", "c2", "x", "s"),
+            Lane("q", "c", "x2", "s"),
+            Lane("q", "c", "x", "s2"),
+            Lane("q", "c", "x", "s", run),
+        ]
         assert len(set(self.place.store.lanes(lanes).values())) == 6
 
     def test_a_lane_that_changes_its_upstream_keeps_its_number(self) -> None:

@@ -109,13 +109,20 @@ class ClosedLanesContract(OnAFreshStore):
 
     def test_pauses_are_listed_by_scope_and_name(self) -> None:
         for scope, name in (
-            (LaneScope.RUN, "7"), (LaneScope.QUEUE, "b"), (LaneScope.QUEUE, "B"),
-            (LaneScope.PIPELINE, "z"), (LaneScope.QUEUE, "a"),
-        ):  # fmt: skip
+            (LaneScope.RUN, "7"),
+            (LaneScope.QUEUE, "b"),
+            (LaneScope.QUEUE, "B"),
+            (LaneScope.PIPELINE, "z"),
+            (LaneScope.QUEUE, "a"),
+        ):
             self.place.control.pause(scope, name, DEED)
         assert [(one.scope, one.name) for one in self.place.reader.pauses()] == [
-            ("pipeline", "z"), ("queue", "B"), ("queue", "a"), ("queue", "b"), ("run", "7"),
-        ]  # fmt: skip
+            ("pipeline", "z"),
+            ("queue", "B"),
+            ("queue", "a"),
+            ("queue", "b"),
+            ("run", "7"),
+        ]
 
     def test_two_things_that_close_a_lane_must_both_be_opened(self) -> None:
         self.place.put()
@@ -249,10 +256,16 @@ class ClosedLanesContract(OnAFreshStore):
         first = self.place.control.change_gate(change, deed)
         now = self.clock.now()
         assert first == GateRow(
-            name="vendor", parent="account", state=HELD, generation=1,
-            held_until=now + timedelta(seconds=30.5), reason="429", changed_by="worker 1",
-            changed_at=now, control_json='{"a":1}',
-        )  # fmt: skip
+            name="vendor",
+            parent="account",
+            state=HELD,
+            generation=1,
+            held_until=now + timedelta(seconds=30.5),
+            reason="429",
+            changed_by="worker 1",
+            changed_at=now,
+            control_json='{"a":1}',
+        )
         assert self.place.reader.gate("vendor") == first
         assert self.place.control.change_gate(change, deed) is None
         assert self.place.control.change_gate(replace(change, generation=2), deed) is None
@@ -265,8 +278,9 @@ class ClosedLanesContract(OnAFreshStore):
         assert (second.held_until, second.changed_by) == (None, "ann")
         assert self.place.reader.gate("vendor") == second
         assert [(one.verb, one.subject, one.by_whom) for one in self._deeds()] == [
-            ("hold gate", "vendor", "worker 1"), ("release gate", "vendor", "ann"),
-        ]  # fmt: skip
+            ("hold gate", "vendor", "worker 1"),
+            ("release gate", "vendor", "ann"),
+        ]
 
     def test_a_change_of_a_gate_is_logged_by_its_own_word_where_it_has_one(self) -> None:
         for generation, verb in enumerate(("trip gate", "", "probe failed")):

@@ -124,8 +124,9 @@ class CompleteContract(SharingContract):
         with self.lend() as own:
             self.place.store.complete(
                 replace(record, captures=(aside,), label="passed"),
-                by=self.worker, within=own.within,
-            )  # fmt: skip
+                by=self.worker,
+                within=own.within,
+            )
             assert self.place.see_run(run).counts.succeeded == 0
             own.commit()
         counts = self.place.see_run(run).counts
@@ -184,9 +185,7 @@ class CompleteContract(SharingContract):
 
     def test_the_same_record_in_a_stages_transaction_again_has_the_same_receipt(self) -> None:
         claim = self.one_claim()
-        again = Receipt(
-            claim.no, claim.id, claim.token, State.SUCCEEDED, None, repeated=True
-        )  # fmt: skip
+        again = Receipt(claim.no, claim.id, claim.token, State.SUCCEEDED, None, repeated=True)
         record = success(claim, self.worker)
         with self.lent(claim) as own:
             assert again == self.place.store.complete(record, by=self.worker, within=own.within)

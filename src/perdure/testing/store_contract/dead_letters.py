@@ -82,9 +82,14 @@ class DeadLettersContract(OnAFreshStore):
         )
         self._letter(code="2", fingerprint="f", kind="network", detail="d")
         whole = {
-            "code": "1", "fingerprint": "f", "kind": "network", "text": "D", "run": run.no,
-            "discarded": False, "finished_from": one.finished_at,
-        }  # fmt: skip
+            "code": "1",
+            "fingerprint": "f",
+            "kind": "network",
+            "text": "D",
+            "run": run.no,
+            "discarded": False,
+            "finished_from": one.finished_at,
+        }
         assert self._found_ids(**whole) == [one.id]
         for name in ("code", "fingerprint", "kind", "text"):
             assert self._found_ids(**{**whole, name: "other"}) == [], name
@@ -101,24 +106,48 @@ class DeadLettersContract(OnAFreshStore):
         last = self._letter(**said, detail="host b")
         assert self.place.reader.dead_groups() == [
             DeadGroup(
-                "bb", "p", "one", "network", "E", 2, first.finished_at or self.clock.now(),
-                last.finished_at or self.clock.now(), last.id, "host b",
+                "bb",
+                "p",
+                "one",
+                "network",
+                "E",
+                2,
+                first.finished_at or self.clock.now(),
+                last.finished_at or self.clock.now(),
+                last.id,
+                "host b",
             ),
             DeadGroup(
-                "aa", "p", "one", "timeout", "", 1, lone.finished_at or self.clock.now(),
-                lone.finished_at or self.clock.now(), lone.id, "The item is broken.",
+                "aa",
+                "p",
+                "one",
+                "timeout",
+                "",
+                1,
+                lone.finished_at or self.clock.now(),
+                lone.finished_at or self.clock.now(),
+                lone.id,
+                "The item is broken.",
             ),
-        ]  # fmt: skip
+        ]
 
     def test_what_differs_in_anything_is_another_group(self) -> None:
         for kind, code, fingerprint in (
-            ("a", "1", "f"), ("a", "2", "f"), ("b", "1", "f"), ("a", "1", "g"), (None, None, None),
-        ):  # fmt: skip
+            ("a", "1", "f"),
+            ("a", "2", "f"),
+            ("b", "1", "f"),
+            ("a", "1", "g"),
+            (None, None, None),
+        ):
             self._letter(kind=kind, code=code, fingerprint=fingerprint)
         groups = self.place.reader.dead_groups()
         assert sorted((one.fingerprint, one.kind, one.code) for one in groups) == [
-            ("", "", ""), ("f", "a", "1"), ("f", "a", "2"), ("f", "b", "1"), ("g", "a", "1"),
-        ]  # fmt: skip
+            ("", "", ""),
+            ("f", "a", "1"),
+            ("f", "a", "2"),
+            ("f", "b", "1"),
+            ("g", "a", "1"),
+        ]
         assert {one.count for one in groups} == {1}
 
     def test_groups_of_one_size_stand_by_fingerprint_and_so_many_are_told(self) -> None:

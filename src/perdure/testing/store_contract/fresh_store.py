@@ -54,9 +54,14 @@ class Place:
     """One connection to one store. Two places on one store need different ``series`` of ids."""
 
     def __init__(
-        self, opened: OpenedStore, clock: VirtualClock, *, pipeline: str = "p",
-        stages: tuple[str, ...] = ("one", "two"), series: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        opened: OpenedStore,
+        clock: VirtualClock,
+        *,
+        pipeline: str = "p",
+        stages: tuple[str, ...] = ("one", "two"),
+        series: int = 0,
+    ) -> None:
         self.store = opened.store
         self.control = opened.control
         self.reader = opened.reader
@@ -83,9 +88,12 @@ class Place:
         """A job for stage one, with a payload of its own."""
         number = next(self._numbers)
         plain = NewJob(
-            id=self.id_of(number), pipeline=self.pipeline, lane=self.lanes["one"], stage="one",
+            id=self.id_of(number),
+            pipeline=self.pipeline,
+            lane=self.lanes["one"],
+            stage="one",
             payload_json=f'{{"n":{number}}}',
-        )  # fmt: skip
+        )
         return replace(plain, **changes)
 
     def put(self, **changes: Any) -> Enqueued:

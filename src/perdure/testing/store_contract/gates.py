@@ -133,8 +133,10 @@ class GatesContract(ProbesContract):
         assert [row.name for row in look.rows] == ["account", "vendor"]
         told = [(one.gate, one.worker, one.samples_json) for one in look.samples]
         assert told == [
-            ("account", first, "[2]"), ("vendor", first, "[1]"), ("vendor", other, "[3]"),
-        ]  # fmt: skip
+            ("account", first, "[2]"),
+            ("vendor", first, "[1]"),
+            ("vendor", other, "[3]"),
+        ]
         assert look.slices == (Slices("vendor", 1, "{}"),)
         assert look.alive == {first, other}
 

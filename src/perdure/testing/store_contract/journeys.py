@@ -44,17 +44,26 @@ def _handed_over(claim: Claim, worker: int) -> Record:
     """Its caller does not wait any longer: all counters from zero, and the error stands."""
     attempt = attempt_of(claim, AttemptStatus.HANDED_OVER, worker, kind="timeout", code="TIMEOUT")
     return replace(
-        retry(claim, worker, delay_s=0.0), counters=ZERO, past=ZERO, isolation=0, attempt=attempt,
-        error_kind="timeout", error_code="TIMEOUT", error_message="It took too long.",
-    )  # fmt: skip
+        retry(claim, worker, delay_s=0.0),
+        counters=ZERO,
+        past=ZERO,
+        isolation=0,
+        attempt=attempt,
+        error_kind="timeout",
+        error_code="TIMEOUT",
+        error_message="It took too long.",
+    )
 
 
 def _marked(claim: Claim, worker: int) -> Record:
     """Queued again, with everything on its row that a record can leave there, and nothing counted."""
     return replace(
-        _handed_over(claim, worker), error_detail="after 60 s", fingerprint="f0", label="late",
+        _handed_over(claim, worker),
+        error_detail="after 60 s",
+        fingerprint="f0",
+        label="late",
         result_json='"half"',
-    )  # fmt: skip
+    )
 
 
 def _dead(claim: Claim, worker: int) -> Record:

@@ -66,20 +66,28 @@ class OwnersContract(OnAFreshStore):
     def test_an_owners_jobs_are_filtered_by_state_and_by_all_else(self) -> None:
         done, failed, over, again, running, waiting = self._pairs()
         for states, meant in (
-            ((State.SUCCEEDED,), [done]), ((State.FAILED,), [failed]), ((State.CANCELLED,), [over]),
-            ((State.PROCESSING,), [running]), ((State.QUEUED,), [waiting, again]),
+            ((State.SUCCEEDED,), [done]),
+            ((State.FAILED,), [failed]),
+            ((State.CANCELLED,), [over]),
+            ((State.PROCESSING,), [running]),
+            ((State.QUEUED,), [waiting, again]),
             ((State.FAILED, State.SUCCEEDED, State.FAILED), [failed, done]),
             ((State.PROCESSING, State.CANCELLED), [running, over]),
-        ):  # fmt: skip
+        ):
             assert self._listed(JobFilter(owner="ann", states=states)) == meant, states
         for chosen, meant in (
-            ({"reason": FailedReason.FATAL}, [failed]), ({"kind": "network"}, [again]),
-            ({"text": "BROKEN"}, [failed]), ({"pipeline": "p", "kind": "network"}, [again]),
+            ({"reason": FailedReason.FATAL}, [failed]),
+            ({"kind": "network"}, [again]),
+            ({"text": "BROKEN"}, [failed]),
+            ({"pipeline": "p", "kind": "network"}, [again]),
             ({"queue": "q", "category": "c", "states": (State.SUCCEEDED,)}, [done]),
-            ({"queue": "other"}, []), ({"category": "other"}, []), ({"stage": "two"}, []),
-            ({"discarded": True}, []), ({"discarded": False, "states": (State.FAILED,)}, [failed]),
+            ({"queue": "other"}, []),
+            ({"category": "other"}, []),
+            ({"stage": "two"}, []),
+            ({"discarded": True}, []),
+            ({"discarded": False, "states": (State.FAILED,)}, [failed]),
             ({"finished_from": self.clock.now()}, [over, failed, done]),
-        ):  # fmt: skip
+        ):
             assert self._listed(JobFilter(owner="ann", **chosen)) == meant, chosen
 
     def test_pages_of_an_owner_leave_nothing_out_and_repeat_nothing(self) -> None:
@@ -244,9 +252,13 @@ class OwnersContract(OnAFreshStore):
         go_on()
         done, failed, later, over, failed_too = claims
         self.place.settle(
-            success(done, self.worker), failure(failed, self.worker), retry(later, self.worker),
-            cancelled(over, self.worker), failure(failed_too, self.worker), by=self.worker,
-        )  # fmt: skip
+            success(done, self.worker),
+            failure(failed, self.worker),
+            retry(later, self.worker),
+            cancelled(over, self.worker),
+            failure(failed_too, self.worker),
+            by=self.worker,
+        )
         happens(*(claim.no for claim in claims))
         one, two = (self.place.see(claims[place].id) for place in (1, 4))
         self.place.discard(one)

@@ -70,9 +70,15 @@ class PayloadsContract(OnAFreshStore):
             told = failure(claim, self.worker)
             assert told.attempt is not None
             attempt = replace(
-                told.attempt, message=text, kind=text, policy=text, why_json=text,
-                evidence_json=text, config_hash=text, counted=text,
-            )  # fmt: skip
+                told.attempt,
+                message=text,
+                kind=text,
+                policy=text,
+                why_json=text,
+                evidence_json=text,
+                config_hash=text,
+                counted=text,
+            )
             record = replace(told, error_message=text, error_kind=text, attempt=attempt)
             self.place.settle(record, by=self.worker)
             job = self.place.see(claim.id)

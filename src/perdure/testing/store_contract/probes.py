@@ -72,8 +72,11 @@ class ProbesContract(OnAFreshStore):
         assert self.place.store.claims_held(self.worker) == [claim]
         told = self.place.reader.deeds()[0]
         assert (told.verb, told.subject, told.by_whom, told.reason) == (
-            "probe gate", "vendor", "worker 1", "its time has come",
-        )  # fmt: skip
+            "probe gate",
+            "vendor",
+            "worker 1",
+            "its time has come",
+        )
         self.place.settle(success(claim, self.worker), by=self.worker)
         self.place.clean()
 

@@ -207,8 +207,10 @@ class PruningContract(OnAFreshStore):
         self._over(*runs)
         before = [self.place.see_run(run) for run in runs]
         assert [(one.counts.total, one.counts.failed, one.counts.attempts) for one in before] == [
-            (1, 0, 4), (1, 1, 2), (1, 0, 1)
-        ]  # fmt: skip
+            (1, 0, 4),
+            (1, 1, 2),
+            (1, 0, 1),
+        ]
         self.clock.push(11)
         assert self._prune(succeeded_s=10.0).jobs == 1
         assert [self.place.see_run(run) for run in runs] == before

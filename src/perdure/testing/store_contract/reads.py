@@ -34,10 +34,15 @@ class ReadsContract(OnAFreshStore):
         claims = self.place.take(self.worker, 8)
         zero, one, two, three, four, _, six, seven = claims
         self.place.settle(
-            advance(zero, self.worker, self.place.lanes["two"]), success(one, self.worker),
-            failure(two, self.worker), cancelled(three, self.worker), retry(four, self.worker),
-            retry(six, self.worker, delay_s=0.0), crash(seven, self.worker), by=self.worker,
-        )  # fmt: skip
+            advance(zero, self.worker, self.place.lanes["two"]),
+            success(one, self.worker),
+            failure(two, self.worker),
+            cancelled(three, self.worker),
+            retry(four, self.worker),
+            retry(six, self.worker, delay_s=0.0),
+            crash(seven, self.worker),
+            by=self.worker,
+        )
         (again,) = self.place.take(self.worker, 1)
         assert again.id == zero.id
         self.place.settle(success(again, self.worker), by=self.worker)
@@ -71,8 +76,9 @@ class ReadsContract(OnAFreshStore):
         self.place.put_many(2, lane=self.place.lanes["two"], stage="two")
         seen = {one.lane.stage: one for one in self.place.reader.lanes()}
         assert [one.lane for one in seen.values()] == [
-            Lane("q", "c", "p", "one"), Lane("q", "c", "p", "two"),
-        ]  # fmt: skip
+            Lane("q", "c", "p", "one"),
+            Lane("q", "c", "p", "two"),
+        ]
         assert (seen["one"].ready, seen["one"].later) == (2, 1)
         assert (seen["two"].ready, seen["two"].later) == (2, 0)
 
@@ -134,9 +140,14 @@ class ReadsContract(OnAFreshStore):
     def test_a_job_that_is_not_there_is_none(self) -> None:
         self.place.put()
         strangers = (
-            "nobody", "", "00000000-0000-7000-8000-ffffffffffff", "🎉", "%",
-            "00000000-0000-7000-8000-00000000000", "{00000000-0000-7000-8000-000000000001}",
-        )  # fmt: skip
+            "nobody",
+            "",
+            "00000000-0000-7000-8000-ffffffffffff",
+            "🎉",
+            "%",
+            "00000000-0000-7000-8000-00000000000",
+            "{00000000-0000-7000-8000-000000000001}",
+        )
         for stranger in strangers:
             assert self.place.reader.job(stranger) is None, stranger
 
@@ -284,8 +295,9 @@ class ReadsContract(OnAFreshStore):
         seen = self.place.reader.preview(DEAD_LETTERS)
         assert (seen.count, seen.capped) == (4, False)
         assert [(one.kind, one.count) for one in seen.groups] == [
-            ("too_large", 3), ("input_invalid", 1),
-        ]  # fmt: skip
+            ("too_large", 3),
+            ("input_invalid", 1),
+        ]
         assert seen.groups[0] == FailureGroup("p", "one", "exhausted", "too_large", 3, min(more))
         waiting = self.place.reader.preview(JobFilter(states=(State.QUEUED,)))
         assert (waiting.count, waiting.groups) == (3, ())
@@ -302,9 +314,12 @@ class ReadsContract(OnAFreshStore):
     def test_a_preview_means_what_a_listing_shows(self) -> None:
         self._busy()
         for chosen in (
-            JobFilter(), DEAD_LETTERS, JobFilter(text="the"), JobFilter(stage="two"),
+            JobFilter(),
+            DEAD_LETTERS,
+            JobFilter(text="the"),
+            JobFilter(stage="two"),
             JobFilter(states=(State.QUEUED, State.SUCCEEDED), pipeline="p"),
-        ):  # fmt: skip
+        ):
             listed = self.place.reader.jobs(chosen, limit=100)
             assert self.place.reader.preview(chosen).count == len(listed), chosen
 

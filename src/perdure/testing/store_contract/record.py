@@ -40,9 +40,7 @@ class SettleContract(OnAFreshStore):
         (receipt,) = self.place.settle(record, by=self.worker)
         assert receipt == Receipt(claim.no, claim.id, claim.token, State.SUCCEEDED, None)
         job = self.place.see(claim.id)
-        assert (job.state, job.result_json, job.label) == (
-            State.SUCCEEDED, '{"total":3}', "passed",
-        )  # fmt: skip
+        assert (job.state, job.result_json, job.label) == (State.SUCCEEDED, '{"total":3}', "passed")
         assert (job.finished_at, job.worker) == (self.clock.now(), None)
         assert job.token == claim.token + 1
         self.place.clean()
@@ -65,9 +63,17 @@ class SettleContract(OnAFreshStore):
         run = self.place.begin_run()
         job = self.place.see(self.place.put(run=run.no).id)
         word = Record(
-            no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
-            stage=job.stage, lane=job.lane, counters=job.counters, past=job.past, isolation=0,
-        )  # fmt: skip
+            no=job.no,
+            id=job.id,
+            token=job.token,
+            move=Move.CANCEL,
+            state=State.CANCELLED,
+            stage=job.stage,
+            lane=job.lane,
+            counters=job.counters,
+            past=job.past,
+            isolation=0,
+        )
         answers = self.place.settle(word, replace(word), by=None)
         assert [type(one) for one in answers] == [Receipt, Stale]
         assert self.place.see_run(run).counts.cancelled == 1
@@ -174,8 +180,9 @@ class SettleContract(OnAFreshStore):
         assert (job.input_from, job.input_json, job.stage) == ("one", "[1,2]", "two")
         self.place.settle(success(after, self.worker), by=self.worker)
         assert [(one.stage, one.status) for one in self.place.reader.attempts(claim.no)] == [
-            ("one", "success"), ("two", "success"),
-        ]  # fmt: skip
+            ("one", "success"),
+            ("two", "success"),
+        ]
         self.place.clean()
 
     def test_a_retry_of_a_later_stage_keeps_its_input(self) -> None:
@@ -224,8 +231,10 @@ class SettleContract(OnAFreshStore):
         self.place.settle(*known, by=self.worker)
         answers = self.place.settle(*known, success(third, self.worker), by=self.worker)
         assert {one.no: isinstance(one, Receipt) and one.repeated for one in answers} == {
-            first.no: True, second.no: True, third.no: False,
-        }  # fmt: skip
+            first.no: True,
+            second.no: True,
+            third.no: False,
+        }
         self.place.clean()
 
     def test_an_old_word_and_a_new_one_about_one_job_are_answered_each_for_itself(self) -> None:

@@ -111,8 +111,11 @@ class RevivalContract(OnAFreshStore):
     ) -> None:
         judged = self.place.dead_letter(self.worker, policies_s=50.5)
         assert self._lives_of(judged, 60.25, None, 70.0) == [
-            (50.5, None, 50.5), (60.25, None, 60.25), (None, None, None), (70.0, None, 70.0),
-        ]  # fmt: skip
+            (50.5, None, 50.5),
+            (60.25, None, 60.25),
+            (None, None, None),
+            (70.0, None, 70.0),
+        ]
         self.place.take(self.worker, 9)
         brought = self.place.dead_letter(self.worker, deadline_s=100.5, policies_s=50.5)
         assert self._lives_of(brought, 60.25, None) == [(100.5, 100.5, None)] * 3

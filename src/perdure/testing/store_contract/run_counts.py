@@ -113,9 +113,14 @@ class CountsContract(OnAFreshStore):
         (held,) = self.place.store.claims_held(self.worker)
         self.place.settle(spending(success(held, self.worker), **spent), by=self.worker)
         assert self.place.see_run(run).counts == RunCounts(
-            total=1, succeeded=1, attempts=3, retries=1, tokens_in=300, tokens_out=21,
+            total=1,
+            succeeded=1,
+            attempts=3,
+            retries=1,
+            tokens_in=300,
+            tokens_out=21,
             cost_nusd=750_000,
-        )  # fmt: skip
+        )
         told = self.place.reader.attempts(claim.no)
         assert [(one.tokens_in, one.tokens_out, one.cost_nusd) for one in told] == [
             (100, 7, 250_000)
@@ -192,8 +197,10 @@ class CountsContract(OnAFreshStore):
         self.place.settle(record, by=self.worker)
         job = self.place.see(claim.id)
         assert (job.error_code, job.error_detail, job.fingerprint) == (
-            "422", "field x: too long", "f" * 16,
-        )  # fmt: skip
+            "422",
+            "field x: too long",
+            "f" * 16,
+        )
         first, second = self.place.reader.attempts(claim.no)
         assert (first.code, second.code) == (None, "422")
         self.place.revive(job)
@@ -220,8 +227,11 @@ class CountsContract(OnAFreshStore):
         assert self.place.put(key="k", if_failed=IfFailed.RETRY).revived
         job = self.place.see(claim.id)
         assert (job.error_kind, job.error_code, job.error_detail, job.fingerprint) == (
-            None, None, None, None,
-        )  # fmt: skip
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 def _calling(record: Record) -> Record:

@@ -103,8 +103,10 @@ class EndsContract(OnAFreshStore):
         ended = self.place.change_run(run, COMPLETED, why="all done")
         assert ended is not None
         assert (ended.status, ended.why, ended.ended_at) == (
-            COMPLETED, "all done", self.clock.now(),
-        )  # fmt: skip
+            COMPLETED,
+            "all done",
+            self.clock.now(),
+        )
         self.place.clean()
 
     def test_a_run_finishes_only_with_the_counts_that_were_seen(self) -> None:

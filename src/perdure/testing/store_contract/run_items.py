@@ -49,13 +49,23 @@ class ItemsContract(OnAFreshStore):
                 done.no, done.id, "k0", State.SUCCEEDED, "[1]", "good", None, None, None, None, now
             ),
             ItemView(
-                dead.no, dead.id, "k1", State.FAILED, None, None, FailedReason.FATAL, "network",
-                "E", "The item is broken.", now, "for operators",
+                dead.no,
+                dead.id,
+                "k1",
+                State.FAILED,
+                None,
+                None,
+                FailedReason.FATAL,
+                "network",
+                "E",
+                "The item is broken.",
+                now,
+                "for operators",
             ),
             ItemView(
                 waiting.no, waiting.id, "k2", State.QUEUED, None, None, None, None, None, None, None
             ),
-        ]  # fmt: skip
+        ]
 
     def test_items_come_in_pages_in_the_order_in_which_they_came(self) -> None:
         run = self.place.begin_run()
@@ -199,9 +209,11 @@ class ItemsContract(OnAFreshStore):
             self._write(failing(self.one_claim(run=run.no), self.worker, kind=kind, code="E1"))
         figures = self.place.reader.run_figures(run.no)
         assert figures.errors == (
-            Errors("network", "", 3, 1), Errors("invalid_output", "E1", 1, 1),
-            Errors("network", "E1", 1, 1), Errors("truncated_output", "E1", 1, 1),
-        )  # fmt: skip
+            Errors("network", "", 3, 1),
+            Errors("invalid_output", "E1", 1, 1),
+            Errors("network", "E1", 1, 1),
+            Errors("truncated_output", "E1", 1, 1),
+        )
         assert figures.invalid_outputs == 2
 
     def test_stages_stand_in_their_order_with_what_they_did_and_what_it_cost(self) -> None:

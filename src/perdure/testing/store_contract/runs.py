@@ -42,10 +42,19 @@ class RunsContract(OnAFreshStore):
         run = self.place.control.add_run(new)
         now = self.clock.now()
         assert run == RunView(
-            no=run.no, id=uuid_of(1), owner="ann", pipeline="p", name="nightly", status=RUNNING,
-            parent=parent.no, settings_json='{"a":1}', created_at=now, changed_at=now,
-            ended_at=None, counts=RunCounts(),
-        )  # fmt: skip
+            no=run.no,
+            id=uuid_of(1),
+            owner="ann",
+            pipeline="p",
+            name="nightly",
+            status=RUNNING,
+            parent=parent.no,
+            settings_json='{"a":1}',
+            created_at=now,
+            changed_at=now,
+            ended_at=None,
+            counts=RunCounts(),
+        )
         assert self.place.reader.run(uuid_of(1)) == run
         assert run.no != parent.no
 
@@ -206,10 +215,14 @@ class RunsContract(OnAFreshStore):
         run = self.place.begin_run()
         self.place.control.seal_run(run.no)
         for status, ended in (
-            (RunStatus.COMPLETED, True), (RunStatus.RUNNING, False),
-            (RunStatus.PARTIAL_SUCCESS, True), (RunStatus.PAUSED, False),
-            (RunStatus.FAILED, True), (RunStatus.ABORTED, False), (RunStatus.CANCELLED, True),
-        ):  # fmt: skip
+            (RunStatus.COMPLETED, True),
+            (RunStatus.RUNNING, False),
+            (RunStatus.PARTIAL_SUCCESS, True),
+            (RunStatus.PAUSED, False),
+            (RunStatus.FAILED, True),
+            (RunStatus.ABORTED, False),
+            (RunStatus.CANCELLED, True),
+        ):
             self.clock.push(1)
             changed = self.place.change_run(run, status)
             assert changed is not None
@@ -227,14 +240,22 @@ class RunsContract(OnAFreshStore):
         self.place.control.seal_run(run.no)
         deed = Deed("ann", "too many failures")
         for seen, status in (
-            (RUNNING, ABORTED), (RUNNING, ABORTED), (ABORTED, RUNNING), (RUNNING, PAUSED),
-            (PAUSED, RunStatus.CANCELLED), (RunStatus.CANCELLED, RunStatus.FAILED),
-        ):  # fmt: skip
+            (RUNNING, ABORTED),
+            (RUNNING, ABORTED),
+            (ABORTED, RUNNING),
+            (RUNNING, PAUSED),
+            (PAUSED, RunStatus.CANCELLED),
+            (RunStatus.CANCELLED, RunStatus.FAILED),
+        ):
             self.place.control.change_run(RunChange(run.no, seen, status), deed)
         told = self.place.reader.deeds()[::-1]
         assert [one.verb for one in told] == [
-            "abort run", "resume run", "pause run", "cancel run", "end run",
-        ]  # fmt: skip
+            "abort run",
+            "resume run",
+            "pause run",
+            "cancel run",
+            "end run",
+        ]
         assert {(one.subject, one.by_whom, one.reason) for one in told} == {
             (str(run.no), "ann", "too many failures")
         }

@@ -166,10 +166,12 @@ class SharingContract(OnAFreshStore):
             held = GateChange("vendor", generation, GateState.HELD)
             assert self.place.control.change_gate(held, DEED) is not None
             change = GateChange("vendor", generation + 1, GateState.PROBING)
-            answers = at_once(*(
-                partial(where.store.probe, where.order(worker), change, DEED)
-                for where, worker in zip((self.place, self.other), workers, strict=True)
-            ))  # fmt: skip
+            answers = at_once(
+                *(
+                    partial(where.store.probe, where.order(worker), change, DEED)
+                    for where, worker in zip((self.place, self.other), workers, strict=True)
+                )
+            )
             assert sum(one is not None for one in answers) == 1
         held_by = [len(self.place.store.tokens_held(worker)) for worker in workers]
         assert sum(held_by) == _ROUNDS
@@ -188,13 +190,17 @@ class SharingContract(OnAFreshStore):
         workers = (self.worker, self.other.hire())
         third = self.place.hire()
         for n in range(_ROUNDS):
-            at_once(*(
-                partial(
-                    where.store.look_at_gates, ["vendor", "account"], worker=worker,
-                    samples={"vendor": f"[{n}]", "account": f"[{n}]"},
+            at_once(
+                *(
+                    partial(
+                        where.store.look_at_gates,
+                        ["vendor", "account"],
+                        worker=worker,
+                        samples={"vendor": f"[{n}]", "account": f"[{n}]"},
+                    )
+                    for where, worker in zip((self.place, self.other), workers, strict=True)
                 )
-                for where, worker in zip((self.place, self.other), workers, strict=True)
-            ))  # fmt: skip
+            )
             look = self.place.store.look_at_gates(["vendor", "account"], worker=third, samples={})
             assert [(one.gate, one.worker) for one in look.samples] == [
                 (gate, worker) for gate in ("account", "vendor") for worker in workers

@@ -142,8 +142,10 @@ class ShortcutsContract(OnAFreshStore):
             begun, put = self.place.begin_run(), self.place.begin_run("other")
             first = self.place.store.begin(
                 self.place.new(run=begun.no, **changes),
-                worker=self.worker, hard_s=LATER_S, on_lost=OnLost.DROP,
-            )  # fmt: skip
+                worker=self.worker,
+                hard_s=LATER_S,
+                on_lost=OnLost.DROP,
+            )
             assert isinstance(first, Claim)
             self.place.put(run=put.no, **changes)
             (second,) = self.place.take(self.worker)
@@ -233,43 +235,78 @@ class ShortcutsContract(OnAFreshStore):
             due_at = now + timedelta(seconds=record.delay_s)
         value = job.input_json if record.checkpoint_json is None else record.checkpoint_json
         return replace(
-            job, state=record.state, stage=record.stage, lane=record.lane,
-            token=job.token + 1 + again, isolation=record.isolation,
+            job,
+            state=record.state,
+            stage=record.stage,
+            lane=record.lane,
+            token=job.token + 1 + again,
+            isolation=record.isolation,
             ready=record.state is State.QUEUED and due_at == now,
-            worker=self.worker if again else None, past=record.past,
+            worker=self.worker if again else None,
+            past=record.past,
             counters=replace(record.counters, starts=record.counters.starts + again),
-            failed_reason=record.failed_reason, error_kind=record.error_kind,
-            error_message=record.error_message, error_code=record.error_code,
-            error_detail=record.error_detail, fingerprint=record.fingerprint, label=record.label,
-            result_json=record.result_json, input_json=value, due_at=due_at,
+            failed_reason=record.failed_reason,
+            error_kind=record.error_kind,
+            error_message=record.error_message,
+            error_code=record.error_code,
+            error_detail=record.error_detail,
+            fingerprint=record.fingerprint,
+            label=record.label,
+            result_json=record.result_json,
+            input_json=value,
+            due_at=due_at,
             input_from=record.checkpoint_stage or job.input_from,
             claimed_at=now if again else job.claimed_at,
-            finished_at=now if record.state in TERMINAL else None, updated_at=now,
-        )  # fmt: skip
+            finished_at=now if record.state in TERMINAL else None,
+            updated_at=now,
+        )
 
     def attempt_after(self, record: Record) -> AttemptView:
         """The whole row that this record leaves of its attempt."""
         told, now = record.attempt, self.clock.now()
         assert told is not None
         return AttemptView(
-            job_no=record.no, token=record.token, stage=told.stage, number=told.number,
-            life=told.life, status=told.status, worker=told.worker, claimed_at=told.claimed_at,
-            settled_at=now, elapsed_s=told.elapsed_s, delay_s=record.delay_s,
+            job_no=record.no,
+            token=record.token,
+            stage=told.stage,
+            number=told.number,
+            life=told.life,
+            status=told.status,
+            worker=told.worker,
+            claimed_at=told.claimed_at,
+            settled_at=now,
+            elapsed_s=told.elapsed_s,
+            delay_s=record.delay_s,
             due_at=None if record.delay_s is None else now + timedelta(seconds=record.delay_s),
-            counted=told.counted, kind=told.kind, message=told.message, policy=told.policy,
-            why_json=told.why_json, evidence_json=told.evidence_json,
-            config_hash=told.config_hash, code=told.code, tokens_in=told.tokens_in,
-            tokens_out=told.tokens_out, cost_nusd=told.cost_nusd,
-        )  # fmt: skip
+            counted=told.counted,
+            kind=told.kind,
+            message=told.message,
+            policy=told.policy,
+            why_json=told.why_json,
+            evidence_json=told.evidence_json,
+            config_hash=told.config_hash,
+            code=told.code,
+            tokens_in=told.tokens_in,
+            tokens_out=told.tokens_out,
+            cost_nusd=told.cost_nusd,
+        )
 
 
 def _unbegun(job: JobView, move: Move, to: State) -> Record:
     """The end of a job that waits: there is no attempt."""
     return Record(
-        no=job.no, id=job.id, token=job.token, move=move, state=to, stage=job.stage, lane=job.lane,
-        counters=job.counters, past=job.past, isolation=job.isolation,
+        no=job.no,
+        id=job.id,
+        token=job.token,
+        move=move,
+        state=to,
+        stage=job.stage,
+        lane=job.lane,
+        counters=job.counters,
+        past=job.past,
+        isolation=job.isolation,
         failed_reason=FailedReason.EXPIRED if to is State.FAILED else None,
-    )  # fmt: skip
+    )
 
 
 def by_the_long_way(record: Record) -> Record:
@@ -283,9 +320,13 @@ def _in_own_words(claim: Claim, worker: int) -> Record:
     assert record.attempt is not None
     half, odd = claim.no // 2, claim.no % 2
     attempt = replace(
-        record.attempt, policy=f"policy {half}", why_json=f'{{"text":"\\"{half}\\" ✓"}}',
-        config_hash=f"{claim.no:016x}", elapsed_s=claim.no / 8, called=odd == 1,
-    )  # fmt: skip
+        record.attempt,
+        policy=f"policy {half}",
+        why_json=f'{{"text":"\\"{half}\\" ✓"}}',
+        config_hash=f"{claim.no:016x}",
+        elapsed_s=claim.no / 8,
+        called=odd == 1,
+    )
     result = None if odd else f'["{claim.no}",null]'
     return replace(record, attempt=attempt, result_json=result, label="{passed}" if odd else None)
 
@@ -314,16 +355,29 @@ def _goes_back(end: Step, way: JourneyStart) -> bool:
 def _twin(job: JobView) -> JobView:
     """The row without what two jobs cannot have in common."""
     return replace(
-        job, no=0, id="", key=None, run=None, redrive_run=None, payload_json="", input_json="",
+        job,
+        no=0,
+        id="",
+        key=None,
+        run=None,
+        redrive_run=None,
+        payload_json="",
+        input_json="",
         request_id=_given(job),
-    )  # fmt: skip
+    )
 
 
 def _claimed(claim: Claim) -> Claim:
     return replace(
-        claim, no=0, id="", key=None, run=None, payload_json="", input_json="",
+        claim,
+        no=0,
+        id="",
+        key=None,
+        run=None,
+        payload_json="",
+        input_json="",
         request_id=_given(claim),
-    )  # fmt: skip
+    )
 
 
 def _given(job: JobView | Claim) -> str:

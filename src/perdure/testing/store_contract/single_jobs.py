@@ -42,12 +42,18 @@ class DeedsContract(OnAFreshStore):
         assert answer == Receipt(job.no, job.id, job.token, State.CANCELLED, None)
         seen = self.place.see(job.id)
         assert (seen.state, seen.token, seen.finished_at) == (
-            State.CANCELLED, job.token + 1, self.clock.now(),
-        )  # fmt: skip
+            State.CANCELLED,
+            job.token + 1,
+            self.clock.now(),
+        )
         (deed,) = self.place.reader.deeds()
         assert (deed.verb, deed.subject, deed.by_whom, deed.reason, deed.done_at) == (
-            "cancel job", job.id, "ann", "wrong file", self.clock.now(),
-        )  # fmt: skip
+            "cancel job",
+            job.id,
+            "ann",
+            "wrong file",
+            self.clock.now(),
+        )
         assert self.place.take(self.worker, 9) == []
         self.place.clean()
 
@@ -102,13 +108,21 @@ class DeedsContract(OnAFreshStore):
         now = self.clock.now()
         assert answer == Receipt(job.no, job.id, job.token, State.QUEUED, now)
         assert self.place.see(job.id) == replace(
-            job, ready=True, token=job.token + 1, due_at=now, updated_at=now, ordered_at=now,
+            job,
+            ready=True,
+            token=job.token + 1,
+            due_at=now,
+            updated_at=now,
+            ordered_at=now,
             deadline_at=now + timedelta(seconds=60),
-        )  # fmt: skip
+        )
         (deed,) = self.place.reader.deeds()
         assert (deed.verb, deed.subject, deed.by_whom, deed.reason) == (
-            "run job now", job.id, "ann", "it is urgent",
-        )  # fmt: skip
+            "run job now",
+            job.id,
+            "ann",
+            "it is urgent",
+        )
         assert self.place.taken_ids(self.worker) == [job.id]
         self.place.clean()
 
@@ -314,8 +328,10 @@ class DeedsContract(OnAFreshStore):
         for place, verb in enumerate((BulkVerb.CANCEL, BulkVerb.RETRY, BulkVerb.RUN_NOW)):
             assert self._bulk(verb, id=uuid_of(place)).verb is verb
         assert [deed.verb for deed in self.place.reader.deeds()] == [
-            "begin bulk run now", "begin bulk retry", "begin bulk cancel",
-        ]  # fmt: skip
+            "begin bulk run now",
+            "begin bulk retry",
+            "begin bulk cancel",
+        ]
 
     def test_payloads_that_an_operation_brings_are_kept_until_it_is_done(self) -> None:
         brought = (("a", "1"), ("b", '{"n":2}'))
@@ -346,10 +362,18 @@ class DeedsContract(OnAFreshStore):
 def _ending(job: JobView) -> Record:
     """What is written when a job that waits is cancelled."""
     return Record(
-        no=job.no, id=job.id, token=job.token, move=Move.CANCEL, state=State.CANCELLED,
-        stage=job.stage, lane=job.lane, counters=job.counters, past=job.past,
-        isolation=job.isolation, error_message="nobody wants it",
-    )  # fmt: skip
+        no=job.no,
+        id=job.id,
+        token=job.token,
+        move=Move.CANCEL,
+        state=State.CANCELLED,
+        stage=job.stage,
+        lane=job.lane,
+        counters=job.counters,
+        past=job.past,
+        isolation=job.isolation,
+        error_message="nobody wants it",
+    )
 
 
 def _again(job: JobView) -> Revival:

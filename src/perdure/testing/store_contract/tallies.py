@@ -47,8 +47,9 @@ class TalliesContract(OnAFreshStore):
         assert self.place.reader.depths() == [replace(NO_JOBS, processing=2)]
         self.place.settle(
             advance(first, self.worker, self.place.lanes["two"]),
-            cancelled(second, self.worker), by=self.worker,
-        )  # fmt: skip
+            cancelled(second, self.worker),
+            by=self.worker,
+        )
         two = replace(NO_JOBS, stage="two")
         assert self.place.reader.depths() == [replace(NO_JOBS, cancelled=1), replace(two, ready=1)]
         (claim,) = self.place.take(self.worker)
@@ -71,9 +72,17 @@ class TalliesContract(OnAFreshStore):
         self.clock.push(6)
         self.place.take(self.worker)
         unwanted = Record(
-            no=seen.no, id=seen.id, token=seen.token, move=Move.CANCEL, state=State.CANCELLED,
-            stage=seen.stage, lane=seen.lane, counters=seen.counters, past=seen.past, isolation=0,
-        )  # fmt: skip
+            no=seen.no,
+            id=seen.id,
+            token=seen.token,
+            move=Move.CANCEL,
+            state=State.CANCELLED,
+            stage=seen.stage,
+            lane=seen.lane,
+            counters=seen.counters,
+            past=seen.past,
+            isolation=0,
+        )
         self.place.settle(unwanted, by=None)
         assert self.place.standing("waiting", "retrying") == 0
         self.place.clean()
@@ -100,15 +109,25 @@ class TalliesContract(OnAFreshStore):
             spending(success(one, self.worker), tokens_in=3, tokens_out=4, cost_nusd=5),
             retry(two, self.worker),
             replace(
-                waiting, counters=three.counters.after_event(Counted.WAITS),
+                waiting,
+                counters=three.counters.after_event(Counted.WAITS),
                 attempt=replace(waiting.attempt, counted="waits"),
             ),
-            failing(four, self.worker), by=self.worker,
-        )  # fmt: skip
+            failing(four, self.worker),
+            by=self.worker,
+        )
         wanted = replace(
-            NO_FLOW, created=4, succeeded=1, failed=1, attempts=4, retries=1, waits=1, tokens_in=3,
-            tokens_out=4, cost_nusd=5,
-        )  # fmt: skip
+            NO_FLOW,
+            created=4,
+            succeeded=1,
+            failed=1,
+            attempts=4,
+            retries=1,
+            waits=1,
+            tokens_in=3,
+            tokens_out=4,
+            cost_nusd=5,
+        )
         assert self._flow() == wanted
         self.place.revive(self.place.see(four.id))
         assert self._flow() == replace(wanted, revived=1)
@@ -126,8 +145,9 @@ class TalliesContract(OnAFreshStore):
         self.place.put_many(2)
         minutes = self.place.reader.flows(minutes=True)
         assert [(one.at, one.created) for one in minutes] == [
-            (began_at, 1), (began_at + timedelta(minutes=1), 2),
-        ]  # fmt: skip
+            (began_at, 1),
+            (began_at + timedelta(minutes=1), 2),
+        ]
         self.clock.push(HOUR_S - 60)
         assert [one.created for one in self.place.reader.flows(minutes=True)] == [2]
         self.clock.push(120)
@@ -261,9 +281,10 @@ class TalliesContract(OnAFreshStore):
         self.place.put_many(3, owner="ann")
         claims = self.place.take(self.worker, 2)
         self.place.settle(
-            success(claims[0], self.worker), failing(claims[1], self.worker, fingerprint="f"),
+            success(claims[0], self.worker),
+            failing(claims[1], self.worker, fingerprint="f"),
             by=self.worker,
-        )  # fmt: skip
+        )
         before = (self.place.everything(), self.place.reader.open_jobs("ann"))
         for _ in range(2):
             self.place.control.prune_workers(HOUR_S, limit=10)
