@@ -177,21 +177,13 @@ class Call:
             outcome = as_it_ended(outcome)
         ending = self._ending(outcome, elapsed_s, usage, captures, carry_on=self.left_s > 0)
         since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
+        now = self._claim.claimed_at + since
         seen = _Seen(self._gates(stage))
-        decision = judge(
-            ending,
-            stage,
-            chance=self._chance.random(),
-            now=self._claim.claimed_at + since,
-            gates=seen,
-        )
+        decision = judge(ending, stage, chance=self._chance.random(), now=now, gates=seen)
         return self._settle(ending, self._decide_here(decision, seen.gate))
 
     def end_wait(
-        self,
-        elapsed_s: float = 0.0,
-        usage: Usage | None = None,
-        captures: tuple[Capture, ...] = (),
+        self, elapsed_s: float = 0.0, usage: Usage | None = None, captures: tuple[Capture, ...] = ()
     ) -> Step:
         """The wait is over, and the stage was stopped or never begun: a worker goes on."""
         wait = seconds(self._terms.wait_s)
@@ -268,10 +260,21 @@ class Call:
         carry_on: bool = False,
     ) -> Ending:
         self._usage = usage
+        one = Finished(self._claim, outcome, elapsed_s, usage, captures=captures)
+        return self._ending_of(one, carry_on=carry_on)
+
+    def _ending_of(self, one: Finished, *, carry_on: bool = False) -> Ending:
         return Ending(
-            self._claim, outcome, elapsed_s, self._worker, carry_on,
-            policy=self._terms.policy, named=self._terms.named, usage=usage, captures=captures,
-        )  # fmt: skip
+            one.claim,
+            one.outcome,
+            one.elapsed_s,
+            self._worker,
+            carry_on,
+            policy=self._terms.policy,
+            named=self._terms.named,
+            usage=one.usage,
+            captures=one.captures,
+        )
 
     def _stage(self) -> Stage:
         stage = self._laid.stage(self._claim.stage)
@@ -287,11 +290,7 @@ class Call:
 
     def _success_record(self, one: Finished) -> Record:
         """What there is to write about a success, on the stage's own thread."""
-        ending = Ending(
-            one.claim, one.outcome, one.elapsed_s, self._worker,
-            policy=self._terms.policy, named=self._terms.named, usage=one.usage, captures=one.captures,
-        )  # fmt: skip
-        return settle(ending, self._laid, self._stage(), chance=0.0)
+        return settle(self._ending_of(one), self._laid, self._stage(), chance=0.0)
 
     def _send_apart(self, completions: Completions) -> Step:
         """What is stored decides; what was to be sent is only written if the stage has written nothing."""
@@ -355,10 +354,8 @@ class Call:
         if claim.damage is not None:
             text = f"hand over to a durable job: the stored job is damaged, {claim.damage}"
             why = self._because(text, "damage")
-            return self._settle(
-                self._ending(Interrupted("damage", begun=False), 0.0),
-                HandOver(0.0, Kind.INPUT_INVALID, why),
-            )
+            ending = self._ending(Interrupted("damage", begun=False), 0.0)
+            return self._settle(ending, HandOver(0.0, Kind.INPUT_INVALID, why))
         return Try(claim, self._stage(), pause_s)
 
     def _end_of(self, receipt: Receipt) -> Over:
@@ -372,8 +369,10 @@ class Call:
             due_in_s=(record.delay_s or 0.0) if queued else None,
             result_json=record.result_json,
             failed_reason=record.failed_reason,
-            error_kind=record.error_kind, error_code=record.error_code, error_message=record.error_message,
-        )  # fmt: skip
+            error_kind=record.error_kind,
+            error_code=record.error_code,
+            error_message=record.error_message,
+        )
 
     def _why_queued(self, record: Record) -> str:
         if record.reclaim:
@@ -403,8 +402,10 @@ class Call:
             handed_over=ours,
             result_json=job.result_json,
             failed_reason=job.failed_reason,
-            error_kind=job.error_kind, error_code=job.error_code, error_message=job.error_message,
-        )  # fmt: skip
+            error_kind=job.error_kind,
+            error_code=job.error_code,
+            error_message=job.error_message,
+        )
 
 
 class _Seen:

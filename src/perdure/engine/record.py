@@ -55,6 +55,8 @@ from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Usage()
 _NO_EVIDENCE = Evidence()
+_NAMED = ("no", "id", "token", "pipeline", "run", "request_id")
+_KEPT = (*_NAMED, "stage", "lane", "counters", "past", "isolation")
 EXPIRED_WORDS = "the deadline passed while the job waited"
 
 
@@ -121,10 +123,8 @@ def outcome_of_refusal(record: Record, reason: str) -> Unstorable | Raised:
 
 def cancel_record(job: JobView, words: str) -> Record:
     """What the store has to write when a waiting job is cancelled; there is no attempt to settle."""
-    return _record(
-        job, Move.CANCEL, State.CANCELLED,
-        error_kind=job.error_kind, error_code=job.error_code, error_message=words,
-    )  # fmt: skip
+    error = {"error_kind": job.error_kind, "error_code": job.error_code, "error_message": words}
+    return _record(job, Move.CANCEL, State.CANCELLED, **error)
 
 
 def expiry_record(job: Expired | JobView) -> Record:
@@ -132,10 +132,8 @@ def expiry_record(job: Expired | JobView) -> Record:
 
     The kind is that of a deadline which has passed before its stage could begin: nothing was tried.
     """
-    kind, code = Kind.TIMEOUT, Kind.TIMEOUT.value
-    return _dead_record(
-        job, FailedReason.EXPIRED, kind, code, EXPIRED_WORDS, EXPIRED_WORDS, EXPIRED_WORDS
-    )
+    said = (Kind.TIMEOUT.value, EXPIRED_WORDS, EXPIRED_WORDS)
+    return _dead_record(job, FailedReason.EXPIRED, Kind.TIMEOUT, said, EXPIRED_WORDS)
 
 
 def dead_again_record(job: JobView, attempts: Sequence[AttemptView]) -> Record:
@@ -149,19 +147,25 @@ def dead_again_record(job: JobView, attempts: Sequence[AttemptView]) -> Record:
         return expiry_record(job)
     last = failed[-1]
     kind = Kind(last.kind) if last.kind in set(Kind) else Kind.UNKNOWN
-    code, sentence = last.code or kind.value, KINDS[kind].sentence
-    return _dead_record(job, FailedReason.FATAL, kind, code, sentence, last.saw, last.message)
+    said = (last.code or kind.value, KINDS[kind].sentence, last.saw)
+    return _dead_record(job, FailedReason.FATAL, kind, said, last.message)
 
 
 def _dead_record(
-    job: Expired | JobView, reason: FailedReason, kind: Kind, code: str, message: str, detail: str,
-    alike: str,
-) -> Record:  # fmt: skip
+    job: Expired | JobView, reason: FailedReason, kind: Kind, said: tuple[str, str, str], alike: str
+) -> Record:
+    code, message, detail = said
     return _record(
-        job, Move.FAIL, State.FAILED, failed_reason=reason, error_kind=kind.value,
-        error_code=code, error_message=message, error_detail=detail[:DETAIL_CHARS_MAX],
+        job,
+        Move.FAIL,
+        State.FAILED,
+        failed_reason=reason,
+        error_kind=kind.value,
+        error_code=code,
+        error_message=message,
+        error_detail=detail[:DETAIL_CHARS_MAX],
         fingerprint=fingerprint(kind, job.stage, alike),
-    )  # fmt: skip
+    )
 
 
 def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage: Stage) -> Record:
@@ -169,10 +173,8 @@ def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage
     attempt = _attempt(ending, decision, stage, AttemptStatus.SUCCESS, None, None)
     following = laid.after(claim.stage)
     if following is None:
-        return _record(
-            claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt,
-            result_json=decision.value_json, label=decision.label,
-        )  # fmt: skip
+        result = {"result_json": decision.value_json, "label": decision.label}
+        return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, **result)
     past = claim.past.plus(claim.counters)
     isolation = _isolation(ZERO, past, following.policy)
     carry_on = ending.carry_on and isolation == claim.isolation == 0
@@ -247,17 +249,8 @@ def _failure_record(ending: Ending, decision: Fail, stage: Stage) -> Record:
 
 def _record(job: Claim | JobView | Expired, move: Move, state: State, **changes: Any) -> Record:
     """A job that stays as it is, but for the changes; made in one go, because every attempt makes one."""
-    kept: dict[str, Any] = {
-        "stage": job.stage,
-        "lane": job.lane,
-        "counters": job.counters,
-        "past": job.past,
-        "isolation": job.isolation,
-    }
-    return Record(
-        no=job.no, id=job.id, token=job.token, move=move, state=state, pipeline=job.pipeline,
-        run=job.run, request_id=job.request_id, **(kept | changes),
-    )  # fmt: skip
+    kept = {name: getattr(job, name) for name in _KEPT}
+    return Record(move=move, state=state, **(kept | changes))
 
 
 def _attempt(

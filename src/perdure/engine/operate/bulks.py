@@ -65,9 +65,8 @@ from perdure.ports import Control, Reader, Store
 from perdure.ports.compare_and_set import compare_and_set
 
 PAGE_ROWS = 200  # payloads travel with the jobs of a page, and may be a megabyte each
-_BUSY_MAX = (
-    20  # looks at a job that another transaction holds; then its stage has it in one of its own
-)
+# Looks at a job that another transaction holds; then its stage has it in one of its own.
+_BUSY_MAX = 20
 _BEING_COMPLETED = "was being completed in a transaction of its stage's own"
 _BURST_S = 1.0
 _KEEP_EVERY = 5  # dead letters whose sources were looked for, after which the duty is renewed
@@ -112,12 +111,11 @@ class Bulks:
         meant = MEANT[verb](chosen)
         if verb is BulkVerb.RETRY and meant.pipeline is None:
             meant = replace(meant, pipeline=self._only_pipeline(meant, "a retry"))
-        return self.control.add_bulk(
-            NewBulk(
-                bulk_id, verb, msgspec.json.encode(meant).decode(), clean_deed(deed),
-                msgspec.json.encode(settings).decode(), payloads=tuple(payloads.items()),
-            )
-        )  # fmt: skip
+        given = tuple(payloads.items())
+        bulk = NewBulk(
+            bulk_id, verb, _json(meant), clean_deed(deed), _json(settings), payloads=given
+        )
+        return self.control.add_bulk(bulk)
 
     def begin_redrive(
         self,
@@ -136,20 +134,15 @@ class Bulks:
         if pipeline is None:
             pipeline = self._only_pipeline(meant, "a re-drive")
         meant = replace(meant, pipeline=pipeline)
+        budget = settings_in(RunSettings(failure_budget=failure_budget, redrive=True))
+        name, parent_no = f"redrive {bulk_id}", None if parent is None else parent.no
         child = self.control.add_run(
-            NewRun(
-                ids.next(), "" if meant.owner is None else meant.owner, pipeline,
-                f"redrive {bulk_id}", settings_in(RunSettings(failure_budget=failure_budget, redrive=True)),
-                None if parent is None else parent.no,
-            )
-        )  # fmt: skip
+            NewRun(ids.next(), meant.owner or "", pipeline, name, budget, parent_no)
+        )
         phase = BulkPhase.CANARY if settings.canary else BulkPhase.ALL
-        return self.control.add_bulk(
-            NewBulk(
-                bulk_id, BulkVerb.REDRIVE, msgspec.json.encode(meant).decode(), clean_deed(deed),
-                msgspec.json.encode(settings).decode(), child.no, phase,
-            )
-        )  # fmt: skip
+        verb, deed = BulkVerb.REDRIVE, clean_deed(deed)
+        bulk = NewBulk(bulk_id, verb, _json(meant), deed, _json(settings), child.no, phase)
+        return self.control.add_bulk(bulk)
 
     def stop(self, bulk: BulkView, deed: Deed) -> BulkView:
         """Let a running operation do no more; what it has revived goes on, and its run can end.
@@ -313,10 +306,12 @@ class Bulks:
         if ended and run.counts.succeeded < settings.canary_share * ended:
             self.control.seal_run(run.no)
             return self._step(
-                bulk, status=BulkStatus.STOPPED, phase=BulkPhase.ALL,
+                bulk,
+                status=BulkStatus.STOPPED,
+                phase=BulkPhase.ALL,
                 why=f"of the canary of {ended}, {run.counts.succeeded} succeeded; at least "
                 f"{settings.canary_share * 100:g} % must",
-            )  # fmt: skip
+            )
         return self._step(bulk, phase=BulkPhase.ALL)
 
     def _discard_page(self, bulk: BulkView) -> BulkView | None:
@@ -408,9 +403,17 @@ class Bulks:
     def _tell(self, bulk: BulkView) -> None:
         self.observers.tell(
             EventName.BULK_CHANGED,
-            bulk_id=bulk.id, verb=bulk.verb.value, status=bulk.status.value, done=bulk.done,
-            refused=bulk.refused, reason=bulk.why or None,
-        )  # fmt: skip
+            bulk_id=bulk.id,
+            verb=bulk.verb.value,
+            status=bulk.status.value,
+            done=bulk.done,
+            refused=bulk.refused,
+            reason=bulk.why or None,
+        )
+
+
+def _json(noun: msgspec.Struct) -> str:
+    return msgspec.json.encode(noun).decode()
 
 
 def _step_past(bulk: BulkView, page: Sequence[JobView]) -> BulkStep:

@@ -104,27 +104,32 @@ class Upkeep:
         self._observers = observers
         known = f"{DUTY} {knowledge(catalogue, schedules)}"
         self._runs = _Task(None, RunWatch(store, control, reader, catalogue, observers=observers))
+        died = _nobody if gates is None else gates.note_death
+        lost = LostJobs(store, catalogue, worker, chance=chance, observers=observers, died=died)
+        overrun = OverrunAttempts(
+            store,
+            catalogue,
+            worker,
+            margin_s=settings.margin_s,
+            patience_s=settings.patience_s,
+            clock=clock,
+            chance=chance,
+            observers=observers,
+            gates=gates,
+        )
+        ids = Ids(clock, chance)
+        ticking = Ticking(control, reader, catalogue, schedules, ids=ids, observers=observers)
+        prune = Prune(control, settings.retention, changes_s=settings.changes_s, clock=clock)
         self._tasks = [
             _Task(None, SilentWorkers(store, worker, observers=observers)),
             _Task(None, Declaring(control, reader, schedules)),
-            _Task(known, LostJobs(
-                store, catalogue, worker, chance=chance, observers=observers,
-                died=_nobody if gates is None else gates.note_death,
-            )),
+            _Task(known, lost),
             _Task(DUTY, ExpiredJobs(store, worker, observers=observers)),
-            _Task(known, OverrunAttempts(
-                store, catalogue, worker, margin_s=settings.margin_s,
-                patience_s=settings.patience_s, clock=clock, chance=chance, observers=observers,
-                gates=gates,
-            )),
-            _Task(known, Ticking(
-                control, reader, catalogue, schedules, ids=Ids(clock, chance), observers=observers,
-            )),
+            _Task(known, overrun),
+            _Task(known, ticking),
             self._runs,
-            _Task(DUTY, Prune(
-                control, settings.retention, changes_s=settings.changes_s, clock=clock,
-            )),
-        ]  # fmt: skip
+            _Task(DUTY, prune),
+        ]
         if settings.leaves_suspects:
             left = SuspectsLeft(store, catalogue, clock=clock, observers=observers)
             self._tasks.append(_Task(None, left))

@@ -86,28 +86,33 @@ class Worker:
         self._observers = observers
         self._upkeep = upkeep
         self._gates = gates
-        self._loop = Loop(
-            self._step, changed=self._news, answers=lambda: store.tokens_held(identity.worker), ear=store.ear,
-            tick_s=settings.tick_s, ended=self._end, observers=observers,
-        )  # fmt: skip
+        self._loop = self._make_loop()
         capture_factory = CaptureFactory(
             clock, chance, kept_s=settings.capture_kept_s, tracebacks=settings.tracebacks
         )
         completions = completions_of(store, catalogue, identity.worker, capture_factory, clock)
         self._runner = StageRunner(
-            catalogue, completions, capture_factory,
-            concurrency=identity.concurrency, patience_s=settings.patience_s, every_s=settings.poll_s,
-            clock=clock, observers=observers, wake=self._loop.wake,
-        )  # fmt: skip
+            catalogue,
+            completions,
+            capture_factory,
+            concurrency=identity.concurrency,
+            patience_s=settings.patience_s,
+            every_s=settings.poll_s,
+            clock=clock,
+            observers=observers,
+            wake=self._loop.wake,
+        )
         self._pump = Pump(
-            store, catalogue, identity, self._runner,
-            chance=chance, observers=observers, gates=gates, completions=completions,
-        )  # fmt: skip
-        self._shutdown = Shutdown(
-            self._pump, self._runner, identity,
-            grace_s=settings.grace_s, idle_s_max=settings.idle_s_max,
-            observers=observers, now=clock.monotonic(),
-        )  # fmt: skip
+            store,
+            catalogue,
+            identity,
+            self._runner,
+            chance=chance,
+            observers=observers,
+            gates=gates,
+            completions=completions,
+        )
+        self._shutdown = self._make_shutdown()
         self._run_lanes = RunLanes(
             store, catalogue, None if upkeep is None else upkeep.look_at_runs
         )
@@ -119,6 +124,28 @@ class Worker:
         self._swept_at = -_SWEEP_S
         self._checked_at = 0.0
         self._compared_at = -math.inf
+
+    def _make_loop(self) -> Loop:
+        return Loop(
+            self._step,
+            changed=self._news,
+            answers=lambda: self._store.tokens_held(self._identity.worker),
+            ear=self._store.ear,
+            tick_s=self._settings.tick_s,
+            ended=self._end,
+            observers=self._observers,
+        )
+
+    def _make_shutdown(self) -> Shutdown:
+        return Shutdown(
+            self._pump,
+            self._runner,
+            self._identity,
+            grace_s=self._settings.grace_s,
+            idle_s_max=self._settings.idle_s_max,
+            observers=self._observers,
+            now=self._clock.monotonic(),
+        )
 
     def main(self) -> int:
         """Be a process of our own until told to stop; the exit status."""

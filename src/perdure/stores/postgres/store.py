@@ -15,6 +15,8 @@ get the same receipts, from the attempt rows.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import asdict
+
 from perdure.model.changes import ChangeKind
 from perdure.model.jobs import (
     Claim,
@@ -163,9 +165,11 @@ class PostgresStore(PostgresCompleting, PostgresGates):
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
         where = {
-            "boot": worker.boot, "name": worker.name, "role": worker.role,
+            "boot": worker.boot,
+            "name": worker.name,
+            "role": worker.role,
             "ttl_us": seconds_us(worker.ttl_s),
-        }  # fmt: skip
+        }
 
         def work(cx: Cx, now: int) -> int:
             row = cx.execute(SQL.worker_add, where | {"now": now}).fetchone()
@@ -265,9 +269,14 @@ class PostgresStore(PostgresCompleting, PostgresGates):
             return lanes_among(cx, nos)
 
     def _turn(
-        self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None, *,
+        self,
+        cx: Cx,
+        records: Sequence[Record],
+        order: ClaimOrder | None,
+        by: int | None,
+        *,
         dry: tuple[int, ...] = (),
-    ) -> Turn:  # fmt: skip
+    ) -> Turn:
         """The whole turn in one pipeline, which is one transaction. ``dry`` lanes were asked before."""
         now = self._connection.now()
         recorded, promoted, claimed = cx.cursor(), cx.cursor(), []
@@ -308,9 +317,15 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         )
 
     def _claim_missing(
-        self, cx: Cx, order: ClaimOrder, asked: Sequence[ClaimQuestion], settled: tuple[Settled, ...],
-        by: int | None, dry: tuple[int, ...], waited: Cursor | None,
-    ) -> Turn:  # fmt: skip
+        self,
+        cx: Cx,
+        order: ClaimOrder,
+        asked: Sequence[ClaimQuestion],
+        settled: tuple[Settled, ...],
+        by: int | None,
+        dry: tuple[int, ...],
+        waited: Cursor | None,
+    ) -> Turn:
         """The end of a turn: what is missing is asked for again, if it may be there."""
         claims = tuple(claim for one in asked for claim in claims_in(one.rows))
         self._short = len(claims) < order.slots
@@ -329,9 +344,11 @@ class PostgresStore(PostgresCompleting, PostgresGates):
 
     def _waiting_parameters(self, order: ClaimOrder, lanes: Iterable[int]) -> dict[str, object]:
         return {
-            "lanes": array(lanes), "isolation": order.isolation, "worker": order.worker,
+            "lanes": array(lanes),
+            "isolation": order.isolation,
+            "worker": order.worker,
             "now": self._connection.now(),
-        }  # fmt: skip
+        }
 
     def _turn_apart(
         self, cx: Cx, records: Sequence[Record], order: ClaimOrder | None, by: int | None
@@ -368,14 +385,7 @@ def _join_turns(settled: Sequence[Settled], claims: Sequence[Claim], more: Turn)
 
 
 def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
-    rows = [
-        {
-            "place": place, "queue": lane.queue, "category": lane.category,
-            "pipeline": lane.pipeline, "stage": lane.stage, "run": lane.run,
-            "upstream": lane.upstream,
-        }
-        for place, lane in enumerate(wanted)
-    ]  # fmt: skip
+    rows = [{"place": place, **asdict(lane)} for place, lane in enumerate(wanted)]
     found = cx.execute(SQL.lanes_find, {"lanes": encode(rows)}).fetchall()
     return {wanted[place]: no for no, place in found}
 
@@ -385,11 +395,7 @@ def _add_lanes(cx: Cx, lanes: Sequence[Lane]) -> dict[Lane, int]:
 
 
 def _add_lane(cx: Cx, lane: Lane) -> int:
-    where = {
-        "queue": lane.queue, "category": lane.category, "pipeline": lane.pipeline,
-        "stage": lane.stage, "run": lane.run, "upstream": lane.upstream,
-    }  # fmt: skip
-    row = cx.execute(SQL.lane_add, where).fetchone()
+    row = cx.execute(SQL.lane_add, asdict(lane)).fetchone()
     assert row is not None
     return int(row[0])
 

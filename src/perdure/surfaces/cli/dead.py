@@ -8,7 +8,6 @@ import click
 
 from perdure.app.dead_letters import DeadLetters, letter_line
 from perdure.app.surface.store_session import job_of, session_at
-from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filter_options, in_words
 from perdure.surfaces.cli.jobs import deeds_of, plain_attempt, plain_job, shown_at, story
@@ -16,6 +15,7 @@ from perdure.surfaces.cli.options import (
     command,
     echo_json,
     json_option,
+    limit_option,
     reason_and_by,
     store_option,
     with_store,
@@ -39,13 +39,7 @@ for verb in (redrive, discard, stop, continue_bulk, history):
 
 @dead.command("list")
 @filter_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, PAGE_ROWS_MAX),
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
+@limit_option("At most so many.")
 @click.option(
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
 )
@@ -73,13 +67,7 @@ def list_dead(
 
 @dead.command()
 @filter_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, PAGE_ROWS_MAX),
-    default=50,
-    show_default=True,
-    help="At most so many groups.",
-)
+@limit_option("At most so many groups.")
 @store_option
 @json_option
 def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:

@@ -14,7 +14,7 @@ from perdure.model.operations import LoggedDeed
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.filters import in_words
-from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.options import echo_json, json_option, limit_option, store_option
 from perdure.surfaces.cli.tables import short, spent
 
 _NUMBER_MAX = 2**63 - 1
@@ -41,9 +41,7 @@ def jobs() -> None:
     "--key", help="Only with this key: of --owner, else of the run's owner, else of none."
 )
 @click.option("--owner", help="Only of this owner.")
-@click.option(
-    "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many."
-)
+@limit_option("At most so many.")
 @click.option(
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
 )

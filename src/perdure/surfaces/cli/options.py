@@ -15,6 +15,7 @@ from perdure.app import App, shown_url
 from perdure.app.job_filters import known_kind
 from perdure.app.surface.store_session import is_default_store
 from perdure.model.errors import CallerError, ConfigError
+from perdure.model.limits import PAGE_ROWS_MAX
 
 STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, else perdure.db."
 
@@ -116,6 +117,12 @@ def kind_budget(text: str) -> tuple[str, float]:
 def json_option(command: Command) -> Command:
     """``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")(command)
+
+
+def limit_option(words: str) -> Callable[[Command], Command]:
+    """``--limit``: how many rows a listing has at most."""
+    rows = click.IntRange(1, PAGE_ROWS_MAX)
+    return click.option("--limit", type=rows, default=50, show_default=True, help=words)
 
 
 def echo_json(value: object) -> None:

@@ -11,7 +11,6 @@ from perdure.app.dead_letters import DeadLetters, Redrive, redrive_settings
 from perdure.app.session.session import Session
 from perdure.app.surface.store_session import RedrivePreview, run_at, session_at, workers_alive
 from perdure.model.errors import CallerError, UnknownName
-from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
 from perdure.surfaces.cli.bulk_panel import (
     REFUSALS_SHOWN,
@@ -27,6 +26,7 @@ from perdure.surfaces.cli.options import (
     echo_json,
     is_sure,
     json_option,
+    limit_option,
     reason_and_by,
     store_option,
     yes_option,
@@ -42,18 +42,27 @@ _ASKED_LATER = "whether their sources still exist is asked by the worker that dr
 @click.option("--from-stage", metavar="STAGE", help="Go on from this stage, not the failed one.")
 @click.option("--from-start", is_flag=True, help="Begin with the first stage.")
 @click.option(
-    "--canary", type=click.IntRange(0), default=0, metavar="N",
+    "--canary",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
     help="Drive so many first, and no more unless they succeed.",
-)  # fmt: skip
+)
 @click.option(
-    "--canary-share", type=click.FloatRange(0, 1), default=0.9, show_default=True,
+    "--canary-share",
+    type=click.FloatRange(0, 1),
+    default=0.9,
+    show_default=True,
     help="How many of the canary must succeed.",
-)  # fmt: skip
+)
 @click.option("--rate", metavar="RATE", help="How many may begin, as in 100/min or 5/s.")
 @click.option(
-    "--failure-budget", type=click.FloatRange(0, 1), default=0.10, show_default=True,
+    "--failure-budget",
+    type=click.FloatRange(0, 1),
+    default=0.10,
+    show_default=True,
     help="The share that may fail again before its run is aborted.",
-)  # fmt: skip
+)
 @click.option(
     "--app", metavar="APP", help="module:variable of the app; asks its source_exists now."
 )
@@ -184,10 +193,7 @@ def continue_bulk(bulk_id: str, reason: str, by_whom: str, store: str | None) ->
 
 @click.command()
 @click.argument("bulk_id", metavar="[BULK]", required=False)
-@click.option(
-    "--limit", type=click.IntRange(1, PAGE_ROWS_MAX), default=50, show_default=True,
-    help="At most so many.",
-)  # fmt: skip
+@limit_option("At most so many.")
 @store_option
 @json_option
 def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -> None:
@@ -207,11 +213,18 @@ def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -
     heads = ("id", "begun", "verb", "status", "done", "refused", "by", "of", "why")
     rows = [
         (
-            one.id, day_at(one.begun_at), one.verb.value, one.status.value, f"{one.done:,}",
-            f"{one.refused:,}", short(one.begun_by, 20), _filter(one), _why(one),
+            one.id,
+            day_at(one.begun_at),
+            one.verb.value,
+            one.status.value,
+            f"{one.done:,}",
+            f"{one.refused:,}",
+            short(one.begun_by, 20),
+            _filter(one),
+            _why(one),
         )
         for one in found
-    ]  # fmt: skip
+    ]
     for line in table(heads, rows, left=("id", "begun", "verb", "status", "by", "of", "why")):
         click.echo(line)
 
@@ -306,11 +319,13 @@ def _follow_begun(
         after = begun.view()
         echo_json(
             {
-                "preview": found, "notes": notes, "bulk": plain_bulk(after),
+                "preview": found,
+                "notes": notes,
+                "bulk": plain_bulk(after),
                 "run": None if run is None else run.view(),
                 "refusals": list(_first(begun)),
             }
-        )  # fmt: skip
+        )
     elif detach:
         click.echo(f"see: {see}; to stop it: {end}")
     else:

@@ -20,6 +20,7 @@ from perdure.surfaces.cli.options import (
     is_sure,
     json_option,
     kind_budget,
+    limit_option,
     reason_and_by,
     store_option,
     with_options,
@@ -49,13 +50,7 @@ def _open(named: str, store: str | None) -> Iterator[Run]:
 @click.option("--pipeline", help="Only of this pipeline.")
 @click.option("--owner", help="Only of this owner.")
 @click.option("--live", is_flag=True, help="Only those that are not over.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, PAGE_ROWS_MAX),
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
+@limit_option("At most so many.")
 @click.option(
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this run number."
 )

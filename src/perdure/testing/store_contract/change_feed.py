@@ -83,18 +83,15 @@ class ChangeFeedContract(OnAFreshStore):
             "id": claim.id,
             "owner": "ann",
             "pipeline": "p",
+            "stage": "one",
             "run": run.no,
         }
+        accepted = {"state": "queued", "status": None, "token": 0, **whose}
+        ended = {"state": "succeeded", "status": "success", "token": 2, **whose}
         assert entries == [
-            Change(
-                kind=ACCEPTED, changed_at=accepted_at, stage="one", state="queued", status=None,
-                token=0, **whose,
-            ),
-            Change(
-                kind=ENDED, changed_at=self.clock.now(), stage="one", state="succeeded",
-                status="success", token=2, **whose,
-            ),
-        ]  # fmt: skip
+            Change(ACCEPTED, accepted_at, **accepted),
+            Change(ENDED, self.clock.now(), **ended),
+        ]
 
     def test_a_job_is_told_of_from_its_acceptance_to_its_end(self) -> None:
         follower = FeedFollower(self.place)
@@ -130,9 +127,12 @@ class ChangeFeedContract(OnAFreshStore):
         self.place.settle(replace(retry(claim, self.worker), delay_s=60.0), by=self.worker)
         job = self.place.see(id)
         waited = replace(
-            cancelled(claim, None), token=job.token, attempt=None, move=Move.CANCEL,
+            cancelled(claim, None),
+            token=job.token,
+            attempt=None,
+            move=Move.CANCEL,
             counters=job.counters,
-        )  # fmt: skip
+        )
         self.place.settle(waited, by=None)
         last = follower.heard()[-1]
         assert (last.kind, last.state, last.status, last.owner) == (ENDED, "cancelled", None, "ann")
@@ -252,8 +252,9 @@ class ChangeFeedContract(OnAFreshStore):
         assert self.place.change_run(run, RunStatus.PAUSED) is not None
         told = [one for one in follower.heard() if one.kind is ChangeKind.RUN_CHANGED]
         assert [(one.id, one.no, one.owner, one.state) for one in told] == [
-            (run.id, run.no, "ann", "running"), (run.id, run.no, "ann", "paused"),
-        ]  # fmt: skip
+            (run.id, run.no, "ann", "running"),
+            (run.id, run.no, "ann", "paused"),
+        ]
 
     def test_a_run_that_is_running_again_is_told(self) -> None:
         run = self.place.begin_run()
@@ -295,10 +296,8 @@ class ChangeFeedContract(OnAFreshStore):
         self.place.live([judge], 2 * TTL_S + 1)
         assert self.place.store.mark_dead(by=judge) == (silent,)
         told = [(one.no, one.state) for one in follower.heard()]
-        assert told == [
-            (judge, "alive"), (silent, "alive"), (stopped, "alive"), (stopped, "dead"),
-            (silent, "dead"),
-        ]  # fmt: skip
+        begun = [(worker, "alive") for worker in (judge, silent, stopped)]
+        assert told == [*begun, (stopped, "dead"), (silent, "dead")]
 
     # -- cursors -----------------------------------------------------------------------------
 
