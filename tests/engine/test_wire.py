@@ -160,7 +160,7 @@ def test_the_name_of_one_of_our_kinds_is_never_read_from_an_answer(gateway):
         plain = told(gateway, policy, Answer(503, body("e1")))
         assert told(gateway, policy, Answer(503, body("internal"))).codes == plain.codes
     assert [
-        kind for kind in Kind if GATEWAY.spoken((kind.value,)) or ACME.spoken((kind.value,))
+        kind for kind in Kind if GATEWAY.meaning_of((kind.value,)) or ACME.meaning_of((kind.value,))
     ] == []
 
 

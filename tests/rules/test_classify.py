@@ -147,8 +147,8 @@ def test_a_reason_is_cut_cleaned_and_made_safe_before_it_is_kept(make):
 
 def test_the_order_of_trust_is_fixed():
     assert [matcher.__name__ for matcher in MATCHERS] == [
-        "trapped", "strong_code", "vendor_class", "sqlstate", "http_status", "weak_code", "finish",
-        "plain_class", "system_error", "cause_class", "_told_status", "words",
+        "trap", "strong_code", "vendor_class", "sqlstate", "http_status", "weak_code", "finish",
+        "plain_class", "system_error", "cause_class", "_text_status", "words",
     ]  # fmt: skip
 
 

@@ -72,26 +72,26 @@ def test_a_public_code_stands_for_one_kind(code, kind):
 
 
 def test_a_code_that_is_made_of_a_status_is_never_read_from_an_answer():
-    assert FINE.spoken(("E1",)) == (Kind.STORAGE_TRANSIENT, "E1")
-    assert FINE.spoken(("provider_422", "read_403_refused")) is None
+    assert FINE.meaning_of(("E1",)) == (Kind.STORAGE_TRANSIENT, "E1")
+    assert FINE.meaning_of(("provider_422", "read_403_refused")) is None
 
 
 def test_of_several_codes_the_first_that_is_known_counts():
-    assert FINE.spoken(("odd", "E1", "broken")) == (Kind.STORAGE_TRANSIENT, "E1")
-    assert FINE.spoken(()) is None
+    assert FINE.meaning_of(("odd", "E1", "broken")) == (Kind.STORAGE_TRANSIENT, "E1")
+    assert FINE.meaning_of(()) is None
 
 
 def test_only_the_gateway_s_vocabulary_of_ours_comes_over_a_wire():
     assert [name for name, words in VOCABULARIES.items() if words.wire] == ["gateway"]
-    assert GATEWAY.spoken(("timeout",)) is None
-    assert GATEWAY.spoken(("TIMEOUT",)) == (Kind.TIMEOUT, "TIMEOUT")
-    assert KIND_NAMES.spoken(("timeout",)) is None
+    assert GATEWAY.meaning_of(("timeout",)) is None
+    assert GATEWAY.meaning_of(("TIMEOUT",)) == (Kind.TIMEOUT, "TIMEOUT")
+    assert KIND_NAMES.meaning_of(("timeout",)) is None
 
 
 def test_without_public_codes_the_names_of_the_kinds_are_the_public_codes():
     words = Vocabulary("acme", kinds={"E_BUSY": "overloaded", "timeout": "timeout"}, wire=True)
     assert all(words.code(kind) == kind.value for kind in Kind)
-    assert words.spoken(("timeout", "E_BUSY")) == (Kind.OVERLOADED, "E_BUSY")
+    assert words.meaning_of(("timeout", "E_BUSY")) == (Kind.OVERLOADED, "E_BUSY")
 
 
 X = {kind.value: "X" for kind in Kind}

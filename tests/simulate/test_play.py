@@ -174,7 +174,7 @@ def test_gates_that_do_not_hear_a_hint_are_early():
 class OpenGates(SimulatedGates):
     """Lets everything pass, whatever the gates say."""
 
-    def free(self, worker, now_s):
+    def calls_free(self, worker, now_s):
         return 1_000
 
 

@@ -32,7 +32,7 @@ def test_an_outage_costs_a_gate_a_few_calls_and_without_one_everything():
     assert gated.drain_s.high < 25.0
     assert ungated.lost == FigureRange(500, 500)
     assert ungated.drain_s is None
-    assert ungated.wasted.low not in gated.wasted.widened(0.25)
+    assert ungated.wasted.low not in gated.wasted.widen(0.25)
 
 
 def test_workers_killed_inside_the_outage_change_nothing():
@@ -55,9 +55,9 @@ def test_a_scene_has_ranges_of_what_it_costs_with_or_without_an_outage():
 
 
 def test_a_range_widens_on_both_sides():
-    assert FigureRange(10, 20).widened(0.25) == FigureRange(7.5, 25.0)
-    assert 25 in FigureRange(10, 20).widened(0.25)
-    assert 26 not in FigureRange(10, 20).widened(0.25)
+    assert FigureRange(10, 20).widen(0.25) == FigureRange(7.5, 25.0)
+    assert 25 in FigureRange(10, 20).widen(0.25)
+    assert 26 not in FigureRange(10, 20).widen(0.25)
 
 
 @pytest.mark.parametrize("name", ["W2a", "W3", "W3c", "W4", "W5", "W5b", "W6b", "W9", "W12"])

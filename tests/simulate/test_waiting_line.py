@@ -14,7 +14,7 @@ def line_of(*owners, fair):
 
 
 def claims(line, count):
-    line.ready(0.0)
+    line.count_ready(0.0)
     return "".join(line.claim().owner for _ in range(count))
 
 
@@ -36,12 +36,12 @@ def test_who_comes_late_neither_waits_for_the_past_nor_is_owed_it():
 
 def test_a_retry_keeps_its_place():
     line = line_of(*"ab", fair=False)
-    line.ready(0.0)
+    line.count_ready(0.0)
     first = line.claim()
     line.put(first, 5.0)
-    assert line.ready(4.9) == 1
+    assert line.count_ready(4.9) == 1
     assert line.next_due_s() == 5.0
-    assert line.ready(5.0) == 2
+    assert line.count_ready(5.0) == 2
     assert line.claim() is first
 
 
@@ -50,12 +50,12 @@ def test_a_retry_keeps_its_place():
 )
 def test_a_probe_is_the_least_tried_of_the_first_hundred(counted):
     line = line_of(*["a"] * 150, fair=False)
-    line.ready(0.0)
+    line.count_ready(0.0)
     seen = []
     for _ in range(101):
         job = line.claim_probe()
         seen.append(job.no)
         job.counters = job.counters.after_event(counted)
         line.put(job, 0.0)
-        line.ready(0.0)
+        line.count_ready(0.0)
     assert seen == [*range(100), 0]

@@ -52,12 +52,12 @@ def _policy(delay_s: float | None) -> Policy:
 
 
 def strays(toll: Toll, ranges: Ranges, *names: str) -> list[str]:
-    """Which of these numbers of a real run are outside the simulator's ranges, widened."""
+    """Which of these numbers of a real run are outside the simulator's ranges, widen."""
     shares = {name: HOLDS_WIDER if name == "holds" else WIDER for name in names}
     return [
         name
         for name, share in shares.items()
-        if getattr(toll, name) not in getattr(ranges, name).widened(share)
+        if getattr(toll, name) not in getattr(ranges, name).widen(share)
     ]
 
 

@@ -47,7 +47,7 @@ VALUES = (BulkView, Fed, PayloadView, Preview, RedrivePreview, RunCounts)
 # Called by the engine, on values that it alone has.
 INSIDE = {
     "Item.options", "Listener.fail", "Listener.hand", "Listener.has_room",
-    "Match.fits", "Match.is_by_status_alone", "Vocabulary.spoken",
+    "Match.fits", "Match.is_by_status_alone", "Vocabulary.meaning_of",
 }  # fmt: skip
 LINKS = {
     "Kind": "[Failure kinds](kinds.md) says what each of them means.",

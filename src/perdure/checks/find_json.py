@@ -73,16 +73,16 @@ def find(text: str, *, is_whole: bool, repair: bool) -> FoundValue:
         search.narrow(BOM, search.text.lstrip("\ufeff"))
     if not search.text:
         raise OutputMisfit(EMPTY)
-    found = _alone(search)
+    found = _find_alone(search)
     if found is None and search.text[0] not in "[{":
         block = _block(search.text)
         if block is not None:
             search.narrow(FENCE, block)
-            found = _alone(search)
+            found = _find_alone(search)
     return found or _inside(search, is_whole=is_whole, repair=repair)
 
 
-def _alone(search: _Search) -> FoundValue | None:
+def _find_alone(search: _Search) -> FoundValue | None:
     """The value, if the whole text is one."""
     value = _decode(search.text, 0)
     if value is None or value[1] != len(search.text):

@@ -17,7 +17,7 @@ class Snooze(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not _is_length(self.wait_s):
             raise CallerError(
-                f"Snooze.wait_s is {_shown(self.wait_s)}; it must be a number of seconds between "
+                f"Snooze.wait_s is {_show(self.wait_s)}; it must be a number of seconds between "
                 f"0 and {DELAY_S_MAX:.0f}"
             )
         _check_reason("Snooze", self.reason)
@@ -41,7 +41,7 @@ class Succeeded(Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.label is not None and not _is_name(self.label):
             raise CallerError(
-                f"Succeeded.label is {_shown(self.label)}; it must have 1 to {NAME_CHARS_MAX} "
+                f"Succeeded.label is {_show(self.label)}; it must have 1 to {NAME_CHARS_MAX} "
                 "printable characters and no space at its ends"
             )
 
@@ -64,9 +64,9 @@ def _is_length(value: object) -> bool:
 
 def _check_reason(signal: str, reason: object) -> None:
     if not isinstance(reason, str):
-        raise CallerError(f"{signal}.reason is {_shown(reason)}; it must be text")
+        raise CallerError(f"{signal}.reason is {_show(reason)}; it must be text")
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= 80 else text[:79] + "…"

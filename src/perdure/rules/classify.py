@@ -49,7 +49,7 @@ from perdure.rules.matchers.families import (
     cause_class,
     plain_class,
     strong_code,
-    trapped,
+    trap,
     vendor_class,
     weak_code,
 )
@@ -63,14 +63,14 @@ from perdure.rules.redact import safe_line
 from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
 
-def _told_status(evidence: Evidence) -> Found | None:
+def _text_status(evidence: Evidence) -> Found | None:
     status = status_in_words(evidence)
     kind = kind_of_status(status)
     return None if kind is None else (kind, f"text status {status}")
 
 
 MATCHERS: tuple[Callable[[Evidence], Found | None], ...] = (
-    trapped,
+    trap,
     strong_code,
     vendor_class,
     sqlstate,
@@ -80,7 +80,7 @@ MATCHERS: tuple[Callable[[Evidence], Found | None], ...] = (
     plain_class,
     system_error,
     cause_class,
-    _told_status,
+    _text_status,
     words,
 )
 
@@ -131,9 +131,9 @@ def judge(
 ) -> Failure:
     """The kind of a raised failure, what it was known by, and what the server asks for."""
     says = server_verdict(evidence) if evidence.headers or evidence.facts else None
-    spoken = _spoken(evidence, vocabulary)
+    spoken = _find_upstream_code(evidence, vocabulary)
     broken: list[str] = []
-    said = _stated(evidence, matches, broken, by_code=spoken is not None)
+    said = _find_stated(evidence, matches, broken, by_code=spoken is not None)
     kind, rule = said or spoken or _find_kind(evidence, says)
     hint = wait_hint(evidence, now)
     return Failure(
@@ -173,14 +173,14 @@ def _badness(error: BaseException) -> int:
     return _WORST_FIRST.index(KINDS[kind].failure_class)
 
 
-def _spoken(evidence: Evidence, vocabulary: Vocabulary) -> Found | None:
+def _find_upstream_code(evidence: Evidence, vocabulary: Vocabulary) -> Found | None:
     """What the upstream's own code said: the error's first, then the finer ones inside and around it."""
     own = evidence.fact("code")
-    spoken = vocabulary.spoken(evidence.codes if own is None else (own, *evidence.codes))
+    spoken = vocabulary.meaning_of(evidence.codes if own is None else (own, *evidence.codes))
     return None if spoken is None else (spoken[0], f"{vocabulary.name} code {spoken[1]}")
 
 
-def _stated(
+def _find_stated(
     evidence: Evidence, matches: tuple[Match, ...], broken: list[str], *, by_code: bool
 ) -> Found | None:
     """What the stage or the user said; a known code of the upstream says more than a status."""

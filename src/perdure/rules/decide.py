@@ -46,7 +46,7 @@ from perdure.rules.foreign_code import answer_of, short_text, try_or_none
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.redact import safe_line
 from perdure.rules.rule_choice import rule_for
-from perdure.rules.sentence import because, hint_words, last, seconds, words
+from perdure.rules.sentence import because, hint_words, last_attempt_words, seconds, words
 
 
 class Standing(Struct, frozen=True):
@@ -167,10 +167,10 @@ def _decide_failure(case: _Case) -> Answer:
         return _fail(case, FailedReason.EXHAUSTED, text, Hold(KINDS[kind].scope))
     if _is_weak(case):
         return _waiting(case, _hold(case), weak=True)
-    return _tried_again(case, case.rule.action)
+    return _try_again(case, case.rule.action)
 
 
-def _tried_again(case: _Case, action: RetryingAction) -> Answer:
+def _try_again(case: _Case, action: RetryingAction) -> Answer:
     kind = case.failure.kind
     match action:
         case Action.RETRY:
@@ -190,7 +190,7 @@ def _retrying(case: _Case) -> Answer:
         return _waiting(case, _hold(case))
     failures, attempts_max = case.seen.failures + 1, _attempts_max(case)
     if failures >= attempts_max:
-        return _decide_exhausted(case, last(failures, attempts_max))
+        return _decide_exhausted(case, last_attempt_words(failures, attempts_max))
     delay = _delay(case, failures)
     if case.policy.inline_s_max is not None and delay.total_s > case.policy.inline_s_max:
         return _hand_over(case, f"waiting {seconds(delay.total_s)} is too long here")

@@ -261,7 +261,7 @@ def _facts(error: object) -> Iterator[tuple[str, str]]:
 def _scalars(node: object) -> Iterator[tuple[str, str]]:
     for name, value in _items(node):
         kept_as = _FACTS.get(name) if type(name) is str else None
-        text = None if kept_as is None else _plain(value)
+        text = None if kept_as is None else _plain_text(value)
         if kept_as is not None and text is not None:
             yield kept_as, text
 
@@ -271,7 +271,7 @@ def _items(node: object) -> Iterator[tuple[object, object]]:
         yield from islice(dict.items(node), _WIDTH_MAX)  # type: ignore[arg-type]
 
 
-def _plain(value: object) -> str | None:
+def _plain_text(value: object) -> str | None:
     if type(value) is bool:
         return "true" if value else "false"
     if type(value) is float:

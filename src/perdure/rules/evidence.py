@@ -126,7 +126,7 @@ def _evidence_of_error(error: BaseException) -> Evidence:
     answer, holder = _first_answer(stated_links)
     is_own = issubclass(type(error), StageError)
     message = _message(error, answer.body if holder is error else NOTHING)
-    public_code, public_message, refused = _public(error) if is_own else (None, None, "")
+    public_code, public_message, refused = _public_words(error) if is_own else (None, None, "")
     return Evidence(
         names=_names(error),
         message=cut(message, MESSAGE_CHARS_MAX - len(refused)) + refused,
@@ -234,7 +234,9 @@ def _completion(thing: object, content: object) -> object:
 
 def _status(holder: object) -> int | None:
     for name in _STATUS_NAMES:
-        status = number_of(member_of(holder, name) if name != "code" else _own(holder, name))
+        status = number_of(
+            member_of(holder, name) if name != "code" else _own_attribute(holder, name)
+        )
         if status is not None and 100 <= status <= 999:
             return status
     return number_of(member_of(member_of(holder, "ResponseMetadata"), "HTTPStatusCode"))
@@ -242,13 +244,13 @@ def _status(holder: object) -> int | None:
 
 def _own_codes(thing: object) -> Iterator[object]:
     for name in _CODE_NAMES:
-        yield _own(thing, name)
-    yield member_of(_own(thing, "error"), "code")  # Azure's client
+        yield _own_attribute(thing, name)
+    yield member_of(_own_attribute(thing, "error"), "code")  # Azure's client
     if type(thing).__module__.startswith("grpc"):
         yield member_of(try_or_none(thing.code), "name")  # type: ignore[attr-defined]
 
 
-def _own(thing: object, name: str) -> object:
+def _own_attribute(thing: object, name: str) -> object:
     """An attribute that is simply there; a property may warn of its own end, or do work."""
     value = member_of(member_of(thing, "__dict__"), name)
     return member_of(type(thing), name) if value is None else value
@@ -378,7 +380,7 @@ def _kind(stated: object) -> Kind | None:
     return stated if isinstance(stated, Kind) else None
 
 
-def _public(error: BaseException) -> tuple[str | None, str | None, str]:
+def _public_words(error: BaseException) -> tuple[str | None, str | None, str]:
     """What users may read, as the stage has named it, and for operators what of it cannot be used.
 
     A bad word is no reason to take a failure for another one.

@@ -39,7 +39,7 @@ def failure_of(
         return _classify(Lost(Death("silent")), policy, now), None
     if sort not in SORTS or sort == "lost" or not word:
         raise CallerError(
-            f"--error {asked.spec!r} is not understood; {_meant(asked.spec, policy)}; "
+            f"--error {asked.spec!r} is not understood; {_suggestion(asked.spec, policy)}; "
             "write http:STATUS, kind:NAME, code:CODE, exception:NAME, sqlstate:CODE, s3:CODE or lost"
         )
     evidence = _with_answer(_evidence(sort, word, policy), asked)
@@ -95,7 +95,7 @@ def _is_status(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) == 3 and 100 <= int(word) <= 599
 
 
-def _meant(spec: str, policy: Policy) -> str:
+def _suggestion(spec: str, policy: Policy) -> str:
     """What to write in place of a bare word; else the sorts that there are."""
     word = spec.partition(":")[2] if spec.startswith(("status:", "error:")) else spec
     if _is_status(word):

@@ -28,7 +28,7 @@ def number(field: str, value: object, low: float, high: float) -> None:
         raise ConfigError(f"{field} is {value!r}; it must be a number between {low:g} and {high:g}")
 
 
-def whole(field: str, value: object, low: int, high: int) -> None:
+def whole_number(field: str, value: object, low: int, high: int) -> None:
     """A whole number in a range."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(

@@ -11,7 +11,7 @@ from perdure.model.kinds import GROUPS, Kind
 from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.field_checks import flag, instance, nearest, number, one_of, text, whole
+from perdure.rules.field_checks import flag, instance, nearest, number, one_of, text, whole_number
 from perdure.rules.matchers import Match
 from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 
@@ -124,7 +124,7 @@ class Rule:
         object.__setattr__(self, "action", one_of("rule.action", Action, self.action))
         _parts("rule.", self.backoff, self.jitter, self.hint)
         if self.attempts_max is not None:
-            whole("rule.attempts_max", self.attempts_max, 1, COUNT_MAX)
+            whole_number("rule.attempts_max", self.attempts_max, 1, COUNT_MAX)
 
 
 RETRY = Rule(Action.RETRY)
@@ -223,11 +223,11 @@ class Policy:
 
     def __post_init__(self) -> None:
         text("name", self.name, 100)
-        whole("version", self.version, 1, COUNT_MAX)
-        whole("attempts_max", self.attempts_max, 1, COUNT_MAX)
-        whole("waits_max", self.waits_max, 0, COUNT_MAX)
-        whole("crashes_max", self.crashes_max, 1, COUNT_MAX)
-        whole("snoozes_max", self.snoozes_max, 0, COUNT_MAX)
+        whole_number("version", self.version, 1, COUNT_MAX)
+        whole_number("attempts_max", self.attempts_max, 1, COUNT_MAX)
+        whole_number("waits_max", self.waits_max, 0, COUNT_MAX)
+        whole_number("crashes_max", self.crashes_max, 1, COUNT_MAX)
+        whole_number("snoozes_max", self.snoozes_max, 0, COUNT_MAX)
         number("wait_s_max", self.wait_s_max, 0.0, DELAY_S_MAX)
         if self.weak_share is not None:
             number("weak_share", self.weak_share, 0.01, 1.0)

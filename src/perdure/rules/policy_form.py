@@ -30,14 +30,14 @@ def policy_from(form: Form) -> Policy:
     All that is wrong is told at once, one mistake a line.
     """
     table = dict(_table(form, "policy"))
-    other, wrong = _other(table)
+    other, wrong = _base_policy(table)
     values, unread = _read(Policy, table, "policy", _READERS)
     wrong += unread + _wrong_alone(values, _profiles(values, other, unknown=bool(wrong)))
     _refuse(wrong)
     return Policy(**values) if other is None else Policy.based_on(other, **values)
 
 
-def _other(table: dict[str, Any]) -> tuple[Policy | None, list[str]]:
+def _base_policy(table: dict[str, Any]) -> tuple[Policy | None, list[str]]:
     """The policy that this one is based on; its parts are laid under those of the table."""
     if "based_on" not in table:
         return None, []
@@ -254,11 +254,11 @@ def _form(value: Any) -> dict[str, Any]:
         held = getattr(value, one.name)
         if held is None and one.default is None:
             continue
-        form[one.name] = _plain(held)
+        form[one.name] = _plain_value(held)
     return form
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     match value:
         case None:
             return NONE
@@ -268,11 +268,11 @@ def _plain(value: Any) -> Any:
             known = VOCABULARIES.get(value.name) == value
             return value.name if known else _form(value)
         case Mapping():
-            return {str(_plain(key)): _plain(one) for key, one in value.items()}
+            return {str(_plain_value(key)): _plain_value(one) for key, one in value.items()}
         case frozenset():
-            return "all" if value == frozenset(Kind) else sorted(_plain(one) for one in value)
+            return "all" if value == frozenset(Kind) else sorted(_plain_value(one) for one in value)
         case list() | tuple():
-            return [_plain(one) for one in value]
+            return [_plain_value(one) for one in value]
         case Rule() if value == Rule(value.action):
             return value.action.value
         case Backoff() | Jitter() | Hints() | Rule() | Match():

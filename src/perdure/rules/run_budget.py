@@ -24,7 +24,7 @@ from msgspec import Struct
 from perdure.model.errors import ConfigError
 from perdure.model.kinds import KINDS, FailureClass, Kind
 from perdure.model.runs import RunStatus
-from perdure.rules.field_checks import flag, nearest, number, whole
+from perdure.rules.field_checks import flag, nearest, number, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Budget(Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.failure_budget is not None:
             number("failure_budget", self.failure_budget, 0.0, 1.0)
-        whole("check_every", self.check_every, 1, 1_000_000_000)
-        whole("sample_min", self.sample_min, 1, 1_000_000_000)
+        whole_number("check_every", self.check_every, 1, 1_000_000_000)
+        whole_number("sample_min", self.sample_min, 1, 1_000_000_000)
         flag("count_rate_limits", self.rate_limits)
         for kind, share in self.kinds.items():
             if kind not in set(Kind):
@@ -130,16 +130,16 @@ def first_look_due(budget: Budget, tally: Tally, *, checked: int) -> bool:
 
 def has_sample(budget: Budget, tally: Tally) -> bool:
     """Whether there is enough to judge by."""
-    return _judged(budget, tally).processed >= budget.sample_min
+    return _tally_judged(budget, tally).processed >= budget.sample_min
 
 
-def _judged(budget: Budget, tally: Tally) -> Tally:
+def _tally_judged(budget: Budget, tally: Tally) -> Tally:
     return tally if budget.rate_limits else tally.without_rate_limits()
 
 
 def overspent(budget: Budget, tally: Tally) -> str | None:
     """Why the run must be aborted, in words for its owner; None while it is within its budget."""
-    judged = _judged(budget, tally)
+    judged = _tally_judged(budget, tally)
     if judged.processed < budget.sample_min:
         return None
     share_max = budget.failure_budget

@@ -30,7 +30,7 @@ def seconds(value_s: float) -> str:
     return f"{value_s:.1f}".removesuffix(".0") + " s"
 
 
-def last(failures: int, attempts_max: int) -> str:
+def last_attempt_words(failures: int, attempts_max: int) -> str:
     """That no attempt is left."""
     if failures == attempts_max:
         return f"attempt {failures} of {attempts_max} was the last"

@@ -149,7 +149,7 @@ class Vocabulary:
     def _declared_kind(self, code: str) -> Kind | None:
         return self.kinds.get(self.internal.get(code, code))
 
-    def spoken(self, codes: tuple[str, ...]) -> tuple[Kind, str] | None:
+    def meaning_of(self, codes: tuple[str, ...]) -> tuple[Kind, str] | None:
         """What an upstream's answer means by its codes, where the upstream speaks this vocabulary."""
         if not self.wire:
             return None

@@ -119,7 +119,7 @@ class SimulatedGates:
                     self._take(name, lose_probe(gate, self.settings, now, 0.5), now_s)
         self._see(worker, now)
 
-    def free(self, worker: int, now_s: float) -> int:
+    def calls_free(self, worker: int, now_s: float) -> int:
         """How many calls this worker may start now."""
         if not self.flowing:
             return 0

@@ -188,18 +188,18 @@ def row(
     scenes = {seed: scenario.scene(seed) for seed in numbers}
     bounds = {seed: ORACLE.play(scenes[seed], seed) for seed in numbers}
 
-    def played(one: Strategy, count: int) -> Measured:
+    def play(one: Strategy, count: int) -> Measured:
         chosen = list(numbers)[:count]
         return measure(
             one,
             [Played(scenes[seed], one.play(scenes[seed], seed), bounds[seed]) for seed in chosen],
         )
 
-    gate = played(strategy("gate", policy), seeds)
+    gate = play(strategy("gate", policy), seeds)
     others = [*extra, *(("no-gate", *scenario.rivals) if rivals else ())]
     measures = [gate]
     measures += [
-        played(strategy(name, policy), seeds if name.startswith("gate") else _RIVAL_SEEDS)
+        play(strategy(name, policy), seeds if name.startswith("gate") else _RIVAL_SEEDS)
         for name in others
     ]
     measures.append(

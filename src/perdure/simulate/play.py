@@ -202,8 +202,8 @@ class Play:
         now_s, line, gates = self._now_s, self._line, self._gates
         if self._policy.deadline_s is not None:
             for job in line.take_expired(now_s - self._policy.deadline_s):
-                self._given_up(job)
-        ready = line.ready(now_s)
+                self._give_up(job)
+        ready = line.count_ready(now_s)
         free = self._scene.fleet.concurrency - len(worker.claims)
         if gates is None:
             starts = min(free, ready)
@@ -212,7 +212,7 @@ class Play:
             if ready and free and gates.probe_wanted(now_s):
                 self._take(worker, line.claim_probe(), gates.take_probe(now_s))
                 ready, free = ready - 1, free - 1
-            starts = min(free, ready, gates.free(worker.no, now_s))
+            starts = min(free, ready, gates.calls_free(worker.no, now_s))
         for _ in range(starts):
             ticket = None if gates is None else gates.admit(worker.no, now_s)
             self._take(worker, line.claim(), ticket)
@@ -328,11 +328,11 @@ class Play:
                 job.counters = job.counters.after_event(counted, waited_s=waited_s)
                 self._line.put(job, self._now_s + delay_s)
             case Fail() | HandOver() | CancelJob():
-                self._given_up(job)
+                self._give_up(job)
             case Release():  # pragma: no cover - no outcome here gives an attempt back
                 self._line.put(job, self._now_s)
 
-    def _given_up(self, job: Job) -> None:
+    def _give_up(self, job: Job) -> None:
         defect = self._scene.defect
         defective = defect is not None and defect.strikes(job.no)
         self.history.gave_up(self._now_s, defective=defective)

@@ -18,7 +18,7 @@ class FigureRange:
     low: float
     high: float
 
-    def widened(self, share: float) -> "FigureRange":
+    def widen(self, share: float) -> "FigureRange":
         """The same, with so much of its bounds added on both sides."""
         return FigureRange(self.low * (1.0 - share), self.high * (1.0 + share))
 

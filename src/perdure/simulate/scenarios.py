@@ -76,7 +76,7 @@ def _defects(
     defect = Defect(share, form, calls)
     scene = Scene(name, title, upstream, _one(2_000), 6_000.0, defect=defect)
     # An item that always gets a 500 stays away for 2 s after each; the bound does not.
-    return _plain(scene, (), 1.6 if form is Form.FAULT else 1.15)
+    return _scenario(scene, (), 1.6 if form is Form.FAULT else 1.15)
 
 
 def _faults(name: str, share: float, drain_max: float) -> Scenario:
@@ -86,7 +86,7 @@ def _faults(name: str, share: float, drain_max: float) -> Scenario:
     return Scenario(name, title, _always(scene), _FEW, drain_max)
 
 
-def _plain(scene: Scene, rivals: tuple[str, ...], drain_max: float | None = None) -> Scenario:
+def _scenario(scene: Scene, rivals: tuple[str, ...], drain_max: float | None = None) -> Scenario:
     return Scenario(scene.name, scene.title, _always(scene), rivals, drain_max)
 
 
@@ -174,32 +174,32 @@ _DEBT = Scene(
 SCENARIOS: dict[str, Scenario] = {
     one.name: one
     for one in (
-        _plain(_BLIP, _ALL, 1.15),
-        _plain(_MINUTE, ("all-at-once", *_ALL), 1.15),
-        _plain(_LONG, ("all-at-once", *_ALL)),
-        _plain(_LONG_MANY, ("expo-full",), 1.3),
+        _scenario(_BLIP, _ALL, 1.15),
+        _scenario(_MINUTE, ("all-at-once", *_ALL), 1.15),
+        _scenario(_LONG, ("all-at-once", *_ALL)),
+        _scenario(_LONG_MANY, ("expo-full",), 1.3),
         Scenario("W2d", "outages drawn from 456 real ones, 12,000 jobs", _sample, (), 1.3),
-        _plain(_burst("W3", "burst of 2,000 over 10/s, with hint"), _HINTED, 1.15),
-        _plain(
+        _scenario(_burst("W3", "burst of 2,000 over 10/s, with hint"), _HINTED, 1.15),
+        _scenario(
             _burst("W3b", "the same, and a hint is never less than 20 s", hint_s_min=20.0),
             ("hint-exact", "hint-floor"), 1.15,
         ),
-        _plain(_RANDOM, ("hint-exact", "hint-floor"), 1.2),
-        _plain(_burst("W4", "burst of 2,000 over 10/s, without hint", hints=False), _ALL, 1.15),
-        _plain(
+        _scenario(_RANDOM, ("hint-exact", "hint-floor"), 1.2),
+        _scenario(_burst("W4", "burst of 2,000 over 10/s, without hint", hints=False), _ALL, 1.15),
+        _scenario(
             _burst("W5", "burst of 2,000 over 10/s, and rejected calls count", horizon_s=1_500.0, rejected_count=True),
             _HINTED, 1.15,
         ),
-        _plain(_DEBT, _FEW, 1.2),
+        _scenario(_DEBT, _FEW, 1.2),
         _faults("W6a", 0.1, 1.15),
         _faults("W6b", 0.3, 1.3),
         _faults("W6c", 0.5, 1.3),
-        _plain(_BROWNOUT, _FEW, 1.15),
-        _plain(_RAMP, _FEW, 1.15),
-        _plain(_BILLING, _FEW, 1.15),
-        _plain(_STREAM, _FEW, 1.15),
-        _plain(_TENANTS, _FEW, 1.15),
-        _plain(_RESTART, ("gate-in-memory", "expo-full", "sdk-3"), 1.15),
+        _scenario(_BROWNOUT, _FEW, 1.15),
+        _scenario(_RAMP, _FEW, 1.15),
+        _scenario(_BILLING, _FEW, 1.15),
+        _scenario(_STREAM, _FEW, 1.15),
+        _scenario(_TENANTS, _FEW, 1.15),
+        _scenario(_RESTART, ("gate-in-memory", "expo-full", "sdk-3"), 1.15),
         _defects("W13a", "a bug of one's own in every item", 1.0, Form.OWN_BUG, 2),
         _defects("W13b", "a bug of one's own in 10 % of the items", 0.1, Form.OWN_BUG, 2),
         _defects("W14", "answers that never fit, and 8 % of calls fail", 1.0, Form.MISFIT, 3, 0.08),

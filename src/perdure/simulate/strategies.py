@@ -51,7 +51,7 @@ def without_gates(policy: Policy) -> Strategy:
     )
 
 
-def forgetful(policy: Policy) -> Strategy:
+def with_gates_in_memory(policy: Policy) -> Strategy:
     """Gates that live in the workers' memory and die with them."""
     settings = gate_for(policy)
     return Strategy(
@@ -70,7 +70,7 @@ def all_at_once(policy: Policy) -> Strategy:
     )
 
 
-def alone(rival: RivalStrategy) -> Strategy:
+def of_rival(rival: RivalStrategy) -> Strategy:
     """Every job retries for itself by a scheme of delays."""
     return Strategy(rival.name, rival.title, lambda scene, seed: Melee(scene, rival, seed).run())
 
@@ -135,11 +135,11 @@ def strategy(name: str, policy: Policy | None = None) -> Strategy:
     """A strategy by name; ``policy`` is for those that have one, `standard` unless given."""
     policy = policy or preset("standard")
     if name in RIVALS:
-        return alone(RIVALS[name])
+        return of_rival(RIVALS[name])
     makers = {
         "gate": with_gates,
         "no-gate": without_gates,
-        "gate-in-memory": forgetful,
+        "gate-in-memory": with_gates_in_memory,
         "all-at-once": all_at_once,
     }
     return makers[name](policy)

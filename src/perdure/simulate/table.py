@@ -38,7 +38,7 @@ def cells(one: Measured) -> tuple[str, ...]:
 
 def text_lines(row: Row) -> Iterator[str]:
     """A scenario for a terminal."""
-    table = [HEADS, *(_plain(cells(one)) for one in row.measures)]
+    table = [HEADS, *(_without_stars(cells(one)) for one in row.measures)]
     widths = [max(len(line[n]) for line in table) for n in range(len(HEADS))]
     yield f"{row.scenario.name}  {row.scenario.title}"
     for line in table:
@@ -110,7 +110,7 @@ def form(row: Row) -> dict[str, Any]:
     }
 
 
-def _plain(line: Sequence[str]) -> tuple[str, ...]:
+def _without_stars(line: Sequence[str]) -> tuple[str, ...]:
     return tuple(cell.replace("*", "") for cell in line)
 
 

@@ -66,7 +66,7 @@ class WaitingLine:
         """A job comes back, due then."""
         heappush(self._due, (due_s, job.no, job))
 
-    def ready(self, now_s: float) -> int:
+    def count_ready(self, now_s: float) -> int:
         """How many can be claimed now."""
         due = self._due
         while due and due[0][0] <= now_s:

@@ -8,7 +8,7 @@ from perdure.rules.gate.limit_slices import (
     LEASE_S,
     Slice,
     Wish,
-    fair,
+    fair_shares,
     fair_units,
     take_slice,
     usable,
@@ -83,7 +83,7 @@ wants = st.dictionaries(st.integers(1, 9), st.floats(0, 1), min_size=1)
 
 @given(wants)
 def test_fair_parts_are_max_min(wanted):
-    parts = fair(wanted)
+    parts = fair_shares(wanted)
     assert sum(parts.values()) <= 1.0 + 1e-9
     for worker, part in parts.items():
         assert part <= wanted[worker] + 1e-12

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.rules.hints.durations import asked_in_words_s, duration_s, number_of, whole_of
+from perdure.rules.hints.durations import asked_in_words_s, duration_s, number_of, whole_number_of
 from perdure.rules.hints.moments import http_moment, rfc3339_moment
 from perdure.rules.hints.ratelimit_header import exhausted_for_s
 
@@ -26,13 +26,13 @@ NOT_NUMBERS = [
 @pytest.mark.parametrize("text", NUMBERS)
 def test_plain_numbers_are_read(text):
     assert number_of(text) == float(text)
-    assert whole_of(text) == (None if "." in text else float(text))
+    assert whole_number_of(text) == (None if "." in text else float(text))
 
 
 @pytest.mark.parametrize("text", NOT_NUMBERS)
 def test_everything_else_is_no_number(text):
     assert number_of(text) is None
-    assert whole_of(text) is None
+    assert whole_number_of(text) is None
 
 
 DURATIONS = [

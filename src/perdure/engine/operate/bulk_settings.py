@@ -28,7 +28,7 @@ class BulkSettings(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         Restart(self.stage, self.from_start)  # refuses what cannot be both
-        field_checks.whole("canary", self.canary, 0, 1_000_000)
+        field_checks.whole_number("canary", self.canary, 0, 1_000_000)
         field_checks.number("canary_share", self.canary_share, 0.0, 1.0)
         if self.rate_per_s is not None:
             field_checks.number("rate, a second,", self.rate_per_s, 1e-6, 1_000_000.0)

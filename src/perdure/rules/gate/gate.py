@@ -56,7 +56,7 @@ from perdure.model.limits import DELAY_S_MAX, HINT_S_MAX
 from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.decide import GateView
-from perdure.rules.field_checks import number, whole
+from perdure.rules.field_checks import number, whole_number
 from perdure.rules.gate.pace import Pace, admits
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.window import WINDOW_CALLS_MAX, WindowSettings
@@ -145,7 +145,7 @@ class GateSettings:
     pace: PaceSettings = PaceSettings()
 
     def __post_init__(self) -> None:
-        whole("gate.flow_after", self.flow_after, 1, 1_000)
+        whole_number("gate.flow_after", self.flow_after, 1, 1_000)
         number("gate.lease_s", self.lease_s, 1.0, DELAY_S_MAX)
         number("gate.relapse_s", self.relapse_s, 0.0, DELAY_S_MAX)
         number("gate.hint_s_max", self.hint_s_max, 0.0, DELAY_S_MAX)
@@ -163,7 +163,7 @@ def basic_gate(
     # The hold-queue breaker of [001] (R82–R85). The probes are its "short window": the document has no half-open
     # state, but without a probe nothing would feed the window (D4).
     number("cooldown_ms", cooldown_ms, 1_000.0, DELAY_S_MAX * 1_000.0)
-    whole("window", window, 1, WINDOW_CALLS_MAX)
+    whole_number("window", window, 1, WINDOW_CALLS_MAX)
     return GateSettings(
         WindowSettings(calls=window, calls_min=min(10, window), fail_share=fail_threshold),
         gaps=Backoff(Curve.FIXED, base_s=cooldown_ms / 1_000.0, cap_s=None),

@@ -58,7 +58,7 @@ def take_slice(
     ``in_flight`` are the calls that it has out.
     """
     others = {worker: one for worker, one in slices.items() if worker != me and one.until > now}
-    shares = fair({worker: one.wanted for worker, one in others.items()} | {me: wish.share})
+    shares = fair_shares({worker: one.wanted for worker, one in others.items()} | {me: wish.share})
     free = max(0.0, 1.0 - sum(one.share for one in others.values()))
     calls = 0
     if concurrency is not None:
@@ -81,7 +81,7 @@ def usable(slices: Mapping[int, Slice], me: int, *, concurrency: int | None, now
     return min(running[me].calls, fair_units(concurrency, wanted)[me])
 
 
-def fair(wanted: Mapping[int, float]) -> dict[int, float]:
+def fair_shares(wanted: Mapping[int, float]) -> dict[int, float]:
     """The max-min fair parts of 1.0."""
     parts: dict[int, float] = {}
     left, waiting = 1.0, sorted(wanted.items(), key=lambda one: (one[1], one[0]))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from perdure.model.nouns import replace
-from perdure.rules.field_checks import number, whole
+from perdure.rules.field_checks import number, whole_number
 
 MEASURE_S_MAX = 3_600.0  # an hour ago the upstream was another
 REST_S_MAX = 16.0
@@ -40,8 +40,8 @@ class PaceSettings:
     slack_share: float = 0.09
 
     def __post_init__(self) -> None:
-        whole("pace.calls_max", self.calls_max, 1, 1_000_000)
-        whole("pace.start_calls", self.start_calls, 1, self.calls_max)
+        whole_number("pace.calls_max", self.calls_max, 1, 1_000_000)
+        whole_number("pace.start_calls", self.start_calls, 1, self.calls_max)
         number("pace.rate_min_per_s", self.rate_min_per_s, 0.001, 1_000.0)
         number("pace.climb_per_s", self.climb_per_s, 0.0, 1.0)
         number("pace.quicken_s", self.quicken_s, 0.1, 86_400.0)

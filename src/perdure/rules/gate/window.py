@@ -31,7 +31,7 @@ from perdure.model.errors import ConfigError
 from perdure.model.kinds import Kind, Sign
 from perdure.model.limits import DELAY_S_MAX
 from perdure.model.nouns import replace
-from perdure.rules.field_checks import number, whole
+from perdure.rules.field_checks import number, whole_number
 from perdure.rules.gate.signs import Word
 from perdure.rules.sentence import seconds
 
@@ -57,8 +57,8 @@ class WindowSettings:
     slow_share: float = 0.8
 
     def __post_init__(self) -> None:
-        whole("window.calls", self.calls, 1, WINDOW_CALLS_MAX)
-        whole("window.calls_min", self.calls_min, 1, self.calls)
+        whole_number("window.calls", self.calls, 1, WINDOW_CALLS_MAX)
+        whole_number("window.calls_min", self.calls_min, 1, self.calls)
         _share("window.fail_share", self.fail_share)
         if self.window_s is not None:
             number("window.window_s", self.window_s, 1.0, DELAY_S_MAX)
@@ -180,7 +180,7 @@ def reading(
         known=len(counted),
         failed=sum(sample.sign is Sign.BAD for sample in counted),
         slow=0 if slow_s is None else sum(sample.took_s >= slow_s for sample in counted),
-        left_out=_left_out(window, last[0].place if last else None, counts_from),
+        left_out=_kinds_left_out(window, last[0].place if last else None, counts_from),
     )
 
 
@@ -210,24 +210,24 @@ def is_isolated(
     A call that is in flight for longer than refusals take was admitted. With few calls nobody can tell.
     """
     known = [sample for sample in window.samples if sample.generation >= counts_from]
-    turned_away = [sample for sample in known if _turned_away(sample)]
+    turned_away = [sample for sample in known if _is_turned_away(sample)]
     quick_s = _usual_s(sample.took_s for sample in turned_away) or 0.0
     last = [
         sample
         for sample in known
-        if sample.counts or _turned_away(sample) or _outlasts(sample, quick_s, now)
+        if sample.counts or _is_turned_away(sample) or _outlasts(sample, quick_s, now)
     ][-settings.calls :]
-    refused = sum(_turned_away(sample) for sample in last)
+    refused = sum(_is_turned_away(sample) for sample in last)
     return len(last) >= settings.calls_min and refused < share * len(last)
 
 
-def _turned_away(sample: Sample) -> bool:
+def _is_turned_away(sample: Sample) -> bool:
     return sample.sign is not None and (
         sample.word.refuses or (sample.sign is Sign.BAD and not sample.word.admitted)
     )
 
 
-def _left_out(
+def _kinds_left_out(
     window: Window, since: tuple[int, datetime, str] | None, counts_from: int
 ) -> tuple[tuple[Kind, int], ...]:
     kinds = Counter(

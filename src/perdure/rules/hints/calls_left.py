@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from perdure.rules.hints import header_forms
-from perdure.rules.hints.durations import whole_of
+from perdure.rules.hints.durations import whole_number_of
 from perdure.rules.hints.header_forms import Reader
 
 _CALLS_MAX = 1e12
@@ -57,9 +57,9 @@ def room_of(headers: Mapping[str, str], now: datetime) -> Room | None:
 
 
 def _read(family: _Family, headers: Mapping[str, str], now: datetime) -> Room | None:
-    remaining = whole_of(headers.get(family.remaining, ""))
+    remaining = whole_number_of(headers.get(family.remaining, ""))
     reset_s = family.reader(headers.get(family.reset, ""), lambda: now)
-    limit = whole_of(headers.get(family.limit, ""))
+    limit = whole_number_of(headers.get(family.limit, ""))
     if remaining is None or remaining > _CALLS_MAX or reset_s is None:
         return None
     if not 0 < reset_s <= _RESET_S_MAX:

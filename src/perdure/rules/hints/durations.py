@@ -71,7 +71,7 @@ def number_of(text: str) -> float | None:
     return float(stripped) if _NUMBER.fullmatch(stripped) else None
 
 
-def whole_of(text: str) -> float | None:
+def whole_number_of(text: str) -> float | None:
     """A plain whole number."""
     stripped = text.strip(" \t")
     return float(stripped) if _DIGITS.fullmatch(stripped) else None

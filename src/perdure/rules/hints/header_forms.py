@@ -7,7 +7,7 @@ malformed is None; what is too far away is left to the caller, who knows what ti
 from collections.abc import Callable
 from datetime import datetime
 
-from perdure.rules.hints.durations import duration_s, number_of, whole_of
+from perdure.rules.hints.durations import duration_s, number_of, whole_number_of
 from perdure.rules.hints.moments import http_moment, rfc3339_moment
 
 _LAST_EPOCH_S = 253_402_300_799.0  # the last whole second of the year 9999
@@ -32,13 +32,13 @@ def milliseconds(text: str, _: Clock) -> float | None:
 
 def whole_milliseconds(text: str, _: Clock) -> float | None:
     """Milliseconds without a fraction, as AWS writes them."""
-    ms = whole_of(text)
+    ms = whole_number_of(text)
     return None if ms is None else ms / 1000
 
 
 def pushback(text: str, _: Clock) -> float | None:
     """Milliseconds as gRPC writes them; its negative numbers are a verdict, not a wait."""
-    ms = whole_of(text)
+    ms = whole_number_of(text)
     return ms / 1000 if ms is not None and ms <= _PUSHBACK_MS_MAX else None
 
 

@@ -46,7 +46,7 @@ class Match:
             if getattr(self, field) is not None:
                 field_checks.text(f"match.{field}", getattr(self, field), 200)
         if self.status is not None:
-            field_checks.whole("match.status", self.status, 100, 999)
+            field_checks.whole_number("match.status", self.status, 100, 999)
         if not any((self.status, self.code, self.name, self.sqlstate, self.text)):
             raise ConfigError(
                 f"the match for {self.kind.value!r} matches nothing; give a status, code, name, "

@@ -62,15 +62,15 @@ _LATE_WRAPPERS = frozenset(
 )
 
 
-def trapped(evidence: Evidence) -> Found | None:
+def trap(evidence: Evidence) -> Found | None:
     """The conditions that go before every table."""
     for name in short_names(evidence.names):
         if name in _CLASS_TRAPS and (found := _CLASS_TRAPS[name](evidence)) is not None:
             return found
     if evidence.status is None and not evidence.codes:
         return None
-    for trap in _TRAPS:
-        found = trap(evidence)
+    for condition in _TRAPS:
+        found = condition(evidence)
         if found is not None:
             return found
     return None

@@ -69,7 +69,7 @@ _OBSTORE_WORDS: tuple[tuple[re.Pattern[str], Kind], ...] = (
 )
 
 
-def told_by_obstore(evidence: Evidence) -> Found | None:
+def obstore_words(evidence: Evidence) -> Found | None:
     """obstore has one class for all that it has no class for, and tells the rest in its text."""
     code = _OBSTORE_CODE.search(evidence.message)
     if code is not None and code[1] in CODES:
@@ -101,7 +101,7 @@ _OBSTORE = {
 FAMILY = Family(
     name="s3",
     roots=frozenset({"botocore", "boto3", "aiobotocore", "aioboto3", "obstore", "minio", "s3fs"}),
-    class_traps={"obstore.BaseError": told_by_obstore},
+    class_traps={"obstore.BaseError": obstore_words},
     codes=CODES,
     late_classes={**_OBSTORE, "obstore.BaseError": Kind.STORAGE_TRANSIENT},
     parents={
