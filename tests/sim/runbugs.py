@@ -56,9 +56,9 @@ def budget_from_the_first_item(patch: pytest.MonkeyPatch) -> None:
 
 def stale_records_count(patch: pytest.MonkeyPatch) -> None:
     """What comes too late is not written, and counted all the same."""
-    right = settling_module._settled_before
+    right = settling_module._earlier_receipt
 
-    def settled_before(cx: Any, record: Record, by: int | None) -> Any:
+    def earlier_receipt(cx: Any, record: Record, by: int | None) -> Any:
         answer = right(cx, record, by)
         row = cx.execute(
             "SELECT run, redrive_run, owner, pipeline, lane FROM perdure_jobs WHERE no = ?",
@@ -71,7 +71,7 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
             cx.executemany(settling_module.SQL.run_counts_add, rows)
         return answer
 
-    patch.setattr(settling_module, "_settled_before", settled_before)
+    patch.setattr(settling_module, "_earlier_receipt", earlier_receipt)
 
 
 def usage_counts_twice(patch: pytest.MonkeyPatch) -> None:

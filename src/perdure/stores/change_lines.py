@@ -60,10 +60,10 @@ def worker_entry(no: int, boot: str, state: str) -> Entry:
 def columns_in(columns: Iterable[Sequence[object]]) -> str:
     """The columns of some entries, as a line has them: what all have is said once."""
     numbers, *others = columns
-    return encode([numbers, *(_said_once(one) for one in others)])
+    return encode([numbers, *(_fold_repeats(one) for one in others)])
 
 
-def _said_once(column: Sequence[object]) -> object:
+def _fold_repeats(column: Sequence[object]) -> object:
     first = column[0]
     return first if column.count(first) == len(column) else column
 

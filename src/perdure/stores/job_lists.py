@@ -187,7 +187,7 @@ class Choice:
         return max(1, min(window, OWNED_ROWS_MAX if self.chosen.owner else LOOK_ROWS_MAX))
 
     def _steps(self, fetch: Fetch, below: int, window: int) -> Iterator[Step]:
-        few = self._few(fetch)
+        few = self._few_nos(fetch)
         if few is not None:
             rest = sorted((no for no in few if no < below), reverse=True)
             while rest:
@@ -222,7 +222,7 @@ class Choice:
             return self._of_owner
         return None if self.chosen.run is None else self._of_run
 
-    def _few(self, fetch: Fetch) -> list[int] | None:
+    def _few_nos(self, fetch: Fetch) -> list[int] | None:
         """The numbers of the few, unless they are many, or an owner, a run or a key leads there more directly."""
         states = _states(self.chosen)
         led = self.chosen.run is not None or bool(self.chosen.owner) or self._has_key
@@ -239,7 +239,7 @@ class Choice:
     def _of_run(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next job numbers of a run, and the number down to which none is missing."""
         where = {"run": self.chosen.run, "before": below, "limit": window}
-        return _joined([fetch(sql, where) for sql in (_OF_RUN, _AGAIN_IN_RUN)], window)
+        return _join_lists([fetch(sql, where) for sql in (_OF_RUN, _AGAIN_IN_RUN)], window)
 
     def _of_key(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next numbers of the jobs with a key, and the number down to which none is missing."""
@@ -251,7 +251,9 @@ class Choice:
         }
         named = self.chosen.pipeline
         pipelines = [one for (one,) in fetch(_PIPELINES, {})] if named is None else [named]
-        return _joined([fetch(_OF_KEY, {**where, "pipeline": one}) for one in pipelines], window)
+        return _join_lists(
+            [fetch(_OF_KEY, {**where, "pipeline": one}) for one in pipelines], window
+        )
 
     def _of_owner(self, fetch: Fetch, below: int, window: int) -> tuple[list[int], int]:
         """The next numbers of an owner's jobs, and the number down to which none is missing."""
@@ -283,7 +285,7 @@ class Choice:
         return _SEEN.format(rows=self.dialect.rows.format(step=step), conditions=joined)
 
 
-def _joined(lists: Sequence[Sequence[Row]], window: int) -> tuple[list[int], int]:
+def _join_lists(lists: Sequence[Sequence[Row]], window: int) -> tuple[list[int], int]:
     """The numbers of several lists, each down to a bound, and the number down to which none is missing."""
     floor = max((some[-1][0] for some in lists if len(some) == window), default=0)
     return [no for some in lists for (no,) in some if no >= floor], floor

@@ -83,7 +83,7 @@ def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> 
             only_reads = True
             connection = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=True)
         undo.callback(connection.close)
-        _ready(SqliteSchema(connection, url), url, create=create)
+        _make_ready(SqliteSchema(connection, url), url, create=create)
         reading = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=only_reads)
         undo.pop_all()
     return Opened(SqliteStore(connection), SqliteControl(connection), SqliteReader(reading))
@@ -97,7 +97,7 @@ def _open_postgres(connection: "Server", *, create: bool) -> Opened:
 
     with ExitStack() as undo:
         undo.callback(connection.close)
-        _ready(PostgresSchema(connection), connection.shown_url, create=create)
+        _make_ready(PostgresSchema(connection), connection.shown_url, create=create)
         undo.pop_all()
     return Opened(
         PostgresStore(connection), PostgresControl(connection), PostgresReader(connection)
@@ -121,7 +121,7 @@ def _connect(url: str, clock: Clock | None, wait_s_max: float, connections: int)
     return Server(url, clock=clock, wait_s_max=wait_s_max, size_max=connections)
 
 
-def _ready(schema: _CheckedSchema, url: str, *, create: bool) -> None:
+def _make_ready(schema: _CheckedSchema, url: str, *, create: bool) -> None:
     if not schema.status().present:
         if not create:
             _check_present(schema, url)

@@ -112,7 +112,7 @@ class SharedReader(ABC):
         No statement looks at more than `job_lists.LOOK_ROWS_MAX` rows.
         """
         with self._snapshot() as fetch:
-            choice, whole = Choice(chosen, self._dialect), self._whole(fetch)
+            choice, whole = Choice(chosen, self._dialect), self._page_fetcher(fetch)
             return job_lists.page(choice, fetch, whole, limit=limit, before=before)
 
     def jobs_changed(
@@ -120,7 +120,7 @@ class SharedReader(ABC):
     ) -> list[ChangedJob]:
         """An owner's jobs by their last change, from a moment on, above a number within it."""
         with self._snapshot() as fetch:
-            choice, whole = Choice(chosen, self._dialect), self._whole(fetch)
+            choice, whole = Choice(chosen, self._dialect), self._page_fetcher(fetch)
             return job_lists.changes(choice, fetch, whole, since=since, after=after, limit=limit)
 
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
@@ -300,17 +300,17 @@ class SharedReader(ABC):
             if run is None:
                 return found
 
-            def own(subjects: Sequence[str]) -> list[str]:
+            def subjects_of_run(subjects: Sequence[str]) -> list[str]:
                 ids = self._dialect.packed_texts([one for one in subjects if self._is_id(one)])
                 rows = fetch(self._sql.subjects_of_run, {"run": run, "ids": ids})
                 return [id for (id,) in rows]
 
-            return of_run(found, run, own)
+            return of_run(found, run, subjects_of_run)
 
     def _with_id(self, sql: str, id: str, **values: object) -> Sequence[Row]:
         return self._rows(sql, {"id": id, **values}) if self._is_id(id) else ()
 
-    def _whole(self, fetch: Fetch) -> FetchWhole:
+    def _page_fetcher(self, fetch: Fetch) -> FetchWhole:
         """How the rows of a page are read when their numbers are known."""
         return lambda nos: fetch(self._sql.jobs_page, {"nos": self._dialect.packed(nos)})
 

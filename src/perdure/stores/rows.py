@@ -175,7 +175,7 @@ def dead_group_out(row: Row) -> DeadGroup:
     )
 
 
-def apart(jobs: Sequence[NewJob]) -> list[NewJob]:
+def without_repeats(jobs: Sequence[NewJob]) -> list[NewJob]:
     """The jobs, without those that repeat the id or the key of an earlier one."""
     if len({job.id for job in jobs}) == len(jobs) and all(job.key is None for job in jobs):
         return list(jobs)

@@ -134,8 +134,8 @@ def _is_snapshot(text: str) -> bool:
 def _later(one: str, two: str) -> str:
     """The later of two snapshots: it has seen a higher transaction end, or another of those that were open."""
 
-    def seen(text: str) -> tuple[int, int]:
+    def progress_in(text: str) -> tuple[int, int]:
         _, high, open_then = text.split(":")
         return int(high), -open_then.count(",") - bool(open_then)
 
-    return one if seen(one) > seen(two) else two
+    return one if progress_in(one) > progress_in(two) else two

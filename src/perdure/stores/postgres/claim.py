@@ -100,7 +100,7 @@ def parts_asked(order: ClaimOrder) -> list[Part]:
     return parts
 
 
-def asked_again(order: ClaimOrder, asked: Sequence[ClaimQuestion]) -> ClaimOrder | None:
+def order_again(order: ClaimOrder, asked: Sequence[ClaimQuestion]) -> ClaimOrder | None:
     """What to ask for again: jobs that may be below a floor, and jobs of other lanes for slots that parts have left."""
     count = len(parts_of(order))
     parts = tuple(

@@ -159,13 +159,13 @@ class PostgresConnection:
     def write(self, work: Callable[[Cx, int], T]) -> T:
         """Do some work in one transaction; again, if the server rolled it back for another's sake."""
 
-        def whole(cx: Cx) -> T:
+        def in_transaction(cx: Cx) -> T:
             with cx.transaction():
                 return work(cx, self.store_now(cx))
 
-        return self.resent(whole)
+        return self.resend(in_transaction)
 
-    def resent(self, work: Callable[[Cx], T]) -> T:
+    def resend(self, work: Callable[[Cx], T]) -> T:
         """As `write`, for work that is a single statement and needs no transaction around it."""
         for left in reversed(range(_TRIES_MAX)):
             try:
@@ -197,7 +197,7 @@ class PostgresConnection:
         """Disconnect."""
         self._lender.close()
 
-    def apart(self) -> Cx:
+    def connect_apart(self) -> Cx:
         """A connection of its own, for listening."""
         with translate_errors(self.shown_url):
             return self._connect()

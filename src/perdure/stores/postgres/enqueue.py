@@ -14,7 +14,7 @@ from perdure.stores.postgres.fair_ranks import ranks_of
 from perdure.stores.postgres.record import json_answer
 from perdure.stores.postgres.revive import revive
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.rows import AGEING_US, Row, apart, encode, job_in, lengths_in
+from perdure.stores.rows import AGEING_US, Row, encode, job_in, lengths_in, without_repeats
 
 _TRIES_MAX = 3  # a key may be given up by a job that is pruned between our two looks
 
@@ -48,7 +48,7 @@ def accept(
     for _ in range(_TRIES_MAX):
         missing = [job for job in jobs if job.id not in done]
         ranks = ranks_of(cx, missing, now)
-        done |= _insert(cx, apart(missing), ranks, now, borrowed=borrowed)
+        done |= _insert(cx, without_repeats(missing), ranks, now, borrowed=borrowed)
         if len(done) == len(jobs):
             return [done[job.id] for job in jobs]
         missing = [job for job in jobs if job.id not in done]

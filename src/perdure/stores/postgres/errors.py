@@ -101,7 +101,7 @@ def translate_errors(shown_url: str) -> Iterator[None]:
 
 def error_of(error: psycopg.Error, shown_url: str) -> StoreError:
     """The error of ours that this one is."""
-    kind, advice = _looked_up(error)
+    kind, advice = _look_up(error)
     text = " ".join(str(error).partition("CONTEXT:")[0].split()) or type(error).__name__
     found = kind(f"store {shown_url}: {text[:500]}; {advice}")
     if isinstance(found, StoreUnavailable):
@@ -109,7 +109,7 @@ def error_of(error: psycopg.Error, shown_url: str) -> StoreError:
     return found
 
 
-def _looked_up(error: psycopg.Error) -> Named:
+def _look_up(error: psycopg.Error) -> Named:
     away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     if error.sqlstate is None and any(words in str(error) for words in _OF_THE_URL):
         return StoreUnavailable, "check the parameters after the ? in the URL"

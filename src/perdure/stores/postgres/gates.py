@@ -66,7 +66,7 @@ class PostgresGates:
         """Part an upstream's limits anew where the generation is as seen."""
         statement = SQL.slices_change if slices.generation else SQL.slices_add
         where = slices_in(slices)
-        return self._connection.resent(lambda cx: cx.execute(statement, where).rowcount == 1)
+        return self._connection.resend(lambda cx: cx.execute(statement, where).rowcount == 1)
 
 
 def look(
@@ -80,7 +80,7 @@ def look(
         "most_us": SAMPLES_US_MAX,
         "now": connection.now(),
     }
-    found = connection.resent(lambda cx: json_answer(cx.execute(SQL.gates_look, where)))
+    found = connection.resend(lambda cx: json_answer(cx.execute(SQL.gates_look, where)))
     read = (found[name] or () for name in ("rows", "samples", "slices", "alive"))
     return look_out(found["now"], *read)
 

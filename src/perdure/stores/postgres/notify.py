@@ -147,7 +147,7 @@ class Herald:
         elif now >= line_at_s and not self._ended.is_set():
             self._line_at_s = now + _AGAIN_S
             with suppress(PerdureError, psycopg.Error):
-                made = self._connection.apart()
+                made = self._connection.connect_apart()
                 with self._guard:
                     self._hang_up()  # an older one may still wait for its answer
                     if self._ended.is_set():
@@ -219,7 +219,7 @@ class Ear:
             return False
         self._again_at_s = time.monotonic() + _AGAIN_S
         try:
-            self._listening = self._connection.apart()
+            self._listening = self._connection.connect_apart()
             self._listening.execute("LISTEN perdure")
         except (PerdureError, psycopg.Error):
             self.close()

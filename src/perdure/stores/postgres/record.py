@@ -220,7 +220,7 @@ def receipts(
     accepted = {(row[0], row[1]): row for row in done or ()}
     fresh = {id(one) for one in firsts(records) if (one.no, one.token) in accepted}
     missing = [one for one in records if id(one) not in fresh]
-    before = _settled_before(cx, missing, by) if missing else {}
+    before = _earlier_receipts(cx, missing, by) if missing else {}
     return tuple(
         _receipt(one, accepted[one.no, one.token])
         if id(one) in fresh
@@ -321,7 +321,7 @@ def _receipt(record: Record, row: Row) -> Receipt:
     )
 
 
-def _settled_before(
+def _earlier_receipts(
     cx: Cx, records: Sequence[Record], by: int | None
 ) -> dict[tuple[int, int], Receipt]:
     asked = {(one.no, one.token): one for one in records if one.attempt is not None}

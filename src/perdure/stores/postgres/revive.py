@@ -82,9 +82,7 @@ def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> 
     """Who is alive, or was driven again in the same run and has ended."""
     keyed = {no: one for no, one in sorted(dead.items()) if one.key is not None}
     conflicts = {no: KeyRival(id, True) for no, id in rivals(cx, keyed).items()}
-    before = _driven_before(
-        cx, [one for one in chosen if one.no in keyed and one.no not in conflicts]
-    )
+    before = _driven_ids(cx, [one for one in chosen if one.no in keyed and one.no not in conflicts])
     first: dict[tuple[str, str, str | None], _Dead] = {}
     for no, one in keyed.items():
         place = (one.owner, one.pipeline, one.key)
@@ -99,7 +97,7 @@ def _conflicts(cx: Cx, chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> 
     return conflicts
 
 
-def _driven_before(cx: Cx, chosen: Iterable[Revival]) -> dict[int, str]:
+def _driven_ids(cx: Cx, chosen: Iterable[Revival]) -> dict[int, str]:
     """For these jobs, who of their owner, pipeline and key was driven in the same run before."""
     asked = [{"no": one.no, "run": one.redrive_run} for one in chosen if one.redrive_run]
     return dict(cx.execute(SQL.driven, {"revivals": encode(asked)}).fetchall()) if asked else {}

@@ -74,9 +74,9 @@ class PostgresSchema:
             cx.execute(
                 f"SET LOCAL lock_timeout = {LOCK_MS_MAX}"
             )  # who waits for a table stops others
-            return self._applied_under_lock(cx, now)
+            return self._apply_under_lock(cx, now)
 
-    def _applied_under_lock(self, cx: Cx, now: int) -> tuple[str, ...]:
+    def _apply_under_lock(self, cx: Cx, now: int) -> tuple[str, ...]:
         known = migrations(PACKAGE)
         applied = _applied_migrations(cx)
         check_fits(self._connection.shown_url, applied, known)

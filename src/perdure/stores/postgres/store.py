@@ -44,9 +44,9 @@ from perdure.stores.postgres.claim import (
     ClaimQuestion,
     Floors,
     array,
-    asked_again,
     claim_parameters,
     claims_in,
+    order_again,
     parts_asked,
     promote_parameters,
 )
@@ -106,7 +106,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
                 self._lanes.check(jobs, self._look_at_lanes)  # their snapshot may be old
                 return accept(cx, jobs, self._connection.now(), borrowed=True)
         self._lanes.check(jobs, self._look_at_lanes)
-        done = self._connection.resent(lambda cx: accept_whole(cx, jobs, self._connection.now()))
+        done = self._connection.resend(lambda cx: accept_whole(cx, jobs, self._connection.now()))
         self._herald.tell()
         return done
 
@@ -331,7 +331,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         self._short = len(claims) < order.slots
         if not self._short:
             return Turn(settled, claims)
-        again = asked_again(order, asked)
+        again = order_again(order, asked)
         dry += tuple(lane for one in asked if one.is_dry for lane in one.part.lanes)
         if again is not None:
             return _join_turns(settled, claims, self._turn(cx, (), again, by, dry=dry))

@@ -10,7 +10,7 @@ from perdure.model.operations import Revival
 from perdure.model.states import State
 from perdure.stores.change_lines import Entry, run_entry
 from perdure.stores.moments import seconds_us, to_us
-from perdure.stores.rows import AGEING_US, apart, encode, lengths_in
+from perdure.stores.rows import AGEING_US, encode, lengths_in, without_repeats
 from perdure.stores.sqlite.change_feed import tell, tell_columns
 from perdure.stores.sqlite.fair_ranks import ranks_anew, ranks_of
 from perdure.stores.sqlite.record import add_tally, claims_of
@@ -27,7 +27,9 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     """
     ids = encode([job.id for job in jobs])
     again = {id: Enqueued(id, no, True) for no, id in cx.execute(SQL.ids_taken, (ids,)).fetchall()}
-    fresh = [job for job in apart(jobs) if job.id not in again and not _key_taken(cx, job)]
+    fresh = [
+        job for job in without_repeats(jobs) if job.id not in again and not _key_taken(cx, job)
+    ]
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)

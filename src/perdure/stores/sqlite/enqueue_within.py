@@ -31,7 +31,7 @@ def join(within: object, own: SqliteConnection) -> Iterator[tuple[sqlite3.Connec
             f"within is a {type(raw).__module__}.{type(raw).__name__}; this store is an "
             "SQLite file: pass a sqlite3 connection, or an SQLAlchemy one that uses sqlite3"
         )
-    with translate_errors(own.path), _plain(raw):
+    with translate_errors(own.path), _with_plain_rows(raw):
         try:
             _check_same_file(raw, own.path)
         except sqlite3.ProgrammingError as error:
@@ -44,7 +44,7 @@ def join(within: object, own: SqliteConnection) -> Iterator[tuple[sqlite3.Connec
 
 
 @contextmanager
-def _plain(raw: sqlite3.Connection) -> Iterator[None]:
+def _with_plain_rows(raw: sqlite3.Connection) -> Iterator[None]:
     """Rows as tuples and texts as str, whatever the caller makes of them."""
     rows, texts = raw.row_factory, raw.text_factory
     raw.row_factory, raw.text_factory = None, str

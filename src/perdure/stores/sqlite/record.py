@@ -126,7 +126,7 @@ def _write(
     return tuple(
         _receipt(one, now, again.get(one.no) if one.reclaim else None)
         if (one.no, one.token) in before and first[one.no, one.token] is one
-        else _settled_before(cx, one, by)
+        else _earlier_receipt(cx, one, by)
         for one in asked
     )
 
@@ -291,7 +291,7 @@ def _receipt(record: Record, now: int, claim: Claim | None) -> Receipt:
     return Receipt(record.no, record.id, record.token, record.state, due_at, claim)
 
 
-def _settled_before(cx: sqlite3.Connection, record: Record, by: int | None) -> Receipt | Stale:
+def _earlier_receipt(cx: sqlite3.Connection, record: Record, by: int | None) -> Receipt | Stale:
     where = {"job": record.no, "token": record.token, "by": by}
     row = cx.execute(SQL.settled_before, where).fetchone()
     if row is None or record.attempt is None:
