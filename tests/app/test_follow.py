@@ -113,7 +113,7 @@ def test_who_listens_after_an_error_is_served_again(app, pipe, monkeypatch, erro
     app.ready()
     with app.follow() as failed:
         with monkeypatch.context() as patch:
-            patch.setattr(ChangeFeed, "_next", raising(error))
+            patch.setattr(ChangeFeed, "_next_page", raising(error))
             with pytest.raises(type(error)):
                 failed.take(WAIT_S)
         with app.follow() as listener:
@@ -127,7 +127,7 @@ def test_a_thread_that_has_died_is_replaced_for_the_next_who_listens(app, pipe, 
     app.ready()
     with app.follow() as first:
         with monkeypatch.context() as patch:
-            patch.setattr(ChangeFeed, "_next", raising(ZeroDivisionError()))
+            patch.setattr(ChangeFeed, "_next_page", raising(ZeroDivisionError()))
             for thread in threading.enumerate():
                 if thread.name == "perdure changes":
                     thread.join()

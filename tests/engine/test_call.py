@@ -13,7 +13,7 @@ from perdure.engine.operate.single_jobs import cancel
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue, LaidPipeline
-from perdure.engine.upkeep.left_callers import left_behind
+from perdure.engine.upkeep.left_callers import record_of_left_caller
 from perdure.model.errors import StoreError, StoreUnavailable, UnknownName, WorkerDead
 from perdure.model.events import EventName
 from perdure.model.jobs import ZERO, Counters, OnLost
@@ -530,7 +530,7 @@ def test_a_job_that_a_person_cancels_meanwhile_is_told_as_cancelled(counter):
 def test_a_job_that_was_taken_from_its_caller_goes_on_elsewhere(counter):
     call, step = counter.begun()
     counter.place.settle(
-        left_behind(
+        record_of_left_caller(
             Ending(step.claim, SLOW, 25.0, counter.caller),
             OnLost.HAND_OVER,
             counter.line,
@@ -638,7 +638,7 @@ def test_a_dead_caller_s_job_ends_as_it_had_wished(counter, wish, state, status)
     (found,) = counter.place.store.overrun(limits, limit=10)
     ending = Ending(found.claim, SLOW, 100.0, found.worker)
     own = counter.line.stage(found.claim.stage)
-    record = left_behind(ending, found.on_lost, counter.line, own)
+    record = record_of_left_caller(ending, found.on_lost, counter.line, own)
     counter.place.settle(record, by=counter.place.hire())
     assert counter.job().state is state
     assert counter.statuses() == ["success", "retrying", status]

@@ -42,9 +42,9 @@ _NO_ATTEMPT = "DELETE FROM perdure_attempts WHERE job = :no AND token = :token"
 
 def release_is_a_failure(patch: pytest.MonkeyPatch) -> None:
     """What is given back at a shutdown has cost an attempt."""
-    for name in ("_raise_counters", "_counted_as"):
+    for name in ("_raise_counters", "_counted_words"):
         right = getattr(record_module, name)
-        place = {"_raise_counters": 1, "_counted_as": 0}[name]
+        place = {"_raise_counters": 1, "_counted_words": 0}[name]
 
         def counted(*args: Any, right: Callable[..., Any] = right, place: int = place) -> Any:
             given = list(args)
@@ -186,13 +186,15 @@ def kept_for_no_time(patch: pytest.MonkeyPatch) -> None:
 
 def wishes_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What a caller leaves is always gone on with."""
-    right = lost_module.left_behind
+    right = lost_module.record_of_left_caller
 
-    def left_behind(ending: Ending, wish: OnLost, line: LaidPipeline, stage: Stage) -> Record:
+    def record_of_left_caller(
+        ending: Ending, wish: OnLost, line: LaidPipeline, stage: Stage
+    ) -> Record:
         return right(ending, OnLost.HAND_OVER, line, stage)
 
-    patch.setattr(lost_module, "left_behind", left_behind)
-    patch.setattr(overrun_module, "left_behind", left_behind)
+    patch.setattr(lost_module, "record_of_left_caller", record_of_left_caller)
+    patch.setattr(overrun_module, "record_of_left_caller", record_of_left_caller)
 
 
 class Rig:

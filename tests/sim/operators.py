@@ -6,7 +6,7 @@ What they do to runs and to dead letters in bulk is in `overseers.py`.
 from collections.abc import Callable
 from datetime import timedelta
 
-from perdure.engine.gates.changes import held_by_person, probed_by_person, released_by_person
+from perdure.engine.gates.changes import hold_by_person, probe_by_person, release_by_person
 from perdure.engine.operate.revival import FAILED_STAGE, FROM_START, Restart, admit_correction
 from perdure.engine.operate.single_jobs import cancel, retry, run_now
 from perdure.engine.stages import Stage
@@ -159,7 +159,7 @@ class Operator(Overseer):
     def _gate_hold(self, sides: Connected, strand: Strand) -> None:
         """Hold a gate, for a while or until somebody releases it."""
         for_s = self._world.rng.choice((None, 0.5, self._setup.ttl_s))
-        self._turned(sides, "gate_hold", lambda name: held_by_person(
+        self._turned(sides, "gate_hold", lambda name: hold_by_person(
             sides.reader, sides.control, name, _DEED,
             until=None if for_s is None else sides.reader.now() + timedelta(seconds=for_s),
         ))  # fmt: skip
@@ -167,13 +167,13 @@ class Operator(Overseer):
     def _gate_probe(self, sides: Connected, strand: Strand) -> None:
         self._turned(
             sides, "gate_probe",
-            lambda name: probed_by_person(sides.reader, sides.control, name, _DEED),
+            lambda name: probe_by_person(sides.reader, sides.control, name, _DEED),
         )  # fmt: skip
 
     def _gate_release(self, sides: Connected, strand: Strand) -> None:
         self._turned(
             sides, "gate_release",
-            lambda name: released_by_person(sides.reader, sides.control, name, _DEED),
+            lambda name: release_by_person(sides.reader, sides.control, name, _DEED),
         )  # fmt: skip
 
     def _turned(self, sides: Connected, kind: str, turn: Callable[[str], Step]) -> None:

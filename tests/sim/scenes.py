@@ -6,7 +6,7 @@ from typing import Any
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue, LaidPipeline, Stage
-from perdure.engine.upkeep.left_callers import left_behind
+from perdure.engine.upkeep.left_callers import record_of_left_caller
 from perdure.model.errors import StageError, WorkerDead
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import (
@@ -202,7 +202,7 @@ def a_life_with_a_caller(scene: Scene) -> None:
     found = [Overrun(claim, 5, scene.world.clock.now(), OnLost.HAND_OVER)]
     scene.show("overrun", found, {1: 1.0}, limit=9)
     ending = Ending(claim, Lost(DIED), 1.0, 5)
-    scene.send(left_behind(ending, OnLost.HAND_OVER, LINE, STAGES[0]), by=2)
+    scene.send(record_of_left_caller(ending, OnLost.HAND_OVER, LINE, STAGES[0]), by=2)
     for _ in LINE.stages:
         scene.settled(scene.claim(), DONE)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.engine.record import Ending
-from perdure.engine.upkeep.left_callers import left_behind
+from perdure.engine.upkeep.left_callers import record_of_left_caller
 from perdure.model.errors import StageError
 from perdure.model.events import Event, EventName
 from perdure.model.jobs import (
@@ -265,7 +265,9 @@ def duty_that_nobody_gets(scene: Scene) -> None:
 def handed_over_against_its_wish(scene: Scene) -> None:
     claim = scene.begin(OnLost.DROP)
     scene.show("end_worker", True, 5, Death("stopped"))
-    record = left_behind(Ending(claim, Lost(DIED), 1.0, 5), OnLost.HAND_OVER, LINE, STAGES[0])
+    record = record_of_left_caller(
+        Ending(claim, Lost(DIED), 1.0, 5), OnLost.HAND_OVER, LINE, STAGES[0]
+    )
     scene.send(record, by=2)
 
 

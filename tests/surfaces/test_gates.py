@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from perdure.engine.clock import SystemClock
-from perdure.engine.gates.changes import change_of, held_by_person
+from perdure.engine.gates.changes import change_of, hold_by_person
 from perdure.model.errors import CallerError
 from perdure.model.events import Event, EventName
 from perdure.model.gates import GateChange, GateState, Slices
@@ -135,7 +135,7 @@ def test_showing_one_tells_its_last_changes_and_what_to_type(desk):
 def test_a_credential_shows_what_is_behind_it(desk):
     control, reader = desk.place.control, desk.place.reader
     control.change_gate(GateChange("vendor", 0, GateState.FLOWING, "key-1"), Deed("worker 1"))
-    held_by_person(reader, control, "key-1", Deed("ann", "unpaid"))
+    hold_by_person(reader, control, "key-1", Deed("ann", "unpaid"))
     shown = desk("show", "key-1").splitlines()
     assert shown[0] == "credential key-1: held, until a person releases it; unpaid"
     assert shown[1] == "  in front of vendor"
@@ -407,7 +407,7 @@ def test_a_probe_that_is_out_is_not_asked_for_again(desk):
 def test_who_asks_behind_a_held_credential_is_told_its_name(desk):
     control, reader = desk.place.control, desk.place.reader
     control.change_gate(GateChange("vendor", 0, GateState.FLOWING, "key-1"), Deed("worker 1"))
-    held_by_person(reader, control, "key-1", Deed("ann", "unpaid"))
+    hold_by_person(reader, control, "key-1", Deed("ann", "unpaid"))
     but = "; but its credential key-1 lets nothing pass: perdure gates {} 'key-1' --reason …\n"
     said = desk("probe", "vendor", "--reason", "x")
     nothing = "vendor: it is not held, so there is nothing to find out"

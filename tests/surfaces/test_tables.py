@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.surfaces.cli.tables import many, seconds, short, table
+from perdure.surfaces.cli.tables import seconds, shorten, so_many, table
 
 
 def test_columns_are_aligned_and_the_last_one_costs_the_others_nothing():
@@ -24,7 +24,7 @@ def test_columns_are_aligned_and_the_last_one_costs_the_others_nothing():
     ],
 )
 def test_a_short_text_is_one_line_that_no_terminal_obeys(text, shown):
-    assert short(text, 10 if text.startswith("x") else 40) == shown
+    assert shorten(text, 10 if text.startswith("x") else 40) == shown
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_durations_are_shown_in_fitting_units(value_s, shown):
 
 
 def test_one_is_no_plural():
-    assert [many(count, "job") for count in (0, 1, 2_000)] == ["0 jobs", "1 job", "2,000 jobs"]
+    assert [so_many(count, "job") for count in (0, 1, 2_000)] == ["0 jobs", "1 job", "2,000 jobs"]

@@ -246,7 +246,7 @@ class App:
         A store that cannot be opened is told here, also where no pipeline is declared yet. It is done with the first enqueue, too. Call it yourself before you enqueue within a transaction of your own.
         """
         self._session.opened.reader.now()
-        self._session.ready()
+        self._session.make_ready()
 
     def working(
         self,

@@ -106,14 +106,14 @@ class DeadLetters:
     def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
         """Dead letters, newest first; ``before`` continues below a job number."""
         meant = dead_meant(self._session, chosen)
-        _whole("limit", limit)
+        _check_whole("limit", limit)
         if before is not None:
-            _whole("before", before)
+            _check_whole("before", before)
         return self._session.opened.reader.jobs(meant, limit=limit, before=before)
 
     def groups(self, *, limit: int = 50, **chosen: Any) -> Sequence[DeadGroup]:
         """Dead letters by fingerprint, most frequent first."""
-        _whole("limit", limit)
+        _check_whole("limit", limit)
         return self._session.opened.reader.dead_groups(
             dead_meant(self._session, chosen), limit=limit
         )
@@ -263,6 +263,6 @@ def _attempt(one: AttemptView) -> dict[str, Any]:
     }
 
 
-def _whole(name: str, value: object) -> None:
+def _check_whole(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise CallerError(f"{name} is {value!r}; give a whole number of 0 or more")

@@ -93,7 +93,7 @@ class JobRef(Struct, frozen=True):
         """
         check_wait(wait_s)
         if wait_s is not None and wait_s <= 0:
-            return self._ended(self.view(), wait_s)
+            return self._check_ended(self.view(), wait_s)
         left_s, again = _countdown(wait_s), False
         while True:
             wait = self._session.watch.wait_for(self.id, again=again)
@@ -106,13 +106,13 @@ class JobRef(Struct, frozen=True):
             again = True
             job = job or self.view()
             if job.state in TERMINAL or left_s() == 0:
-                return self._ended(job, wait_s)
+                return self._check_ended(job, wait_s)
 
     async def wait_async(self, *, wait_s: float | None = 60.0) -> JobView:
         """As `wait`, without blocking the event loop; it can be cancelled."""
         check_wait(wait_s)
         if wait_s is not None and wait_s <= 0:
-            return self._ended(await self.view_async(), wait_s)
+            return self._check_ended(await self.view_async(), wait_s)
         left_s, again = _countdown(wait_s), False
         while True:
             watch = await asyncio.to_thread(lambda: self._session.watch)
@@ -126,7 +126,7 @@ class JobRef(Struct, frozen=True):
             again = True
             job = job or await self.view_async()
             if job.state in TERMINAL or left_s() == 0:
-                return self._ended(job, wait_s)
+                return self._check_ended(job, wait_s)
 
     def result(self, *, wait_s: float | None = 60.0) -> Any:
         """The job's result; waits for it, raises `JobFailed` or `JobUnfinished`."""
@@ -261,7 +261,7 @@ class JobRef(Struct, frozen=True):
         """As `run_now`, without blocking the event loop."""
         await asyncio.to_thread(self.run_now, dry_run=dry_run, reason=reason, by=by)
 
-    def _ended(self, job: JobView, wait_s: float | None) -> JobView:
+    def _check_ended(self, job: JobView, wait_s: float | None) -> JobView:
         if self._owner not in (None, job.owner):
             raise UnknownName(f"job {self.id} is no longer in the store")
         if job.state not in TERMINAL:

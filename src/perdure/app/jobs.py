@@ -91,7 +91,7 @@ class Jobs:
             rate_per_s=rate_per_s("rate", rate),
             payloads=payloads is not None,
         )
-        meant, brought = self._dead(chosen, payloads)
+        meant, brought = self._dead_letters_meant(chosen, payloads)
         return self._begin(BulkVerb.RETRY, meant, settings, Deed(by, reason), brought)
 
     def preview_retry(
@@ -106,7 +106,7 @@ class Jobs:
         """What `retry` would do: how many are eligible, how many not, and why."""
         reader, settings = self._session.opened.reader, BulkSettings(from_stage, from_start)
         revivals = Revivals(reader, self._session.catalogue, settings.restart, lanes_later=True)
-        meant, brought = self._dead(chosen, payloads)
+        meant, brought = self._dead_letters_meant(chosen, payloads)
         asking = Previewing(reader, revivals, self._session.checks, brought)
         return asking.of(meant, count_max=count_max)
 
@@ -138,7 +138,7 @@ class Jobs:
             return meant
         return waiting_jobs(meant) if BulkVerb(verb) is BulkVerb.RUN_NOW else open_jobs(meant)
 
-    def _dead(
+    def _dead_letters_meant(
         self, chosen: Mapping[str, Any], payloads: Payloads | None
     ) -> tuple[JobFilter, dict[str, str] | None]:
         """The dead letters that are meant, and the payloads that they are given, checked at the door."""

@@ -75,7 +75,7 @@ class Pipeline:
         one of these): the job is then part of its transaction, and is there when that commits. Call
         `App.ready` once before the first such transaction.
         """
-        self._ready(within)
+        self._make_ready(within)
         job = new_job(
             self._session.ids,
             self._laid,
@@ -113,7 +113,7 @@ class Pipeline:
         `Item`: ``pipe.enqueue_many(Item(one, key=one["id"]) for one in orders)``.
         """
         _check_many(items)
-        self._ready(within)
+        self._make_ready(within)
         jobs = new_jobs(
             self._session.ids,
             self._laid,
@@ -128,7 +128,7 @@ class Pipeline:
             ordered_at=ordered_at,
         )
         requests: dict[str, str] = {}  # by job, for those that bring one
-        done = enqueue(self._session.opened.store, _noted(jobs, requests), within=within)
+        done = enqueue(self._session.opened.store, _note_requests(jobs, requests), within=within)
         first = next((requests.get(one.id) for one in done if one.created), None)
         return self._refs(done, within, first)
 
@@ -219,7 +219,7 @@ class Pipeline:
         """
         terms = terms_of(policy, wait_s, on_lost)
         return self._session.calls.blocking(
-            lambda: self._called(item, terms, owner=owner, key=key, request_id=request_id)
+            lambda: self._make_call(item, terms, owner=owner, key=key, request_id=request_id)
         )
 
     async def call_async(
@@ -235,9 +235,9 @@ class Pipeline:
     ) -> Called:
         """As `call`, on the caller's own event loop, async stages too; ``on_lost`` also counts when its task is cancelled."""
         terms = terms_of(policy, wait_s, on_lost)
-        return await self._called(item, terms, owner=owner, key=key, request_id=request_id)
+        return await self._make_call(item, terms, owner=owner, key=key, request_id=request_id)
 
-    async def _called(
+    async def _make_call(
         self, item: Any, terms: CallTerms, *, owner: str, key: str | None, request_id: str | None
     ) -> Called:
         policies = (terms.policy, *(stage.policy for stage in self._laid.stages))
@@ -263,7 +263,7 @@ class Pipeline:
         seal: bool,
     ) -> Run:
         session, runs = self._session, self._session.runs
-        session.ready()
+        session.make_ready()
         begun = runs.open(
             self._laid, session.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
         )
@@ -280,7 +280,7 @@ class Pipeline:
         request_id: str | None,
         policies_s: float | None,
     ) -> NewJob:
-        self._session.ready()
+        self._session.make_ready()
         return new_job(
             self._session.ids,
             self._laid,
@@ -296,9 +296,9 @@ class Pipeline:
     def _is_fair(self) -> bool:
         return self._laid.queue in self._session.fair_queues
 
-    def _ready(self, within: object) -> None:
+    def _make_ready(self, within: object) -> None:
         try:
-            self._session.ready()
+            self._session.make_ready()
         except StoreBusy as busy:
             if within is None:
                 raise
@@ -322,7 +322,7 @@ def _check_many(items: object) -> None:
         )
 
 
-def _noted(jobs: Iterable[NewJob], requests: dict[str, str]) -> Iterator[NewJob]:
+def _note_requests(jobs: Iterable[NewJob], requests: dict[str, str]) -> Iterator[NewJob]:
     """The same jobs, their request ids written down."""
     for job in jobs:
         if job.request_id is not None:

@@ -254,7 +254,7 @@ class _Tour:
                 if killed_by_item(worker):
                     self._say(self._obituary(worker))
         victim = self._victim
-        if victim is not None and self._succeeded_by is None and not seen.held_by(victim):
+        if victim is not None and self._succeeded_by is None and not seen.jobs_held_by(victim):
             waited_s = self.elapsed_s - self._struck_s
             self._say(
                 f"{victim.name}'s lease ran out: after {waited_s:.1f} s its "
@@ -287,7 +287,7 @@ class _Tour:
             return
         if seen.settled * 2 < self.order.items:
             return
-        for demo_worker in sorted(self.crew.workers, key=lambda one: -len(seen.held_by(one))):
+        for demo_worker in sorted(self.crew.workers, key=lambda one: -len(seen.jobs_held_by(one))):
             if (
                 demo_worker.running
                 and _may_be_struck(seen, demo_worker)
@@ -302,7 +302,7 @@ class _Tour:
             if not _may_be_struck(seen, demo_worker):
                 return False
             grip.strike()
-        self._victim, self._victim_held = demo_worker, len(seen.held_by(demo_worker))
+        self._victim, self._victim_held = demo_worker, len(seen.jobs_held_by(demo_worker))
         self._struck_s = self.elapsed_s
         self._say(
             f"killed {demo_worker.name} with SIGKILL: {self._victim_held} items were in its hands"
@@ -331,5 +331,5 @@ class _Tour:
 
 def _may_be_struck(seen: Look, demo_worker: DemoWorker) -> bool:
     """Its items must survive one crash more: the tour shows that no innocent one is failed."""
-    held = seen.held_by(demo_worker)
+    held = seen.jobs_held_by(demo_worker)
     return bool(held) and all(job.counters.crashes + 1 < HURRIED.crashes_max for job in held)

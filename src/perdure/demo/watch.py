@@ -50,7 +50,7 @@ class Look:
         """Items that wait after a failure; read a moment later than the books, hence the bound."""
         return min(self.books.queued, sum(stage.retrying for stage in self.stages))
 
-    def held_by(self, demo_worker: DemoWorker) -> list[JobView]:
+    def jobs_held_by(self, demo_worker: DemoWorker) -> list[JobView]:
         """The items in the hands of a worker's processes."""
         rows = {worker.no for worker in self.workers if belongs(worker, demo_worker)}
         return [job for job in self.unfinished if job.worker in rows]

@@ -303,7 +303,7 @@ class Call:
                 self._record = record
                 self._why = f"stage {self._claim.stage!r} has completed its job itself"
             self._observers.tell_settled(record, answer)
-            return self._next(answer)
+            return self._next_step(answer)
         raise StoreBusy(
             f"the transaction in which stage {self._claim.stage!r} of job {self._claim.id} called complete() is "
             "still open; commit it or roll it back"
@@ -327,12 +327,12 @@ class Call:
             outcome = outcome_of_refusal(self._record, answer.reason)
             return self.end_stage(outcome, 0.0, self._usage, self._record.captures)
         self._observers.tell_settled(self._record, answer)
-        return self._next(answer)
+        return self._next_step(answer)
 
     def _is_refusal(self) -> bool:
         return self._record.attempt is not None and self._record.attempt.kind == Kind.INTERNAL
 
-    def _next(self, answer: Settled) -> Step:
+    def _next_step(self, answer: Settled) -> Step:
         if isinstance(answer, RecordRefused):
             raise StoreError(f"the store cannot write the end of job {answer.id}: {answer.reason}")
         if not isinstance(answer, Receipt):

@@ -206,7 +206,7 @@ def _requeue_record(
     kind: Kind | None,
 ) -> Record:
     claim, policy = ending.claim, ending.policy or stage.policy
-    code, message = _public(ending, stage, kind)
+    code, message = _public_words(ending, stage, kind)
     counters = _raise_counters(claim.counters, counted, policy, delay_s)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
     return _record(
@@ -229,8 +229,8 @@ def _failure_record(ending: Ending, decision: Fail, stage: Stage) -> Record:
     attempt = _attempt(
         ending, decision, stage, AttemptStatus.FAILED, decision.counted, decision.kind
     )
-    code, message = _public(ending, stage, decision.kind)
-    alike = _alike(ending, decision)
+    code, message = _public_words(ending, stage, decision.kind)
+    alike = _alike_text(ending, decision)
     return _record(
         claim,
         Move.FAIL,
@@ -271,14 +271,14 @@ def _attempt(
         worker=ending.worker,
         claimed_at=claim.claimed_at,
         elapsed_s=ending.elapsed_s,
-        counted=_counted_as(counted, policy),
+        counted=_counted_words(counted, policy),
         kind=None if kind is None else kind.value,
         message=seen.message if isinstance(seen, Evidence) else "",
         policy=policy.label,
         why_json=_why_json(decision.why, ending.usage),
         evidence_json=None if seen is None else _encode(seen).decode(),
         config_hash=stage.config_hash,
-        code=_public(ending, stage, kind)[0],
+        code=_public_words(ending, stage, kind)[0],
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cost_nusd=round(usage.cost_usd * NANO),
@@ -314,7 +314,7 @@ def wire_of(ending: Ending, stage: Stage) -> Vocabulary:
     return ending.policy.vocabulary
 
 
-def _public(ending: Ending, stage: Stage, kind: Kind | None) -> tuple[str | None, str | None]:
+def _public_words(ending: Ending, stage: Stage, kind: Kind | None) -> tuple[str | None, str | None]:
     """What users may read, code and message: what the stage has named, else the vocabulary's."""
     if kind is None:
         return None, None
@@ -331,7 +331,7 @@ def _detail(ending: Ending, alike: str) -> str:
     return words[:DETAIL_CHARS_MAX]
 
 
-def _alike(ending: Ending, decision: Fail) -> str:
+def _alike_text(ending: Ending, decision: Fail) -> str:
     """What tells failures apart: the message of what was seen, or else the decision in words.
 
     The line that raised it does not: it moves with every edit of the file, and the failure is the same.
@@ -376,7 +376,7 @@ def _raise_counters(
     return raised
 
 
-def _counted_as(counted: Counted | None, policy: Policy) -> str | None:
+def _counted_words(counted: Counted | None, policy: Policy) -> str | None:
     if counted is Counted.CRASHES and policy.crash_is_failure:
         return f"{Counted.CRASHES},{Counted.FAILURES}"
     return None if counted is None else counted.value

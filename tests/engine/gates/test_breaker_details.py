@@ -21,7 +21,7 @@ a pause freezes deadlines in one place and not in another      ``test_deadlinesâ
 import pytest
 
 from perdure.engine.gates import gatekeeper
-from perdure.engine.gates.changes import held_by_person, released_by_person
+from perdure.engine.gates.changes import hold_by_person, release_by_person
 from perdure.model.gates import GateState
 from perdure.model.kinds import Kind
 from perdure.model.nouns import replace
@@ -220,14 +220,14 @@ def test_by_hand_it_is_held_and_released_whatever_calls_say(either):
     post = Post(either)
     put(either, 40)
     running = post.turn()
-    held_by_person(either.reader, either.control, "vendor", Deed("ann", "maintenance"))
+    hold_by_person(either.reader, either.control, "vendor", Deed("ann", "maintenance"))
     for claim in running[:4]:
         post.end(claim, FINE)  # successes do not open it
     post.turn(passing_s=1.1)
     assert gate(either).state is HELD
     for claim in running[4:]:
         post.end(claim, failed(Kind.RATE_LIMITED, wait_s=90.0))
-    released_by_person(either.reader, either.control, "vendor", Deed("ann", "it is over"))
+    release_by_person(either.reader, either.control, "vendor", Deed("ann", "it is over"))
     post.turn(passing_s=1.1)
     assert gate(either).state is FLOWING  # nor do failures of calls from before close it
     assert post.turn(passing_s=0.1)
@@ -252,7 +252,7 @@ def test_deadlines_are_absolute_and_held_time_counts(either):
     post = Post(either)
     ids = put(either, 8, deadline_s=60.0)
     post.turn()
-    held_by_person(either.reader, either.control, "vendor", Deed("ann", "maintenance"))
+    hold_by_person(either.reader, either.control, "vendor", Deed("ann", "maintenance"))
     for claim in list(post.running.values()):
         post.end(claim, Returned("1") if claim.no % 2 else DOWN)
     post.turn(passing_s=1.1)

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.engine.gates.caller_gates import CallerGates
-from perdure.engine.gates.changes import held_by_person, released_by_person
+from perdure.engine.gates.changes import hold_by_person, release_by_person
 from perdure.engine.record import Ending
 from perdure.model.decisions import Fail, Hold, Retry, Succeed, Why
 from perdure.model.gates import GateState
@@ -34,14 +34,14 @@ def told(scope: PauseScope, for_s: float | None, kind: Kind | None = Kind.RATE_L
 def test_a_caller_sees_the_gate_as_it_is(either):
     gates = gates_of(either)
     assert gates.end_call(ENDING, Success("1")) == FLOWING
-    held_by_person(either.reader, either.control, "vendor", Deed("ann", "a pause"))
+    hold_by_person(either.reader, either.control, "vendor", Deed("ann", "a pause"))
     assert gates.end_call(ENDING, Success("1")) == GateView("held")
-    released_by_person(either.reader, either.control, "vendor", Deed("ann"))
+    release_by_person(either.reader, either.control, "vendor", Deed("ann"))
     assert gates.end_call(ENDING, Success("1")) == FLOWING
 
 
 def test_a_caller_sees_that_its_credential_is_held(either):
-    held_by_person(either.reader, either.control, KEY, Deed("ann", "a pause"))
+    hold_by_person(either.reader, either.control, KEY, Deed("ann", "a pause"))
     assert gates_of(either).end_call(ENDING, Success("1")) == GateView("held")
     assert gates_of(either, credential=None).end_call(ENDING, Success("1")) == FLOWING
 

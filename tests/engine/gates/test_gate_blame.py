@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.engine.gates.changes import held_by_person, probed_by_person
+from perdure.engine.gates.changes import hold_by_person, probe_by_person
 from perdure.model.events import EventName
 from perdure.model.gates import GateState
 from perdure.model.jobs import Claim
@@ -209,9 +209,9 @@ def test_a_credentials_gate_is_not_freed_by_probes_that_say_nothing(either):
 def test_what_a_person_holds_is_not_freed_by_probes_that_say_nothing(either):
     post = Post(either)
     put(either, 20)
-    held_by_person(either.reader, either.control, "vendor", Deed("ann", "maintenance"))
+    hold_by_person(either.reader, either.control, "vendor", Deed("ann", "maintenance"))
     for _ in range(4):
-        probed_by_person(either.reader, either.control, "vendor", SAID)
+        probe_by_person(either.reader, either.control, "vendor", SAID)
         in_vain(post, OWN, 1)
     assert post.turn(passing_s=5_000.0) == []
     assert (gate(either).state, gate(either).cause) == (HELD, HoldCause.PERSON)

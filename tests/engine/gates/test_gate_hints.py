@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from perdure.engine.gates.changes import held_by_person, probed_by_person, released_by_person
+from perdure.engine.gates.changes import hold_by_person, probe_by_person, release_by_person
 from perdure.model.events import EventName
 from perdure.model.gates import GateState
 from perdure.model.kinds import Kind
@@ -164,7 +164,7 @@ def test_a_bill_or_a_key_holds_every_upstream_of_the_credential_until_a_person_s
         assert post.turn(passing_s=1_000.0) == []
     assert either.see(ids[0]).state is not State.FAILED
     assert counters(either, claim.id).failures == 0
-    released_by_person(either.reader, either.control, KEY, SAID)
+    release_by_person(either.reader, either.control, KEY, SAID)
     post.turn(passing_s=1.1)
     assert gate(either, KEY).state is FLOWING
     assert {one.pipeline for one in post.running.values()} == {"g", "h"}
@@ -249,11 +249,11 @@ def test_a_credential_does_not_give_way_to_an_upstream_that_a_person_has_release
     for claim in others:
         post.end(claim, DOWN)
     post.turn(passing_s=0.1)
-    held_by_person(either.reader, either.control, "vendor", SAID)
+    hold_by_person(either.reader, either.control, "vendor", SAID)
     post.running.clear()
     post.turn(passing_s=59.5)
     assert (gate(either).state, gate(either, KEY).state) == (HELD, HELD)
-    released_by_person(either.reader, either.control, "vendor", SAID)
+    release_by_person(either.reader, either.control, "vendor", SAID)
     post.turn(
         passing_s=0.5
     )  # less than a second after its last look: the credential's time is over
@@ -268,12 +268,12 @@ def test_what_a_person_says_is_kept_with_who_and_why_and_survives_reopening(anyw
     post = Post(place)
     put(place, 12)
     post.turn()
-    held_by_person(place.reader, place.control, "vendor", Deed("ann", "maintenance"))
+    hold_by_person(place.reader, place.control, "vendor", Deed("ann", "maintenance"))
     again = anywhere()
     assert (gate(again).state, gate(again).cause) == (HELD, HoldCause.PERSON)
     newcomer = Post(again)
     assert newcomer.turn(passing_s=5_000.0) == []
-    released_by_person(again.reader, again.control, "vendor", Deed("bob", "it is over"))
+    release_by_person(again.reader, again.control, "vendor", Deed("bob", "it is over"))
     deeds = [(one.verb, one.by_whom, one.reason) for one in again.reader.deeds()]
     assert deeds[:2] == [
         ("release gate", "bob", "it is over"), ("hold gate", "ann", "maintenance"),
@@ -285,7 +285,7 @@ def test_a_hold_for_a_time_ends_by_itself(either):
     post = Post(either)
     put(either, 4)
     until = either.clock.now() + timedelta(seconds=60)
-    held_by_person(either.reader, either.control, "vendor", Deed("ann", "a pause"), until=until)
+    hold_by_person(either.reader, either.control, "vendor", Deed("ann", "a pause"), until=until)
     assert post.turn(passing_s=59.0) == []
     assert len(post.turn(passing_s=1.1)) == 4
 
@@ -300,7 +300,7 @@ def test_a_person_can_have_a_probe_now_and_its_failure_leads_back(either):
     post.turn()
     put(either, 8)
     assert post.turn(passing_s=500.0) == []
-    probed_by_person(either.reader, either.control, KEY, SAID)
+    probe_by_person(either.reader, either.control, KEY, SAID)
     while not post.running:
         post.turn(passing_s=0.5)
     (probe,) = post.running.values()
@@ -309,7 +309,7 @@ def test_a_person_can_have_a_probe_now_and_its_failure_leads_back(either):
     post.turn()
     assert gate(either, KEY).state is HELD
     assert post.turn(passing_s=5_000.0) == []  # until a person, as before
-    probed_by_person(either.reader, either.control, KEY, SAID)
+    probe_by_person(either.reader, either.control, KEY, SAID)
     while not post.running:
         post.turn(passing_s=0.5)
     post.end_all(FINE)

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from perdure.engine.gates.changes import held_by_person
+from perdure.engine.gates.changes import hold_by_person
 from perdure.model.events import EventName
 from perdure.model.gates import GateState
 from perdure.model.jobs import ClaimOrder
@@ -181,7 +181,7 @@ def test_upstreams_take_turns_for_the_last_slots(either):
 
 def test_an_order_for_nothing_but_held_lanes_is_none(either):
     post, lanes = two_upstreams(either)
-    held_by_person(either.reader, either.control, VENDOR, Deed("ann", "a pause"))
+    hold_by_person(either.reader, either.control, VENDOR, Deed("ann", "a pause"))
     post.gates.look()
     assert post.gates.fit_order(ClaimOrder(post.worker, 8, (lanes["vendor"],))) is None
     order = post.gates.fit_order(ClaimOrder(post.worker, 8, tuple(lanes.values())))
@@ -192,7 +192,7 @@ def test_a_held_upstream_keeps_nobody_elses_jobs_back(either):
     post, lanes = two_upstreams(either)
     put(either, 20)
     put(either, 4, pipeline="h", lane=lanes["other"], stage="ask")
-    held_by_person(either.reader, either.control, VENDOR, Deed("ann", "a pause"))
+    hold_by_person(either.reader, either.control, VENDOR, Deed("ann", "a pause"))
     for _ in range(4):
         post.turn(passing_s=0.3)
         post.end_all(FINE)

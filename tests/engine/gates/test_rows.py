@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from perdure.engine.gates.changes import apply_event, gate_of, held_by_person
+from perdure.engine.gates.changes import apply_event, gate_of, hold_by_person
 from perdure.engine.gates.rows import GateRows
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreBusy, StoreUnavailable
@@ -131,7 +131,7 @@ def test_a_row_that_never_stands_still_is_said_to_be_busy(either):
             return None
 
     with pytest.raises(StoreBusy, match="was changed by others 100 times"):
-        held_by_person(either.reader, Losing(), "vendor", Deed("ann"))
+        hold_by_person(either.reader, Losing(), "vendor", Deed("ann"))
 
 
 def test_many_hints_at_once_leave_the_latest_and_one_row_for_each_change(anywhere):

@@ -107,13 +107,13 @@ class LeftAtOnce(Exception):
 
 def carry_out(pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> RunOutcome:
     """Feed, work, watch and write until the run is over or somebody wants us to stop."""
-    pipe._session.ready()
+    pipe._session.make_ready()
     with ExitStack() as sinks:
         results = sinks.enter_context(Sink(order.results)) if order.results else None
         failures = sinks.enter_context(Sink(order.failures)) if order.failures else None
         batch = _Batch(pipe, order, show, asked)
         reader, settled = batch.opened.reader, batch.settled
-        return batch.carried_out(Writer(reader, batch.run, order.order, settled, results, failures))
+        return batch.carry_out(Writer(reader, batch.run, order.order, settled, results, failures))
 
 
 def _never() -> bool:
@@ -140,7 +140,7 @@ class _Batch:
         self._hired: Hired | None = None
         self._refused = ""
         self._begun: OpenRun | None = None
-        self.run = self._opened_run()
+        self.run = self._open_run()
         self._known_before = self.run.counts.total
         self._watch = Watch(
             self.opened, self.run.id, laid=self._laid, hired=order.worker is not None
@@ -148,7 +148,7 @@ class _Batch:
         self._feeder: Feeder | None = None
         self._shot: RunSnapshot | None = None
 
-    def _opened_run(self) -> RunView:
+    def _open_run(self) -> RunView:
         order = self.order
         try:
             self._begun = self._runs.open(
@@ -168,7 +168,7 @@ class _Batch:
 
     # -- the caller's thread ---------------------------------------------------------------
 
-    def carried_out(self, writer: Writer) -> RunOutcome:
+    def carry_out(self, writer: Writer) -> RunOutcome:
         pool = Pool(2, "perdure-run")
         writing = pool.submit(writer.write)
         feeding: Future[Fed] = pool.submit(self._feed)
@@ -188,7 +188,7 @@ class _Batch:
         most, most_key = None, None
         try:
             self.run = self._watch.run()
-            most, most_key = self._most()
+            most, most_key = self._most_frequent_failure()
         except StoreUnavailable as away:
             error = error or away
         interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
@@ -206,7 +206,7 @@ class _Batch:
             most_key,
         )
 
-    def _most(self) -> tuple[DeadGroup | None, str | None]:
+    def _most_frequent_failure(self) -> tuple[DeadGroup | None, str | None]:
         """What most of its failed items have in common, and the key of one of them."""
         reader = self.opened.reader
         chosen = replace(DEAD_LETTERS, run=self.run.no)

@@ -149,7 +149,7 @@ class Watch:
         now = self._monotonic()
         if now - self._lanes_at >= _LANES_S:
             self._lanes_at = now
-            self._waiting = self._looked_at_lanes(run)
+            self._waiting = self._look_at_lanes(run)
         if self._moved[1] != run.counts:
             self._moved = (now, run.counts)
         retrying, held, _ = self._waiting
@@ -185,7 +185,7 @@ class Watch:
             tokens * 60 / past_s,
         )
 
-    def _looked_at_lanes(self, run: RunView) -> tuple[int, tuple[Held, ...], bool]:
+    def _look_at_lanes(self, run: RunView) -> tuple[int, tuple[Held, ...], bool]:
         reader = self._opened.reader
         lanes = [one for one in reader.lanes() if one.lane.run == run.no]
         alive = workers_alive(reader) > 0

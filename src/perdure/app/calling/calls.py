@@ -170,7 +170,7 @@ class Calls:
         """Run a job of this pipeline now. ``opened`` and ``job`` may wait for the store."""
         began_s = self.clock.monotonic()
 
-        def first() -> tuple[Call, Step]:
+        def begin_call() -> tuple[Call, Step]:
             new, found = job(), opened()
             worker = self._caller_row.no(found.store)
             make = partial(
@@ -193,7 +193,7 @@ class Calls:
                 call = make(worker=self._caller_row.no(found.store, not_this=worker))
                 return call, call.begin()
 
-        return await _Waiting(self, terms, began_s).whole(first)
+        return await _Waiting(self, terms, began_s).run_to_end(begin_call)
 
     def _gates(self, opened: Opened, stage: Stage) -> CallerGates | None:
         upstream = self._upstreams.of(stage)
@@ -231,10 +231,10 @@ class _Waiting:
         self._call: Call
         self._job_id: str | None = None
 
-    async def whole(self, first: Callable[[], tuple[Call, Step]]) -> Over:
+    async def run_to_end(self, begin: Callable[[], tuple[Call, Step]]) -> Over:
         """All steps of the call."""
         try:
-            self._call, step = await self._trade(first)
+            self._call, step = await self._trade(begin)
             self._job_id = step.claim.id if isinstance(step, Try) else step.job_id
             while isinstance(step, Try):
                 step = await self._try(step)

@@ -42,13 +42,13 @@ class OwnLoop:
         """Run it there, and wait; one that is interrupted waits until it has been seen to."""
         over = threading.Event()
 
-        async def whole() -> T:
+        async def run_and_tell() -> T:
             try:
                 return await coroutine
             finally:
                 over.set()
 
-        future = self.send(whole())
+        future = self.send(run_and_tell())
         try:
             return future.result()
         except CancelledError as cancelled:
@@ -126,12 +126,12 @@ class SharedStageProcesses(StageProcessPool):
         """Run an order in a child. Cancelled, it kills the child."""
         here = asyncio.get_running_loop()
 
-        async def asked() -> StageOrder | None:
+        async def answer_here() -> StageOrder | None:
             answer = order()  # the caller's timers are those of its own loop
             return await answer if isinstance(answer, Awaitable) else answer
 
         def ask() -> Awaitable[StageOrder | None]:
-            return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), here))
+            return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer_here(), here))
 
         async def far() -> Outcome | None:
             return await super(SharedStageProcesses, self).perform(find, ask, notes)

@@ -101,7 +101,7 @@ def _json_lines(file: BinaryIO, name: str) -> Iterator[Any]:
         try:
             yield json.loads(text)
         except (ValueError, RecursionError) as error:
-            yield Unreadable(f"{name} line {number} is no JSON value ({_short(error)})")
+            yield Unreadable(f"{name} line {number} is no JSON value ({_first_line(error)})")
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -173,5 +173,5 @@ def _rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Any]:
             yield dict(zip(names, row, strict=True))
 
 
-def _short(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -93,15 +93,15 @@ class JobWatch:
                 self._news.clear()
                 pauses.begin()
                 time.sleep(SHORTEST_S)  # those who come together are asked for together
-            asked = self._asked()
+            asked = self._ids_asked()
             if asked:
                 idle_at = time.monotonic()
-                if self._told(asked):
+                if self._look_and_tell(asked):
                     pauses.begin()
             elif self._may_end(idle_at):
                 return
 
-    def _asked(self) -> list[str]:
+    def _ids_asked(self) -> list[str]:
         """The jobs that are waited for, those first that were not asked for in the last look."""
         with self._one_at_a_time:
             for id in [id for id, waits in self._waits.items() if all(map(Future.done, waits))]:
@@ -111,7 +111,7 @@ class JobWatch:
                 self._waits[id] = self._waits.pop(id)
             return [] if self._closed else asked
 
-    def _told(self, asked: Sequence[str]) -> bool:
+    def _look_and_tell(self, asked: Sequence[str]) -> bool:
         """Look once, and tell those whose job has ended; whether there were any."""
         try:
             ended = self._look(asked)

@@ -126,10 +126,10 @@ class Session:
     @property
     def catalogue(self) -> Catalogue:
         """All pipelines on their lanes."""
-        self.ready()
+        self.make_ready()
         return Catalogue(self.laid_pipelines.values())
 
-    def ready(self) -> None:
+    def make_ready(self) -> None:
         """Make sure that every declared pipeline has its lanes."""
         missing = [laid for laid in self.laid_pipelines.values() if laid.name not in self._laid]
         if not missing:

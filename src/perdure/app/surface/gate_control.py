@@ -8,9 +8,9 @@ from msgspec import Struct
 from perdure.app.surface.gate_figures import GateFigures, figures
 from perdure.engine.gates.changes import (
     gate_of,
-    held_by_person,
-    probed_by_person,
-    released_by_person,
+    hold_by_person,
+    probe_by_person,
+    release_by_person,
 )
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.gates import GateRow, GateState
@@ -66,7 +66,7 @@ class GateShown(Struct, frozen=True):
             return f"until a person releases it; {self.reason}"
         left_s = (self.held_until - self.now).total_seconds()
         if left_s > 0:
-            return f"for {_spoken(left_s)} more; {self.reason}"
+            return f"for {_time_words(left_s)} more; {self.reason}"
         if self.probe_first:
             return f"a probe is due; no job has gone out yet; {self.reason}"
         return f"it flows again as soon as a worker looks; {self.reason}"
@@ -123,14 +123,14 @@ def hold(opened: Opened, name: str, *, by_whom: str, reason: str, for_text: str 
         until = opened.reader.now() + timedelta(seconds=for_s)
     deed = _deed(by_whom, reason)
     gate(opened, name)
-    return held_by_person(opened.reader, opened.control, name, deed, until=until)
+    return hold_by_person(opened.reader, opened.control, name, deed, until=until)
 
 
 def release(opened: Opened, name: str, *, by_whom: str, reason: str) -> Step:
     """A person lets a gate flow."""
     deed = _deed(by_whom, reason)
     shown = gate(opened, name)
-    step = released_by_person(opened.reader, opened.control, name, deed)
+    step = release_by_person(opened.reader, opened.control, name, deed)
     if step.move is None:
         return replace(step, text=f"it flows already{_but(shown, 'release')}")
     return replace(step, text=step.text + _but(shown, "release"))
@@ -140,7 +140,7 @@ def probe(opened: Opened, name: str, *, by_whom: str, reason: str) -> Step:
     """A person wants a probe now. The step's text says why not, where there is no move."""
     deed = _deed(by_whom, reason)
     shown = gate(opened, name)
-    step = probed_by_person(opened.reader, opened.control, name, deed)
+    step = probe_by_person(opened.reader, opened.control, name, deed)
     text = step.text
     if step.gate.state is GateState.PROBING:
         text = "a probe is out already"
@@ -170,7 +170,7 @@ def behind(opened: Opened, name: str, *, flows: bool) -> str:
     if not flows:
         return f"{text}; the probe goes out when one is due"
     wait_s = opened.store.waiting(ClaimOrder(0, 1, tuple(one.no for one in lanes)))
-    return text if wait_s is None else f"{text}, the next in {_spoken(wait_s)}"
+    return text if wait_s is None else f"{text}, the next in {_time_words(wait_s)}"
 
 
 def _show(
@@ -233,5 +233,5 @@ def _held_parent(row: GateRow, rows: dict[str, GateRow]) -> str | None:
     return None if parent is None or parent.state is GateState.FLOWING else parent.name
 
 
-def _spoken(left_s: float) -> str:
+def _time_words(left_s: float) -> str:
     return f"{left_s:.1f} s" if left_s < 120 else f"{left_s / 60:.0f} min"

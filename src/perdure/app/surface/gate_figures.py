@@ -28,7 +28,7 @@ class WorkerPace(Struct, frozen=True):
         """What it is, what it was, why it changed, and when it rises."""
         one = self.pace
         was = "no rate" if one.was_per_s is None else per_s(one.was_per_s)
-        ago = f"{_spoken(now - one.changed_at)} ago: {one.reason}"
+        ago = f"{_time_words(now - one.changed_at)} ago: {one.reason}"
         if one.rate_per_s is None:
             text = f"no rate is set, {one.calls_max:,} at once and one more with each success"
             return f"{text} ({ago})" if one.was_per_s is None else f"{text} (was {was}, {ago})"
@@ -39,7 +39,7 @@ class WorkerPace(Struct, frozen=True):
         return (
             text
             if one.rises_at <= now
-            else f"{text} from {_spoken(one.rises_at - now)} from now on"
+            else f"{text} from {_time_words(one.rises_at - now)} from now on"
         )
 
 
@@ -68,7 +68,7 @@ class SliceShown(Struct, frozen=True):
         lacks = [f"{self.calls_wanted} calls"] * (at_once and self.calls < self.calls_wanted)
         short = rates and self.share + 0.005 < self.share_wanted
         lacks += [f"{self.share_wanted * 100:.0f} % of the rates"] * short
-        text = f"{', '.join(has)}, for {_spoken(self.until - now)} more"
+        text = f"{', '.join(has)}, for {_time_words(self.until - now)} more"
         if not lacks:
             return text
         return f"{text}; could use {' and '.join(lacks)}: the rest is in other slices"
@@ -179,6 +179,6 @@ def per_s(rate: float) -> str:
     return f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"
 
 
-def _spoken(time: timedelta) -> str:
+def _time_words(time: timedelta) -> str:
     time_s = max(time.total_seconds(), 0.0)
     return f"{time_s:.0f} s" if time_s < 120 else f"{time_s / 60:.0f} min"

@@ -86,7 +86,7 @@ def _find(target: str) -> _Found:
     variable, _, name = rest.partition(":")
     module = _import(module_name, target)
     if not variable:
-        variable = _usual(module)
+        variable = _usual_variable(module)
     thing = getattr(module, variable, None)
     if isinstance(thing, App):
         pipe = thing.get_pipeline(name) if name else None
@@ -143,7 +143,7 @@ def _is_own(frame: FrameType, home: str) -> bool:
     return package == home or not (is_foreign or "-packages/" in frame.f_code.co_filename)
 
 
-def _usual(module: ModuleType) -> str:
+def _usual_variable(module: ModuleType) -> str:
     apps = _apps(module)
     if "app" in apps or len(apps) != 1:
         return "app"

@@ -167,7 +167,7 @@ class EmbeddedWorker:
             if self._closing.is_set():  # while it was being made
                 life.drain(2)
             again = self._live_once(life)
-            self._life = life = self._begun_again() if again else None
+            self._life = life = self._begin_again() if again else None
 
     def _live_once(self, life: "_Life") -> bool:
         """One life to its end; whether another one has to follow."""
@@ -184,7 +184,7 @@ class EmbeddedWorker:
         life.close(orderly=not dead)
         return dead
 
-    def _begun_again(self) -> "_Life | None":
+    def _begin_again(self) -> "_Life | None":
         pause_s = 0.1
         while not self._closing.wait(pause_s):
             try:

@@ -157,7 +157,7 @@ class Runs(Struct, frozen=True):
         run = self.control.add_run(NewRun(id, owner, laid.name, name or id, settings_in(wanted)))
         was_sealed = False
         if run.id != id:
-            run, was_sealed = self._again(run, options, deed)
+            run, was_sealed = self._open_again(run, options, deed)
         numbers = self.store.lanes(laid.lanes(run.no))
         first = laid.lane(laid.stages[0], run.no)
         return OpenRun(run, numbers[first], was_sealed)
@@ -211,7 +211,9 @@ class Runs(Struct, frozen=True):
         change = RunChange(run.no, RunStatus.CANCELLED, RunStatus.CANCELLED, why=run.why)
         return self._write_change(change, Deed("perdure", "none of its jobs is open any more"))
 
-    def _again(self, run: RunView, options: Mapping[str, Any], deed: Deed) -> tuple[RunView, bool]:
+    def _open_again(
+        self, run: RunView, options: Mapping[str, Any], deed: Deed
+    ) -> tuple[RunView, bool]:
         """Open an existing run for more items, with the options that are given now; also says whether it was sealed.
 
         The seal is compared as well: if we took away one that another has just made, nobody would restore it.

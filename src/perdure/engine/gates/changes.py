@@ -84,7 +84,7 @@ def apply_event(reader: Reader, control: Control, name: str, event: Event, deed:
     return compare_and_set(f"gate {name!r}", once)
 
 
-def held_by_person(
+def hold_by_person(
     reader: Reader, control: Control, name: str, deed: Deed, *, until: datetime | None = None
 ) -> Step:
     """A person holds a gate."""
@@ -95,7 +95,7 @@ def held_by_person(
     return apply_event(reader, control, name, event, deed)
 
 
-def released_by_person(reader: Reader, control: Control, name: str, deed: Deed) -> Step:
+def release_by_person(reader: Reader, control: Control, name: str, deed: Deed) -> Step:
     """A person lets a gate flow."""
 
     def event(gate: Gate) -> Step:
@@ -104,7 +104,7 @@ def released_by_person(reader: Reader, control: Control, name: str, deed: Deed) 
     return apply_event(reader, control, name, event, deed)
 
 
-def probed_by_person(reader: Reader, control: Control, name: str, deed: Deed) -> Step:
+def probe_by_person(reader: Reader, control: Control, name: str, deed: Deed) -> Step:
     """A person wants a probe now."""
 
     def event(gate: Gate) -> Step:

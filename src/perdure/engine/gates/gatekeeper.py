@@ -103,7 +103,7 @@ class Gatekeeper:
         if self._rows.stale or seen_s >= (_SOON_S if self._failing else LOOK_S):
             self._failing = False
             self._rows.look()
-        self._due()
+        self._end_what_is_due()
         self._rows.write()
         behind = self._catalogue.lanes_behind()
         now = self._rows.now()
@@ -331,7 +331,7 @@ class Gatekeeper:
         now, settings = self._rows.now(), traffic.upstream.gate
         return trip(gate, settings, traffic.window(), now, self._chance.random())
 
-    def _due(self) -> None:
+    def _end_what_is_due(self) -> None:
         """What only waits for its time: the end of a hold, the loss of a probe."""
         if self._rows.some_may_give_way():
             self._look_again()  # a person may have released what is behind it since

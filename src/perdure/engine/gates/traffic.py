@@ -224,11 +224,11 @@ class Traffic:
 
     def window(self) -> Window:
         """Everybody's calls as one."""
-        return merge(self.upstream.gate.window, self._own(), *self._other_windows)
+        return merge(self.upstream.gate.window, self._own_window(), *self._other_windows)
 
     def shared_window(self) -> Window:
         """What others are told of ours."""
-        return self._own(_SHARED_MAX)
+        return self._own_window(_SHARED_MAX)
 
     def told_json(self, now: datetime) -> str:
         """What is written of us: our calls for the other workers, the rest for people."""
@@ -318,7 +318,7 @@ class Traffic:
             self._ended = [(one.place, one) for one in kept]
         self.unshared = True
 
-    def _own(self, in_flight_max: int = 1_000) -> Window:
+    def _own_window(self, in_flight_max: int = 1_000) -> Window:
         in_flight = [
             self._sample(key, ticket)
             for key, ticket in list(self._in_flight.items())[-in_flight_max:]

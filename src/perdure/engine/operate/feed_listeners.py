@@ -113,7 +113,7 @@ class ChangeFeed:
         """Read what is new and hand it on; True when there is more to be had at once."""
         with self._list:
             listeners = list(self._listeners)
-        page = self._next(listeners)
+        page = self._next_page(listeners)
         for listener in listeners:
             if listener.behind or not listener.has_room:
                 listener.behind = True
@@ -132,7 +132,7 @@ class ChangeFeed:
         for listener in failed:
             listener.fail(error)
 
-    def _next(self, listeners: Iterable[Listener]) -> ChangePage:
+    def _next_page(self, listeners: Iterable[Listener]) -> ChangePage:
         try:
             return self._reader.changes(self._cursor)
         except CursorTooOld:  # this process has slept; each listener is told for itself

@@ -76,7 +76,7 @@ class Revivals:
         if payload_json is None:
             stage, input_from, forgotten = self._place(job, laid)
         else:
-            stage, input_from, forgotten = self._first(job, laid)
+            stage, input_from, forgotten = self._first_stage(job, laid)
         return Revival(
             no=job.no,
             id=job.id,
@@ -91,7 +91,9 @@ class Revivals:
             payload_json=payload_json,
         )
 
-    def _first(self, job: JobView, laid: LaidPipeline | None) -> tuple[str, None, tuple[str, ...]]:
+    def _first_stage(
+        self, job: JobView, laid: LaidPipeline | None
+    ) -> tuple[str, None, tuple[str, ...]]:
         """The first stage; whatever the job's stages have made of the old payload is dropped."""
         if laid is None:
             raise _unknown(job.pipeline)

@@ -10,7 +10,7 @@ from perdure.model.jobs import OnLost, Record
 _RULE = "caller lost"
 
 
-def left_behind(ending: Ending, wish: OnLost, laid: LaidPipeline, stage: Stage) -> Record:
+def record_of_left_caller(ending: Ending, wish: OnLost, laid: LaidPipeline, stage: Stage) -> Record:
     """What is to be written. Nothing has failed: the stage's own policy begins afresh."""
     policy = stage.policy.label
     match wish:

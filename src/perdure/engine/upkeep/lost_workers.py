@@ -15,7 +15,7 @@ from perdure.engine.record import Ending
 from perdure.engine.settle import settle
 from perdure.engine.stages import Catalogue
 from perdure.engine.upkeep.chore import NOTHING, Swept, write
-from perdure.engine.upkeep.left_callers import left_behind
+from perdure.engine.upkeep.left_callers import record_of_left_caller
 from perdure.model.events import EventName
 from perdure.model.jobs import LostClaim, Record
 from perdure.model.limits import LOST_BATCH_MAX
@@ -86,7 +86,7 @@ class LostJobs:
         elapsed_s = max(0.0, (lost.seen_at - claim.claimed_at).total_seconds())
         ending = Ending(claim, outcome, elapsed_s, lost.worker)
         if lost.on_lost is not None:
-            return left_behind(ending, lost.on_lost, laid, stage)
+            return record_of_left_caller(ending, lost.on_lost, laid, stage)
         return settle(ending, laid, stage, chance=self._chance.random(), now=lost.seen_at)
 
     def _warn_of_strangers(self) -> None:

@@ -17,7 +17,7 @@ from perdure.engine.record import Ending
 from perdure.engine.settle import Gates, settle
 from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.engine.upkeep.chore import NOTHING, Swept, write
-from perdure.engine.upkeep.left_callers import left_behind
+from perdure.engine.upkeep.left_callers import record_of_left_caller
 from perdure.model.jobs import Overrun, Record
 from perdure.model.limits import OVERRUN_BATCH_MAX
 from perdure.model.outcomes import TimedOut
@@ -89,7 +89,7 @@ class OverrunAttempts:
     def _record(self, overrun: Overrun, laid: LaidPipeline, stage: Stage) -> Record:
         ending = ending_of(overrun, stage)
         if overrun.on_lost is not None:
-            return left_behind(ending, overrun.on_lost, laid, stage)
+            return record_of_left_caller(ending, overrun.on_lost, laid, stage)
         chance = self._chance.random()
         return settle(ending, laid, stage, chance=chance, now=overrun.seen_at, gates=self._gates)
 

@@ -27,13 +27,13 @@ def live(worker: Worker, over: threading.Event) -> bool:
     """Work until told to stop, or declared dead: then True. ``over`` is set after the last write."""
     ended: list[int | OSError | RuntimeError] = []
 
-    def left(status: int) -> None:
+    def note_exit(status: int) -> None:
         ended.append(status)
         over.set()
 
     def turn() -> None:
         try:
-            asyncio.run(worker.work(left, recycles=False))
+            asyncio.run(worker.work(note_exit, recycles=False))
         except (OSError, RuntimeError) as error:
             if not over.is_set():  # it has not begun
                 ended.append(error)

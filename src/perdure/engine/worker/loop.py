@@ -131,12 +131,12 @@ class Loop:
         while not self._stop and (left_s := until_s - monotonic()) > 0:
             ear = self._ear() if trusted else None
             slice_s = left_s if ear is not None else min(left_s, self._tick_s)
-            if wakeup.rest(slice_s, ear) or self._changed_quietly():
+            if wakeup.rest(slice_s, ear) or self._has_changed():
                 return
             # It spoke without news: it may go on speaking, and we would never rest.
             trusted = trusted and ear is None
 
-    def _changed_quietly(self) -> bool:
+    def _has_changed(self) -> bool:
         try:
             return self._changed()
         except StoreError:

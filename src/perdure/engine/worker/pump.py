@@ -283,13 +283,13 @@ class Pump:
     def _keep(self, gates: Gatekeeper) -> None:
         """Keep the gates; what has finished is recorded, even if that fails."""
         try:
-            free = 0 if self._draining else max(0, self._free())
+            free = 0 if self._draining else max(0, self._slots_free())
             gates.once(isolation=self._identity.isolation, free=free)
         except StoreError:
             if self._unsent:
                 self._send(None)
             raise
-        if not self._draining and self._free() > 0:
+        if not self._draining and self._slots_free() > 0:
             try:
                 claim = gates.probe(isolation=self._identity.isolation, check=self._runner.check)
             except WorkerDead:
@@ -300,7 +300,7 @@ class Pump:
             if claim is not None:
                 self._take_up([claim])
 
-    def _free(self) -> int:
+    def _slots_free(self) -> int:
         leaving = sum(1 for record in self._unsent.values() if not record.reclaim)
         taken = len(self._in_hand) + len(self._trailing) - leaving + self._runner.slots_unusable
         return self._identity.concurrency - taken
@@ -310,7 +310,7 @@ class Pump:
             self._catalogue,
             worker=self._identity.worker,
             isolation=self._identity.isolation,
-            slots=self._free(),
+            slots=self._slots_free(),
             draining=self._draining,
         )
         return order if self._gates is None else self._gates.fit_order(order)

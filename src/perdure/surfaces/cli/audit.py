@@ -9,7 +9,7 @@ from perdure.app.surface.store_session import checks_of, run_at, session_at, tab
 from perdure.model.runs import RunView
 from perdure.model.views import Books, Finding
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
-from perdure.surfaces.cli.tables import many
+from perdure.surfaces.cli.tables import so_many
 
 
 @click.command()
@@ -47,7 +47,7 @@ def audit(named: str | None, store: str | None, as_json: bool) -> None:
         click.echo(_of_store(books) if run is None else _of_run(run))
         _tell(findings)
         click.echo(_scope(url, books, run))
-        click.echo("clean" if clean else many(len(findings), "finding"))
+        click.echo("clean" if clean else so_many(len(findings), "finding"))
     sys.exit(0 if clean else 1)
 
 
@@ -74,6 +74,6 @@ def _tell(findings: list[Finding]) -> None:
 
 def _scope(url: str, books: Books, run: RunView | None) -> str:
     jobs = books.accounted - books.pruned
-    what = many(jobs, "job") if run is None else f"run {run.name}, among {many(jobs, 'job')}"
+    what = so_many(jobs, "job") if run is None else f"run {run.name}, among {so_many(jobs, 'job')}"
     checks, tables = len(checks_of(url)), len(tables_of(url))
     return f"{checks} checks over {tables} tables, of {what} in store {shown_url(url)}"

@@ -12,7 +12,7 @@ from perdure.model.operations import BulkStatus, BulkView
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.filters import in_words
 from perdure.surfaces.cli.options import command
-from perdure.surfaces.cli.tables import many
+from perdure.surfaces.cli.tables import so_many
 
 REFUSALS_SHOWN = 20
 _GLANCE_S = 0.2
@@ -94,7 +94,7 @@ def preview_lines(
         return [f"no dead letters{in_words(chosen)}", *unknown[:REFUSALS_SHOWN]]
     more = "; there are more, which were not looked at" if found.capped else ""
     lines = [
-        f"{many(found.count, 'dead letter')} of pipeline {found.pipelines[0]}{more}",
+        f"{so_many(found.count, 'dead letter')} of pipeline {found.pipelines[0]}{more}",
         f"  {found.eligible:>7,}  eligible, {_way(options)}",
     ]
     refused = found.count - found.eligible

@@ -21,7 +21,7 @@ from perdure.surfaces.cli.options import (
     with_store,
 )
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
-from perdure.surfaces.cli.tables import day_at, many, short, table
+from perdure.surfaces.cli.tables import day_at, shorten, so_many, table
 
 _NUMBER_MAX = 2**63 - 1
 _ITEM_CHARS_MAX = 2_000
@@ -57,7 +57,7 @@ def list_dead(
     for job in found:
         click.echo(
             f"{job.no:>8}  {job.id}  {day_at(job.finished_at)}  {job.pipeline}/{job.stage}  "
-            f"{_what(job)}  {short(job.error_detail or job.error_message or '', _EXAMPLE_CHARS_MAX)}"
+            f"{_what(job)}  {shorten(job.error_detail or job.error_message or '', _EXAMPLE_CHARS_MAX)}"
         )
     if not found:
         click.echo(f"no dead letters{in_words(chosen)}")
@@ -151,14 +151,14 @@ def export(output: str | None, store: str | None, **chosen: Any) -> None:
                 click.echo(letter_line(one), nl=False)
             return
         count = letters.export(Path(output), **chosen)
-    click.echo(f"{many(count, 'dead letter')} in {output}")
+    click.echo(f"{so_many(count, 'dead letter')} in {output}")
 
 
 def _rest(job: JobView, captures: Sequence[CaptureView]) -> list[str]:
     """What the story of a job leaves out: why it is dead, its captures, and what can be done."""
-    lines = [f"  reason {_what(job)}: {short(job.error_message or 'none', _ITEM_CHARS_MAX)}"]
+    lines = [f"  reason {_what(job)}: {shorten(job.error_message or 'none', _ITEM_CHARS_MAX)}"]
     if job.error_detail and job.error_detail != job.error_message:
-        lines.append(f"  detail {short(job.error_detail, _ITEM_CHARS_MAX)}")
+        lines.append(f"  detail {shorten(job.error_detail, _ITEM_CHARS_MAX)}")
     if job.retries_manual:
         lines.append(f"  driven again {job.retries_manual} times before")
     lines += [
@@ -185,7 +185,7 @@ def _group(one: DeadGroup) -> tuple[object, ...]:
         day_at(one.first_at),
         day_at(one.last_at),
         one.fingerprint or "-",
-        short(one.example, _EXAMPLE_CHARS_MAX),
+        shorten(one.example, _EXAMPLE_CHARS_MAX),
     )
 
 

@@ -29,7 +29,7 @@ from perdure.surfaces.cli.options import (
     yes_option,
 )
 from perdure.surfaces.cli.redrive import plain_bulk, warn_if_nobody_works
-from perdure.surfaces.cli.tables import many
+from perdure.surfaces.cli.tables import so_many
 
 _APP_HELP = "module:variable of the app, which knows the stages."
 
@@ -198,7 +198,9 @@ class _DeedAsked:
         """Whether so many jobs are to be touched."""
         more = "more than " if found.capped else ""
         words = in_words(self.chosen)
-        lines = [f"{more}{many(found.count, 'job')}{words}" if found.count else f"no jobs{words}"]
+        lines = [
+            f"{more}{so_many(found.count, 'job')}{words}" if found.count else f"no jobs{words}"
+        ]
         return self.sure_of_lines(found, found.count, lines, question, "job")
 
     def sure_of_lines(
@@ -213,7 +215,7 @@ class _DeedAsked:
             if self._as_json:
                 echo_json({"preview": found, "bulk": None})
             return False
-        if not is_sure(f"{question} {many(count, noun)}?", yes=self._yes):
+        if not is_sure(f"{question} {so_many(count, noun)}?", yes=self._yes):
             click.echo("nothing was done")
             sys.exit(1)
         return True

@@ -83,7 +83,7 @@ def demo(
         with screen(panel, lines, err=as_json, transient=as_json) as (show, _, _):
             summary = give_tour(order, show)
         if as_json:
-            echo_json(_plain(summary, folder if keep else None))
+            echo_json(_plain_summary(summary, folder if keep else None))
         else:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             for line in report(summary):
@@ -193,7 +193,7 @@ def _follow_ups(order: TourOrder, summary: Summary, *, kept: bool) -> Iterator[s
         yield f"  perdure {command} --store {shlex.quote(order.store)}"
 
 
-def _plain(summary: Summary, folder: Path | None) -> dict[str, object]:
+def _plain_summary(summary: Summary, folder: Path | None) -> dict[str, object]:
     plain: dict[str, object] = msgspec.to_builtins(summary)
     del plain["unfinished"], plain["trouble"]
     history = summary.history

@@ -104,7 +104,7 @@ def _crew(shot: TourSnapshot) -> Table:
     table = _table("worker", "items", "processes")
     table.columns[2].justify = "left"
     for demo_worker in shot.crew[-_WORKERS_SHOWN:]:
-        held = len(shot.look.held_by(demo_worker))
+        held = len(shot.look.jobs_held_by(demo_worker))
         table.add_row(
             demo_worker.name.removeprefix("worker "), str(held), _processes(shot, demo_worker)
         )

@@ -33,7 +33,7 @@ def list_gates(store: str | None, as_json: bool) -> None:
     with session_at(store) as session:
         found = gate_control.gates(session.opened)
     if as_json:
-        echo_json([_plain(one) for one in found])
+        echo_json([_plain_gate(one) for one in found])
         return
     for one in found:
         click.echo(f"{_mark(one)} {one.name:<32}  {one.state.value:<8}  {_behind(one)}  {one.says}")
@@ -51,7 +51,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
         found = gate_control.gate(session.opened, name)
         deeds = gate_control.changes(session.opened, name)
     if as_json:
-        echo_json({**_plain(found), "changes": msgspec.to_builtins(deeds)})
+        echo_json({**_plain_gate(found), "changes": msgspec.to_builtins(deeds)})
         return
     click.echo(f"{found.kind} {found.name}: {found.state.value}, {found.says}")
     if found.credential:
@@ -140,7 +140,7 @@ def _behind(one: GateShown) -> str:
     return f"{one.waiting:>7} waiting"
 
 
-def _plain(one: GateShown) -> dict[str, object]:
+def _plain_gate(one: GateShown) -> dict[str, object]:
     plain: dict[str, Any] = msgspec.to_builtins(one)
     told: dict[str, object] = plain.pop("told")
     return {**plain, "says": one.says, "rate_per_s": one.told.rate_per_s, **told}

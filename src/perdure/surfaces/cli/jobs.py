@@ -15,7 +15,7 @@ from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.filters import in_words
 from perdure.surfaces.cli.options import echo_json, json_option, limit_option, store_option
-from perdure.surfaces.cli.tables import short, spent
+from perdure.surfaces.cli.tables import shorten, spent_words
 
 _NUMBER_MAX = 2**63 - 1
 _CHARS_MAX = 200
@@ -102,7 +102,7 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
     for line in story(job, attempts, deeds):
         click.echo(line)
     for one in payloads:
-        click.echo(f"  payload until life {one.life}: {short(one.payload_json, _CHARS_MAX)}")
+        click.echo(f"  payload until life {one.life}: {shorten(one.payload_json, _CHARS_MAX)}")
 
 
 def deeds_of(session: Session, job: JobView) -> list[LoggedDeed]:
@@ -124,7 +124,7 @@ def story(
         + (f", label {job.label}" if job.label else ""),
         f"  enqueued {shown_at(job.enqueued_at)}"
         + (f" by {job.owner}" if job.owner else "")
-        + (f", key {short(job.key, _CHARS_MAX)}" if job.key is not None else "")
+        + (f", key {shorten(job.key, _CHARS_MAX)}" if job.key is not None else "")
         + (f", request {job.request_id}" if job.request_id != job.id else "")
         + (
             f", in line since {shown_at(job.ordered_at)}"
@@ -136,14 +136,14 @@ def story(
     told += [(one.done_at, [_deed_line(one)]) for one in deeds]
     for _, some in sorted(told, key=lambda one: one[0]):
         lines += some
-    if paid := spent(*_sums(attempts)):
+    if paid := spent_words(*_sums(attempts)):
         lines.append(f"  in all: {paid}")
-    lines.append(f"  item {short(job.payload_json, item_chars_max)}")
+    lines.append(f"  item {shorten(job.payload_json, item_chars_max)}")
     return lines + _end_lines(job)
 
 
 def _attempt_lines(one: AttemptView) -> list[str]:
-    paid = spent(one.cost_nusd, one.tokens_in, one.tokens_out)
+    paid = spent_words(one.cost_nusd, one.tokens_in, one.tokens_out)
     lines = [
         f"  {shown_at(one.claimed_at)}  {one.stage} attempt {one.number}: {one.status.value} "
         f"after {one.elapsed_s:.2f} s on worker {one.worker}" + (f"; {paid}" if paid else "")
@@ -157,8 +157,8 @@ def _attempt_lines(one: AttemptView) -> list[str]:
 
 
 def _deed_line(one: LoggedDeed) -> str:
-    why = f": {short(one.reason, _CHARS_MAX)}" if one.reason else ""
-    return f"  {shown_at(one.done_at)}  {one.verb} by {short(one.by_whom, 40)}{why}"
+    why = f": {shorten(one.reason, _CHARS_MAX)}" if one.reason else ""
+    return f"  {shown_at(one.done_at)}  {one.verb} by {shorten(one.by_whom, 40)}{why}"
 
 
 def _sums(attempts: Sequence[AttemptView]) -> tuple[int, int, int]:
@@ -180,7 +180,7 @@ def _end_lines(job: JobView) -> list[str]:
     if job.finished_at is not None:
         lines.append(f"  {job.state.value} {shown_at(job.finished_at)}")
     if job.result_json is not None:
-        lines.append(f"  result {short(job.result_json, _CHARS_MAX)}")
+        lines.append(f"  result {shorten(job.result_json, _CHARS_MAX)}")
     return lines
 
 

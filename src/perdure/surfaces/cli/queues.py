@@ -13,7 +13,7 @@ from perdure.surfaces.cli.options import (
     reason_and_by,
     store_option,
 )
-from perdure.surfaces.cli.tables import short, table
+from perdure.surfaces.cli.tables import shorten, table
 
 _PIPELINES_CHARS_MAX = 60
 
@@ -42,7 +42,7 @@ def list_queues(store: str | None, as_json: bool) -> None:
             one.name,
             f"{one.ready:,}",
             f"{one.later:,}",
-            short(", ".join(one.pipelines), _PIPELINES_CHARS_MAX),
+            shorten(", ".join(one.pipelines), _PIPELINES_CHARS_MAX),
             one.says,
         )
         for one in found

@@ -31,7 +31,7 @@ from perdure.surfaces.cli.options import (
     store_option,
     yes_option,
 )
-from perdure.surfaces.cli.tables import day_at, many, short, table
+from perdure.surfaces.cli.tables import day_at, shorten, so_many, table
 
 _WORDS_CHARS_MAX = 80
 _ASKED_LATER = "whether their sources still exist is asked by the worker that drives them; to ask now: --app APP"
@@ -111,7 +111,7 @@ def redrive(
             if as_json:
                 echo_json({"preview": found, "notes": notes, "bulk": None})
             return
-        if not is_sure(f"Drive {many(found.eligible, 'dead letter')} again?", yes=yes):
+        if not is_sure(f"Drive {so_many(found.eligible, 'dead letter')} again?", yes=yes):
             click.echo("nothing was done")
             sys.exit(1)
         begun = letters.redrive(
@@ -145,7 +145,7 @@ def discard(
     with session_at(store) as session:
         letters = DeadLetters(session)
         found = letters.count(**chosen)
-        meant = f"{'more than ' if found.capped else ''}{many(found.count, 'dead letter')}"
+        meant = f"{'more than ' if found.capped else ''}{so_many(found.count, 'dead letter')}"
         if not as_json:
             click.echo(f"{meant}{in_words(chosen)}" if found.count else "no dead letters are meant")
             for one in found.groups[:REFUSALS_SHOWN]:
@@ -219,7 +219,7 @@ def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -
             one.status.value,
             f"{one.done:,}",
             f"{one.refused:,}",
-            short(one.begun_by, 20),
+            shorten(one.begun_by, 20),
             _filter(one),
             _why(one),
         )
@@ -323,7 +323,7 @@ def _follow_begun(
                 "notes": notes,
                 "bulk": plain_bulk(after),
                 "run": None if run is None else run.view(),
-                "refusals": list(_first(begun)),
+                "refusals": list(_first_refusals(begun)),
             }
         )
     elif detach:
@@ -334,7 +334,7 @@ def _follow_begun(
     return 0 if detach else outcome(begun)
 
 
-def _first(begun: Redrive) -> list[object]:
+def _first_refusals(begun: Redrive) -> list[object]:
     return [one for one, _ in zip(begun.refusals(), range(REFUSALS_SHOWN), strict=False)]
 
 
@@ -360,7 +360,7 @@ def _show(one: Redrive, *, as_json: bool) -> None:
         + (f", {_why(bulk)}" if bulk.why else "")
     )
     click.echo(
-        f"  begun {day_at(bulk.begun_at)} by {short(bulk.begun_by, 40)} {short(bulk.reason, 200)}".rstrip()
+        f"  begun {day_at(bulk.begun_at)} by {shorten(bulk.begun_by, 40)} {shorten(bulk.reason, 200)}".rstrip()
     )
     click.echo(f"  of {_filter(bulk)}")
     for line in summary_lines(one, every=True):
@@ -384,11 +384,11 @@ def _filter(bulk: BulkView) -> str:
     }
     if wanted.get("discarded"):
         left["discarded"] = True
-    return short(chosen_words(left) or "all", _WORDS_CHARS_MAX)
+    return shorten(chosen_words(left) or "all", _WORDS_CHARS_MAX)
 
 
 def _why(bulk: BulkView) -> str:
-    return short(bulk.why or bulk.reason, _WORDS_CHARS_MAX)
+    return shorten(bulk.why or bulk.reason, _WORDS_CHARS_MAX)
 
 
 def plain_bulk(bulk: BulkView) -> dict[str, object]:

@@ -30,7 +30,7 @@ from perdure.surfaces.cli.options import (
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
     Files,
-    plain,
+    plain_outcome,
     resume,
     summary_lines,
     ways_on,
@@ -184,10 +184,10 @@ def run(target: str, items: str, **chosen: Any) -> None:
     reference, session, pipe = load_pipeline(target)
     with closing(session):
         check_app_store(reference, session.url, chosen["store"])
-        _carried_out(pipe, reference, files, chosen)
+        _carry_out(pipe, reference, files, chosen)
 
 
-def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]) -> NoReturn:
+def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]) -> NoReturn:
     as_json = chosen["as_json"]
     bad = _Bad(lambda line: click.echo(line, err=True))
     order = RunRequest(
@@ -217,14 +217,16 @@ def _carried_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str,
         again = resume(outcome.run, files, anonymous=order.name is None)
         if as_json:
             echo_json(
-                plain(outcome, replace(files, results=None, failures=None), INTERRUPTED, again)
+                plain_outcome(
+                    outcome, replace(files, results=None, failures=None), INTERRUPTED, again
+                )
             )
         click.echo(f"left at once; nothing is lost. {ways_on(outcome.run, again)}", err=True)
         sys.exit(INTERRUPTED)
     code = exit_code(outcome)
     again = resume(outcome.run, files, anonymous=order.name is None)
     if as_json:
-        echo_json(plain(outcome, files, code, again))
+        echo_json(plain_outcome(outcome, files, code, again))
     summary, complaints = summary_lines(outcome, files, again)
     for line in summary if not as_json else ():
         click.echo(line)

@@ -72,8 +72,8 @@ def panel(shot: RunSnapshot) -> RenderableType:
     ]
     parts += [Text(f"held: {_hold_text(one)}", "yellow") for one in shot.held[:_HELD_SHOWN]]
     parts += [Text(text, "yellow") for text in (_state(shot), shot.note) if text]
-    title = f"[bold]run[/] {_plain(run.name)} of {_plain(run.pipeline)}"
-    return frame(title, _spoken(shot.elapsed_s), parts)
+    title = f"[bold]run[/] {_escape_markup(run.name)} of {_escape_markup(run.pipeline)}"
+    return frame(title, _time_words(shot.elapsed_s), parts)
 
 
 def _counts(shot: RunSnapshot) -> Text:
@@ -169,10 +169,10 @@ def _state(shot: RunSnapshot) -> str:
 def _eta(shot: RunSnapshot) -> str:
     if shot.eta_s is None:
         return "unknown"
-    return ("more than " if shot.feeding else "") + _spoken(shot.eta_s)
+    return ("more than " if shot.feeding else "") + _time_words(shot.eta_s)
 
 
-def _spoken(seconds: float) -> str:
+def _time_words(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 7_200:
@@ -180,6 +180,6 @@ def _spoken(seconds: float) -> str:
     return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
 
 
-def _plain(text: str) -> str:
+def _escape_markup(text: str) -> str:
     """Text that is nobody's markup."""
     return text.replace("[", r"\[")

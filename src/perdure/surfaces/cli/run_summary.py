@@ -16,7 +16,7 @@ from perdure.model.runs import RunStatus, RunView
 from perdure.model.views import DeadGroup
 from perdure.surfaces.cli.options import command
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
-from perdure.surfaces.cli.tables import short, spent
+from perdure.surfaces.cli.tables import shorten, spent_words
 
 _SAME = " < the same items"
 _WRONG_KEY = re.compile("item 1 of the run: it has no field ")
@@ -126,8 +126,8 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
         if count:
             yield f"  {count:>7,} {kind}"
     if outcome.most is not None:
-        yield f"  {_most(outcome.most, outcome.most_key)}"
-    if paid := spent(counts.cost_nusd, counts.tokens_in, counts.tokens_out):
+        yield f"  {_most_words(outcome.most, outcome.most_key)}"
+    if paid := spent_words(counts.cost_nusd, counts.tokens_in, counts.tokens_out):
         yield f"  {paid}"
     if fed.skipped:
         yield f"  left out, because they could not be read: {fed.skipped:,}"
@@ -149,12 +149,12 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     yield from _next_steps(outcome, files, again)
 
 
-def _most(group: DeadGroup, key: str | None) -> str:
+def _most_words(group: DeadGroup, key: str | None) -> str:
     """What most have failed of and where, and how to look at one of them."""
-    item = "one of them" if key is None else f"one of them, {short(key, _KEY_CHARS_MAX)}"
+    item = "one of them" if key is None else f"one of them, {shorten(key, _KEY_CHARS_MAX)}"
     return (
         f"most: {group.count:,} in stage {group.stage}, {group.kind or 'no kind'}: "
-        f"{short(group.example, _EXAMPLE_CHARS_MAX)}; {item}: "
+        f"{shorten(group.example, _EXAMPLE_CHARS_MAX)}; {item}: "
         f"{command('perdure jobs show {}', group.example_id)}"
     )
 
@@ -202,7 +202,7 @@ def _larger(run: RunView) -> tuple[str, str] | None:
     return None if kind is None else ("--kind-budget", f"{kind[1]}=SHARE")
 
 
-def plain(outcome: RunOutcome, files: Files, code: int, again: str) -> dict[str, Any]:
+def plain_outcome(outcome: RunOutcome, files: Files, code: int, again: str) -> dict[str, Any]:
     """The summary as JSON."""
     run, counts, fed = outcome.run, outcome.run.counts, outcome.fed
     return {

@@ -27,7 +27,7 @@ from perdure.surfaces.cli.options import (
     yes_option,
 )
 from perdure.surfaces.cli.run_report import report_lines
-from perdure.surfaces.cli.tables import day_at, dollars, percent, short, table
+from perdure.surfaces.cli.tables import day_at, dollars, percent, shorten, table
 
 _NUMBER_MAX = 2**63 - 1
 _NAME_CHARS_MAX = 50
@@ -92,7 +92,7 @@ def list_runs(
     rows = [
         (
             one.no,
-            short(one.name, _NAME_CHARS_MAX),
+            shorten(one.name, _NAME_CHARS_MAX),
             one.pipeline,
             one.status.value + (", unfed" if unfed_at(one, now) else ""),
             f"{one.counts.total:,}",
@@ -297,7 +297,7 @@ def _feeding(run: RunView, now: datetime) -> str:
 
 def _status(run: RunView) -> str:
     """The status and why, without saying one word twice."""
-    why, status = short(run.why, 500), run.status.value
+    why, status = shorten(run.why, 500), run.status.value
     if not why or why.startswith(f"{status}:"):
         return why or status
     return f"{status}, {why}"

@@ -6,7 +6,7 @@ import msgspec
 from perdure.app.surface.store_session import session_at
 from perdure.model.operations import ScheduleView
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
-from perdure.surfaces.cli.tables import day_at, short, table
+from perdure.surfaces.cli.tables import day_at, shorten, table
 
 _ITEM_CHARS_MAX = 60
 
@@ -29,7 +29,7 @@ def list_schedules(store: str | None, as_json: bool) -> None:
         found = session.opened.reader.schedules()
         now = session.opened.reader.now()
     if as_json:
-        echo_json([_plain(one) for one in found])
+        echo_json([_plain_schedule(one) for one in found])
         return
     if not found:
         click.echo("no schedules: declare one with app.every, and start a worker")
@@ -43,7 +43,7 @@ def list_schedules(store: str | None, as_json: bool) -> None:
             day_at(one.next_at) + (" overdue" if one.next_at < now else ""),
             day_at(one.ticked_at) or "never",
             f"{one.ticks:,}",
-            short(one.payload_json, _ITEM_CHARS_MAX),
+            shorten(one.payload_json, _ITEM_CHARS_MAX),
         )
         for one in found
     ]
@@ -51,7 +51,7 @@ def list_schedules(store: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
-def _plain(one: ScheduleView) -> dict[str, object]:
+def _plain_schedule(one: ScheduleView) -> dict[str, object]:
     plain: dict[str, object] = msgspec.to_builtins(one)
     plain["payload"] = msgspec.Raw(str(plain.pop("payload_json")).encode())
     return plain

@@ -104,7 +104,7 @@ def simulate(
     those of the engine's own rules: the same seeds give the same table. All of it takes about three
     minutes.
     """
-    own = _own(outage, jobs, rate, latency, workers, concurrency, no_hints)
+    own = _own_case(outage, jobs, rate, latency, workers, concurrency, no_hints)
     policy, _ = load_policy(policy_name)
     if plots is not None:
         require_matplotlib()
@@ -129,7 +129,7 @@ def simulate(
         click.echo("\n".join(summary_lines(rows)))
 
 
-def _own(
+def _own_case(
     outage: str | None,
     jobs: int | None,
     rate: str | None,

@@ -27,14 +27,14 @@ def table(
     return [line(heads), *(line(cells) for cells in texts)]
 
 
-def short(text: str, chars_max: int) -> str:
+def shorten(text: str, chars_max: int) -> str:
     """A text on one line that no terminal obeys, cut where it is too long."""
     plain = " ".join(text.split())
     safe = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in plain)
     return safe if len(safe) <= chars_max else safe[: chars_max - 1] + "…"
 
 
-def many(count: int, noun: str) -> str:
+def so_many(count: int, noun: str) -> str:
     """So many of something."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
@@ -58,7 +58,7 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
-def spent(cost_nusd: int, tokens_in: int, tokens_out: int) -> str:
+def spent_words(cost_nusd: int, tokens_in: int, tokens_out: int) -> str:
     """What was paid, in money and tokens; empty where nothing was told."""
     if not (cost_nusd or tokens_in or tokens_out):
         return ""

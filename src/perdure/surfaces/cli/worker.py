@@ -93,7 +93,7 @@ def worker(
     config = settings_in_force(processes=processes, **tuning)
     check_times(config)
     for_app(store)
-    described = _describe(app) if lifeline is None else _told_through(lifeline)
+    described = _describe(app) if lifeline is None else _read_description(lifeline)
     check_app_store(app, described.url, store)
     check_served(app, described.lanes, queues, categories)
 
@@ -125,7 +125,7 @@ def worker(
     sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes))
 
 
-def _told_through(lifeline: int) -> "Described":
+def _read_description(lifeline: int) -> "Described":
     """What whoever started us knows of the app; when its end of the pipe closes, we stop as by a signal."""
     file = open(lifeline, "rb")  # noqa: SIM115 - open for as long as we live
 
