@@ -121,7 +121,7 @@ def test_a_wait_on_a_loop_can_be_cancelled(app, pipe):
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
-    assert app._session.watch._asked() == []  # nobody is left to ask for
+    assert app._session.watch._ids_asked() == []  # nobody is left to ask for
 
 
 def test_closing_the_app_ends_every_wait(app, pipe):

@@ -85,46 +85,48 @@ def test_an_enqueue_in_a_callers_transaction_makes_no_hint(place, ears):
 
 def test_five_hundred_enqueues_at_once_make_a_few_dozen_notifications(place, counter):
     for _ in range(500):  # a disk would make them few in a second, and then each may have its own
-        place.store._herald.tell()
+        place.store._notify_sender.tell()
     assert 1 <= counter() <= 60
 
 
 def test_an_enqueue_that_comes_alone_is_told_of_by_no_thread(place, ears, monkeypatch):
     monkeypatch.setattr(notify, "_IDLE_S", 0.02)
-    for _ in range(3):  # the first on a lent connection; then there is a line
+    for _ in range(3):  # the first on a lent connection; then there is a connection of its own
         place.put()
         until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
-        until(lambda: not heralds(), "the thread is gone")
+        until(lambda: not notify_threads(), "the thread is gone")
     started: list[threading.Thread] = []
     monkeypatch.setattr(threading.Thread, "start", started.append)
     for _ in range(5):
-        until(place.store._herald._is_free, "the last word was answered")
-        until(lambda: place.store._herald._next_at_s < time.monotonic(), "some milliseconds")
+        until(place.store._notify_sender._is_free, "the last word was answered")
+        until(lambda: place.store._notify_sender._next_at_s < time.monotonic(), "some milliseconds")
         place.put()
         until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
     assert started == []
 
 
-def test_a_line_that_breaks_is_made_anew_and_meanwhile_another_is_used(place, ears, monkeypatch):
+def test_a_connection_that_breaks_is_made_anew_and_meanwhile_another_is_used(
+    place, ears, monkeypatch
+):
     monkeypatch.setattr(notify, "_AGAIN_S", 0.0)
     for _ in range(3):
         place.put()
         until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
-    line = place.store._herald._line
-    assert line is not None
+    own = place.store._notify_sender._own_cx
+    assert own is not None
     with psycopg.connect(place.url, autocommit=True) as cx:
-        cx.execute("SELECT pg_terminate_backend(%s)", (line.info.backend_pid,))
-    until(lambda: not place.store._herald._is_free(), "the broken line is noticed")
+        cx.execute("SELECT pg_terminate_backend(%s)", (own.info.backend_pid,))
+    until(lambda: not place.store._notify_sender._is_free(), "the broken connection is noticed")
     for _ in range(3):
         place.put()
         until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
-    assert place.store._herald._line not in (None, line)
+    assert place.store._notify_sender._own_cx not in (None, own)
 
 
-def test_a_process_that_enqueues_once_makes_no_line_for_it(place, ears):
+def test_a_process_that_enqueues_once_makes_no_connection_for_it(place, ears):
     place.put()
     until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
-    assert place.store._herald._line is None
+    assert place.store._notify_sender._own_cx is None
 
 
 def test_many_threads_make_no_more(place, counter):
@@ -147,8 +149,8 @@ def test_a_thread_that_has_rested_tells_again(place, ears, monkeypatch):
     for _ in range(20):
         place.put()
         until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
-        until(lambda: not heralds(), "the thread is gone")
-    assert not heralds()
+        until(lambda: not notify_threads(), "the thread is gone")
+    assert not notify_threads()
 
 
 def test_news_that_come_as_the_thread_goes_to_rest_are_told(place, ears, monkeypatch):
@@ -160,8 +162,8 @@ def test_news_that_come_as_the_thread_goes_to_rest_are_told(place, ears, monkeyp
         until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
 
 
-def heralds() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "perdure-herald"]
+def notify_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "perdure-notify"]
 
 
 def test_what_is_enqueued_last_is_told_before_the_store_is_closed(place, ears, open_place):
@@ -169,12 +171,12 @@ def test_what_is_enqueued_last_is_told_before_the_store_is_closed(place, ears, o
     leaving.put()
     leaving.close()
     until(ears.store.has_changed, "the hint", within_s=HINT_S_MAX)
-    assert not heralds()
+    assert not notify_threads()
 
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Whoever lost its line listens again at once."""
+    """Whoever lost its connection listens again at once."""
     monkeypatch.setattr(notify, "_AGAIN_S", 0.0)
 
 
@@ -195,7 +197,7 @@ def test_a_listener_does_not_try_again_in_a_hurry(place, ears, proxy, open_place
     far.store.has_changed()
     proxy.refuse()
     proxy.reset()
-    until(far.store.has_changed, "the broken line is noticed")
+    until(far.store.has_changed, "the broken connection is noticed")
     proxy.heal()  # and again is not yet: who tried would say that it may have missed one
     for _ in range(100):
         assert not far.store.has_changed()
@@ -262,11 +264,11 @@ def test_one_connection_is_for_listening_and_is_closed_with_the_store(place, pos
 
 
 def test_whoever_learns_that_a_pooler_stands_between_stops_listening(place, ears):
-    """A line with something to read, that nobody reads any more, would never let anybody rest."""
+    """A connection with something to read, that nobody reads any more, would never let anybody rest."""
     assert ears.store.ear() is not None
-    ears.store._ear._connection.pooled = True
+    ears.store._notify_listener._connection.pooled = True
     with psycopg.connect(place.url, autocommit=True) as cx:
         cx.execute("NOTIFY perdure")
     assert ears.store.ear() is None
     assert not ears.store.has_changed()
-    assert ears.store._ear._listening is None
+    assert ears.store._notify_listener._listening is None

@@ -172,7 +172,7 @@ class EmbeddedWorker:
     def _live_once(self, life: "_Life") -> bool:
         """One life to its end; whether another one has to follow."""
         try:
-            dead = live(life.guest, life.over)
+            dead = live(life.worker, life.over)
         except (
             OSError,
             RuntimeError,
@@ -260,9 +260,11 @@ class EmbeddedWorker:
 class _Life:
     """One row, its keeper, and the worker that works under it."""
 
-    def __init__(self, guest: Worker, kept: KeeperProcess, opened: Opened, bulks: BulkWork) -> None:
+    def __init__(
+        self, worker: Worker, kept: KeeperProcess, opened: Opened, bulks: BulkWork
+    ) -> None:
         self._bulks = bulks
-        self.guest = guest
+        self.worker = worker
         self.over = threading.Event()  # after the last write
         self._kept = kept
         self._opened = opened
@@ -275,6 +277,6 @@ class _Life:
 
     def drain(self, orders: int) -> None:
         if orders == 1:
-            self.guest.drain()
+            self.worker.drain()
         else:
-            self.guest.drain_now()
+            self.worker.drain_now()

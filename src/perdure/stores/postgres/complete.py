@@ -17,7 +17,7 @@ from perdure.stores.borrowed_connection import check_lendable
 from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.enqueue_within import join
-from perdure.stores.postgres.notify import Herald
+from perdure.stores.postgres.notify import NotifySender
 from perdure.stores.postgres.record import (
     UNWRITABLE,
     busy_among,
@@ -38,7 +38,7 @@ class PostgresCompleting:
     """The part of the `Store` port that settles without waiting, and in transactions that are not the store's."""
 
     _connection: PostgresConnection
-    _herald: Herald
+    _notify_sender: NotifySender
 
     def settle(self, records: Sequence[Record], *, by: int | None) -> tuple[Settled | Busy, ...]:
         """As a turn that claims nothing, and waits for no job."""
@@ -52,7 +52,7 @@ class PostgresCompleting:
                     raise
                 done = self._settle(cx, records, by, record_each)
         if any(one.state is State.QUEUED and not one.delay_s for one in records):
-            self._herald.tell()
+            self._notify_sender.tell()
         return done
 
     def complete(self, record: Record, *, by: int, within: object) -> Settled | Busy:

@@ -19,7 +19,7 @@ from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.errors import translate_errors
 
 
-class _Guest:
+class _BorrowedConnection:
     """As much of a connection as enqueueing needs, whatever the caller's makes of rows and cursors."""
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
@@ -38,11 +38,11 @@ class _Guest:
 def join(within: object, own: PostgresConnection) -> Iterator[Cx]:
     """The caller's connection, checked."""
     raw = _connection_in(within)
-    guest = cast("Cx", _Guest(raw))
+    borrowed = cast("Cx", _BorrowedConnection(raw))
     with translate_errors(own.shown_url):
-        _check_place(guest, own)
+        _check_place(borrowed, own)
         with raw.transaction():  # all or none; inside the caller's it is a savepoint
-            yield guest
+            yield borrowed
 
 
 def _connection_in(within: object) -> psycopg.Connection[Any]:
@@ -77,8 +77,8 @@ def _connection_in(within: object) -> psycopg.Connection[Any]:
     return raw
 
 
-def _check_place(guest: Cx, own: PostgresConnection) -> None:
-    theirs = ServerPlace.of(guest)
+def _check_place(borrowed: Cx, own: PostgresConnection) -> None:
+    theirs = ServerPlace.of(borrowed)
     # Not known yet; or the server was started anew since, and is another one.
     if own.place != theirs:
         with own.autocommit() as cx:

@@ -56,7 +56,7 @@ from perdure.stores.postgres.connection_pool import Cursor, Cx
 from perdure.stores.postgres.enqueue import accept, accept_whole, begin, lanes_among
 from perdure.stores.postgres.enqueue_within import join
 from perdure.stores.postgres.gates import PostgresGates
-from perdure.stores.postgres.notify import Ear, Herald
+from perdure.stores.postgres.notify import NotifyListener, NotifySender
 from perdure.stores.postgres.record import (
     UNWRITABLE,
     check_alive,
@@ -82,8 +82,8 @@ class PostgresStore(PostgresCompleting, PostgresGates):
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._floors = Floors(connection.monotonic)
-        self._herald = Herald(connection)
-        self._ear = Ear(connection)
+        self._notify_sender = NotifySender(connection)
+        self._notify_listener = NotifyListener(connection)
         self._short = False  # whether the last claim found less than it asked for
         self._lanes = KnownLanes()
 
@@ -107,7 +107,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
                 return accept(cx, jobs, self._connection.now(), borrowed=True)
         self._lanes.check(jobs, self._look_at_lanes)
         done = self._connection.resend(lambda cx: accept_whole(cx, jobs, self._connection.now()))
-        self._herald.tell()
+        self._notify_sender.tell()
         return done
 
     def begin(
@@ -131,7 +131,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         asked = _order_without_repeats(order)
         done = self._take_turn(records, asked, by)
         if asked is None and any(one.state is State.QUEUED and not one.delay_s for one in records):
-            self._herald.tell()  # who claims nothing leaves what is queued to others
+            self._notify_sender.tell()  # who claims nothing leaves what is queued to others
         return done
 
     def _take_turn(
@@ -156,11 +156,11 @@ class PostgresStore(PostgresCompleting, PostgresGates):
 
     def has_changed(self) -> bool:
         """Whether a hint has come since the last call."""
-        return self._ear.has_heard()
+        return self._notify_listener.has_heard()
 
     def ear(self) -> int | None:
         """The socket on which hints come, while there is one."""
-        return self._ear.fileno()
+        return self._notify_listener.fileno()
 
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
@@ -260,8 +260,8 @@ class PostgresStore(PostgresCompleting, PostgresGates):
 
     def close(self) -> None:
         """Disconnect."""
-        self._herald.close()
-        self._ear.close()
+        self._notify_sender.close()
+        self._notify_listener.close()
         self._connection.close()
 
     def _look_at_lanes(self, nos: set[int]) -> set[int]:
