@@ -11,7 +11,7 @@ from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import spending
 from perdure.testing.store_contract.captures import putting_aside
 from perdure.testing.store_contract.fresh_store import DEED, Place, uuid_of
-from tests.stores.kit import advance, cancelled, crash, failure, retry, success
+from tests.stores.kit import advance, cancellation, crash, failure, retry, success
 from tests.stores.rigs import Rig
 
 
@@ -62,7 +62,7 @@ def busy_store(rig: Rig, clock: VirtualClock | None = None) -> Iterator[Busy]:
     one, two, three, four, five, _, seven, eight = claims
     place.settle(
         advance(one, worker, place.lanes["two"]), success(two, worker), failure(three, worker),
-        cancelled(four, worker), retry(five, worker), retry(seven, worker, delay_s=0.0),
+        cancellation(four, worker), retry(five, worker), retry(seven, worker, delay_s=0.0),
         crash(eight, worker), by=worker,
     )  # fmt: skip
     (one,) = place.take(worker, 1)

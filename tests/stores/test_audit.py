@@ -15,7 +15,7 @@ from tests.stores.busy import busy_store
 from tests.stores.kit import (
     DEED,
     attempt_of,
-    cancelled,
+    cancellation,
     failure,
     release,
     retry,
@@ -202,7 +202,7 @@ def test_jobs_that_are_not_their_owners_as_they_are_are_found(busy, damage, subj
     place.clock.push(1)
     claims = place.take(worker, 6)
     place.clock.push(1)
-    for end, claim in zip((success, failure, cancelled, retry, release), claims, strict=False):
+    for end, claim in zip((success, failure, cancellation, retry, release), claims, strict=False):
         place.settle(end(claim, worker), by=worker)
     place.clock.push(1)
     (again,) = place.take(worker)

@@ -10,7 +10,7 @@ from perdure.model.runs import NewRun
 from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
 from perdure.stores import dead_groups, job_lists
-from tests.stores.kit import DEED, MEMORY, Place, cancelled, failure, retry, success, target
+from tests.stores.kit import DEED, MEMORY, Place, cancellation, failure, retry, success, target
 
 FAILED_ONLY = (State.FAILED,)
 
@@ -60,7 +60,7 @@ def full():
             run_at=chance.choice([None, place.clock.now() + timedelta(days=1)]),
         )  # fmt: skip
         place.clock.push(1)
-    ends = [success, failure, failure, retry, cancelled, None]
+    ends = [success, failure, failure, retry, cancellation, None]
     for claim in place.take(worker, 200):
         end = chance.choice(ends)
         if end is not None:

@@ -11,7 +11,7 @@ from perdure.model.states import FailedReason, Move, State
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     crash,
     failing,
     retry,
@@ -247,7 +247,7 @@ def test_every_try_of_a_stage_is_a_row_with_the_hash_of_its_settings(desk):
 
 def test_what_was_cancelled_has_its_own_name_everywhere(desk):
     id = desk.put()
-    desk.settle(cancelled(desk.take(), desk.worker))
+    desk.settle(cancellation(desk.take(), desk.worker))
     assert desk.converter(id, "status") == ("cancelled",)
     assert desk.seen("perdure_dataset_samples", id, "status") == ("cancelled",)
     view = "perdure_dataset_stages_applied"

@@ -11,7 +11,7 @@ from perdure.model.runs import NANO
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     failing,
     retry,
     spending,
@@ -71,7 +71,7 @@ class Books:
             )
         self.fail(run, kind="network", fingerprint="bb")
         self.place.put(run=run)
-        self.settle(cancelled(self.take(), self.worker))
+        self.settle(cancellation(self.take(), self.worker))
 
     def view(self, name: str, run: int) -> list[tuple]:
         return self.rig.rows(f"SELECT * FROM perdure_run_{name} WHERE run = {run} ORDER BY 1, 2")

@@ -24,7 +24,7 @@ from perdure.stores.sqlite import connection
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     failure,
     release,
     retry,
@@ -120,7 +120,7 @@ class Life:
         return self._settled(lambda claim: failure(claim, WORKER))
 
     def cancel(self) -> Call:
-        return self._settled(lambda claim: cancelled(claim, WORKER))
+        return self._settled(lambda claim: cancellation(claim, WORKER))
 
     def revive(self) -> Call:
         job = self._dead_letter()

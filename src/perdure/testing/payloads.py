@@ -5,7 +5,7 @@ from typing import Any
 from perdure.model.limits import DEPTH_MAX, PAYLOAD_BYTES_MAX
 
 
-def _nested(levels: int, wrap: Any) -> Any:
+def _nest(levels: int, wrap: Any) -> Any:
     value: Any = 0
     for _ in range(levels):
         value = wrap(value)
@@ -71,8 +71,8 @@ PAYLOADS: dict[str, Any] = {
     "keys in no order": {"z": 1, "a": 2, "m": 3},
     "keys with all the texts": dict.fromkeys(TEXTS.values(), 1),
     "all the texts": list(TEXTS.values()),
-    "lists as deep as it goes": _nested(DEPTH_MAX, lambda value: [value]),
-    "objects as deep as it goes": _nested(DEPTH_MAX, lambda value: {"k": value}),
+    "lists as deep as it goes": _nest(DEPTH_MAX, lambda value: [value]),
+    "objects as deep as it goes": _nest(DEPTH_MAX, lambda value: {"k": value}),
     "as large as it goes": "x" * (PAYLOAD_BYTES_MAX - 2),
     "as large as it goes, in four bytes each": "🎉" * (PAYLOAD_BYTES_MAX // 4 - 1),
 }
@@ -90,8 +90,8 @@ REFUSED: dict[str, Any] = {
     "a very large integer": 10**400,
     "an integer just too large": 2**63,
     "an integer just too small": -(2**63) - 1,
-    "lists too deep": _nested(DEPTH_MAX + 1, lambda value: [value]),
-    "objects too deep": _nested(DEPTH_MAX + 1, lambda value: {"k": value}),
+    "lists too deep": _nest(DEPTH_MAX + 1, lambda value: [value]),
+    "objects too deep": _nest(DEPTH_MAX + 1, lambda value: {"k": value}),
     "bytes": b"abc",
     "a bytearray": bytearray(b"abc"),
     "a set": {1, 2},

@@ -24,7 +24,7 @@ from perdure.testing import VirtualClock
 from perdure.testing.store_contract.fresh_store import Place
 from tests.engine.gating import VENDOR, failed, gate, line_of, stage, upstream
 from tests.engine.kit import DONE, Notes, Played, Unreliable
-from tests.stores.kit import cancelled
+from tests.stores.kit import cancellation
 from tests.stores.reference import open_model
 from tests.stores.reference.completing import Lent
 
@@ -238,7 +238,7 @@ def test_a_stage_that_is_complete_is_not_stopped_for_a_job_that_is_gone(shop):
     shop.completed(done).commit()
     other = shop.completed(taken)
     other.rollback()
-    shop.place.settle(cancelled(taken, None), by=None)
+    shop.place.settle(cancellation(taken, None), by=None)
     shop.pump.check_held()
     assert shop.stopped == [taken.no]
 

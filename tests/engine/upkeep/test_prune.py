@@ -10,7 +10,7 @@ from perdure.model.errors import CursorTooOld
 from perdure.model.operations import Retention
 from perdure.model.outcomes import Death
 from perdure.model.states import State
-from perdure.testing.store_contract.attempt_ends import cancelled, failure, success
+from perdure.testing.store_contract.attempt_ends import cancellation, failure, success
 from tests.engine.upkeep.upkeeping import upkeep
 
 DAY_S = 86_400.0
@@ -30,7 +30,7 @@ def kept(place, ids):
 
 
 def test_each_kind_is_kept_for_its_own_time_and_dead_letters_for_ever(either):
-    (done,), (dropped,) = finish(either), finish(either, end=cancelled)
+    (done,), (dropped,) = finish(either), finish(either, end=cancellation)
     dead, discarded = finish(either, end=failure), finish(either, end=failure)
     either.discard(either.see(discarded[0]))
     waiting = either.put(run_at=either.clock.now().replace(year=2040)).id

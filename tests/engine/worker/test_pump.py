@@ -28,7 +28,7 @@ from perdure.model.outcomes import (
 from perdure.model.states import State
 from perdure.rules.backoff import Jitter
 from tests.engine.kit import DONE, Shop, stage
-from tests.stores.kit import cancelled, crash, release
+from tests.stores.kit import cancellation, crash, release
 
 FAILED = Raised(Evidence(("builtins.ConnectionError",), "reset"))
 
@@ -452,7 +452,7 @@ def test_a_result_about_a_job_that_was_taken_away_is_dropped(single):
     id = single.place.put().id
     single.pump.once()
     (claim,) = single.running.values()
-    single.place.settle(cancelled(claim, single.worker), by=None)
+    single.place.settle(cancellation(claim, single.worker), by=None)
     single.finish_all()
     single.pump.once()
     assert single.place.see(id).state is State.CANCELLED
@@ -466,7 +466,7 @@ def test_handlers_of_jobs_that_were_taken_away_are_stopped(shop):
     shop.place.put_many(3)
     shop.pump.once()
     first, second, third = list(shop.running.values())
-    shop.place.settle(cancelled(second, shop.worker), by=None)
+    shop.place.settle(cancellation(second, shop.worker), by=None)
     shop.pump.check_held()
     assert shop.stopped == [second.no]
     shop.finish(second, Interrupted())

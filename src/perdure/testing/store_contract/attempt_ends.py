@@ -30,7 +30,7 @@ def attempt_of(claim: Claim, status: AttemptStatus, worker: int | None, **change
     return replace(plain, **changes)
 
 
-def _plain(claim: Claim, move: Move, state: State) -> Record:
+def _plain_record(claim: Claim, move: Move, state: State) -> Record:
     return Record(
         no=claim.no,
         id=claim.id,
@@ -48,7 +48,7 @@ def _plain(claim: Claim, move: Move, state: State) -> Record:
 def success(claim: Claim, worker: int | None, *, result_json: str = '"done"') -> Record:
     """The last stage is done."""
     return replace(
-        _plain(claim, Move.SUCCEED, State.SUCCEEDED),
+        _plain_record(claim, Move.SUCCEED, State.SUCCEEDED),
         result_json=result_json,
         attempt=attempt_of(claim, AttemptStatus.SUCCESS, worker),
     )
@@ -57,7 +57,7 @@ def success(claim: Claim, worker: int | None, *, result_json: str = '"done"') ->
 def retry(claim: Claim, worker: int | None, *, delay_s: float = 5.0) -> Record:
     """A counted failure that is tried again."""
     return replace(
-        _plain(claim, Move.RETRY, State.QUEUED),
+        _plain_record(claim, Move.RETRY, State.QUEUED),
         counters=claim.counters.after_event(Counted.FAILURES),
         delay_s=delay_s,
         error_kind="network",
@@ -71,7 +71,7 @@ def retry(claim: Claim, worker: int | None, *, delay_s: float = 5.0) -> Record:
 def snooze(claim: Claim, worker: int | None, *, delay_s: float = 5.0) -> Record:
     """The stage wants to be called again later; nothing failed."""
     return replace(
-        _plain(claim, Move.RETRY, State.QUEUED),
+        _plain_record(claim, Move.RETRY, State.QUEUED),
         counters=claim.counters.after_event(Counted.SNOOZES, waited_s=delay_s),
         delay_s=delay_s,
         attempt=attempt_of(claim, AttemptStatus.WAITING, worker, counted="snoozes"),
@@ -81,7 +81,7 @@ def snooze(claim: Claim, worker: int | None, *, delay_s: float = 5.0) -> Record:
 def failure(claim: Claim, worker: int | None) -> Record:
     """A dead letter."""
     return replace(
-        _plain(claim, Move.FAIL, State.FAILED),
+        _plain_record(claim, Move.FAIL, State.FAILED),
         counters=claim.counters.after_event(Counted.FAILURES),
         failed_reason=FailedReason.FATAL,
         error_kind="input_invalid",
@@ -129,7 +129,7 @@ def crash(claim: Claim, worker: int | None) -> Record:
     """The worker died; the job is a suspect from now on."""
     counters = claim.counters.after_event(Counted.CRASHES)
     return replace(
-        _plain(claim, Move.RETRY, State.QUEUED),
+        _plain_record(claim, Move.RETRY, State.QUEUED),
         counters=counters,
         isolation=min(counters.crashes, 2),
         delay_s=0.0,
@@ -144,17 +144,17 @@ def crash(claim: Claim, worker: int | None) -> Record:
 def release(claim: Claim, worker: int | None) -> Record:
     """Given back unfinished."""
     return replace(
-        _plain(claim, Move.RELEASE, State.QUEUED),
+        _plain_record(claim, Move.RELEASE, State.QUEUED),
         counters=claim.counters.after_event(Counted.RELEASES),
         delay_s=0.0,
         attempt=attempt_of(claim, AttemptStatus.INTERRUPTED, worker, counted="releases"),
     )
 
 
-def cancelled(claim: Claim, worker: int | None) -> Record:
+def cancellation(claim: Claim, worker: int | None) -> Record:
     """Ended because nobody wants it any more."""
     return replace(
-        _plain(claim, Move.CANCEL, State.CANCELLED),
+        _plain_record(claim, Move.CANCEL, State.CANCELLED),
         attempt=attempt_of(claim, AttemptStatus.CANCELLED, worker),
     )
 
@@ -170,7 +170,7 @@ def advance(
 ) -> Record:
     """The stage is done; the next one waits, or is claimed in the same breath."""
     return replace(
-        _plain(
+        _plain_record(
             claim,
             Move.CARRY_ON if reclaim else Move.ADVANCE,
             State.PROCESSING if reclaim else State.QUEUED,
@@ -195,5 +195,5 @@ ENDINGS: tuple[Callable[[Claim, int | None], Record], ...] = (
     failure,
     crash,
     release,
-    cancelled,
+    cancellation,
 )

@@ -32,12 +32,12 @@ class BulksContract(OnAFreshStore):
     def _dead_letters(self, count: int, **changes: Any) -> list[JobView]:
         return [self.place.dead_letter(self.worker, **changes) for _ in range(count)]
 
-    def _seen_bulk(self, bulk: BulkView) -> BulkView:
+    def _see_bulk(self, bulk: BulkView) -> BulkView:
         (found,) = self.place.reader.bulks(id=bulk.id)
         return found
 
     def _revive_in_step(self, jobs: list[JobView], step: BulkStep) -> list[Revived]:
-        return self.place.control.revive([_again(job) for job in jobs], DEED, step=step)
+        return self.place.control.revive([_revival_of(job) for job in jobs], DEED, step=step)
 
     def test_a_bulk_operation_begins_at_the_top_and_is_written_down(self) -> None:
         bulk = self._begin_bulk()
@@ -131,7 +131,7 @@ class BulksContract(OnAFreshStore):
             run.no,
             BulkPhase.CANARY,
         )
-        assert self._seen_bulk(bulk) == bulk
+        assert self._see_bulk(bulk) == bulk
         for phase in (BulkPhase.PROVING, BulkPhase.ALL):
             step = BulkStep(bulk.no, None, None, phase=phase, why=f"now {phase.value}")
             moved = self.place.control.step_bulk(step)
@@ -147,7 +147,7 @@ class BulksContract(OnAFreshStore):
         step = BulkStep(bulk.no, None, 5, refusals=(Refusal(999, "its source is gone"),))
         answers = self._revive_in_step([jobs[0], jobs[1], stale], step)
         assert [type(one) for one in answers] == [Receipt, Receipt, Stale]
-        moved = self._seen_bulk(bulk)
+        moved = self._see_bulk(bulk)
         assert (moved.cursor, moved.done, moved.refused) == (5, 2, 2)
         assert moved.changed_at == self.clock.now()
         refused = self.place.reader.refusals(bulk.no)
@@ -164,7 +164,7 @@ class BulksContract(OnAFreshStore):
         alive = self.place.put(key="k").id
         (answer,) = self._revive_in_step([job], BulkStep(bulk.no, None, job.no))
         assert answer == Conflict(job.no, job.id, job.token, alive)
-        assert (self._seen_bulk(bulk).done, self._seen_bulk(bulk).refused) == (0, 1)
+        assert (self._see_bulk(bulk).done, self._see_bulk(bulk).refused) == (0, 1)
         assert self.place.reader.refusals(bulk.no) == [
             LoggedRefusal(job.no, job.id, f"its key is alive again as job {alive}")
         ]
@@ -175,7 +175,7 @@ class BulksContract(OnAFreshStore):
         step = BulkStep(bulk.no, None, None, status=BulkStatus.DONE, why="all looked at")
         answers = self.place.control.discard([target(job) for job in jobs], DEED, step=step)
         assert [type(one) for one in answers] == [Receipt, Stale]
-        moved = self._seen_bulk(bulk)
+        moved = self._see_bulk(bulk)
         assert (moved.done, moved.refused, moved.status) == (1, 1, BulkStatus.DONE)
         assert moved.why == "all looked at"
         assert self.place.see(jobs[0].id).discarded_at == self.clock.now()
@@ -209,7 +209,7 @@ class BulksContract(OnAFreshStore):
         bulk = self._begin_bulk()
         assert self._revive_in_step([], BulkStep(bulk.no, None, 40)) == []
         assert self.place.control.discard([], DEED, step=BulkStep(bulk.no, 40, 30)) == []
-        assert (self._seen_bulk(bulk).cursor, self._seen_bulk(bulk).done) == (30, 0)
+        assert (self._see_bulk(bulk).cursor, self._see_bulk(bulk).done) == (30, 0)
 
     def test_what_is_refused_twice_is_counted_once_and_keeps_its_first_reason(self) -> None:
         bulk, (job,) = self._begin_bulk(), self._dead_letters(1)
@@ -220,7 +220,7 @@ class BulksContract(OnAFreshStore):
         assert moved is not None
         assert (moved.done, moved.refused) == (1, 1)
         self._revive_in_step([replace(job, token=99)], BulkStep(bulk.no, 80, 70))
-        assert self._seen_bulk(bulk).refused == 1
+        assert self._see_bulk(bulk).refused == 1
         assert self.place.reader.refusals(bulk.no) == [LoggedRefusal(job.no, job.id, "first")]
 
     def test_refusals_come_in_pages_by_job_number_and_by_operation(self) -> None:
@@ -239,7 +239,7 @@ class BulksContract(OnAFreshStore):
     # -- another status ----------------------------------------------------------------------
 
     def _change_bulk(self, bulk: BulkView, status: BulkStatus, why: str = "") -> BulkView | None:
-        change = BulkChange(bulk.no, self._seen_bulk(bulk).status, status, why)
+        change = BulkChange(bulk.no, self._see_bulk(bulk).status, status, why)
         return self.place.control.change_bulk(change, Deed("bob", "enough"))
 
     def test_an_operation_that_was_stopped_goes_on_where_it_stood(self) -> None:
@@ -259,7 +259,7 @@ class BulksContract(OnAFreshStore):
             3,
         )
         assert going.changed_at == self.clock.now()
-        assert self._seen_bulk(bulk) == going
+        assert self._see_bulk(bulk) == going
         assert self.place.control.step_bulk(BulkStep(bulk.no, 90, 80)) is not None
 
     def test_an_operation_changes_if_its_status_is_as_it_was_seen(self) -> None:
@@ -285,5 +285,5 @@ class BulksContract(OnAFreshStore):
         assert (told[1].by_whom, told[1].reason) == ("bob", "enough")
 
 
-def _again(job: JobView) -> Revival:
+def _revival_of(job: JobView) -> Revival:
     return Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)

@@ -20,7 +20,7 @@ class CallersContract(OnAFreshStore):
         """A worker of the caller's own, for which nobody beats."""
         return self.place.hire(role=Role.CALLER, ttl_s=YEARS_S)
 
-    def begun(self, worker: int, *, hard_s: float = 10.0, **changes: object) -> Claim:
+    def _begin_call(self, worker: int, *, hard_s: float = 10.0, **changes: object) -> Claim:
         """A job in its caller's hands."""
         claim = self.place.store.begin(
             self.place.new(**changes), worker=worker, hard_s=hard_s, on_lost=OnLost.DROP
@@ -30,7 +30,7 @@ class CallersContract(OnAFreshStore):
 
     def test_a_begun_job_is_in_its_callers_hands_from_the_first_moment(self) -> None:
         worker = self.caller()
-        claim = self.begun(worker)
+        claim = self._begin_call(worker)
         job = self.place.see(claim.id)
         assert (job.state, job.worker, job.token, job.counters.starts) == (
             State.PROCESSING,
@@ -73,12 +73,12 @@ class CallersContract(OnAFreshStore):
         worker = self.caller()
         self.place.store.end_worker(worker, Death("exited", exit_status=0))
         with raises(WorkerDead):
-            self.begun(worker)
+            self._begin_call(worker)
         assert self.place.reader.books().accepted == 0
 
     def test_a_caller_is_not_taken_for_dead_however_silent_it_is(self) -> None:
         worker = self.caller()
-        self.begun(worker)
+        self._begin_call(worker)
         judge = self.place.hire()
         for _ in range(100):
             self.place.clock.push(5)
@@ -87,7 +87,7 @@ class CallersContract(OnAFreshStore):
 
     def test_what_a_caller_holds_beyond_its_own_limit_is_overrun(self) -> None:
         worker = self.caller()
-        claim = self.begun(worker, hard_s=10.0)
+        claim = self._begin_call(worker, hard_s=10.0)
         limits_s = {claim.lane: 1_000.0}
         self.place.clock.push(10)
         assert self.place.store.overrun(limits_s, limit=9) == []
@@ -112,7 +112,7 @@ class CallersContract(OnAFreshStore):
 
     def test_what_a_dead_worker_holds_is_lost_and_not_overrun(self) -> None:
         worker = self.caller()
-        claim = self.begun(worker, hard_s=1.0)
+        claim = self._begin_call(worker, hard_s=1.0)
         self.place.store.end_worker(worker, Death("exited", exit_status=1))
         self.place.clock.push(5)
         assert self.place.store.overrun({claim.lane: 1.0}, limit=9) == []
@@ -121,7 +121,7 @@ class CallersContract(OnAFreshStore):
 
     def test_limit_and_wish_stay_through_a_reclaim_and_end_with_the_claim(self) -> None:
         worker = self.caller()
-        first = self.begun(worker, hard_s=10.0)
+        first = self._begin_call(worker, hard_s=10.0)
         two = self.place.lanes["two"]
         (receipt,) = self.place.settle(advance(first, worker, two, reclaim=True), by=worker)
         claim = receipt.claim  # type: ignore[union-attr]
@@ -138,7 +138,7 @@ class CallersContract(OnAFreshStore):
 
     def test_a_caller_ends_its_job_like_any_other(self) -> None:
         worker = self.caller()
-        claim = self.begun(worker)
+        claim = self._begin_call(worker)
         self.place.settle(success(claim, worker), by=worker)
         assert self.place.see(claim.id).state is State.SUCCEEDED
         self.place.clean()

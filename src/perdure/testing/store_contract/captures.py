@@ -122,13 +122,13 @@ class CapturesContract(OnAFreshStore):
     def test_the_captures_of_a_batch_stay_with_their_own_jobs(self) -> None:
         self.place.put_many(3)
         claims = self.place.take(self.worker, 3)
-        self.place.settle(*map(self._marked, claims), by=self.worker)
+        self.place.settle(*map(self._marked_record, claims), by=self.worker)
         for claim in claims:
             (seen,) = self.place.reader.captures(claim.no)
             found = self.place.reader.capture(seen.id, owner="")
             assert found == (seen, claim.id.encode())
 
-    def _marked(self, claim: Claim) -> Record:
+    def _marked_record(self, claim: Claim) -> Record:
         return putting_aside(success(claim, self.worker), claim.id.encode())
 
     # -- reading -----------------------------------------------------------------------------

@@ -10,8 +10,14 @@ from perdure.model.limits import CHANGE_PAGE_ROWS
 from perdure.model.nouns import replace
 from perdure.model.outcomes import Death
 from perdure.model.runs import RunStatus
-from perdure.model.states import Move, State
-from perdure.testing.store_contract.attempt_ends import advance, cancelled, failure, retry, success
+from perdure.model.states import State
+from perdure.testing.store_contract.attempt_ends import (
+    advance,
+    cancellation,
+    failure,
+    retry,
+    success,
+)
 from perdure.testing.store_contract.fresh_store import DEED, TTL_S, OnAFreshStore, Place, raises
 
 ACCEPTED, ENDED, TRIED = ChangeKind.JOB_ACCEPTED, ChangeKind.JOB_ENDED, ChangeKind.ATTEMPT_ENDED
@@ -126,13 +132,8 @@ class ChangeFeedContract(OnAFreshStore):
         (claim,) = self.place.take(self.worker)
         self.place.settle(replace(retry(claim, self.worker), delay_s=60.0), by=self.worker)
         job = self.place.see(id)
-        waited = replace(
-            cancelled(claim, None),
-            token=job.token,
-            attempt=None,
-            move=Move.CANCEL,
-            counters=job.counters,
-        )
+        record = cancellation(claim, None)
+        waited = replace(record, token=job.token, attempt=None, counters=job.counters)
         self.place.settle(waited, by=None)
         last = follower.heard()[-1]
         assert (last.kind, last.state, last.status, last.owner) == (ENDED, "cancelled", None, "ann")
@@ -339,7 +340,7 @@ class ChangeFeedContract(OnAFreshStore):
             gone += self.place.control.prune_changes(kept_s, limit=100)
         return gone
 
-    def _told(self, cursor: str) -> str:
+    def _words_of_refusal(self, cursor: str) -> str:
         """What is said because the cursor is too old, within the rounds that a shared server may need."""
         for rest in range(self.feed_rounds, -1, -1):
             try:
@@ -360,7 +361,7 @@ class ChangeFeedContract(OnAFreshStore):
         id = self.place.put().id
         gone = self._upkeep(30, kept_s=60)
         assert gone == 1 or (self.feed_rounds and gone == 0)
-        assert "no longer has all that came after" in self._told(old)
+        assert "no longer has all that came after" in self._words_of_refusal(old)
         assert [one.id for one in self.place.reader.changes(young).entries] == [id]
 
     def test_a_quiet_reader_is_told_when_it_was_away_too_long(self) -> None:
@@ -369,7 +370,7 @@ class ChangeFeedContract(OnAFreshStore):
         cursor = self.place.reader.changes().cursor
         self.place.put()
         self._upkeep(150, kept_s=60)
-        assert self._told(cursor)
+        assert self._words_of_refusal(cursor)
         now = self.place.reader.changes().cursor
         id = self.place.put().id
         assert [one.id for one in self.place.reader.changes(now).entries] == [id]
@@ -387,7 +388,7 @@ class ChangeFeedContract(OnAFreshStore):
             steps.append(self.place.control.prune_changes(60, limit=2))
         assert (sum(steps), max(steps)) == (5, 2)
         assert steps == [2, 2, 1, 0] or self.feed_rounds
-        assert self._told(cursor)
+        assert self._words_of_refusal(cursor)
 
     def test_who_follows_is_never_left_behind_by_pruning(self) -> None:
         follower = FeedFollower(self.place, limit=2)

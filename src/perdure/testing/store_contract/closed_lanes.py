@@ -18,7 +18,7 @@ HELD, PROBING, FLOWING = GateState.HELD, GateState.PROBING, GateState.FLOWING
 class ClosedLanesContract(OnAFreshStore):
     """A lane is open while its queue, pipeline, run, upstream and credential are."""
 
-    def _closed_by(self, lane: int) -> str | None:
+    def _why_closed(self, lane: int) -> str | None:
         (seen,) = [one for one in self.place.reader.lanes() if one.no == lane]
         assert seen.open == (seen.closed_by is None)
         return seen.closed_by
@@ -45,11 +45,11 @@ class ClosedLanesContract(OnAFreshStore):
             theirs = self.place.put(lane=elsewhere, pipeline="p2").id
             assert self.place.control.pause(scope, name, DEED)
             assert self.place.taken_ids(self.worker, 9) == [theirs]
-            assert self._closed_by(self.place.lanes["one"]) == f"{scope.value} {name} is paused"
-            assert self._closed_by(elsewhere) is None
+            assert self._why_closed(self.place.lanes["one"]) == f"{scope.value} {name} is paused"
+            assert self._why_closed(elsewhere) is None
             assert self.place.control.resume(scope, name, DEED)
             assert self.place.taken_ids(self.worker, 9) == [mine]
-            assert self._closed_by(self.place.lanes["one"]) is None
+            assert self._why_closed(self.place.lanes["one"]) is None
 
     def test_a_suspect_of_a_closed_lane_asks_for_no_process(self) -> None:
         claim = self.one_claim()
@@ -73,7 +73,7 @@ class ClosedLanesContract(OnAFreshStore):
         mine = self.place.put().id
         theirs = self.place.put(lane=lane, run=run.no).id
         assert self.place.control.pause(LaneScope.RUN, str(run.no), DEED)
-        assert self._closed_by(lane) == f"run {run.no} is paused"
+        assert self._why_closed(lane) == f"run {run.no} is paused"
         assert self.place.taken_ids(self.worker, 9) == [mine]
         assert self.place.control.resume(LaneScope.RUN, str(run.no), DEED)
         assert self.place.taken_ids(self.worker, 9) == [theirs]
@@ -128,7 +128,7 @@ class ClosedLanesContract(OnAFreshStore):
         self.place.put()
         self.place.control.pause(LaneScope.QUEUE, "q", DEED)
         self.place.control.pause(LaneScope.PIPELINE, "p", DEED)
-        words = self._closed_by(self.place.lanes["one"])
+        words = self._why_closed(self.place.lanes["one"])
         assert words == "pipeline p is paused; queue q is paused"
         self.place.control.resume(LaneScope.QUEUE, "q", DEED)
         assert self.place.take(self.worker) == []
@@ -218,18 +218,18 @@ class ClosedLanesContract(OnAFreshStore):
         for state in (HELD, PROBING):
             self._gate(state)
             assert self.place.take(self.worker, 9) == []
-            assert self._closed_by(lane) == f"upstream vendor is {state.value}"
-            assert self._closed_by(self.place.lanes["two"]) is None
+            assert self._why_closed(lane) == f"upstream vendor is {state.value}"
+            assert self._why_closed(self.place.lanes["two"]) is None
         self._gate(FLOWING)
-        assert self._closed_by(lane) is None
+        assert self._why_closed(lane) is None
         assert self.place.taken_ids(self.worker, 9) == [id]
 
     def test_the_gate_of_a_credential_closes_the_lanes_of_its_upstreams(self) -> None:
         lane, id = self._upstream(), self.place.put().id
         self._gate(FLOWING, parent="account")
-        assert self._closed_by(lane) is None
+        assert self._why_closed(lane) is None
         self._gate(HELD, "account")
-        assert self._closed_by(lane) == "credential account is held"
+        assert self._why_closed(lane) == "credential account is held"
         assert self.place.take(self.worker, 9) == []
         self._gate(FLOWING, "account")
         assert self.place.taken_ids(self.worker, 9) == [id]
@@ -316,7 +316,7 @@ class ClosedLanesContract(OnAFreshStore):
         id = self.place.put(run=run.no).id
         for status in (RunStatus.PAUSED, RunStatus.ABORTED, RunStatus.CANCELLED):
             assert self.place.change_run(run, status)
-            assert self._closed_by(lane) == f"run {run.no} is paused"
+            assert self._why_closed(lane) == f"run {run.no} is paused"
             assert self.place.take(self.worker) == []
         assert self.place.change_run(run, RunStatus.RUNNING)
         assert self.place.reader.pauses() == []

@@ -11,7 +11,7 @@ from perdure.model.outcomes import Death
 from perdure.model.states import AttemptStatus, State
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     failure,
     retry,
     spending,
@@ -163,7 +163,7 @@ class CompleteContract(SharingContract):
 
     def test_a_cancelled_job_is_not_completed(self) -> None:
         claim = self.one_claim()
-        self.place.settle(cancelled(claim, self.worker), by=None)
+        self.place.settle(cancellation(claim, self.worker), by=None)
         with self.lend() as own:
             record = success(claim, self.worker)
             answer = self.place.store.complete(record, by=self.worker, within=own.within)

@@ -21,7 +21,7 @@ class FairnessContract(OnAFreshStore):
         """Whose jobs are next."""
         return "".join(claim.owner for claim in self.place.take(self.worker, slots))
 
-    def _again(self, claim: Claim) -> None:
+    def _retry_now(self, claim: Claim) -> None:
         self.place.settle(retry(claim, self.worker, delay_s=0.0), by=self.worker)
 
     def test_ten_jobs_do_not_wait_for_a_thousand_of_somebody_else(self) -> None:
@@ -108,7 +108,7 @@ class FairnessContract(OnAFreshStore):
         (claim,) = self.place.take(self.worker)
         self.clock.push(60)
         self._put("b", 3)
-        self._again(claim)
+        self._retry_now(claim)
         assert self.place.taken_ids(self.worker) == [first]
 
     def test_a_job_keeps_its_place_through_its_stages(self) -> None:
@@ -174,7 +174,7 @@ class FairnessContract(OnAFreshStore):
             job, worker=self.worker, hard_s=60.0, on_lost=OnLost.HAND_OVER
         )
         assert isinstance(claim, Claim)
-        self._again(claim)
+        self._retry_now(claim)
         assert "b" in self._owners(3)
 
     def test_what_is_not_fair_is_ranked_as_ever(self) -> None:

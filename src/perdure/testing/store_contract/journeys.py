@@ -25,7 +25,7 @@ Step = Callable[[Claim, int], Record]
 LATER_S = 1_000_000.0  # out of the way of what is claimed next
 
 
-def _waited(claim: Claim, worker: int) -> Record:
+def _wait_record(claim: Claim, worker: int) -> Record:
     """The upstream asked for a wait."""
     told = retry(claim, worker, delay_s=0.0)
     counters = claim.counters.after_event(Counted.WAITS, waited_s=2.5)
@@ -33,14 +33,14 @@ def _waited(claim: Claim, worker: int) -> Record:
     return replace(told, counters=counters, error_code="E429", attempt=attempt)
 
 
-def _probed(claim: Claim, worker: int) -> Record:
+def _probe_record(claim: Claim, worker: int) -> Record:
     """It was the probe of a gate, and failed."""
     counters = claim.counters.after_event(Counted.PROBES)
     attempt = attempt_of(claim, AttemptStatus.WAITING, worker, counted="probes", kind="network")
     return replace(retry(claim, worker, delay_s=0.0), counters=counters, attempt=attempt)
 
 
-def _handed_over(claim: Claim, worker: int) -> Record:
+def _handover_record(claim: Claim, worker: int) -> Record:
     """Its caller does not wait any longer: all counters from zero, and the error stands."""
     attempt = attempt_of(claim, AttemptStatus.HANDED_OVER, worker, kind="timeout", code="TIMEOUT")
     return replace(
@@ -55,10 +55,10 @@ def _handed_over(claim: Claim, worker: int) -> Record:
     )
 
 
-def _marked(claim: Claim, worker: int) -> Record:
+def _marked_record(claim: Claim, worker: int) -> Record:
     """Queued again, with everything on its row that a record can leave there, and nothing counted."""
     return replace(
-        _handed_over(claim, worker),
+        _handover_record(claim, worker),
         error_detail="after 60 s",
         fingerprint="f0",
         label="late",
@@ -66,20 +66,20 @@ def _marked(claim: Claim, worker: int) -> Record:
     )
 
 
-def _dead(claim: Claim, worker: int) -> Record:
+def _death_record(claim: Claim, worker: int) -> Record:
     told = failing(claim, worker, code="E7", detail="row 7", fingerprint="aa")
     return replace(told, label="bad")
 
 
-def _spent(claim: Claim, worker: int) -> Record:
+def _costly_record(claim: Claim, worker: int) -> Record:
     return spending(retry(claim, worker, delay_s=0.0), tokens_in=10, tokens_out=3, cost_nusd=5)
 
 
-def _tried(claim: Claim, worker: int) -> Record:
+def _retry_record(claim: Claim, worker: int) -> Record:
     return retry(claim, worker, delay_s=0.0)
 
 
-def _snoozed(claim: Claim, worker: int) -> Record:
+def _snooze_record(claim: Claim, worker: int) -> Record:
     return snooze(claim, worker, delay_s=0.0)
 
 
@@ -98,28 +98,32 @@ BEFORE: dict[str, JourneyStart] = {
     "a priority, a key and a deadline": JourneyStart(
         changes={"priority": 3, "deadline_s": 9e6, "tokens": 40, "request_id": "req-7"}
     ),
-    "a retry": JourneyStart((_tried,)),
-    "a retry that cost something": JourneyStart((_spent,)),
-    "a wait": JourneyStart((_waited,)),
-    "a snooze": JourneyStart((_snoozed,)),
-    "a failed probe": JourneyStart((_probed,)),
+    "a retry": JourneyStart((_retry_record,)),
+    "a retry that cost something": JourneyStart((_costly_record,)),
+    "a wait": JourneyStart((_wait_record,)),
+    "a snooze": JourneyStart((_snooze_record,)),
+    "a failed probe": JourneyStart((_probe_record,)),
     "a release": JourneyStart((release,)),
     "a crash": JourneyStart((crash,)),
     "two crashes": JourneyStart((crash, crash)),
-    "a hand-over": JourneyStart((_handed_over,)),
-    "a caller that handed it over": JourneyStart((_handed_over,), begun=True),
+    "a hand-over": JourneyStart((_handover_record,)),
+    "a caller that handed it over": JourneyStart((_handover_record,), begun=True),
     "a caller that waits": JourneyStart(begun=True),
-    "retries and a hand-over": JourneyStart((_tried, _spent, _handed_over)),
-    "a hand-over that left all it can": JourneyStart((_marked,)),
+    "retries and a hand-over": JourneyStart((_retry_record, _costly_record, _handover_record)),
+    "a hand-over that left all it can": JourneyStart((_marked_record,)),
     "a stage before": JourneyStart(("advance",)),
-    "a stage before that was tried twice": JourneyStart((_tried, "advance")),
-    "a stage before, and a retry": JourneyStart(("advance", _tried)),
-    "a stage before, and a hand-over": JourneyStart(("advance", _handed_over)),
+    "a stage before that was tried twice": JourneyStart((_retry_record, "advance")),
+    "a stage before, and a retry": JourneyStart(("advance", _retry_record)),
+    "a stage before, and a hand-over": JourneyStart(("advance", _handover_record)),
     "a stage before in the same hands": JourneyStart(("carry on",)),
-    "a death": JourneyStart((_dead,)),
-    "a death after retries and a stage": JourneyStart((_tried, "advance", _waited, _dead)),
-    "a death, driven again in a run": JourneyStart((_dead,), redriven=True),
-    "a death, driven again and handed over": JourneyStart((_dead, _handed_over), redriven=True),
+    "a death": JourneyStart((_death_record,)),
+    "a death after retries and a stage": JourneyStart(
+        (_retry_record, "advance", _wait_record, _death_record)
+    ),
+    "a death, driven again in a run": JourneyStart((_death_record,), redriven=True),
+    "a death, driven again and handed over": JourneyStart(
+        (_death_record, _handover_record), redriven=True
+    ),
 }
 
 
@@ -133,10 +137,10 @@ class Journey:
         self._way = way
         self._children = [self._child(run) for run in runs] if way.redriven else []
         if way.begun:
-            self.claims = [self._begun(run) for run in runs]
+            self.claims = [self._begin(run) for run in runs]
         else:
             new = [self._new(run) for run in runs]
-            self.claims = self._taken([one.no for one in place.store.enqueue(new)])
+            self.claims = self._take([one.no for one in place.store.enqueue(new)])
         for step in way.steps:
             place.clock.push(1)
             self._walk(step)
@@ -149,14 +153,14 @@ class Journey:
         new = self.place.new(run=None if run is None else run.no, **self._way.changes)
         return replace(new, key=new.id if self._way.changes else None)
 
-    def _begun(self, run: RunView | None) -> Claim:
+    def _begin(self, run: RunView | None) -> Claim:
         claim = self.place.store.begin(
             self._new(run), worker=self.worker, hard_s=LATER_S, on_lost=OnLost.HAND_OVER
         )
         assert isinstance(claim, Claim)
         return claim
 
-    def _taken(self, nos: list[int]) -> list[Claim]:
+    def _take(self, nos: list[int]) -> list[Claim]:
         found = [
             claim
             for level in (0, 1, 2)
@@ -176,8 +180,8 @@ class Journey:
         if len(again_claims) == len(records):
             self.claims = again_claims
             return
-        if step is _dead:
+        if step is _death_record:
             for place, claim in enumerate(self.claims):
                 child = self._children[place] if self._children else None
                 self.place.revive(self.place.see(claim.id), redrive_run=child)
-        self.claims = self._taken([one.no for one in self.claims])
+        self.claims = self._take([one.no for one in self.claims])

@@ -8,7 +8,7 @@ from perdure.model.operations import BulkStep, BulkVerb, LoggedRefusal, NewBulk,
 from perdure.model.runs import RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
-from perdure.testing.store_contract.attempt_ends import advance, cancelled, failure, success
+from perdure.testing.store_contract.attempt_ends import advance, cancellation, failure, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, uuid_of
 
 
@@ -40,7 +40,7 @@ class ConflictsContract(OnAFreshStore):
         assert isinstance(self.place.revive(job), Conflict)
 
     def test_a_key_that_has_ended_is_in_nobodys_way(self) -> None:
-        for n, end in enumerate((success, failure, cancelled)):
+        for n, end in enumerate((success, failure, cancellation)):
             job = self._dead_with_key(self.place.begin_run(end.__name__), key=f"k{n}")
             self.place.dead_letter(self.worker, key=f"k{n}", end=end)
             assert self.place.reader.rivals([job.no]) == {}
@@ -107,7 +107,7 @@ class ConflictsContract(OnAFreshStore):
         return one, two, self.place.begin_run("again")
 
     def test_a_key_is_driven_again_once_in_a_run_however_that_ended(self) -> None:
-        for n, end in enumerate((success, failure, cancelled)):
+        for n, end in enumerate((success, failure, cancellation)):
             older = self._dead_with_key(self.place.begin_run(f"old {n}"), key=f"k{n}")
             newer = self._dead_with_key(self.place.begin_run(f"new {n}"), key=f"k{n}")
             child = self.place.begin_run(f"again {n}")

@@ -12,7 +12,7 @@ from perdure.model.states import FailedReason, State
 from perdure.testing.store_contract.attempt_ends import (
     ENDINGS,
     advance,
-    cancelled,
+    cancellation,
     failing,
     failure,
     retry,
@@ -26,10 +26,10 @@ ANN = JobFilter(owner="ann")
 class OwnersContract(OnAFreshStore):
     """What an owner sees of its jobs, and never of another's."""
 
-    def _listed(self, chosen: JobFilter = ANN, **page: Any) -> list[int]:
+    def _listed_nos(self, chosen: JobFilter = ANN, **page: Any) -> list[int]:
         return [job.no for job in self.place.reader.jobs(chosen, **page)]
 
-    def _changed(self, since: datetime, chosen: JobFilter = ANN, **page: Any) -> list[int]:
+    def _changed_nos(self, since: datetime, chosen: JobFilter = ANN, **page: Any) -> list[int]:
         return [one.job.no for one in self.place.reader.jobs_changed(chosen, since=since, **page)]
 
     def _in_work(self, **changes: Any) -> Claim:
@@ -46,7 +46,7 @@ class OwnersContract(OnAFreshStore):
             for owner in ("ann", "bob")
         ]
         claims = {claim.no: claim for claim in self.place.take(self.worker, 10)}
-        for pair, end in enumerate((success, failure, cancelled, retry)):
+        for pair, end in enumerate((success, failure, cancellation, retry)):
             records = [end(claims[no], self.worker) for no in nos[2 * pair : 2 * pair + 2]]
             self.place.settle(*records, by=self.worker)
         return nos[::2]
@@ -55,12 +55,12 @@ class OwnersContract(OnAFreshStore):
 
     def test_an_owners_jobs_come_newest_first_in_pages(self) -> None:
         nos = self._pairs()
-        assert self._listed() == nos[::-1]
-        assert self._listed(limit=4) == nos[:1:-1]
-        assert self._listed(limit=4, before=nos[2]) == nos[1::-1]
-        assert self._listed(before=nos[0]) == []
-        assert self._listed(limit=0) == []
-        assert self._listed(before=10**30) == nos[::-1]
+        assert self._listed_nos() == nos[::-1]
+        assert self._listed_nos(limit=4) == nos[:1:-1]
+        assert self._listed_nos(limit=4, before=nos[2]) == nos[1::-1]
+        assert self._listed_nos(before=nos[0]) == []
+        assert self._listed_nos(limit=0) == []
+        assert self._listed_nos(before=10**30) == nos[::-1]
         self.place.clean()
 
     def test_an_owners_jobs_are_filtered_by_state_and_by_all_else(self) -> None:
@@ -74,7 +74,7 @@ class OwnersContract(OnAFreshStore):
             ((State.FAILED, State.SUCCEEDED, State.FAILED), [failed, done]),
             ((State.PROCESSING, State.CANCELLED), [running, over]),
         ):
-            assert self._listed(JobFilter(owner="ann", states=states)) == meant, states
+            assert self._listed_nos(JobFilter(owner="ann", states=states)) == meant, states
         for chosen, meant in (
             ({"reason": FailedReason.FATAL}, [failed]),
             ({"kind": "network"}, [again]),
@@ -88,13 +88,13 @@ class OwnersContract(OnAFreshStore):
             ({"discarded": False, "states": (State.FAILED,)}, [failed]),
             ({"finished_from": self.clock.now()}, [over, failed, done]),
         ):
-            assert self._listed(JobFilter(owner="ann", **chosen)) == meant, chosen
+            assert self._listed_nos(JobFilter(owner="ann", **chosen)) == meant, chosen
 
     def test_pages_of_an_owner_leave_nothing_out_and_repeat_nothing(self) -> None:
         nos = self._pairs()
         for limit in (1, 2, 4):
             seen: list[int] = []
-            while page := self._listed(limit=limit, before=seen[-1] if seen else None):
+            while page := self._listed_nos(limit=limit, before=seen[-1] if seen else None):
                 seen += page
             assert seen == nos[::-1]
 
@@ -106,12 +106,12 @@ class OwnersContract(OnAFreshStore):
         self.place.put(owner="bob", run=own.no)
         self.place.put(owner="bob", run=shared.no)
         self.place.put(owner="ann")
-        assert self._listed(JobFilter(owner="ann", run=own.no)) == [mine]
-        assert self._listed(JobFilter(owner="ann", run=shared.no)) == [also]
-        assert self._listed(JobFilter(owner="ann", run=777)) == []
+        assert self._listed_nos(JobFilter(owner="ann", run=own.no)) == [mine]
+        assert self._listed_nos(JobFilter(owner="ann", run=shared.no)) == [also]
+        assert self._listed_nos(JobFilter(owner="ann", run=777)) == []
         driven = self.place.dead_letter(self.worker, owner="ann", priority=9)
         self.place.revive(driven, redrive_run=shared.no)
-        assert self._listed(JobFilter(owner="ann", run=shared.no)) == [driven.no, also]
+        assert self._listed_nos(JobFilter(owner="ann", run=shared.no)) == [driven.no, also]
 
     def test_another_owners_jobs_never_show(self) -> None:
         self._pairs()
@@ -124,14 +124,14 @@ class OwnersContract(OnAFreshStore):
             assert {one.owner for one in (*listed, *changed)} <= {owner}
             assert (len(listed), len(changed)) == (count, count)
             assert self.place.reader.preview(meant).count == count
-        assert len(self._listed(JobFilter(owner=""))) == 1
+        assert len(self._listed_nos(JobFilter(owner=""))) == 1
 
     def test_a_page_of_an_owner_is_bounded_whatever_is_asked_for(self) -> None:
         since = self.clock.now()
         made = self.place.put_many(PAGE_ROWS_MAX + 1, owner="ann")
         nos = [one.no for one in made]
-        assert self._listed(limit=10**6) == nos[:0:-1]
-        assert self._changed(since, limit=10**6) == nos[:-1]
+        assert self._listed_nos(limit=10**6) == nos[:0:-1]
+        assert self._changed_nos(since, limit=10**6) == nos[:-1]
         assert self.place.reader.preview(ANN).count == len(nos)
 
     # -- by change ---------------------------------------------------------------------------
@@ -150,20 +150,20 @@ class OwnersContract(OnAFreshStore):
         for _ in range(3):
             nos.append(self.place.put(owner="ann", priority=9).no)
             self.clock.push(1)
-        assert self._changed(began_at) == nos
+        assert self._changed_nos(began_at) == nos
         first = self.place.take(self.worker)[0]
         self.place.settle(success(first, self.worker), by=self.worker)
-        assert self._changed(began_at) == [*nos[1:], nos[0]]
-        assert self._changed(self.clock.now()) == [nos[0]]
+        assert self._changed_nos(began_at) == [*nos[1:], nos[0]]
+        assert self._changed_nos(self.clock.now()) == [nos[0]]
         self.clock.push(0.000001)
-        assert self._changed(self.clock.now()) == []
+        assert self._changed_nos(self.clock.now()) == []
 
     def test_every_way_in_which_an_attempt_can_end_is_a_change_and_a_claim_is_none(self) -> None:
         for end in ENDINGS:
             claim = self._in_work()
-            assert self._changed(self.clock.now()) == [], end
+            assert self._changed_nos(self.clock.now()) == [], end
             self.place.settle(end(claim, self.worker), by=self.worker)
-            assert self._changed(self.clock.now()) == [claim.no], end
+            assert self._changed_nos(self.clock.now()) == [claim.no], end
             self.clock.push(1)
             self.place.clean()
             self.place.store.turn([], self.place.order(self.worker, 9), by=self.worker)
@@ -173,7 +173,7 @@ class OwnersContract(OnAFreshStore):
             claim = self._in_work()
             record = advance(claim, self.worker, self.place.lanes["two"], reclaim=reclaim)
             self.place.settle(record, by=self.worker)
-            assert self._changed(self.clock.now()) == [claim.no]
+            assert self._changed_nos(self.clock.now()) == [claim.no]
             self.clock.push(1)
             self.place.take(self.worker)
             self.place.clean()
@@ -182,25 +182,25 @@ class OwnersContract(OnAFreshStore):
         job = self.place.dead_letter(self.worker, owner="ann")
         self.clock.push(1)
         self.place.discard(job)
-        assert self._changed(self.clock.now()) == [job.no]
+        assert self._changed_nos(self.clock.now()) == [job.no]
         self.clock.push(1)
         self.place.revive(self.place.see(job.id))
-        assert self._changed(self.clock.now()) == [job.no]
-        assert self._listed(JobFilter(owner="ann", states=(State.FAILED,))) == []
-        assert self._listed(JobFilter(owner="ann", states=(State.QUEUED,))) == [job.no]
+        assert self._changed_nos(self.clock.now()) == [job.no]
+        assert self._listed_nos(JobFilter(owner="ann", states=(State.FAILED,))) == []
+        assert self._listed_nos(JobFilter(owner="ann", states=(State.QUEUED,))) == [job.no]
         self.clock.push(1)
         self.place.take(self.worker)
-        assert self._changed(self.clock.now()) == []
+        assert self._changed_nos(self.clock.now()) == []
         self.place.clean()
 
     def test_a_job_that_is_enqueued_again_by_its_key_has_changed(self) -> None:
         job = self.place.dead_letter(self.worker, owner="ann", key="k")
         self.clock.push(1)
         self.place.put(owner="ann", key="k")
-        assert self._changed(self.clock.now()) == []
+        assert self._changed_nos(self.clock.now()) == []
         again = self.place.put(owner="ann", key="k", if_failed=IfFailed.RETRY)
         assert again.revived
-        assert self._changed(self.clock.now()) == [job.no]
+        assert self._changed_nos(self.clock.now()) == [job.no]
         self.place.clean()
 
     def test_a_job_that_its_caller_runs_is_its_owners(self) -> None:
@@ -211,8 +211,8 @@ class OwnersContract(OnAFreshStore):
             self.place.store.begin(
                 self.place.new(owner="ann"), worker=self.worker, hard_s=10.0, on_lost=OnLost.DROP
             )
-            (no,) = self._changed(since)
-            assert self._listed(limit=1) == [no]
+            (no,) = self._changed_nos(since)
+            assert self._listed_nos(limit=1) == [no]
             self.clock.push(1)
             self.place.clean()
 
@@ -226,7 +226,7 @@ class OwnersContract(OnAFreshStore):
                 seen += [one.job.no for one in page]
                 at, after = page[-1].changed_at, page[-1].job.no
             assert seen == nos, limit
-        assert self._changed(since, after=10**30) == []
+        assert self._changed_nos(since, after=10**30) == []
 
     def test_who_follows_the_changes_misses_none_and_sees_each_as_it_was_left(self) -> None:
         """Every second something happens, to several jobs at one moment; after each the follower goes on."""
@@ -255,7 +255,7 @@ class OwnersContract(OnAFreshStore):
             success(done, self.worker),
             failure(failed, self.worker),
             retry(later, self.worker),
-            cancelled(over, self.worker),
+            cancellation(over, self.worker),
             failure(failed_too, self.worker),
             by=self.worker,
         )
@@ -276,7 +276,7 @@ class OwnersContract(OnAFreshStore):
             (JobFilter(owner="ann", queue="other"), []),
             (JobFilter(owner="ann", states=(State.QUEUED,)), [again, waiting]),
         ):
-            assert self._changed(since, chosen) == meant
+            assert self._changed_nos(since, chosen) == meant
             seen: list[int] = []
             while page := self.place.reader.jobs_changed(
                 chosen, since=since, after=seen[-1] if seen else 0, limit=1
@@ -295,7 +295,7 @@ class OwnersContract(OnAFreshStore):
         self.clock.push(1)
         self.place.discard(job)
         self.place.revive(job)
-        assert self._changed(self.clock.now()) == []
+        assert self._changed_nos(self.clock.now()) == []
         self.place.clean()
 
     def test_by_change_only_an_owners_jobs_are_listed(self) -> None:
@@ -305,12 +305,12 @@ class OwnersContract(OnAFreshStore):
                 self.place.reader.jobs_changed(nobody, since=self.clock.now())
 
     def test_pruned_jobs_are_nobodys(self) -> None:
-        for end in (success, failure, cancelled):
+        for end in (success, failure, cancellation):
             self.place.settle(end(self._in_work(), self.worker), by=self.worker)
         kept = self.place.put(owner="ann").no
         since = self.clock.now().replace(year=2000)
         self.clock.push(10)
         retention = Retention(succeeded_s=1.0, cancelled_s=1.0, discarded_s=1.0, failed_s=1.0)
         assert self.place.control.prune(retention, limit=100).jobs == 3
-        assert self._listed() == self._changed(since) == [kept]
+        assert self._listed_nos() == self._changed_nos(since) == [kept]
         self.place.clean()

@@ -11,7 +11,7 @@ from perdure.testing.store_contract.attempt_ends import advance, failure, retry,
 from perdure.testing.store_contract.fresh_store import OnAFreshStore
 
 
-def _admitted() -> dict[str, str]:
+def _admit_corpus() -> dict[str, str]:
     """The corpus as the door lets it in."""
     return {
         name: admit(value, what=name, bytes_max=PAYLOAD_BYTES_MAX)
@@ -23,7 +23,7 @@ class PayloadsContract(OnAFreshStore):
     """The corpus, in every place that holds text."""
 
     def test_payloads_come_out_as_they_went_in(self) -> None:
-        corpus = _admitted()
+        corpus = _admit_corpus()
         made = self.place.store.enqueue(
             [self.place.new(payload_json=one) for one in corpus.values()]
         )
@@ -37,7 +37,7 @@ class PayloadsContract(OnAFreshStore):
         )
 
     def test_results_come_out_as_they_went_in(self) -> None:
-        corpus = _admitted()
+        corpus = _admit_corpus()
         self.place.put_many(len(corpus))
         claims = self.place.take(self.worker, len(corpus))
         records = [
@@ -49,7 +49,7 @@ class PayloadsContract(OnAFreshStore):
             assert self.place.see(claim.id).result_json == corpus[name], name
 
     def test_checkpoints_come_out_as_they_went_in(self) -> None:
-        corpus = _admitted()
+        corpus = _admit_corpus()
         self.place.put_many(len(corpus))
         claims = self.place.take(self.worker, len(corpus))
         lane = self.place.lanes["two"]

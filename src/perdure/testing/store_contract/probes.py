@@ -45,7 +45,7 @@ class ProbesContract(OnAFreshStore):
         order = self.place.order(self.worker, isolation=isolation)
         return self.place.store.probe(order, self._change(name, **parts), DEED)
 
-    def _probed(self, name: str = "vendor", **parts: Any) -> str:
+    def _probe_id(self, name: str = "vendor", **parts: Any) -> str:
         """The job that has become the probe."""
         probe = self._probe(name, **parts)
         assert probe is not None
@@ -147,7 +147,7 @@ class ProbesContract(OnAFreshStore):
         fresh = self.place.put().id
         for wanted in (fresh, tried.id):
             self._set("vendor", HELD)
-            assert self._probed() == wanted
+            assert self._probe_id() == wanted
 
     def test_a_probe_says_since_when_its_job_has_failed_by_what_speaks_against_the_upstream(
         self,
@@ -193,7 +193,7 @@ class ProbesContract(OnAFreshStore):
         self.place.settle(advance(again, self.worker, two), by=self.worker)
         self.place.put()
         self._set("vendor", HELD)
-        assert self._probed() == claim.id
+        assert self._probe_id() == claim.id
 
     def test_a_job_beyond_the_first_hundred_is_not_the_probe(self) -> None:
         self._vendor()
@@ -202,7 +202,7 @@ class ProbesContract(OnAFreshStore):
         backs = [retry(claim, self.worker, delay_s=0.0) for claim in claims]
         self.place.settle(*backs, by=self.worker)
         self._set("vendor", HELD)
-        assert self._probed() == many[0].id
+        assert self._probe_id() == many[0].id
 
     def test_the_first_are_the_first_of_all_lanes_by_rank(self) -> None:
         self._vendor()
@@ -211,7 +211,7 @@ class ProbesContract(OnAFreshStore):
         ids = [self.place.put(lane=no).id for no in (two, self.place.lanes["one"], two)]
         for id in ids:
             self._set("vendor", HELD)
-            assert self._probed() == id
+            assert self._probe_id() == id
 
     def test_a_retry_that_fell_due_behind_the_closed_gate_can_be_the_probe(self) -> None:
         self._vendor()
@@ -221,7 +221,7 @@ class ProbesContract(OnAFreshStore):
         assert self._probe() is None
         self.clock.push(2)
         assert not self.place.see(claim.id).ready
-        assert self._probed() == claim.id
+        assert self._probe_id() == claim.id
         assert self.place.see(claim.id).state is State.PROCESSING
 
     def test_a_probe_is_sought_at_its_own_level_of_isolation(self) -> None:
@@ -230,7 +230,7 @@ class ProbesContract(OnAFreshStore):
         self.place.settle(crash(claim, self.worker), by=self.worker)
         self._set("vendor", HELD)
         assert self._probe() is None
-        assert self._probed(isolation=1) == claim.id
+        assert self._probe_id(isolation=1) == claim.id
 
     def test_a_lane_that_something_else_closes_too_is_left_alone(self) -> None:
         self._vendor()
@@ -264,7 +264,7 @@ class ProbesContract(OnAFreshStore):
         self.place.put(lane=two)  # its own gate is held too
         id = self.place.put().id
         self._set("account", HELD)
-        assert self._probed("account") == id
+        assert self._probe_id("account") == id
         self._set("account", HELD)
         assert self._probe("account") is None
 

@@ -13,7 +13,7 @@ from perdure.model.states import State
 from perdure.model.views import Books, JobView
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     crash,
     failure,
     retry,
@@ -33,7 +33,7 @@ def costly_failure(claim: Claim, worker: int | None) -> Record:
 class PruningContract(OnAFreshStore):
     """Jobs that ended longer ago than they are kept."""
 
-    def _ended(self, end: Any = success, **changes: Any) -> JobView:
+    def _end_job(self, end: Any = success, **changes: Any) -> JobView:
         claim = self.one_claim(**changes)
         self.place.settle(end(claim, self.worker), by=self.worker)
         return self.place.see(claim.id)
@@ -41,11 +41,11 @@ class PruningContract(OnAFreshStore):
     def _prune(self, *, limit: int = 100, after: int = 0, **retention: Any) -> Pruned:
         return self.place.control.prune(Retention(**retention), limit=limit, after=after)
 
-    def _left(self) -> set[str]:
+    def _ids_left(self) -> set[str]:
         return {job.id for job in self.place.every_job()}
 
     def test_what_ended_longer_ago_than_it_is_kept_goes(self) -> None:
-        old = self._ended()
+        old = self._end_job()
         self.clock.push(100)
         self.place.put()
         assert self._prune(succeeded_s=100.0) == Pruned(0, 0, None)
@@ -66,39 +66,39 @@ class PruningContract(OnAFreshStore):
         self.place.settle(success(item, self.worker), by=self.worker)
         self.clock.push(DAY_S)
         assert self._prune(succeeded_s=1.0).jobs == 1
-        assert self._left() == {item.id}
+        assert self._ids_left() == {item.id}
         sealed = self.place.control.seal_run(run.no)
         assert sealed is not None
         over = RunChange(run.no, RunStatus.RUNNING, RunStatus.COMPLETED, counts=sealed.counts)
         assert self.place.control.change_run(over, DEED) is not None
         assert self._prune(succeeded_s=1.0).jobs == 1
-        assert self._left() == set()
+        assert self._ids_left() == set()
 
     def test_each_way_to_end_has_its_own_retention(self) -> None:
         ended = {
-            "succeeded_s": self._ended(success),
-            "cancelled_s": self._ended(cancelled),
-            "failed_s": self._ended(failure),
-            "discarded_s": self._ended(failure),
+            "succeeded_s": self._end_job(success),
+            "cancelled_s": self._end_job(cancellation),
+            "failed_s": self._end_job(failure),
+            "discarded_s": self._end_job(failure),
         }
         self.place.discard(ended["discarded_s"])
         self.clock.push(DAY_S)
         left = {job.id for job in ended.values()}
         for name, job in ended.items():
-            assert self._left() == left
+            assert self._ids_left() == left
             keeping = replace(Retention(), **{name: 10.0})
             gone = self.place.control.prune(keeping, limit=100)
             assert gone == Pruned(1, 1, None), name
             left -= {job.id}
-        assert self._left() == set()
+        assert self._ids_left() == set()
         self.place.clean()
 
     def test_nothing_goes_that_nobody_has_named(self) -> None:
-        for end in (success, cancelled, failure):
-            self._ended(end)
+        for end in (success, cancellation, failure):
+            self._end_job(end)
         self.clock.push(DAY_S)
         assert self._prune() == Pruned(0, 0, None)
-        assert len(self._left()) == 3
+        assert len(self._ids_left()) == 3
 
     def test_what_has_not_ended_never_goes(self) -> None:
         waiting = self.one_claim()
@@ -108,16 +108,16 @@ class PruningContract(OnAFreshStore):
         self.clock.push(5 * DAY_S)
         gone = self._prune(succeeded_s=0.0, cancelled_s=0.0, discarded_s=0.0, failed_s=0.0)
         assert gone == Pruned(0, 0, None)
-        assert len(self._left()) == 3
+        assert len(self._ids_left()) == 3
 
     def test_a_dead_letter_that_nobody_has_discarded_is_kept(self) -> None:
-        job = self._ended(failure)
+        job = self._end_job(failure)
         self.clock.push(DAY_S)
         assert self._prune(succeeded_s=1.0, cancelled_s=1.0, discarded_s=1.0).jobs == 0
         assert self.place.see(job.id) == job
 
     def test_a_discarded_one_is_kept_from_the_discard_on(self) -> None:
-        job = self._ended(failure)
+        job = self._end_job(failure)
         self.clock.push(DAY_S)
         self.place.discard(job)
         self.clock.push(50)
@@ -142,7 +142,7 @@ class PruningContract(OnAFreshStore):
         self.place.settle(retry(second, self.worker, delay_s=0.0), by=self.worker)
         (third,) = self.place.take(self.worker)
         self.place.settle(success(third, self.worker), by=self.worker)
-        other = self._ended()
+        other = self._end_job()
         self.clock.push(11)
         assert self._prune(limit=1, succeeded_s=10.0) == Pruned(1, 3, claim.no)
         assert self.place.reader.attempts(claim.no) == []
@@ -152,9 +152,9 @@ class PruningContract(OnAFreshStore):
     def test_the_books_keep_count_of_what_went(self) -> None:
         lane = self.place.lanes_of("p2")["one"]
         self.place.lanes["elsewhere"] = lane
-        self._ended()
+        self._end_job()
         for _ in range(2):
-            self._ended(pipeline="p2", lane=lane)
+            self._end_job(pipeline="p2", lane=lane)
         self.place.put(pipeline="p2", lane=lane)
         self.clock.push(11)
         assert self._prune(succeeded_s=10.0).jobs == 3
@@ -165,7 +165,7 @@ class PruningContract(OnAFreshStore):
         self.place.clean()
 
     def test_the_key_of_a_job_that_went_is_free(self) -> None:
-        job = self._ended(key="k")
+        job = self._end_job(key="k")
         assert not self.place.put(key="k").created
         self.clock.push(11)
         self._prune(succeeded_s=10.0)
@@ -181,8 +181,8 @@ class PruningContract(OnAFreshStore):
 
     def test_the_counts_of_a_run_outlive_its_jobs(self) -> None:
         run = self.place.begin_run()
-        for end in (costly_failure, success, cancelled):
-            self._ended(end, run=run.no)
+        for end in (costly_failure, success, cancellation):
+            self._end_job(end, run=run.no)
         self._over(run)
         before = self.place.see_run(run)
         assert before.counts.cost_nusd == 7
@@ -195,7 +195,7 @@ class PruningContract(OnAFreshStore):
 
     def test_the_counts_of_every_run_that_had_a_job_outlive_it(self) -> None:
         parent = self.place.begin_run("parent")
-        job = self._ended(costly_failure, run=parent.no)
+        job = self._end_job(costly_failure, run=parent.no)
         runs = [parent]
         for name, end in (("child", costly_failure), ("child", failure), ("other", success)):
             if name != runs[-1].name:
@@ -274,7 +274,7 @@ class PruningContract(OnAFreshStore):
         self.place.clean()
 
     def test_attempts_keep_the_number_of_a_worker_that_has_gone(self) -> None:
-        job = self._ended()
+        job = self._end_job()
         other = self.place.hire()
         self.place.store.end_worker(self.worker, Death("exited", exit_status=0))
         self.place.store.mark_dead(by=other)
@@ -309,7 +309,7 @@ class PruningContract(OnAFreshStore):
     # -- steps -------------------------------------------------------------------------------
 
     def test_each_step_looks_at_so_many_jobs_and_says_where_to_go_on(self) -> None:
-        jobs = [self._ended(end) for end in (success, failure, success, success, failure)]
+        jobs = [self._end_job(end) for end in (success, failure, success, success, failure)]
         self.clock.push(11)
         seen = []
         after: int | None = 0
@@ -318,14 +318,14 @@ class PruningContract(OnAFreshStore):
             seen.append((step.jobs, step.go_on_after))
             after = step.go_on_after
         assert seen == [(1, jobs[1].no), (2, jobs[3].no), (0, None)]
-        assert self._left() == {jobs[1].id, jobs[4].id}
+        assert self._ids_left() == {jobs[1].id, jobs[4].id}
         self.place.clean()
 
     def test_a_look_ends_where_jobs_are_too_young(self) -> None:
-        old = self._ended()
+        old = self._end_job()
         self.clock.push(100)
         for _ in range(3):
-            self._ended()
+            self._end_job()
         assert self._prune(limit=2, succeeded_s=50.0) == Pruned(1, 1, None)
         assert self.place.reader.job(old.id) is None
 
@@ -336,7 +336,7 @@ class PruningContract(OnAFreshStore):
         assert step == Pruned(0, 0, made[PRUNE_BATCH_MAX - 1].no)
 
     def test_a_job_that_was_revived_is_kept(self) -> None:
-        job = self._ended(failure)
+        job = self._end_job(failure)
         self.clock.push(DAY_S)
         self.place.revive(job)
         assert self._prune(failed_s=1.0).jobs == 0

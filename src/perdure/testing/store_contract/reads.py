@@ -13,7 +13,7 @@ from perdure.model.states import FailedReason, State
 from perdure.model.views import Books, FailureGroup
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     crash,
     failure,
     retry,
@@ -25,7 +25,7 @@ from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore
 class ReadsContract(OnAFreshStore):
     """What screens show."""
 
-    def _busy(self) -> list[Claim]:
+    def _make_busy(self) -> list[Claim]:
         """Jobs 0 and 1 done, 2 failed, 3 cancelled, 4 retrying, 5 running, 6 ready again, 7 suspect.
 
         Job 0 went through both stages.
@@ -37,7 +37,7 @@ class ReadsContract(OnAFreshStore):
             advance(zero, self.worker, self.place.lanes["two"]),
             success(one, self.worker),
             failure(two, self.worker),
-            cancelled(three, self.worker),
+            cancellation(three, self.worker),
             retry(four, self.worker),
             retry(six, self.worker, delay_s=0.0),
             crash(seven, self.worker),
@@ -57,7 +57,7 @@ class ReadsContract(OnAFreshStore):
     # -- books and counts --------------------------------------------------------------------
 
     def test_books_are_kept_by_state_and_by_pipeline(self) -> None:
-        self._busy()
+        self._make_busy()
         books = self.place.reader.books
         assert books() == Books(
             accepted=8, queued=3, processing=1, succeeded=2, failed=1, cancelled=1, pruned=0
@@ -72,7 +72,7 @@ class ReadsContract(OnAFreshStore):
         self.place.clean()
 
     def test_lanes_tell_what_waits_in_them(self) -> None:
-        self._busy()
+        self._make_busy()
         self.place.put_many(2, lane=self.place.lanes["two"], stage="two")
         seen = {one.lane.stage: one for one in self.place.reader.lanes()}
         assert [one.lane for one in seen.values()] == [
@@ -85,7 +85,7 @@ class ReadsContract(OnAFreshStore):
     # -- pages -------------------------------------------------------------------------------
 
     def test_jobs_come_newest_first_in_pages(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         assert self._which(claims) == [7, 6, 5, 4, 3, 2, 1, 0]
         jobs = self.place.reader.jobs
         nos = [claim.no for claim in reversed(claims)]
@@ -103,18 +103,18 @@ class ReadsContract(OnAFreshStore):
         self.place.put(key="kk")
         jobs = self.place.reader.jobs
 
-        def found(**chosen: Any) -> list[str]:
+        def found_ids(**chosen: Any) -> list[str]:
             return [job.id for job in jobs(JobFilter(key="k", **chosen))]
 
-        assert found() == [anns, also, plain]
-        assert found(owner="") == [also, plain]
-        assert found(owner="", pipeline="other") == [also]
-        assert found(owner="ann") == [anns]
-        assert found(owner="bob") == []
+        assert found_ids() == [anns, also, plain]
+        assert found_ids(owner="") == [also, plain]
+        assert found_ids(owner="", pipeline="other") == [also]
+        assert found_ids(owner="ann") == [anns]
+        assert found_ids(owner="bob") == []
         assert [job.id for job in jobs(JobFilter(key="k", owner=""), limit=1)] == [also]
 
     def test_jobs_that_have_failed_before_are_told_from_others_that_wait(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         assert self._which(claims, retrying=True) == [7, 6, 4]
         assert self._which(claims, retrying=False) == [5, 3, 2, 1, 0]
 
@@ -123,7 +123,7 @@ class ReadsContract(OnAFreshStore):
         assert len(self.place.reader.jobs(limit=10**6)) == PAGE_ROWS_MAX
 
     def test_the_pages_of_a_filter_leave_nothing_out_and_repeat_nothing(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         queued = JobFilter(states=(State.QUEUED, State.FAILED))
         seen, before = [], None
         while page := self.place.reader.jobs(queued, limit=1, before=before):
@@ -133,7 +133,7 @@ class ReadsContract(OnAFreshStore):
         assert seen == [claims[place].no for place in (7, 6, 4, 2)]
 
     def test_a_job_in_a_page_is_the_job_itself(self) -> None:
-        self._busy()
+        self._make_busy()
         for job in self.place.every_job():
             assert job == self.place.see(job.id)
 
@@ -152,7 +152,7 @@ class ReadsContract(OnAFreshStore):
             assert self.place.reader.job(stranger) is None, stranger
 
     def test_of_many_jobs_those_that_have_ended_are_found_at_once(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         strangers = ["nobody", "00000000-0000-7000-8000-ffffffffffff"]
         found = self.place.reader.jobs_ended([*(one.id for one in claims), *strangers])
         ended = [self.place.see(claims[place].id) for place in (0, 1, 2, 3)]
@@ -162,7 +162,7 @@ class ReadsContract(OnAFreshStore):
     # -- filters -----------------------------------------------------------------------------
 
     def test_jobs_are_filtered_by_state(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         which = self._which
         assert which(claims, states=(State.SUCCEEDED, State.FAILED)) == [2, 1, 0]
         assert which(claims, states=(State.PROCESSING,)) == [5]
@@ -172,7 +172,7 @@ class ReadsContract(OnAFreshStore):
         assert which(claims, states=tuple(State)) == [7, 6, 5, 4, 3, 2, 1, 0]
 
     def test_jobs_are_filtered_by_where_they_are(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         which = self._which
         assert which(claims, stage="two") == [0]
         assert which(claims, pipeline="p", states=(State.QUEUED,)) == [7, 6, 4]
@@ -211,7 +211,7 @@ class ReadsContract(OnAFreshStore):
         assert self.place.reader.jobs(JobFilter(run=987_654)) == []
 
     def test_jobs_are_filtered_by_how_they_failed(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         which = self._which
         assert which(claims, reason=FailedReason.FATAL) == [2]
         assert which(claims, reason=FailedReason.EXPIRED) == []
@@ -220,7 +220,7 @@ class ReadsContract(OnAFreshStore):
         assert which(claims, kind="network", states=(State.FAILED,)) == []
 
     def test_text_is_looked_for_in_the_public_message_in_any_case(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         which = self._which
         assert which(claims, text="CONNECTION") == [6, 4]
         assert which(claims, text="the ") == [7, 6, 4, 2]
@@ -244,19 +244,19 @@ class ReadsContract(OnAFreshStore):
             nos.append(self.place.put().no)
             self.clock.push(10)
 
-        def between(first_s: float | None, end_s: float | None) -> list[int]:
+        def nos_between(first_s: float | None, end_s: float | None) -> list[int]:
             chosen = JobFilter(
                 enqueued_from=None if first_s is None else start + timedelta(seconds=first_s),
                 enqueued_until=None if end_s is None else start + timedelta(seconds=end_s),
             )
             return [nos.index(job.no) for job in self.place.reader.jobs(chosen)]
 
-        assert between(10, None) == [2, 1]
-        assert between(10.000001, None) == [2]
-        assert between(None, 10) == [0]
-        assert between(None, 10.000001) == [1, 0]
-        assert between(5, 15) == [1]
-        assert between(15, 5) == []
+        assert nos_between(10, None) == [2, 1]
+        assert nos_between(10.000001, None) == [2]
+        assert nos_between(None, 10) == [0]
+        assert nos_between(None, 10.000001) == [1, 0]
+        assert nos_between(5, 15) == [1]
+        assert nos_between(15, 5) == []
 
     def test_dead_letters_are_those_that_nobody_has_discarded(self) -> None:
         one, two = (self.place.dead_letter(self.worker) for _ in range(2))
@@ -270,7 +270,7 @@ class ReadsContract(OnAFreshStore):
 
     # -- previews and groups -----------------------------------------------------------------
 
-    def _failed(self, count: int, **changes: Any) -> list[str]:
+    def _fail_jobs(self, count: int, **changes: Any) -> list[str]:
         made = []
         for _ in range(count):
             claim = self.one_claim(priority=9)
@@ -280,8 +280,8 @@ class ReadsContract(OnAFreshStore):
         return made
 
     def test_failures_are_grouped_most_frequent_first(self) -> None:
-        few = self._failed(1)
-        many = self._failed(2, error_kind="too_large")
+        few = self._fail_jobs(1)
+        many = self._fail_jobs(2, error_kind="too_large")
         assert self.place.reader.failures() == [
             FailureGroup("p", "one", "fatal", "too_large", 2, min(many)),
             FailureGroup("p", "one", "fatal", "input_invalid", 1, min(few)),
@@ -290,8 +290,8 @@ class ReadsContract(OnAFreshStore):
         assert self.place.reader.failures(pipeline="other") == []
 
     def test_a_preview_says_how_many_are_meant_and_how_they_ended(self) -> None:
-        self._busy()
-        more = self._failed(3, error_kind="too_large", failed_reason=FailedReason.EXHAUSTED)
+        self._make_busy()
+        more = self._fail_jobs(3, error_kind="too_large", failed_reason=FailedReason.EXHAUSTED)
         seen = self.place.reader.preview(DEAD_LETTERS)
         assert (seen.count, seen.capped) == (4, False)
         assert [(one.kind, one.count) for one in seen.groups] == [
@@ -305,14 +305,14 @@ class ReadsContract(OnAFreshStore):
         assert (nothing.count, nothing.capped, nothing.groups) == (0, False, ())
 
     def test_a_preview_counts_up_to_its_bound_and_says_so(self) -> None:
-        self._failed(3)
+        self._fail_jobs(3)
         for count_max, count, capped in ((2, 2, True), (3, 3, False), (4, 3, False)):
             seen = self.place.reader.preview(DEAD_LETTERS, count_max=count_max)
             assert (seen.count, seen.capped) == (count, capped)
             assert sum(group.count for group in seen.groups) == count
 
     def test_a_preview_means_what_a_listing_shows(self) -> None:
-        self._busy()
+        self._make_busy()
         for chosen in (
             JobFilter(),
             DEAD_LETTERS,
@@ -326,7 +326,7 @@ class ReadsContract(OnAFreshStore):
     # -- the rest ----------------------------------------------------------------------------
 
     def test_attempts_come_oldest_first(self) -> None:
-        claims = self._busy()
+        claims = self._make_busy()
         seen = [(one.token, one.stage) for one in self.place.reader.attempts(claims[0].no)]
         assert seen == [(1, "one"), (3, "two")]
         assert self.place.reader.attempts(999_999) == []
@@ -366,8 +366,8 @@ class ReadsContract(OnAFreshStore):
         assert listed == [self.worker, holding, idle]
 
     def test_the_audit_of_a_busy_store_finds_nothing(self) -> None:
-        ends: tuple[Callable[[Claim, int | None], Record], ...] = (failure, cancelled)
-        claims = self._busy()
+        ends: tuple[Callable[[Claim, int | None], Record], ...] = (failure, cancellation)
+        claims = self._make_busy()
         for end, claim in zip(ends, (claims[5], *self.place.take(self.worker)), strict=True):
             self.place.settle(end(claim, self.worker), by=self.worker)
         self.place.revive(self.place.see(claims[5].id))

@@ -9,7 +9,7 @@ from perdure.model.states import FailedReason, Move, State
 from perdure.testing.store_contract.attempt_ends import (
     ENDINGS,
     advance,
-    cancelled,
+    cancellation,
     failure,
     release,
     retry,
@@ -259,7 +259,7 @@ class SettleContract(OnAFreshStore):
     def test_carrying_on_claims_the_next_stage_in_the_same_transaction(self) -> None:
         claim = self.one_claim()
         self.clock.push(1)
-        after = self._carried_on(self._carry_on(claim)).claim
+        after = self._settle_one(self._carry_on(claim)).claim
         assert after is not None
         assert (after.stage, after.token, after.counters.starts) == ("two", claim.token + 2, 1)
         assert (after.input_json, after.claimed_at) == ('{"from":"one"}', self.clock.now())
@@ -271,25 +271,25 @@ class SettleContract(OnAFreshStore):
 
     def test_a_carry_on_that_is_sent_again_gets_its_claim_again(self) -> None:
         record = self._carry_on(self.one_claim())
-        first = self._carried_on(record)
+        first = self._settle_one(record)
         before = self.place.everything()
-        again = self._carried_on(record)
+        again = self._settle_one(record)
         assert again == replace(first, repeated=True)
         assert again.claim is not None
         assert self.place.everything() == before
 
     def test_a_carry_on_that_is_sent_again_too_late_gets_no_claim(self) -> None:
         record = self._carry_on(self.one_claim())
-        first = self._carried_on(record)
+        first = self._settle_one(record)
         assert first.claim is not None
         self.place.settle(release(first.claim, self.worker), by=self.worker)
-        again = self._carried_on(record)
+        again = self._settle_one(record)
         assert (again.repeated, again.claim, again.state) == (True, None, State.PROCESSING)
 
     def test_a_carry_on_sent_again_beside_the_word_that_ends_it_gets_no_claim(self) -> None:
         """What it had won is settled in the same batch, so nobody is to begin it once more."""
         record = self._carry_on(self.one_claim())
-        first = self._carried_on(record)
+        first = self._settle_one(record)
         assert first.claim is not None
         ended = success(first.claim, self.worker)
         answers = {one.token: one for one in self.place.settle(record, ended, by=self.worker)}
@@ -308,7 +308,7 @@ class SettleContract(OnAFreshStore):
     def _carry_on(self, claim: Any) -> Record:
         return advance(claim, self.worker, self.place.lanes["two"], reclaim=True)
 
-    def _carried_on(self, record: Record) -> Receipt:
+    def _settle_one(self, record: Record) -> Receipt:
         (receipt,) = self.place.settle(record, by=self.worker)
         assert isinstance(receipt, Receipt)
         return receipt
@@ -379,7 +379,7 @@ class SettleContract(OnAFreshStore):
 
     def test_a_caller_holds_no_lease_and_needs_none(self) -> None:
         claim = self.one_claim()
-        (receipt,) = self.place.settle(cancelled(claim, self.worker), by=None)
+        (receipt,) = self.place.settle(cancellation(claim, self.worker), by=None)
         assert receipt == Receipt(claim.no, claim.id, claim.token, State.CANCELLED, None)
         self.place.clean()
 
@@ -387,7 +387,7 @@ class SettleContract(OnAFreshStore):
         claim = self.one_claim()
         self.place.settle(release(claim, None), by=None)
         job = self.place.see(claim.id)
-        plain = replace(cancelled(claim, None), token=job.token, attempt=None)
+        plain = replace(cancellation(claim, None), token=job.token, attempt=None)
         (receipt,) = self.place.settle(replace(plain, counters=job.counters), by=None)
         assert receipt == Receipt(job.no, job.id, job.token, State.CANCELLED, None)
         assert self.place.see(claim.id).finished_at == self.clock.now()

@@ -19,7 +19,7 @@ class RequestIdsContract(OnAFreshStore):
     def _ago(self, seconds: float) -> datetime:
         return self.clock.now() - timedelta(seconds=seconds)
 
-    def _begun(self, **changes: object) -> Claim | Enqueued:
+    def _begin(self, **changes: object) -> Claim | Enqueued:
         """A job that its caller runs at once, where its lane is open."""
         caller = self.place.hire(role=Role.CALLER)
         new = self.place.new(**changes)
@@ -71,11 +71,11 @@ class RequestIdsContract(OnAFreshStore):
         assert {one.claim.id: one.claim.request_id for one in lost} == {given: "req-7", own: own}
 
     def test_a_begun_job_is_of_its_callers_request_in_a_closed_lane_too(self) -> None:
-        claim = self._begun(request_id="req-7")
+        claim = self._begin(request_id="req-7")
         assert isinstance(claim, Claim)
         assert (claim.request_id, self.place.see(claim.id).request_id) == ("req-7", "req-7")
         self.place.control.pause(LaneScope.QUEUE, "q", DEED)
-        queued = self._begun(request_id="req-8")
+        queued = self._begin(request_id="req-8")
         assert isinstance(queued, Enqueued)
         assert self.place.see(queued.id).request_id == "req-8"
 
@@ -84,7 +84,7 @@ class RequestIdsContract(OnAFreshStore):
         again = {"request_id": "req-2", "ordered_at": self._ago(90), "if_failed": IfFailed.RETRY}
         made = self.place.put(key="k", **first)
         self.place.put(key="k", **again)
-        self._begun(key="k", **again)
+        self._begin(key="k", **again)
         job = self.place.see(made.id)
         assert (job.request_id, job.ordered_at) == ("req-1", self._ago(60))
         (claim,) = self.place.take(self.worker)
@@ -153,7 +153,7 @@ class RequestIdsContract(OnAFreshStore):
 
     def test_a_begun_job_that_goes_to_a_worker_stands_where_it_was_ordered(self) -> None:
         ordered = self._ago(100)
-        claim = self._begun(ordered_at=ordered, deadline_s=90)
+        claim = self._begin(ordered_at=ordered, deadline_s=90)
         assert isinstance(claim, Claim)
         job = self.place.see(claim.id)
         assert (job.ordered_at, job.enqueued_at) == (ordered, self.clock.now())

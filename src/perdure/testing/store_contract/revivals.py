@@ -10,7 +10,7 @@ from perdure.model.states import FailedReason, State
 from perdure.model.views import JobView
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     crash,
     failure,
     retry,
@@ -22,7 +22,7 @@ from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, targ
 class RevivalContract(OnAFreshStore):
     """Failed is where a job stays until somebody decides."""
 
-    def _failed_at_two(self, **changes: Any) -> JobView:
+    def _fail_at_two(self, **changes: Any) -> JobView:
         """A job that has done stage one and failed at stage two."""
         claim = self.one_claim(**changes)
         self.place.settle(advance(claim, self.worker, self.place.lanes["two"]), by=self.worker)
@@ -37,7 +37,7 @@ class RevivalContract(OnAFreshStore):
     # -- a new life --------------------------------------------------------------------------
 
     def test_a_new_life_begins_with_counters_from_zero_and_keeps_its_history(self) -> None:
-        job = self._failed_at_two(key="k", owner="ann", priority=3)
+        job = self._fail_at_two(key="k", owner="ann", priority=3)
         self.clock.push(100)
         answer = self.place.revive(job)
         now = self.clock.now()
@@ -136,7 +136,7 @@ class RevivalContract(OnAFreshStore):
         assert self.place.taken_ids(self.worker) == [claim.id]
 
     def test_a_new_life_may_begin_at_an_earlier_stage(self) -> None:
-        job = self._failed_at_two()
+        job = self._fail_at_two()
         self.place.revive(
             job, stage="one", lane=self.place.lanes["one"], input_from=None, forgotten=("one",)
         )
@@ -150,7 +150,7 @@ class RevivalContract(OnAFreshStore):
         self.place.clean()
 
     def test_a_result_that_was_not_forgotten_is_not_written_over(self) -> None:
-        job = self._failed_at_two()
+        job = self._fail_at_two()
         self.place.revive(job, stage="one", lane=self.place.lanes["one"], input_from=None)
         (claim,) = self.place.take(self.worker)
         step = advance(claim, self.worker, self.place.lanes["two"], value_json="[2]")
@@ -158,18 +158,18 @@ class RevivalContract(OnAFreshStore):
         assert isinstance(answer, RecordRefused)
 
     def test_forgetting_touches_no_other_stage_and_no_other_job(self) -> None:
-        job, other = self._failed_at_two(), self._failed_at_two()
+        job, other = self._fail_at_two(), self._fail_at_two()
         self.place.revive(job, forgotten=("two", "three"))
         for one in (job, other):
             assert self.place.see(one.id).input_json == '{"from":"one"}'
 
     def test_a_stale_revival_forgets_nothing(self) -> None:
-        job = self._failed_at_two()
+        job = self._fail_at_two()
         assert isinstance(self.place.revive(job, token=77, forgotten=("one",)), Stale)
         assert self.place.see(job.id).input_json == '{"from":"one"}'
 
     def test_only_a_failed_job_that_has_not_moved_on_is_revived(self) -> None:
-        ends = {"success": success, "cancelled": cancelled, "retry": retry}
+        ends = {"success": success, "cancelled": cancellation, "retry": retry}
         for what, end in ends.items():
             job = self.place.dead_letter(self.worker, end=end)
             assert self.place.revive(job) == Stale(job.no, job.id, job.token), what
@@ -250,7 +250,7 @@ class RevivalContract(OnAFreshStore):
         assert self.place.everything() == before
 
     def test_only_a_failed_job_that_has_not_moved_on_is_discarded(self) -> None:
-        for end in (success, cancelled, retry):
+        for end in (success, cancellation, retry):
             job = self.place.dead_letter(self.worker, end=end)
             assert self.place.discard(job) == Stale(job.no, job.id, job.token), end.__name__
             assert self.place.see(job.id) == job, end.__name__

@@ -10,7 +10,7 @@ from perdure.model.operations import LaneScope
 from perdure.model.runs import CLOSED, FINISHED, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.states import State
 from perdure.model.views import JobView
-from perdure.testing.store_contract.attempt_ends import cancelled, failure, retry, success
+from perdure.testing.store_contract.attempt_ends import cancellation, failure, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, raises
 
 COMPLETED, FAILED, CANCELLED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED
@@ -143,7 +143,7 @@ class EndsContract(OnAFreshStore):
         assert first is not None
         assert (first.status, first.ended_at) == (CANCELLED, None)
         self.clock.push(1)
-        self.place.settle(cancelled(claim, self.worker), by=self.worker)
+        self.place.settle(cancellation(claim, self.worker), by=self.worker)
         assert self.place.see_run(run).ended_at is None
         self.clock.push(1)
         over = self.place.change_run(run, CANCELLED)

@@ -11,7 +11,7 @@ from perdure.model.states import FailedReason, State
 from perdure.model.views import Errors, JobView, RunFigures, StageFigures
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     crash,
     failing,
     failure,
@@ -112,7 +112,7 @@ class ItemsContract(OnAFreshStore):
         run = self.place.begin_run()
         made = self.place.put_many(6, run=run.no)
         claims = self.place.take(self.worker, 5)
-        for claim, end in ((claims[3], success), (claims[0], failure), (claims[4], cancelled)):
+        for claim, end in ((claims[3], success), (claims[0], failure), (claims[4], cancellation)):
             self.clock.push(1)
             self._write(end(claim, self.worker))
         self._write(retry(claims[1], self.worker))
@@ -171,7 +171,13 @@ class ItemsContract(OnAFreshStore):
 
     def test_retries_are_counted_for_items_that_have_ended_in_their_last_life(self) -> None:
         run = self.place.begin_run()
-        for tries, end in ((0, success), (2, success), (2, failure), (1, cancelled), (0, failure)):
+        for tries, end in (
+            (0, success),
+            (2, success),
+            (2, failure),
+            (1, cancellation),
+            (0, failure),
+        ):
             claim = self.one_claim(run=run.no)
             for _ in range(tries):
                 self._write(retry(claim, self.worker, delay_s=0.0))
@@ -288,7 +294,7 @@ class ItemsContract(OnAFreshStore):
         assert (figures.attempts, figures.wasted_attempts, figures.errors) == (1, 0, ())
         assert figures.retries == {0: 1}
 
-    def _driven(self, job: JobView, run: RunView | None) -> None:
+    def _drive_again(self, job: JobView, run: RunView | None) -> None:
         """One more life that fails after one retry, in a run or where it was."""
         again = self.place.see(job.id)
         self.place.revive(again, redrive_run=None if run is None else run.no)
@@ -304,7 +310,7 @@ class ItemsContract(OnAFreshStore):
         second = self.place.begin_run("second", parent=run.no)
         jobs = [self.place.dead_letter(self.worker, run=run.no) for _ in range(2)]
         for job in jobs:
-            self._driven(job, first)
+            self._drive_again(job, first)
         before = self.place.reader.run_figures(first.no)
         assert (before.attempts, before.retries, before.attempts_captured) == (4, {1: 2}, 2)
         assert before.errors == (Errors("network", "", 2, 0), Errors("timeout", "E2", 2, 2))
@@ -329,7 +335,7 @@ class ItemsContract(OnAFreshStore):
         child, other = (self.place.begin_run(name, parent=run.no) for name in ("first", "second"))
         job = self.place.dead_letter(self.worker, run=run.no)
         for again in (child, None, other, child):
-            self._driven(job, again)
+            self._drive_again(job, again)
         figures = self.place.reader.run_figures
         counts = self.place.see_run(child).counts
         assert figures(child.no).retries == {1: counts.failed} == {1: 2}
@@ -341,7 +347,7 @@ class ItemsContract(OnAFreshStore):
         run = self.place.begin_run("parent")
         child = self.place.begin_run("child", parent=run.no)
         job = self.place.dead_letter(self.worker, run=run.no, key="k")
-        self._driven(job, child)
+        self._drive_again(job, child)
         self.place.put(run=run.no, key="k", if_failed=IfFailed.RETRY)
         self._write(success(self._next_claim(), self.worker))
         figures = self.place.reader.run_figures(child.no)

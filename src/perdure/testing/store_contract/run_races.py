@@ -25,7 +25,7 @@ class RacesContract(SharingContract):
             change = RunChange(run.no, RunStatus.RUNNING, RunStatus.FAILED)
             _, answers = at_once(
                 partial(self.place.control.change_run, change, DEED),
-                partial(self.other.control.revive, [_again(job)], DEED),
+                partial(self.other.control.revive, [_revival_of(job)], DEED),
             )
             assert isinstance(answers[0], Receipt)
             seen = self.place.see_run(run)
@@ -52,8 +52,8 @@ class RacesContract(SharingContract):
             runs = [self.place.begin_run(f"{side} {n}") for side in ("one", "two")]
             jobs = [self.place.dead_letter(self.worker, run=run.no, key=f"k{n}") for run in runs]
             answers = at_once(
-                partial(self.place.control.revive, [_again(jobs[0])], DEED),
-                partial(self.other.control.revive, [_again(jobs[1])], DEED),
+                partial(self.place.control.revive, [_revival_of(jobs[0])], DEED),
+                partial(self.other.control.revive, [_revival_of(jobs[1])], DEED),
             )
             kinds = {type(one) for (one,) in answers}
             assert kinds == {Receipt, Conflict}
@@ -66,7 +66,7 @@ class RacesContract(SharingContract):
         for _ in range(_ROUNDS):
             jobs = [self.place.dead_letter(self.worker) for _ in range(2)]
             step = BulkStep(bulk.no, cursor, jobs[0].no)
-            chosen = [_again(job) for job in jobs]
+            chosen = [_revival_of(job) for job in jobs]
             answers = at_once(
                 partial(self.place.control.revive, chosen, DEED, step=step),
                 partial(self.other.control.revive, chosen, DEED, step=step),
@@ -85,7 +85,7 @@ class RacesContract(SharingContract):
             job = self.place.dead_letter(self.worker, run=run.no, key=f"k{n}")
             claim = self.one_claim(key=f"k{n}")
             (answer,), _ = at_once(
-                partial(self.place.control.revive, [_again(job)], DEED),
+                partial(self.place.control.revive, [_revival_of(job)], DEED),
                 partial(self.other.settle, failure(claim, self.worker), by=self.worker),
             )
             assert not isinstance(answer, Stale)
@@ -95,5 +95,5 @@ class RacesContract(SharingContract):
         self.place.clean()
 
 
-def _again(job: JobView) -> Revival:
+def _revival_of(job: JobView) -> Revival:
     return Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)

@@ -9,7 +9,7 @@ from perdure.model.runs import NewRun, RunChange, RunCounts, RunStatus, RunView
 from perdure.model.views import JobView
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     crash,
     failure,
     release,
@@ -31,7 +31,7 @@ class RunsContract(OnAFreshStore):
     def _claim_in(self, run: RunView, **changes: Any) -> Claim:
         return self.one_claim(run=run.no, **changes)
 
-    def _failed_in(self, run: RunView) -> JobView:
+    def _dead_letter_of(self, run: RunView) -> JobView:
         return self.place.dead_letter(self.worker, run=run.no)
 
     # -- making ------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class RunsContract(OnAFreshStore):
 
     def test_every_way_to_end_is_counted(self) -> None:
         run = self.place.begin_run()
-        for end in (success, failure, cancelled):
+        for end in (success, failure, cancellation):
             self.place.settle(end(self._claim_in(run), self.worker), by=self.worker)
         counts = RunCounts(total=3, succeeded=1, failed=1, cancelled=1, attempts=3)
         assert self._counts(run) == counts
@@ -113,7 +113,7 @@ class RunsContract(OnAFreshStore):
         claim = self._claim_in(run)
         self.place.settle(release(claim, self.worker), by=self.worker)
         job = self.place.see(claim.id)
-        record = cancelled(claim, None)
+        record = cancellation(claim, None)
         self.place.settle(replace(record, token=job.token, attempt=None), by=None)
         assert self._counts(run) == RunCounts(total=1, cancelled=1, attempts=1)
 
@@ -147,7 +147,7 @@ class RunsContract(OnAFreshStore):
 
     def test_a_revived_job_is_open_again_in_its_run(self) -> None:
         run = self.place.begin_run()
-        job = self._failed_in(run)
+        job = self._dead_letter_of(run)
         self.place.revive(job)
         assert self._counts(run) == RunCounts(total=1, failed=0, attempts=1)
         (claim,) = self.place.take(self.worker)
@@ -156,7 +156,7 @@ class RunsContract(OnAFreshStore):
 
     def test_a_job_that_is_driven_again_counts_in_both_runs(self) -> None:
         run = self.place.begin_run("first")
-        job = self._failed_in(run)
+        job = self._dead_letter_of(run)
         child = self.place.begin_run("again", parent=run.no)
         lane = self.place.lanes_of("p", run=child.no)["one"]
         self.place.revive(job, redrive_run=child.no, lane=lane)

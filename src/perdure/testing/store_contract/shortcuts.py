@@ -35,7 +35,7 @@ class ShortcutsContract(OnAFreshStore):
             *ENDINGS,
             lambda claim, worker: advance(claim, worker, two),
             lambda claim, worker: advance(claim, worker, two, reclaim=True),
-            _repeated,
+            _repeat_record,
         )
 
     def test_every_ending_leaves_the_row_that_its_record_says_whatever_stood_there_before(
@@ -46,7 +46,7 @@ class ShortcutsContract(OnAFreshStore):
             journey = self.bring(way, *[None] * len(ends))
             self.clock.push(1)
             pairs = list(zip(ends, journey.claims, strict=True))
-            records = [_told(end, claim, self.worker) for end, claim in pairs]
+            records = [_record_of(end, claim, self.worker) for end, claim in pairs]
             before = [self.place.see(one.id) for one in records]
             self.place.settle(*records, by=self.worker)
             for record, job in zip(records, before, strict=True):
@@ -73,7 +73,7 @@ class ShortcutsContract(OnAFreshStore):
                 assert _anon(quick) == _anon(slow), name
                 one, other = self.place.see(first.id), self.place.see(second.id)
                 assert _twin(one) == _twin(other), name
-                assert _past(self, one) == _past(self, other), name
+                assert _past_attempts(self, one) == _past_attempts(self, other), name
                 for job, found in zip((one, other), children, strict=True):
                     found.append(job.redrive_run or 0)
         one_run, other_run = self.place.see_run(short), self.place.see_run(long)
@@ -111,13 +111,13 @@ class ShortcutsContract(OnAFreshStore):
                 (taken,) = self.place.take(self.worker, isolation=level)
                 one, other = self.place.see(first.id), self.place.see(second.id)
                 assert _twin(one) == _twin(other), name
-                assert _past(self, one) == _past(self, other), name
+                assert _past_attempts(self, one) == _past_attempts(self, other), name
                 (held,) = [
                     claim
                     for claim in self.place.store.claims_held(self.worker)
                     if claim.id == first.id
                 ]
-                assert _claimed(held) == _claimed(taken), name
+                assert _without_names(held) == _without_names(taken), name
                 ends = [success(claim, self.worker) for claim in (held, taken)]
                 self.place.settle(*ends, by=self.worker)
         self.place.clean()
@@ -125,7 +125,7 @@ class ShortcutsContract(OnAFreshStore):
     def _reclaims(self, way: JourneyStart) -> list[tuple[Step, Step]]:
         """The ways in which a job is claimed again at once, each with the same one in two steps."""
         found: list[tuple[Step, Step]] = [
-            (_repeated, lambda claim, worker: retry(claim, worker, delay_s=0.0))
+            (_repeat_record, lambda claim, worker: retry(claim, worker, delay_s=0.0))
         ]
         if not any(isinstance(step, str) for step in way.steps):
             two = self.place.lanes["two"]
@@ -151,7 +151,7 @@ class ShortcutsContract(OnAFreshStore):
             (second,) = self.place.take(self.worker)
             one, other = self.place.see(first.id), self.place.see(second.id)
             assert _twin(one) == _twin(other)
-            assert _claimed(first) == _claimed(second)
+            assert _without_names(first) == _without_names(second)
             assert self.place.see_run(begun).counts == self.place.see_run(put).counts
 
     def test_a_job_that_is_begun_in_a_closed_lane_is_one_that_is_enqueued_there(self) -> None:
@@ -187,7 +187,7 @@ class ShortcutsContract(OnAFreshStore):
             flowing = GateChange("vendor", probe.gate.generation, GateState.FLOWING, None)
             gate = self.place.control.change_gate(flowing, DEED)
             (taken,) = self.place.take(self.worker)
-            assert _claimed(probe.claim) == _claimed(taken), name
+            assert _without_names(probe.claim) == _without_names(taken), name
             one, other = self.place.see(probe.claim.id), self.place.see(taken.id)
             assert _twin(one) == _twin(other), name
             ends = [success(claim, self.worker) for claim in (probe.claim, taken)]
@@ -199,11 +199,11 @@ class ShortcutsContract(OnAFreshStore):
         self.place.discard(dead)
         assert self.place.see(dead.id).updated_at == self.clock.now()
         for source, move, to in TRANSITIONS:
-            id = self._moved(source, move, to)
+            id = self._move_job(source, move, to)
             seen = self.place.see(id)
             assert (move, seen.state, seen.updated_at) == (move, to, self.clock.now())
 
-    def _moved(self, source: State | None, move: Move, to: State) -> str:
+    def _move_job(self, source: State | None, move: Move, to: State) -> str:
         """A job that has just made this move, a second after it came where it was; others are out of the way."""
         if source is State.FAILED:
             job = self.place.dead_letter(self.worker)
@@ -214,7 +214,7 @@ class ShortcutsContract(OnAFreshStore):
         id = self.place.put(run_at=later).id
         if source is State.PROCESSING:
             (claim,) = self.place.take(self.worker)
-            told = [_told(end, claim, self.worker) for end in self.ends()]
+            told = [_record_of(end, claim, self.worker) for end in self.ends()]
             self.clock.push(1)
             self.place.settle(next(one for one in told if one.move is move), by=self.worker)
         elif move is Move.CLAIM:
@@ -331,13 +331,13 @@ def _in_own_words(claim: Claim, worker: int) -> Record:
     return replace(record, attempt=attempt, result_json=result, label="{passed}" if odd else None)
 
 
-def _repeated(claim: Claim, worker: int) -> Record:
+def _repeat_record(claim: Claim, worker: int) -> Record:
     """A retry for which its caller waits: claimed again at once."""
     told = retry(claim, worker, delay_s=0.0)
     return replace(told, move=Move.REPEAT, state=State.PROCESSING, reclaim=True)
 
 
-def _told(end: Step, claim: Claim, worker: int) -> Record:
+def _record_of(end: Step, claim: Claim, worker: int) -> Record:
     """An ending; where the job is queued again, far enough away, and of a stage that is known by its hash."""
     record = end(claim, worker)
     assert record.attempt is not None
@@ -348,7 +348,7 @@ def _told(end: Step, claim: Claim, worker: int) -> Record:
 
 def _goes_back(end: Step, way: JourneyStart) -> bool:
     """Whether the stage that would be left behind has been left behind before."""
-    advances = end not in ENDINGS and end is not _repeated
+    advances = end not in ENDINGS and end is not _repeat_record
     return advances and any(isinstance(step, str) for step in way.steps)
 
 
@@ -363,11 +363,11 @@ def _twin(job: JobView) -> JobView:
         redrive_run=None,
         payload_json="",
         input_json="",
-        request_id=_given(job),
+        request_id=_request_id_given(job),
     )
 
 
-def _claimed(claim: Claim) -> Claim:
+def _without_names(claim: Claim) -> Claim:
     return replace(
         claim,
         no=0,
@@ -376,16 +376,16 @@ def _claimed(claim: Claim) -> Claim:
         run=None,
         payload_json="",
         input_json="",
-        request_id=_given(claim),
+        request_id=_request_id_given(claim),
     )
 
 
-def _given(job: JobView | Claim) -> str:
+def _request_id_given(job: JobView | Claim) -> str:
     """Its request id, if that is not its own id."""
     return "" if job.request_id == job.id else job.request_id
 
 
-def _past(test: OnAFreshStore, job: JobView) -> list[AttemptView]:
+def _past_attempts(test: OnAFreshStore, job: JobView) -> list[AttemptView]:
     return [replace(one, job_no=0) for one in test.place.reader.attempts(job.no)]
 
 

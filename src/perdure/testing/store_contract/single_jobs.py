@@ -21,7 +21,7 @@ from perdure.model.operations import (
 )
 from perdure.model.states import Move, State
 from perdure.model.views import JobView, PayloadView
-from perdure.testing.store_contract.attempt_ends import cancelled, failure, retry, success
+from perdure.testing.store_contract.attempt_ends import cancellation, failure, retry, success
 from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, target, uuid_of
 
 LATER_S = 3_600.0
@@ -59,7 +59,7 @@ class DeedsContract(OnAFreshStore):
 
     def test_a_running_job_is_cancelled_and_its_attempt_is_kept(self) -> None:
         claim = self.one_claim()
-        (answer,) = self.place.control.cancel([cancelled(claim, self.worker)], DEED)
+        (answer,) = self.place.control.cancel([cancellation(claim, self.worker)], DEED)
         assert isinstance(answer, Receipt)
         seen = self.place.see(claim.id)
         assert (seen.state, seen.worker) == (State.CANCELLED, None)
@@ -97,12 +97,12 @@ class DeedsContract(OnAFreshStore):
     def _run_now(self, *jobs: JobView, **options: Any) -> list[Settled | Busy]:
         return self.place.control.run_now([target(job) for job in jobs], DEED, **options)
 
-    def _scheduled(self, **changes: Any) -> JobView:
+    def _schedule_job(self, **changes: Any) -> JobView:
         run_at = self.clock.now() + timedelta(seconds=LATER_S)
         return self.place.see(self.place.put(run_at=run_at, **changes).id)
 
     def test_a_scheduled_job_that_is_run_now_can_be_claimed_at_once(self) -> None:
-        job = self._scheduled(deadline_s=60.0)
+        job = self._schedule_job(deadline_s=60.0)
         self.clock.push(10)
         (answer,) = self.place.control.run_now([target(job)], Deed("ann", "it is urgent"))
         now = self.clock.now()
@@ -129,7 +129,7 @@ class DeedsContract(OnAFreshStore):
     def test_the_deadline_of_what_is_run_now_counts_from_then_on_wherever_it_stands_in_line(
         self,
     ) -> None:
-        job = self._scheduled(deadline_s=60.0, ordered_at=self.clock.now())
+        job = self._schedule_job(deadline_s=60.0, ordered_at=self.clock.now())
         self.clock.push(10)
         self._run_now(job)
         seen = self.place.see(job.id)
@@ -158,7 +158,7 @@ class DeedsContract(OnAFreshStore):
     def test_what_is_run_now_stands_in_line_from_then_on_and_a_retry_where_it_stood(self) -> None:
         old = self.one_claim()
         self.place.settle(retry(old, self.worker, delay_s=LATER_S), by=self.worker)
-        first = self._scheduled()
+        first = self._schedule_job()
         self.clock.push(1)
         between = self.place.put().id
         self.clock.push(1)
@@ -168,7 +168,7 @@ class DeedsContract(OnAFreshStore):
         assert self.place.taken_ids(self.worker, 4) == [old.id, between, first.id, last]
 
     def test_priority_counts_for_what_is_run_now(self) -> None:
-        urgent = self._scheduled(priority=1)
+        urgent = self._schedule_job(priority=1)
         plain = self.place.put().id
         self.clock.push(1)
         self._run_now(urgent)
@@ -178,7 +178,7 @@ class DeedsContract(OnAFreshStore):
         ended = [self.place.dead_letter(self.worker, end=end) for end in (success, failure)]
         held = self.place.see(self.one_claim().id)
         ready = self.place.see(self.place.put().id)
-        moved = replace(self._scheduled(), token=77)
+        moved = replace(self._schedule_job(), token=77)
         nobody = replace(moved, no=999_999, id=uuid_of(5))
         before = self.place.everything()
         chosen = (*ended, held, ready, moved, nobody)
@@ -186,7 +186,7 @@ class DeedsContract(OnAFreshStore):
         assert self.place.everything() == before
 
     def test_a_job_that_is_run_now_behind_a_closed_lane_stays_there(self) -> None:
-        job = self._scheduled()
+        job = self._schedule_job()
         self.place.control.pause(LaneScope.QUEUE, "q", DEED)
         assert isinstance(self._run_now(job)[0], Receipt)
         assert self.place.take(self.worker) == []
@@ -194,7 +194,7 @@ class DeedsContract(OnAFreshStore):
         assert self.place.taken_ids(self.worker) == [job.id]
 
     def test_a_filter_may_mean_what_waits_for_its_time(self) -> None:
-        later, ready = self._scheduled(), self.place.put().id
+        later, ready = self._schedule_job(), self.place.put().id
         found = self.place.reader.jobs
         assert [job.id for job in found(JobFilter(waiting=True))] == [later.id]
         assert [job.id for job in found(JobFilter(waiting=False))] == [ready]
@@ -220,17 +220,17 @@ class DeedsContract(OnAFreshStore):
 
     def test_another_owners_running_job_is_not_cancelled(self) -> None:
         def act(job: JobView, **options: Any) -> list[Settled | Busy]:
-            return self.place.control.cancel([cancelled(claim, self.worker)], DEED, **options)
+            return self.place.control.cancel([cancellation(claim, self.worker)], DEED, **options)
 
         claim = self.one_claim(owner="ann")
         self._strange(lambda: self.place.see(claim.id), act)
 
     def test_another_owners_job_is_not_run_now(self) -> None:
-        self._strange(lambda: self._scheduled(owner="ann"), self._run_now)
+        self._strange(lambda: self._schedule_job(owner="ann"), self._run_now)
 
     def test_another_owners_job_is_not_revived(self) -> None:
         def act(job: JobView, **options: Any) -> list[Revived]:
-            return self.place.control.revive([_again(job)], DEED, **options)
+            return self.place.control.revive([_revival_of(job)], DEED, **options)
 
         self._strange(lambda: self.place.dead_letter(self.worker, owner="ann", key="k"), act)
 
@@ -294,7 +294,7 @@ class DeedsContract(OnAFreshStore):
             replace(NewBulk(uuid_of(7), verb, "{}", DEED), **changes)
         )
 
-    def _seen(self) -> BulkView:
+    def _only_bulk(self) -> BulkView:
         (found,) = self.place.reader.bulks()
         return found
 
@@ -304,19 +304,19 @@ class DeedsContract(OnAFreshStore):
         step = BulkStep(bulk.no, None, one.no, refusals=(Refusal(999, "why not"),))
         answers = self._cancel(two, replace(one, token=77), step=step)
         assert [type(answer) for answer in answers] == [Receipt, Stale]
-        moved = self._seen()
+        moved = self._only_bulk()
         assert (moved.cursor, moved.done, moved.refused) == (one.no, 1, 2)
         assert self.place.see(one.id).state is State.QUEUED
 
     def test_a_step_of_jobs_that_are_run_now_counts_what_it_did(self) -> None:
-        bulk, jobs = self._bulk(BulkVerb.RUN_NOW), [self._scheduled() for _ in range(2)]
+        bulk, jobs = self._bulk(BulkVerb.RUN_NOW), [self._schedule_job() for _ in range(2)]
         step = BulkStep(bulk.no, None, jobs[0].no)
         answers = self._run_now(jobs[1], replace(jobs[0], token=77), step=step)
         assert [type(answer) for answer in answers] == [Receipt, Stale]
-        assert (self._seen().done, self._seen().refused) == (1, 1)
+        assert (self._only_bulk().done, self._only_bulk().refused) == (1, 1)
 
     def test_a_step_of_deeds_from_elsewhere_does_nothing(self) -> None:
-        bulk, later = self._bulk(BulkVerb.CANCEL), self._scheduled()
+        bulk, later = self._bulk(BulkVerb.CANCEL), self._schedule_job()
         first = BulkStep(bulk.no, None, later.no + 1)
         assert self._cancel(step=first) == []
         before = self.place.everything()
@@ -351,7 +351,7 @@ class DeedsContract(OnAFreshStore):
         bulk = self._bulk(BulkVerb.RETRY, payloads=(("k", "1"),))
         job = self.place.dead_letter(self.worker, key="k")
         step = BulkStep(bulk.no, None, job.no)
-        again = replace(_again(job), payload_json="1")
+        again = replace(_revival_of(job), payload_json="1")
         assert isinstance(self.place.control.revive([again], DEED, step=step)[0], Receipt)
         done = BulkStep(bulk.no, job.no, job.no, status=BulkStatus.DONE)
         assert self.place.control.step_bulk(done) is not None
@@ -376,5 +376,5 @@ def _ending(job: JobView) -> Record:
     )
 
 
-def _again(job: JobView) -> Revival:
+def _revival_of(job: JobView) -> Revival:
     return Revival(job.no, job.id, job.token, job.stage, job.lane, job.input_from)

@@ -11,7 +11,7 @@ from perdure.model.states import FailedReason, Move, State
 from perdure.model.views import DeathCount, Depth, Flow
 from perdure.testing.store_contract.attempt_ends import (
     advance,
-    cancelled,
+    cancellation,
     failing,
     retry,
     spending,
@@ -47,7 +47,7 @@ class TalliesContract(OnAFreshStore):
         assert self.place.reader.depths() == [replace(NO_JOBS, processing=2)]
         self.place.settle(
             advance(first, self.worker, self.place.lanes["two"]),
-            cancelled(second, self.worker),
+            cancellation(second, self.worker),
             by=self.worker,
         )
         two = replace(NO_JOBS, stage="two")

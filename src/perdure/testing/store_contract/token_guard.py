@@ -10,7 +10,7 @@ from perdure.model.states import State
 from perdure.testing.store_contract.attempt_ends import (
     ENDINGS,
     advance,
-    cancelled,
+    cancellation,
     crash,
     release,
     success,
@@ -73,7 +73,7 @@ class GuardsContract(OnAFreshStore):
     def test_a_word_about_a_job_that_somebody_else_settled_is_stale(self) -> None:
         """The attempt row of this token is there, but it is not ours."""
         claim = self.one_claim()
-        self.place.settle(cancelled(claim, self.worker), by=None)
+        self.place.settle(cancellation(claim, self.worker), by=None)
         before = self.place.everything()
         assert isinstance(self.place.settle(success(claim, self.worker), by=self.worker)[0], Stale)
         assert self.place.everything() == before
