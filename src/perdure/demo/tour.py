@@ -97,7 +97,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         for number in _ENDING:
-            signal.signal(number, self._heard)
+            signal.signal(number, self._hear)
         return self
 
     def deafen(self) -> None:
@@ -113,7 +113,7 @@ class Interrupts:
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _hear(self, number: int, frame: FrameType | None) -> None:
         if self._deaf:
             return
         self._deaf = True

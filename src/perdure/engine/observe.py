@@ -101,7 +101,7 @@ class Observers:
                 reason=reason,
             )
             return
-        attempt, met = record.attempt, _met(record)
+        attempt, met = record.attempt, _read_met(record)
         self.tell(
             _NAMES[record.move],
             job_id=record.id,
@@ -177,7 +177,7 @@ def _failures(record: Record) -> int | None:
     return record.counters.failures
 
 
-def _met(record: Record) -> _Met:
+def _read_met(record: Record) -> _Met:
     """What the attempt has met, if anything. Its message is not for the log: it may be an upstream's."""
     attempt = record.attempt
     if attempt is None or attempt.evidence_json is None:

@@ -221,14 +221,14 @@ def test_what_commits_late_is_told_late_and_delays_nobody_else(place):
         after = place.put().id
         cx.commit()
         assert {id for id, *_ in follower.jobs()} == {after, late.id}
-    assert follower.heard() == []
+    assert follower.hear() == []
 
 
 def test_what_is_rolled_back_is_never_told(place):
     follower = FeedFollower(place)
     with other(place.url) as cx:
         place.store.enqueue([place.new()], within=cx)
-        assert follower.heard() == []
+        assert follower.hear() == []
         cx.rollback()
         kept = place.new()
         with cx.transaction():
@@ -283,7 +283,7 @@ def test_pruning_leaves_no_reader_behind_while_a_transaction_stays_open(clocked)
     def let_go() -> bool:
         place.clock.push(5)
         place.control.prune_changes(60.0, limit=100)
-        assert follower.heard() == []
+        assert follower.hear() == []
         return place.rows("SELECT 1 FROM perdure_changes") == []
 
     for _ in range(30):
@@ -325,7 +325,7 @@ def test_a_dump_of_another_server_leaves_nothing_that_is_told_again(clocked):
     assert place.rows("SELECT no FROM perdure_changes WHERE xid >= '9000000000'") == []
     marks = place.rows("SELECT pg_snapshot_xmax(place)::text::bigint FROM perdure_change_marks")
     assert max(marks, default=(0,)) < (9_000_000_000,)
-    assert follower.heard() == []
+    assert follower.hear() == []
 
 
 MANY_LINES = """

@@ -55,7 +55,7 @@ def filter_of(bulk: BulkView) -> JobFilter:
     return msgspec.json.decode(bulk.filter_json, type=JobFilter)
 
 
-def meant_by(bulk: BulkView) -> JobFilter:
+def filter_meant_by(bulk: BulkView) -> JobFilter:
     """The jobs of the operation that were there when it began, as what they are to be."""
     meant = filter_of(bulk)
     end = bulk.begun_at + _US

@@ -34,8 +34,8 @@ from perdure.engine.operate.bulk_settings import (
     NO_PAYLOADS,
     PLAIN,
     BulkSettings,
+    filter_meant_by,
     filter_of,
-    meant_by,
 )
 from perdure.engine.operate.eligible import Check, dead_letters, eligible
 from perdure.engine.operate.revival import ChildRun, Revivals
@@ -228,7 +228,7 @@ class Bulks:
     def _revive_page(
         self, bulk: BulkView, child: ChildRun | None, settings: BulkSettings, limit: int
     ) -> BulkView | None:
-        page = self.reader.jobs(meant_by(bulk), limit=limit, before=bulk.cursor)
+        page = self.reader.jobs(filter_meant_by(bulk), limit=limit, before=bulk.cursor)
         if not page:
             return self._end_if_empty(bulk)
         revivals = Revivals(self.reader, self.catalogue, settings.restart, child)
@@ -259,7 +259,7 @@ class Bulks:
         return self.reader.bulk_payloads(bulk.no, keys)
 
     def _cancel_page(self, bulk: BulkView) -> BulkView | None:
-        found = self.reader.jobs(meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
+        found = self.reader.jobs(filter_meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not found:
             return self._step(bulk, status=BulkStatus.DONE)
         step = self._cancelling.page(bulk, found)
@@ -269,7 +269,7 @@ class Bulks:
         return self._now(bulk)
 
     def _run_now_page(self, bulk: BulkView, limit: int) -> BulkView | None:
-        page = self.reader.jobs(meant_by(bulk), limit=limit, before=bulk.cursor)
+        page = self.reader.jobs(filter_meant_by(bulk), limit=limit, before=bulk.cursor)
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
         refused = {job.no: why for job in page if (why := not_now(job, self.reader)) is not None}
@@ -315,7 +315,7 @@ class Bulks:
         return self._step(bulk, phase=BulkPhase.ALL)
 
     def _discard_page(self, bulk: BulkView) -> BulkView | None:
-        page = self.reader.jobs(meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
+        page = self.reader.jobs(filter_meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
         targets = [Target(job.no, job.id, job.token, job.request_id) for job in page]

@@ -184,7 +184,7 @@ class SqliteConnection:
             self._checkpoint_when_long()
 
     @contextmanager
-    def rebuilt(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+    def rebuild(self) -> Iterator[tuple[sqlite3.Connection, int]]:
         """As `write`, for a schema in the making: foreign keys are off and renames touch no others."""
         with self._ours():
             self.raw.execute("PRAGMA foreign_keys = OFF")

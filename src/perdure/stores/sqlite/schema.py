@@ -35,7 +35,7 @@ class SqliteSchema:
     def upgrade(self) -> tuple[str, ...]:
         """Apply what is pending, all in one transaction."""
         done = []
-        with self._connection.rebuilt() as (cx, now):
+        with self._connection.rebuild() as (cx, now):
             cx.execute(_TABLE)
             applied = _applied_migrations(cx)
             check_fits(self._url, applied, migrations(PACKAGE))

@@ -31,7 +31,7 @@ class FeedFollower:
         self._limit = limit
         self.cursor = place.reader.changes().cursor
 
-    def heard(self) -> list[Change]:
+    def hear(self) -> list[Change]:
         """All that has come since the last call."""
         found: list[Change] = []
         while True:
@@ -46,13 +46,13 @@ class FeedFollower:
         """As `heard`, of jobs: which, what, what they are now, how an attempt ended, and their token."""
         return [
             (one.id, one.kind, one.state, one.status, one.token)
-            for one in self.heard()
+            for one in self.hear()
             if one.kind.value.startswith(("job", "attempt"))
         ]
 
     def states(self, kind: ChangeKind) -> list[tuple[str, str]]:
         """As `heard`, of one kind: which, and what it has become."""
-        return [(one.id, one.state) for one in self.heard() if one.kind is kind]
+        return [(one.id, one.state) for one in self.hear() if one.kind is kind]
 
 
 class ChangeFeedContract(OnAFreshStore):
@@ -83,7 +83,7 @@ class ChangeFeedContract(OnAFreshStore):
         accepted_at = self.clock.now()
         self.clock.push(2)
         self.place.settle(success(claim, self.worker), by=self.worker)
-        entries = [one for one in follower.heard() if one.kind is not ChangeKind.WORKER_CHANGED]
+        entries = [one for one in follower.hear() if one.kind is not ChangeKind.WORKER_CHANGED]
         whose: dict[str, Any] = {
             "no": claim.no,
             "id": claim.id,
@@ -121,7 +121,7 @@ class ChangeFeedContract(OnAFreshStore):
         (receipt,) = self.place.settle(record, by=self.worker)
         assert isinstance(receipt, Receipt)
         assert receipt.claim is not None
-        (entry,) = follower.heard()
+        (entry,) = follower.hear()
         assert (entry.kind, entry.stage, entry.state) == (TRIED, "one", "processing")
         assert (entry.status, entry.token) == ("success", receipt.claim.token)
 
@@ -135,7 +135,7 @@ class ChangeFeedContract(OnAFreshStore):
         record = cancellation(claim, None)
         waited = replace(record, token=job.token, attempt=None, counters=job.counters)
         self.place.settle(waited, by=None)
-        last = follower.heard()[-1]
+        last = follower.hear()[-1]
         assert (last.kind, last.state, last.status, last.owner) == (ENDED, "cancelled", None, "ann")
 
     def test_claims_and_what_falls_due_are_not_told(self) -> None:
@@ -144,10 +144,10 @@ class ChangeFeedContract(OnAFreshStore):
         follower = FeedFollower(self.place)
         for claim in self.place.take(worker, 2):
             self.place.settle(retry(claim, worker, delay_s=5.0), by=worker)
-        follower.heard()
+        follower.hear()
         self.clock.push(5)
         assert len(self.place.take(worker, 5)) == 3
-        assert follower.heard() == []
+        assert follower.hear() == []
 
     def test_what_is_sent_again_or_comes_too_late_is_told_once(self) -> None:
         worker = self.worker
@@ -185,7 +185,7 @@ class ChangeFeedContract(OnAFreshStore):
             ids += [one.id for one in self.place.put_many(3)]
             ids += [self.place.put().id]
             assert sorted(id for id, *_ in follower.jobs()) == sorted(ids)
-            assert follower.heard() == []
+            assert follower.hear() == []
 
     def test_more_that_comes_while_a_page_is_read_comes_after_it(self) -> None:
         cursor = self.place.reader.changes().cursor
@@ -233,7 +233,7 @@ class ChangeFeedContract(OnAFreshStore):
         self.place.settle(failure(claim, self.worker), by=self.worker)
         self.place.discard(self.place.see(job.id))
         self.place.discard(self.place.see(job.id))
-        told = follower.heard()
+        told = follower.hear()
         assert {one.owner for one in told} == {"ann"}
         assert [(one.kind, one.state, one.token) for one in told] == [
             (ChangeKind.JOB_REVIVED, "queued", job.token + 1),
@@ -251,7 +251,7 @@ class ChangeFeedContract(OnAFreshStore):
         self.place.put(run=run.no)
         self.clock.push(1)
         assert self.place.change_run(run, RunStatus.PAUSED) is not None
-        told = [one for one in follower.heard() if one.kind is ChangeKind.RUN_CHANGED]
+        told = [one for one in follower.hear() if one.kind is ChangeKind.RUN_CHANGED]
         assert [(one.id, one.no, one.owner, one.state) for one in told] == [
             (run.id, run.no, "ann", "running"),
             (run.id, run.no, "ann", "paused"),
@@ -283,7 +283,7 @@ class ChangeFeedContract(OnAFreshStore):
         assert self.place.control.change_gate(held, DEED) is None
         flowing = GateChange("vendor", 1, GateState.FLOWING, None)
         assert self.place.control.change_gate(flowing, DEED) is not None
-        told = [(one.kind, one.id, one.state, one.token) for one in follower.heard()]
+        told = [(one.kind, one.id, one.state, one.token) for one in follower.hear()]
         assert told == [
             (ChangeKind.GATE_CHANGED, "vendor", "held", 1),
             (ChangeKind.GATE_CHANGED, "vendor", "flowing", 2),
@@ -296,7 +296,7 @@ class ChangeFeedContract(OnAFreshStore):
         self.place.store.end_worker(stopped, Death("exited", exit_status=0))
         self.place.live([judge], 2 * TTL_S + 1)
         assert self.place.store.mark_dead(by=judge) == (silent,)
-        told = [(one.no, one.state) for one in follower.heard()]
+        told = [(one.no, one.state) for one in follower.hear()]
         begun = [(worker, "alive") for worker in (judge, silent, stopped)]
         assert told == [*begun, (stopped, "dead"), (silent, "dead")]
 
