@@ -362,8 +362,11 @@ def test_converter_4_every_status_has_one_of_the_ten_codes_and_no_4xx_is_a_5xx()
     assert set(codes.values()) <= set(CONVERTER.kinds)
     assert [status for status in range(400, 500) if codes[status] == "GW_5XX"] == []
     assert (codes[404], codes[422], codes[429], codes[503]) == (
-        "GW_4XX", "GW_4XX", "GW_4XX", "GW_5XX",
-    )  # fmt: skip
+        "GW_4XX",
+        "GW_4XX",
+        "GW_4XX",
+        "GW_5XX",
+    )
     assert len(CONVERTER.kinds) == 10
     assert set(CONVERTER.internal.values()) <= set(CONVERTER.kinds)
 
@@ -430,8 +433,9 @@ def test_samples_2_whatever_becomes_of_an_item_it_is_in_the_books(app):
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("odd"), SystemExit(1), KeyboardInterrupt(), ExceptionGroup("both", [OSError()])]
-)  # fmt: skip
+    "error",
+    [ValueError("odd"), SystemExit(1), KeyboardInterrupt(), ExceptionGroup("both", [OSError()])],
+)
 def test_samples_3_what_a_stage_raises_is_tried_again_like_what_it_returns(app, error):
     calls = []
 
@@ -523,9 +527,12 @@ def test_verifier_5_a_running_retry_is_not_due_any_more_and_a_lasting_fault_is_n
 
     notes = Notes()
     loop = Loop(
-        broken, changed=lambda: False, tick_s=0.01, ended=lambda _: None,
+        broken,
+        changed=lambda: False,
+        tick_s=0.01,
+        ended=lambda _: None,
         observers=Observers([notes]),
-    )  # fmt: skip
+    )
     assert [loop._turn() >= 0.5 for _ in range(3)] == [True] * 3
     assert notes.names() == [EventName.STORE_AWAY]
 

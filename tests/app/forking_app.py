@@ -47,13 +47,17 @@ def main(url: str) -> None:
     pipe.enqueue({"n": 2})
     workers = app._session.opened.reader.workers()
     mine = [one for one in workers if one.name.endswith(f":{os.getpid()}")]
-    print(json.dumps({
-        "ends": ends,
-        "accepted": app._session.opened.reader.books().accepted,
-        "busy": len(done),
-        "my_row_lives": [one.dead_at is None for one in mine],
-        "rows": len(workers),
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "ends": ends,
+                "accepted": app._session.opened.reader.books().accepted,
+                "busy": len(done),
+                "my_row_lives": [one.dead_at is None for one in mine],
+                "rows": len(workers),
+            }
+        )
+    )
     app.close()
 
 

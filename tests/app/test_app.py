@@ -88,8 +88,10 @@ def test_each_of_many_may_have_options_of_its_own(app, told):
     assert [job.payload_json for job in jobs] == ["1", "2", '{"n":3}', "1"]
     assert [ref.created for ref in refs] == [True, True, True, False]
     assert [(job.owner, job.key, job.priority) for job in jobs[:3]] == [
-        ("ann", "a", 3), ("bob", None, 1), ("bob", None, 1),
-    ]  # fmt: skip
+        ("ann", "a", 3),
+        ("bob", None, 1),
+        ("bob", None, 1),
+    ]
     assert (jobs[0].due_at, jobs[0].deadline_at) == (soon, soon + timedelta(seconds=60))
     assert jobs[0].request_id == "r-1"
     assert jobs[2].ordered_at == then

@@ -58,10 +58,12 @@ def test_each_attempt_keeps_its_own(app):
         assert ref.result(wait_s=20) == "done"
     first, second, third = tokens(app, ref)
     assert contents(app, ref) == [
-        (first, "answer", b"answer 1"), (first, "invalid_output", b"bad 1"),
-        (second, "answer", b"answer 2"), (second, "invalid_output", b"bad 2"),
+        (first, "answer", b"answer 1"),
+        (first, "invalid_output", b"bad 1"),
+        (second, "answer", b"answer 2"),
+        (second, "invalid_output", b"bad 2"),
         (third, "answer", b"answer 3"),
-    ]  # fmt: skip
+    ]
     assert app._session.opened.reader.audit() == []
 
 

@@ -512,7 +512,11 @@ def test_the_program_of_the_page_saves_what_it_says(tmp_path):
         cx.execute("CREATE TABLE invoices (customer)")
         done = subprocess.run(
             [sys.executable, "-W", "error", str(program)],
-            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert (done.stdout, done.stderr) == ("{'saved': 'Ada'}\n", "")
         assert cx.execute("SELECT customer FROM invoices").fetchall() == [("Ada",)]

@@ -57,8 +57,9 @@ def test_dead_letters_fall_into_groups_by_what_went_wrong(app, works):
     run = failed_run(app, works)
     groups = app.dead.groups(run="batch")
     assert [(one.kind, one.stage, one.count) for one in groups] == [
-        ("invalid_request", "ask", 3), ("invalid_request", "ask", 3),
-    ]  # fmt: skip
+        ("invalid_request", "ask", 3),
+        ("invalid_request", "ask", 3),
+    ]
     assert {one.example.split()[-1] for one in groups} == {"odd", "even"}
     odd = next(one for one in groups if one.example.endswith("odd"))
     listed = app.dead.list(fingerprint=odd.fingerprint)
@@ -214,8 +215,10 @@ def test_a_single_job_is_retried_where_its_source_exists(app, works):
     works.gone = set()
     ref.retry(from_start=True, reason="mended")
     assert (ref.view().state, ref.view().stage, ref.view().retries_manual) == (
-        State.QUEUED, "read", 1,
-    )  # fmt: skip
+        State.QUEUED,
+        "read",
+        1,
+    )
 
 
 def test_a_check_that_raises_refuses_and_says_what(app, works):
@@ -244,8 +247,10 @@ def test_dead_letters_are_exported_with_their_attempts(app, works, tmp_path):
     assert {one["item"]["n"] for one in letters} == set(range(6))
     one = letters[0]
     assert (one["state"], one["error_kind"], one["failed_reason"]) == (
-        "failed", "invalid_request", "fatal",
-    )  # fmt: skip
+        "failed",
+        "invalid_request",
+        "fatal",
+    )
     assert [at["status"] for at in one["attempts"]] == ["success", "failed"]
     assert one["attempts"][1]["why"]["policy"].startswith("datasets-once")
     assert one["attempts"][1]["evidence"]["kind"] == "invalid_request"

@@ -38,8 +38,11 @@ def ran(tmp_path, url: str, body: str) -> str:
     program.write_text(f"{HEAD}\n{body}\n")
     done = subprocess.run(
         [sys.executable, "-W", "error", str(program), url],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     return done.stdout
 

@@ -44,8 +44,9 @@ def test_a_job_is_heard_of_from_its_acceptance_to_its_end(app, pipe):
             found += page.entries
     mine = [(one.kind, one.owner, one.state) for one in found if one.id == called.job.id]
     assert mine == [
-        (ChangeKind.JOB_ACCEPTED, "ann", "processing"), (ChangeKind.JOB_ENDED, "ann", "succeeded"),
-    ]  # fmt: skip
+        (ChangeKind.JOB_ACCEPTED, "ann", "processing"),
+        (ChangeKind.JOB_ENDED, "ann", "succeeded"),
+    ]
 
 
 def test_many_share_one_thread_which_ends_with_the_last_of_them(app, pipe):

@@ -159,8 +159,11 @@ def test_a_process_that_kept_an_id_has_all_that_the_one_that_enqueued_has(app, w
         assert (await ref.view_async()).state is State.SUCCEEDED
         assert len(await ref.attempts_async()) == 2
         assert [one.event for one in await ref.history_async()] == [
-            "enqueued", "success", "success", "succeeded",
-        ]  # fmt: skip
+            "enqueued",
+            "success",
+            "success",
+            "succeeded",
+        ]
         again = await app.job_async(dead.id)
         assert await again.retry_async(dry_run=True) == "ask"
         await again.retry_async()
@@ -195,9 +198,13 @@ def test_the_history_of_a_job_has_its_attempts_and_what_people_did(app, works):
     works.work()
     seen = ref.history()
     assert [(one.event, one.stage, one.by) for one in seen] == [
-        ("enqueued", None, None), ("success", "read", None), ("failed", "ask", None),
-        ("revive job", None, "ann"), ("failed", "ask", None), ("failed", "ask", None),
-    ]  # fmt: skip
+        ("enqueued", None, None),
+        ("success", "read", None),
+        ("failed", "ask", None),
+        ("revive job", None, "ann"),
+        ("failed", "ask", None),
+        ("failed", "ask", None),
+    ]
     assert "row -1" in seen[2].text or "input_invalid" in seen[2].text
     assert seen[3].text == "revive job by ann: again"
     assert [one.at for one in seen] == sorted(one.at for one in seen)
@@ -247,8 +254,11 @@ def test_open_jobs_are_cancelled_by_filter(app, works):
     assert app.jobs.count("cancel", owner="ann").count == 3
     bulk = app.jobs.cancel(owner="ann", reason="enough", by="bob").view()
     assert (bulk.status, bulk.done, bulk.begun_by, bulk.reason) == (
-        BulkStatus.DONE, 3, "bob", "enough",
-    )  # fmt: skip
+        BulkStatus.DONE,
+        3,
+        "bob",
+        "enough",
+    )
     assert {ref.view().state for ref in mine} == {State.CANCELLED}
     assert other.view().state is State.QUEUED
     assert app.jobs.list(state="cancelled", limit=2)[0].id == mine[-1].id

@@ -113,9 +113,12 @@ def flaky(app: App, policy: Policy):
 def test_a_job_in_flight_is_judged_by_the_numbers_of_today_without_a_migration(url):
     """R53: the store holds what has happened; the numbers are in the application alone."""
     before = Policy(
-        "mine", attempts_max=5, rules={"network": "retry"},
-        backoff=Backoff("fixed", base_s=0.0), jitter=Jitter("none"),
-    )  # fmt: skip
+        "mine",
+        attempts_max=5,
+        rules={"network": "retry"},
+        backoff=Backoff("fixed", base_s=0.0),
+        jitter=Jitter("none"),
+    )
     seen = {}
     for attempts_max in (5, 2):
         app = App(url)
@@ -130,5 +133,6 @@ def test_a_job_in_flight_is_judged_by_the_numbers_of_today_without_a_migration(u
         seen[attempts_max] = (job.failed_reason, len(attempts), {one.policy for one in attempts})
         changed.close()
     assert seen == {
-        5: (FailedReason.EXHAUSTED, 5, {"mine/2"}), 2: (FailedReason.EXHAUSTED, 2, {"mine/2"}),
-    }  # fmt: skip
+        5: (FailedReason.EXHAUSTED, 5, {"mine/2"}),
+        2: (FailedReason.EXHAUSTED, 2, {"mine/2"}),
+    }

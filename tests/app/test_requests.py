@@ -67,9 +67,14 @@ def test_every_event_of_a_job_says_whose_request_it_is(app, pipe, told):
     app.dead.discard(reason="no")
     of_jobs = [event for event in told if "job_id" in event.fields]
     assert {event.name.value for event in of_jobs} == {
-        "job_enqueued", "job_claimed", "job_succeeded", "job_cancelled", "job_revived",
-        "job_discarded", "job_brought_forward",
-    }  # fmt: skip
+        "job_enqueued",
+        "job_claimed",
+        "job_succeeded",
+        "job_cancelled",
+        "job_revived",
+        "job_discarded",
+        "job_brought_forward",
+    }
     assert {event.fields["request_id"] for event in of_jobs} == {"req-7"}
 
 

@@ -358,7 +358,12 @@ def test_a_long_way_is_cut():
     deep: Any = SECRET
     for _ in range(60):
         deep = {"a_rather_long_name": deep}
-    schema = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"a_rather_long_name": {"$ref": "#/$defs/a"}}}}}  # fmt: skip
+    schema = {
+        "$ref": "#/$defs/a",
+        "$defs": {
+            "a": {"type": "object", "properties": {"a_rather_long_name": {"$ref": "#/$defs/a"}}}
+        },
+    }
     error = refused(deep, schema)
     assert len(error.path) == 300
     assert error.path.endswith("…")

@@ -93,8 +93,15 @@ def has_a_check_of_its_own(item, check=lambda *_, **__: None):
 
 
 NEITHER = [
-    reads, reads_a_cut_one, mends_nothing, asks_for_it, has_options, fits_a_type, has_a_check_of_its_own, len,
-]  # fmt: skip
+    reads,
+    reads_a_cut_one,
+    mends_nothing,
+    asks_for_it,
+    has_options,
+    fits_a_type,
+    has_a_check_of_its_own,
+    len,
+]
 
 
 def checks_a_schema(item):

@@ -40,9 +40,21 @@ def test_any_json_value_comes_back(value, indent, ascii_only, reason):
 
 
 @given(
-    CONTAINERS, st.sampled_from([None, 2]), WORDS, WORDS, REASONS,
-    st.sampled_from(["```json\n{}\n```", "```\n{}\n```", "~~~\n{}\n~~~", "````JSON\r\n{}\r\n````", "```json {}```"]),
-)  # fmt: skip
+    CONTAINERS,
+    st.sampled_from([None, 2]),
+    WORDS,
+    WORDS,
+    REASONS,
+    st.sampled_from(
+        [
+            "```json\n{}\n```",
+            "```\n{}\n```",
+            "~~~\n{}\n~~~",
+            "````JSON\r\n{}\r\n````",
+            "```json {}```",
+        ]
+    ),
+)
 def test_any_value_in_a_fence_between_words_comes_back(value, indent, before, after, reason, fence):
     text = dumped(value, indent, ascii_only=False)
     parsed = read_json(f"{before}\n{fence.replace('{}', text)}\n{after}", finish_reason=reason)
@@ -97,9 +109,9 @@ def test_no_text_raises_anything_but_our_own_errors(text, reason, against):
 
 
 SECRET = "zq7Kx9w"
-SECRETS = st.sampled_from([
-    SECRET, {SECRET: 1}, {"n": SECRET}, {"n": {SECRET: {}}}, [SECRET], {"n": 1, SECRET: SECRET},
-])  # fmt: skip
+SECRETS = st.sampled_from(
+    [SECRET, {SECRET: 1}, {"n": SECRET}, {"n": {SECRET: {}}}, [SECRET], {"n": 1, SECRET: SECRET}]
+)
 
 
 @given(SECRETS, PIECES, PIECES, REASONS, st.sampled_from([SCHEMA, int, dict[str, int], list[int]]))

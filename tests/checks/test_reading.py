@@ -112,8 +112,11 @@ def test_what_is_no_single_json_value_says_why(text, path, rule, reason):
         read_json(text, finish_reason=reason)
     error = caught.value
     assert (error.kind, error.path, error.rule, error.raw) == (
-        Kind.INVALID_OUTPUT, path, rule, text,
-    )  # fmt: skip
+        Kind.INVALID_OUTPUT,
+        path,
+        rule,
+        text,
+    )
 
 
 def test_as_deep_as_a_result_may_be_is_not_too_deep():

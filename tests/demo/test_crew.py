@@ -118,8 +118,9 @@ def test_a_leashed_command_is_not_started_for_a_parent_that_has_ended(tmp_path, 
     assert nobody == 0
     said = tmp_path / "said"
     status = os.spawnv(
-        os.P_WAIT, sys.executable,
+        os.P_WAIT,
+        sys.executable,
         [sys.executable, str(leash), "1", sys.executable, "-c", f"open({str(said)!r}, 'w')"],
-    )  # fmt: skip
+    )
     assert status == 1
     assert not said.exists()

@@ -58,8 +58,11 @@ def test_an_item_without_faults_walks_through_all_three_stages(serve):
     document = stages.fetch(ITEM)
     facts = asyncio.run(stages.extract(document))
     assert stages.store(facts) == {
-        "invoice": 5, "supplier": "Brightwater Ltd", "total": 395.95, "row": 5,
-    }  # fmt: skip
+        "invoice": 5,
+        "supplier": "Brightwater Ltd",
+        "total": 395.95,
+        "row": 5,
+    }
     assert upstream.faults() == {}
 
 

@@ -129,9 +129,16 @@ def called(
     caller = place.hire(role=Role.CALLER, ttl_s=LEASE_S)
     terms = CallTerms(policy, 60.0, named=named)
     steps = Call(
-        place.store, place.reader, line_on(place, one), place.new(), terms,
-        worker=caller, clock=place.clock, chance=Random(7), observers=Observers([]),
-    )  # fmt: skip
+        place.store,
+        place.reader,
+        line_on(place, one),
+        place.new(),
+        terms,
+        worker=caller,
+        clock=place.clock,
+        chance=Random(7),
+        observers=Observers([]),
+    )
     waits_s: list[float] = []
     step = steps.begin()
     while isinstance(step, Try):

@@ -95,13 +95,24 @@ class Post(Played):
         known = Upstreams({one.name: one for one in upstreams})
         observers = Observers([self.notes])
         self.gates = Gatekeeper(
-            self.store, self.control, known.all(self.catalogue.stages()), self.worker,
-            catalogue=self.catalogue, clock=self.clock, chance=Random(7), observers=observers,
-        )  # fmt: skip
+            self.store,
+            self.control,
+            known.all(self.catalogue.stages()),
+            self.worker,
+            catalogue=self.catalogue,
+            clock=self.clock,
+            chance=Random(7),
+            observers=observers,
+        )
         self.pump = Pump(
-            self.store, self.catalogue, WorkerIdentity(self.worker, 0, concurrency), self,
-            chance=Random(7), observers=observers, gates=self.gates,
-        )  # fmt: skip
+            self.store,
+            self.catalogue,
+            WorkerIdentity(self.worker, 0, concurrency),
+            self,
+            chance=Random(7),
+            observers=observers,
+            gates=self.gates,
+        )
         self.running: dict[int, Claim] = {}
         self.started = 0
 

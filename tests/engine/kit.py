@@ -66,12 +66,25 @@ def claim_of(
 ) -> Claim:
     now = (clock or VirtualClock()).now()
     plain = Claim(
-        no=1, id="job-00001", token=1, lane=1, pipeline="p", stage="one", owner="ann",
-        payload_json='{"n":1}', input_json=input_json, counters=counters or Counters(starts=1),
-        past=ZERO, life=1, isolation=0, claimed_at=now, due_at=now,
-        deadline_at=None if deadline_s is None else now + timedelta(seconds=deadline_s), key="k",
+        no=1,
+        id="job-00001",
+        token=1,
+        lane=1,
+        pipeline="p",
+        stage="one",
+        owner="ann",
+        payload_json='{"n":1}',
+        input_json=input_json,
+        counters=counters or Counters(starts=1),
+        past=ZERO,
+        life=1,
+        isolation=0,
+        claimed_at=now,
+        due_at=now,
+        deadline_at=None if deadline_s is None else now + timedelta(seconds=deadline_s),
+        key="k",
         request_id="req-1",
-    )  # fmt: skip
+    )
     return replace(plain, **changes)
 
 
@@ -165,9 +178,13 @@ class Shop(Played):
         self.started: list[Claim] = []
         self.most = 0
         self.pump = Pump(
-            self.store, self.catalogue, WorkerIdentity(self.worker, isolation, concurrency), self,
-            chance=Random(7), observers=self.observers,
-        )  # fmt: skip
+            self.store,
+            self.catalogue,
+            WorkerIdentity(self.worker, isolation, concurrency),
+            self,
+            chance=Random(7),
+            observers=self.observers,
+        )
 
     def start(self, claims: Sequence[Claim]) -> None:
         for claim in claims:

@@ -64,19 +64,26 @@ async def pid_async(item: Any) -> list[int]:
 
 def signals(item: Any) -> Any:
     return {
-        "snooze": Snooze(5, "not ready"), "cancel": Cancel("obsolete"),
-        "label": Succeeded([1], label="needs_review"), "object": object(),
-    }[item]  # fmt: skip
+        "snooze": Snooze(5, "not ready"),
+        "cancel": Cancel("obsolete"),
+        "label": Succeeded([1], label="needs_review"),
+        "object": object(),
+    }[item]
 
 
 def known(item: Any, context: Context) -> Any:
     return {
-        "job": context.job_id, "attempt": context.attempt, "left": context.attempts_left,
-        "token": context.token, "key": context.idempotency_key, "request": context.request_id,
+        "job": context.job_id,
+        "attempt": context.attempt,
+        "left": context.attempts_left,
+        "token": context.token,
+        "key": context.idempotency_key,
+        "request": context.request_id,
         "attempt_id": context.attempt_id,
-        "item": context.item, "time_left": 0 < context.time_left_s() <= 30,
+        "item": context.item,
+        "time_left": 0 < context.time_left_s() <= 30,
         "cancelled": context.cancelled,
-    }  # fmt: skip
+    }
 
 
 def says(item: Any, context: Context) -> Any:

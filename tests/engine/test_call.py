@@ -84,14 +84,26 @@ class Counter:
         self.line = LaidPipeline(self.place.pipeline, "q", "c", stages, dict(self.place.lanes))
 
     def call(
-        self, *, policy: Policy = SYNC, wait_s: float = 10.0, on_lost: OnLost = OnLost.HAND_OVER,
-        gate: GateView = FLOWING, **job: Any,
-    ) -> Call:  # fmt: skip
+        self,
+        *,
+        policy: Policy = SYNC,
+        wait_s: float = 10.0,
+        on_lost: OnLost = OnLost.HAND_OVER,
+        gate: GateView = FLOWING,
+        **job: Any,
+    ) -> Call:
         return Call(
-            self.store, self.place.reader, self.line, self.place.new(**job),
-            CallTerms(policy, wait_s, on_lost), worker=self.caller, clock=self.place.clock,
-            chance=Random(7), observers=Observers([self.notes]), gates=lambda _: Standing(gate),
-        )  # fmt: skip
+            self.store,
+            self.place.reader,
+            self.line,
+            self.place.new(**job),
+            CallTerms(policy, wait_s, on_lost),
+            worker=self.caller,
+            clock=self.place.clock,
+            chance=Random(7),
+            observers=Observers([self.notes]),
+            gates=lambda _: Standing(gate),
+        )
 
     def begun(self, **options: Any) -> tuple[Call, Try]:
         call = self.call(**options)
@@ -156,8 +168,11 @@ def test_two_stages_run_one_after_the_other_and_each_leaves_its_rows(counter):
     assert (end.state, end.result_json, end.handed_over) == (State.SUCCEEDED, '{"total":3}', False)
     job = counter.job()
     assert (job.id, job.state, job.result_json, job.label) == (
-        end.job_id, State.SUCCEEDED, '{"total":3}', "passed",
-    )  # fmt: skip
+        end.job_id,
+        State.SUCCEEDED,
+        '{"total":3}',
+        "passed",
+    )
     assert [(one.stage, one.status, one.token, one.worker) for one in counter.attempts()] == [
         ("one", AttemptStatus.SUCCESS, 1, counter.caller),
         ("two", AttemptStatus.SUCCESS, 3, counter.caller),
@@ -173,9 +188,12 @@ def test_what_is_durable_is_told_and_nothing_else(counter):
     call.end_stage(DONE, 0.1)
     call.end_stage(DONE, 0.1)
     assert counter.notes.names() == [
-        EventName.JOB_ENQUEUED, EventName.JOB_CLAIMED, EventName.JOB_ADVANCED,
-        EventName.JOB_CLAIMED, EventName.JOB_SUCCEEDED,
-    ]  # fmt: skip
+        EventName.JOB_ENQUEUED,
+        EventName.JOB_CLAIMED,
+        EventName.JOB_ADVANCED,
+        EventName.JOB_CLAIMED,
+        EventName.JOB_SUCCEEDED,
+    ]
 
 
 def test_the_limit_and_the_wish_stay_with_the_job_for_as_long_as_its_caller_holds_it(counter):
@@ -276,7 +294,9 @@ LONGER = [
 
 
 @pytest.mark.parametrize(("outcome", "left_s", "due_in_s"), LONGER)
-def test_a_hint_that_is_longer_than_the_rest_is_when_the_job_is_due(counter, outcome, left_s, due_in_s):  # fmt: skip
+def test_a_hint_that_is_longer_than_the_rest_is_when_the_job_is_due(
+    counter, outcome, left_s, due_in_s
+):
     call, _ = counter.begun(wait_s=10.0)
     counter.place.clock.push(10.0 - left_s)
     end = over(call.end_stage(outcome, 0.1))
@@ -516,9 +536,7 @@ def test_a_job_that_a_person_cancels_meanwhile_is_told_as_cancelled(counter):
     call, step = counter.begun()
     opened = counter.place
     catalogue = Catalogue([counter.line])
-    cancel(
-        opened.control, opened.reader, catalogue, step.claim.id, deed=Deed("ann", "enough"),
-    )  # fmt: skip
+    cancel(opened.control, opened.reader, catalogue, step.claim.id, deed=Deed("ann", "enough"))
     end = over(call.end_stage(DONE, 0.1))
     assert end.state is State.CANCELLED
     assert "enough" in end.error_message

@@ -259,9 +259,10 @@ def test_a_catalogue_finds_what_it_has():
 def test_the_fingerprint_of_a_stage_changes_with_what_it_is():
     plain = Stage("one", echo, PLAIN, 60.0)
     others = [
-        Stage("two", echo, PLAIN, 60.0), Stage("one", echo, PLAIN, 61.0),
+        Stage("two", echo, PLAIN, 60.0),
+        Stage("one", echo, PLAIN, 61.0),
         Stage("one", echo, PLAIN, 60.0, "openai"),
-    ]  # fmt: skip
+    ]
     assert plain.config_hash == Stage("one", echo, PLAIN, 60.0).config_hash
     assert len({plain.config_hash, *(one.config_hash for one in others)}) == 4
 

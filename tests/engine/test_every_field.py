@@ -79,9 +79,15 @@ LOST = Lost(Death("exited", signal="SIGKILL"))
 
 
 def written(
-    policy: Policy, outcome: Outcome, *, chance: float = 0.25, deadline_s: float | None = None,
-    past: Counters = ZERO, gates: Gates | None = None, **counters: Any,
-) -> tuple[object, ...]:  # fmt: skip
+    policy: Policy,
+    outcome: Outcome,
+    *,
+    chance: float = 0.25,
+    deadline_s: float | None = None,
+    past: Counters = ZERO,
+    gates: Gates | None = None,
+    **counters: Any,
+) -> tuple[object, ...]:
     """What the store is told about an attempt that ended so under the policy."""
     claim = claim_of(counters=Counters(starts=1, **counters), past=past, deadline_s=deadline_s)
     stage = Stage("one", echo, PLAIN, 60.0)
@@ -234,10 +240,7 @@ def relapsed(settings: GateSettings) -> object:
 
 
 def asked_for_an_hour(settings: GateSettings) -> object:
-    step = hint(
-        FLOWING, settings,
-        kind=Kind.RATE_LIMITED, generation=0, until=at(3600), now=at(0),
-    )  # fmt: skip
+    step = hint(FLOWING, settings, kind=Kind.RATE_LIMITED, generation=0, until=at(3600), now=at(0))
     return step.gate.until_person, step.gate.held_until
 
 

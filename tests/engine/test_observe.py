@@ -94,24 +94,50 @@ def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
     event = told_of(place, BAD_GATEWAY)
     assert event.name is EventName.JOB_RETRIED
     assert event.fields == {
-        "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": 7, "status": "queued",
-        "stage": "one", "attempt": 1, "failures": 1, "attempts_max": 3, "duration_ms": 1250.0, "reason": None,
-        "error_kind": "upstream_unavailable", "error_code": "GW_5XX", "raised": "HTTPStatusError",
-        "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
+        "job_id": "job-00001",
+        "request_id": "req-1",
+        "pipeline": "p",
+        "run_no": 7,
+        "status": "queued",
+        "stage": "one",
+        "attempt": 1,
+        "failures": 1,
+        "attempts_max": 3,
+        "duration_ms": 1250.0,
+        "reason": None,
+        "error_kind": "upstream_unavailable",
+        "error_code": "GW_5XX",
+        "raised": "HTTPStatusError",
+        "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
+        "upstream_status": 502,
+        "gate": "flowing",
         "delay_ms": 2000,
-    }  # fmt: skip
+    }
 
 
 def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
     event = told_of(place, BAD_GATEWAY, before=Counters(starts=3, failures=2))
     assert event.name is EventName.JOB_FAILED
     assert event.fields == {
-        "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": 7, "status": "failed",
-        "stage": "one", "attempt": 3, "failures": 3, "attempts_max": 3, "duration_ms": 1250.0,
-        "reason": "exhausted", "error_kind": "upstream_unavailable", "error_code": "GW_5XX", "raised": "HTTPStatusError",
-        "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence, "upstream_status": 502, "gate": "flowing",
+        "job_id": "job-00001",
+        "request_id": "req-1",
+        "pipeline": "p",
+        "run_no": 7,
+        "status": "failed",
+        "stage": "one",
+        "attempt": 3,
+        "failures": 3,
+        "attempts_max": 3,
+        "duration_ms": 1250.0,
+        "reason": "exhausted",
+        "error_kind": "upstream_unavailable",
+        "error_code": "GW_5XX",
+        "raised": "HTTPStatusError",
+        "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
+        "upstream_status": 502,
+        "gate": "flowing",
         "delay_ms": None,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -173,10 +199,15 @@ def test_a_claim_is_told():
     Observers([notes]).tell_claimed(claim_of())
     assert notes.of(EventName.JOB_CLAIMED) == [
         {
-            "job_id": "job-00001", "request_id": "req-1", "pipeline": "p", "run_no": None,
-            "stage": "one", "attempt": 1, "token": 1,
+            "job_id": "job-00001",
+            "request_id": "req-1",
+            "pipeline": "p",
+            "run_no": None,
+            "stage": "one",
+            "attempt": 1,
+            "token": 1,
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_what_people_do_to_a_job_is_told_with_its_request_id():
@@ -186,8 +217,10 @@ def test_what_people_do_to_a_job_is_told_with_its_request_id():
     observers.tell_brought_forward(target, deed)
     observers.tell_revived(Revival(1, "a", 1, "one", 1, None, request_id="req-1"), deed)
     assert notes.names() == [
-        EventName.JOB_DISCARDED, EventName.JOB_BROUGHT_FORWARD, EventName.JOB_REVIVED,
-    ]  # fmt: skip
+        EventName.JOB_DISCARDED,
+        EventName.JOB_BROUGHT_FORWARD,
+        EventName.JOB_REVIVED,
+    ]
     for event in notes.events:
         assert (event.fields["request_id"], event.fields["by_whom"]) == ("req-1", "ann")
 
@@ -219,8 +252,9 @@ def test_a_store_that_is_away_is_told_once_each_time():
 
 def test_every_end_of_an_attempt_has_a_name(place):
     assert {record_for(place, outcome).state for outcome, _, _ in NAMES} == {
-        State.QUEUED, State.CANCELLED,
-    }  # fmt: skip
+        State.QUEUED,
+        State.CANCELLED,
+    }
 
 
 @pytest.fixture
@@ -240,9 +274,14 @@ def shown(shop, log) -> list[str]:
     shop.notes.events.clear()
     words = ("attempt", "failures", "attempts_max", "reason")
     return [
-        " ".join([one.perdure_event, *(f"{name}={one.perdure[name]}" for name in words if name in one.perdure)])
+        " ".join(
+            [
+                one.perdure_event,
+                *(f"{name}={one.perdure[name]}" for name in words if name in one.perdure),
+            ]
+        )
         for one in log.records
-    ]  # fmt: skip
+    ]
 
 
 def ended(shop, outcome) -> None:

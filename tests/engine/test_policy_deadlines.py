@@ -81,8 +81,9 @@ def test_a_retry_that_would_come_too_late_expires_the_job_instead_of_waiting_an_
         either.settle(record, by=worker)
         decided[deadline_s] = either.see(claim.id)
     assert (decided[60.0].state, decided[60.0].failed_reason) == (
-        State.FAILED, FailedReason.EXPIRED,
-    )  # fmt: skip
+        State.FAILED,
+        FailedReason.EXPIRED,
+    )
     assert decided[None].state is State.QUEUED
     assert decided[None].due_at == either.clock.now() + timedelta(hours=1)
     either.clean()
@@ -221,9 +222,13 @@ def test_a_periodic_job_has_the_total_time_of_its_pipeline(either):
     Declaring(either.control, either.reader, [every]).once()
     either.clock.push(900)
     ticking = Ticking(
-        either.control, either.reader, Catalogue([on]), [every],
-        ids=Ids(either.clock, Random(1)), observers=Observers(),
-    )  # fmt: skip
+        either.control,
+        either.reader,
+        Catalogue([on]),
+        [every],
+        ids=Ids(either.clock, Random(1)),
+        observers=Observers(),
+    )
     assert ticking.once().jobs == 1
     (job,) = either.reader.jobs(limit=10)
     assert left(either, job.id) == 30

@@ -83,9 +83,11 @@ def test_a_user_s_vocabulary_may_tell_stages_apart(gateway):
 def test_a_stage_may_name_its_own_code_and_message(gateway):
     gateway.script()
     error = StageError(
-        "input_invalid", "row 17 of /srv/in.csv is empty",
-        public_code="empty_original_transcript", public_message="The transcript is empty.",
-    )  # fmt: skip
+        "input_invalid",
+        "row 17 of /srv/in.csv is empty",
+        public_code="empty_original_transcript",
+        public_message="The transcript is empty.",
+    )
     for found in (
         worked(gateway, REPORTS, failing(error)),
         called(gateway, preset("gateway-sync"), failing(error)),
@@ -99,8 +101,9 @@ def test_a_check_of_output_may_name_its_own_code(gateway):
     error = OutputInvalid("$", "not JSON", raw="{", public_code="llm_output_invalid_json")
     found = worked(gateway, ONCE, failing(error))
     assert (found.code, found.message) == (
-        "llm_output_invalid_json", KINDS[Kind.INVALID_OUTPUT].sentence,
-    )  # fmt: skip
+        "llm_output_invalid_json",
+        KINDS[Kind.INVALID_OUTPUT].sentence,
+    )
 
 
 def test_a_code_that_a_stage_has_named_stays_readable_while_the_job_waits(tmp_path):
@@ -120,9 +123,7 @@ def test_a_code_that_a_stage_has_named_stays_readable_while_the_job_waits(tmp_pa
 def test_nothing_of_an_exception_s_text_becomes_public_unless_it_was_named(gateway):
     gateway.script()
     found = worked(gateway, ONCE, failing(StageError("invalid_request", "secret of /srv/x")))
-    assert (found.code, found.message) == (
-        "invalid_request", KINDS[Kind.INVALID_REQUEST].sentence,
-    )  # fmt: skip
+    assert (found.code, found.message) == ("invalid_request", KINDS[Kind.INVALID_REQUEST].sentence)
 
     class Loud(Exception):
         public_code = "loud"
@@ -198,8 +199,9 @@ def test_the_how_to_does_what_it_says(tmp_path, monkeypatch):
         exec(raised, names)
     seen = evidence_of(caught.value)
     assert (seen.public_code, seen.public_message) == (
-        "empty_transcript", "The transcript is empty.",
-    )  # fmt: skip
+        "empty_transcript",
+        "The transcript is empty.",
+    )
     command, *shown = typed.splitlines()
     answer = CliRunner().invoke(cli, shlex.split(command)[2:])
     assert answer.output.splitlines()[:2] == shown[:2]

@@ -548,8 +548,9 @@ def test_an_input_that_does_not_fit_is_named_by_path_and_rule(way):
     outcome = ran(call, claim=claim_of(input_json='{"total":1,"lines":["a",2]}'))
     assert isinstance(outcome, Raised)
     assert (outcome.evidence.fact("path"), outcome.evidence.fact("rule")) == (
-        "$.lines[1]", "Expected `str`, got `int`",
-    )  # fmt: skip
+        "$.lines[1]",
+        "Expected `str`, got `int`",
+    )
     assert "stage 'one'" in outcome.evidence.message
     assert judge(outcome.evidence, now=NOW).kind is Kind.INPUT_INVALID
     assert called == []

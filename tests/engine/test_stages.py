@@ -122,9 +122,7 @@ def test_only_lanes_of_the_named_queues_and_categories_are_served(queues, catego
 def test_a_run_of_a_pipeline_that_has_moved_goes_on_in_its_own_lanes():
     catalogue = Catalogue([line("a", "fast", "x", 1)]).only(queues=["fast", "old"])
     moved = catalogue.pipeline("a")
-    begun = {
-        11: Lane("old", "x", "a", "one", run=7), 12: Lane("old", "x", "a", "two", run=7),
-    }  # fmt: skip
+    begun = {11: Lane("old", "x", "a", "one", run=7), 12: Lane("old", "x", "a", "two", run=7)}
     assert catalogue.learn(begun) == []
     assert moved.lane_beside(11, "two") == 12
     laid = {9: Lane("fast", "x", "a", "one", run=7), 10: Lane("fast", "x", "a", "two", run=7)}
@@ -138,10 +136,14 @@ def test_a_run_of_a_pipeline_that_has_moved_goes_on_in_its_own_lanes():
 def test_lanes_of_a_run_that_is_over_are_forgotten(queue):
     catalogue = Catalogue([line("a", "fast", "x", 1)]).only(queues=[queue])
     known = catalogue.pipeline("a")
-    catalogue.learn({
-        9: Lane("fast", "x", "a", "one", run=7), 10: Lane("fast", "x", "a", "two", run=7),
-        11: Lane("fast", "x", "a", "gone", run=7), 12: Lane("old", "x", "a", "one", run=7),
-    })  # fmt: skip
+    catalogue.learn(
+        {
+            9: Lane("fast", "x", "a", "one", run=7),
+            10: Lane("fast", "x", "a", "two", run=7),
+            11: Lane("fast", "x", "a", "gone", run=7),
+            12: Lane("old", "x", "a", "one", run=7),
+        }
+    )
     assert {known.lane_beside(no, "two") for no in (9, 10, 11, 12)} == {10}
     catalogue.learn({})
     assert {known.lane_beside(no, "two") for no in (9, 10, 11, 12)} == {2}

@@ -207,8 +207,11 @@ def test_a_user_s_own_wire_vocabulary_is_read_in_worker_and_call_alike(gateway, 
 def test_a_user_s_match_that_names_more_than_the_status_goes_before_the_wire(gateway):
     match = {"kind": "timeout", "code": "CONFIG_MISSING", "status": 500}
     form = {
-        "name": "own", "rules": {"timeout": "retry"}, "matches": [match], "vocabulary": "gateway"
-    }  # fmt: skip
+        "name": "own",
+        "rules": {"timeout": "retry"},
+        "matches": [match],
+        "vocabulary": "gateway",
+    }
     assert told(gateway, policy_from(form), Answer(500, body("CONFIG_MISSING"))).code == "TIMEOUT"
     match.pop("code")
     found = told(gateway, policy_from(form), Answer(500, body("CONFIG_MISSING")))
@@ -250,8 +253,9 @@ def test_an_app_s_default_call_reads_no_codes_that_its_stage_does_not_know(gatew
     with pytest.raises(JobFailed):
         pipe.call(2, policy="gateway-sync")
     assert [one.error_kind for one in app._session.opened.reader.jobs()] == [
-        "config_missing", "upstream_error",
-    ]  # fmt: skip
+        "config_missing",
+        "upstream_error",
+    ]
     app.close()
 
 
@@ -324,8 +328,6 @@ def test_the_converter_does_not_take_a_gateway_s_words_for_its_own(gateway):
 
 def test_a_rule_of_a_policy_hears_the_wait_of_the_kind_that_a_code_names(gateway):
     hints = Hints(kinds=frozenset({Kind.OVERLOADED}))
-    policy = replace(
-        OWN[0], rules={Kind.OVERLOADED: Rule("retry", hint=hints)}, otherwise=FAIL
-    )  # fmt: skip
+    policy = replace(OWN[0], rules={Kind.OVERLOADED: Rule("retry", hint=hints)}, otherwise=FAIL)
     found = told(gateway, policy, Answer(500, body("E_BUSY", retryAfterMs=9_000)))
     assert found.waits_s == (9.0,)

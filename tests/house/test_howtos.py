@@ -86,8 +86,12 @@ def test_the_stages_of_every_sdk_make_one_call_an_attempt_and_tell_what_it_used(
     (tmp_path / "ask_all.py").write_text(ASK_ALL)
     done = subprocess.run(
         [sys.executable, "ask_all.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.stdout.splitlines() == [
         "summaries 1000 100 450000",
         "claude 1000 100 4500000",
@@ -158,6 +162,10 @@ def test_a_row_of_django_and_its_job_are_there_together_or_not_at_all(engine, tm
     (tmp_path / "sign_up.py").write_text(DJANGO)
     done = subprocess.run(
         [sys.executable, "sign_up.py", url, engine, name],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.stdout == "1 1\n", done.stderr

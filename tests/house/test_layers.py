@@ -124,11 +124,13 @@ def test_no_rooms_import_each_other_in_a_circle():
 
 
 def test_a_circle_of_two_rooms_is_caught_though_no_modules_form_one():
-    planted = plant({
-        "engine/a/one.py": "from perdure.engine.b import two",
-        "engine/a/three.py": "",
-        "engine/b/two.py": "from perdure.engine.a import three",
-    })  # fmt: skip
+    planted = plant(
+        {
+            "engine/a/one.py": "from perdure.engine.b import two",
+            "engine/a/three.py": "",
+            "engine/b/two.py": "from perdure.engine.a import three",
+        }
+    )
     assert import_cycle(planted) == []
     assert circle_of_rooms(planted)
 

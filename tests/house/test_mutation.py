@@ -49,9 +49,18 @@ def run_copy(work: Path) -> tuple[int, str]:
     asked = ["-q", "-p", "no:cacheprovider", "tests/rules", "-k", " or ".join(reading)]
     told = subprocess.run(
         [sys.executable, "-c", BEREFT, *absent(), ":", *asked],
-        cwd=work, capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONPATH": "src", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
-    )  # fmt: skip
+        cwd=work,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": "src",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_ADDOPTS": "",
+        },
+    )
     return told.returncode, told.stdout + told.stderr
 
 

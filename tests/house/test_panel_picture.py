@@ -22,9 +22,16 @@ def moment(
     *, held: tuple[Held, ...] = (), stopping: bool = False, retrying: int = 7
 ) -> RunSnapshot:
     return RunSnapshot(
-        RUN, 15.0, False, Fed(), retrying, held, RunPace(50.0, 4_000.0, 9_000.0),
-        BudgetLeft(9, 709, 0.1), stopping=stopping,
-    )  # fmt: skip
+        RUN,
+        15.0,
+        False,
+        Fed(),
+        retrying,
+        held,
+        RunPace(50.0, 4_000.0, 9_000.0),
+        BudgetLeft(9, 709, 0.1),
+        stopping=stopping,
+    )
 
 
 def words_in(svg: str) -> list[str]:

@@ -67,9 +67,14 @@ def run_offline(*command: object, cwd: Path, **environment: str) -> str:
     """What a program prints that must not ask the network; its words if it fails."""
     kept = {name: text for name, text in os.environ.items() if "PERDURE" not in name}
     done = subprocess.run(
-        [*map(str, command)], cwd=cwd, env=kept | environment, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+        [*map(str, command)],
+        cwd=cwd,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -84,11 +89,29 @@ def test_the_wheel_of_the_readme_is_made_and_brings_the_command(tmp_path):
     # uv is the pip of our tools; what else the wheel needs is lent to it from there
     uv = [BIN / "uv", "--offline", "--no-cache", "--quiet"]
     own = tmp_path / "own"
-    run_offline(*uv, "build", "--wheel", "--no-build-isolation", "--python", BIN / "python",
-                "--out-dir", tmp_path / "dist", ROOT, cwd=tmp_path)  # fmt: skip
+    run_offline(
+        *uv,
+        "build",
+        "--wheel",
+        "--no-build-isolation",
+        "--python",
+        BIN / "python",
+        "--out-dir",
+        tmp_path / "dist",
+        ROOT,
+        cwd=tmp_path,
+    )
     run_offline(*uv, "venv", "--python", BIN / "python", own, cwd=tmp_path)
-    run_offline(*uv, "pip", "install", "--no-deps", "--python", own / "bin/python",
-                tmp_path / made, cwd=tmp_path)  # fmt: skip
+    run_offline(
+        *uv,
+        "pip",
+        "install",
+        "--no-deps",
+        "--python",
+        own / "bin/python",
+        tmp_path / made,
+        cwd=tmp_path,
+    )
     lent = {"PYTHONPATH": sysconfig.get_path("purelib")}
     found = run_offline(
         own / "bin/python", "-c", "import perdure; print(perdure.__file__)", cwd=tmp_path, **lent

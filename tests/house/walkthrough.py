@@ -180,9 +180,15 @@ class Walk:
     def _run(self, where: str, command: Sequence[str]) -> str:
         try:
             done = subprocess.run(
-                command, cwd=self.folder, env=self._environment(), timeout=self.deadline_s,
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                command,
+                cwd=self.folder,
+                env=self._environment(),
+                timeout=self.deadline_s,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise Untrue(f"{where}\ndid not end within {self.deadline_s:g} s") from None
         if done.returncode != 0:
@@ -220,9 +226,13 @@ class Walk:
         log = self.folder / "worker.log"
         with log.open("wb") as output:
             self.worker = subprocess.Popen(
-                [str(BIN / "perdure"), *arguments], cwd=self.folder, env=self._environment(),
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
+                [str(BIN / "perdure"), *arguments],
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
         self._compare(where, shown, lambda: log.read_text("utf-8"), again=True, from_start=False)
 
     def _end_worker(self, *, gently: bool) -> None:

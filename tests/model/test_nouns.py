@@ -79,13 +79,39 @@ def test_books_balance_only_when_every_item_is_found():
 
 def seen(state: State, *, error_kind: str | None = None, due_in_s: float = 0.0) -> JobView:
     return JobView(
-        no=1, id="a", owner="", queue="q", pipeline="p", stage="s", state=state, key=None,
-        priority=0, life=1, token=0, lane=1, isolation=0, ready=due_in_s == 0, worker=None, counters=ZERO, past=ZERO,
-        failed_reason=None, error_kind=error_kind, error_message=None, label=None,
-        payload_json="1", input_json="1", result_json=None, enqueued_at=NOW,
-        due_at=NOW + timedelta(seconds=due_in_s), claimed_at=None, deadline_at=None,
-        finished_at=None, updated_at=NOW, ordered_at=NOW, request_id="a",
-    )  # fmt: skip
+        no=1,
+        id="a",
+        owner="",
+        queue="q",
+        pipeline="p",
+        stage="s",
+        state=state,
+        key=None,
+        priority=0,
+        life=1,
+        token=0,
+        lane=1,
+        isolation=0,
+        ready=due_in_s == 0,
+        worker=None,
+        counters=ZERO,
+        past=ZERO,
+        failed_reason=None,
+        error_kind=error_kind,
+        error_message=None,
+        label=None,
+        payload_json="1",
+        input_json="1",
+        result_json=None,
+        enqueued_at=NOW,
+        due_at=NOW + timedelta(seconds=due_in_s),
+        claimed_at=None,
+        deadline_at=None,
+        finished_at=None,
+        updated_at=NOW,
+        ordered_at=NOW,
+        request_id="a",
+    )
 
 
 @pytest.mark.parametrize(

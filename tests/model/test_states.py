@@ -32,8 +32,9 @@ def tables(store: str) -> dict[str, str]:
             )
             for table, column, check in re.findall(
                 r"^ALTER TABLE perdure_(\w+) ADD CONSTRAINT perdure_\1_(\w+)_check\s+(.*);$",
-                text, re.MULTILINE,
-            ):  # fmt: skip
+                text,
+                re.MULTILINE,
+            ):
                 before = rf"CHECK \({column} IN\s*\([^)]*\)\)"
                 made[table] = re.sub(before, check, made[table])
     return made

@@ -62,9 +62,13 @@ def test_an_event_is_one_object_for_machines(lines):
     fields = json.loads(line)
     assert fields.pop("time").endswith("+00:00")
     assert fields == {
-        "level": "info", "event": "job_retried", "job_id": "job-1", "attempt": 2,
-        "delay_ms": 1500, "error_code": "network",
-    }  # fmt: skip
+        "level": "info",
+        "event": "job_retried",
+        "job_id": "job-1",
+        "attempt": 2,
+        "delay_ms": 1500,
+        "error_code": "network",
+    }
 
 
 def test_a_value_that_json_does_not_know_is_written_as_text(lines):

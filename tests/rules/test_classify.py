@@ -147,9 +147,19 @@ def test_a_reason_is_cut_cleaned_and_made_safe_before_it_is_kept(make):
 
 def test_the_order_of_trust_is_fixed():
     assert [matcher.__name__ for matcher in MATCHERS] == [
-        "trap", "strong_code", "vendor_class", "sqlstate", "http_status", "weak_code", "finish",
-        "plain_class", "system_error", "cause_class", "_text_status", "words",
-    ]  # fmt: skip
+        "trap",
+        "strong_code",
+        "vendor_class",
+        "sqlstate",
+        "http_status",
+        "weak_code",
+        "finish",
+        "plain_class",
+        "system_error",
+        "cause_class",
+        "_text_status",
+        "words",
+    ]
 
 
 # Each line adds what is trusted more than all the lines below it.

@@ -302,9 +302,15 @@ SUMS = [
 def test_the_scope_says_whose_counters_the_limits_look_at(verdict, now, past):
     by_stage = PLAIN
     by_job = Policy(
-        "j", attempts_max=3, waits_max=2, wait_s_max=100.0, crashes_max=3,
-        hint=PLAIN.hint, scope="job", rules=PLAIN.rules,
-    )  # fmt: skip
+        "j",
+        attempts_max=3,
+        waits_max=2,
+        wait_s_max=100.0,
+        crashes_max=3,
+        hint=PLAIN.hint,
+        scope="job",
+        rules=PLAIN.rules,
+    )
     earlier = Counters(**past)
     assert isinstance(decided(verdict, policy=by_stage, past=earlier, **now), Retry)
     assert isinstance(decided(verdict, policy=by_job, past=earlier, **now), Fail)
@@ -320,10 +326,12 @@ def test_a_snooze_is_counted_by_stage_in_either_scope():
 
 def with_hints(mode, jitter=None):
     return Policy(
-        "h", hint=Hints(mode, s_max=60.0, kinds=frozenset(Kind)),
+        "h",
+        hint=Hints(mode, s_max=60.0, kinds=frozenset(Kind)),
         backoff=Backoff("fixed", base_s=10.0),
-        jitter=jitter or Jitter("proportional", ratio=1.0), otherwise=Rule("retry"),
-    )  # fmt: skip
+        jitter=jitter or Jitter("proportional", ratio=1.0),
+        otherwise=Rule("retry"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -498,10 +506,14 @@ def test_every_verdict_of_every_job_under_every_policy_has_a_decision(
 def asked(mode: str, action: str, backoff: Backoff, jitter: Jitter, hint_s: float, chance: float):
     """The delay under a policy that allows everything."""
     policy = Policy(
-        "h", hint=Hints(mode, s_max=DELAY_S_MAX, kinds=frozenset(Kind)), attempts_max=9,
+        "h",
+        hint=Hints(mode, s_max=DELAY_S_MAX, kinds=frozenset(Kind)),
+        attempts_max=9,
         wait_s_max=DELAY_S_MAX,
-        backoff=backoff, jitter=jitter, otherwise=Rule(action),
-    )  # fmt: skip
+        backoff=backoff,
+        jitter=jitter,
+        otherwise=Rule(action),
+    )
     decision = decided(hinted(NETWORK, hint_s), policy=policy, chance=chance)
     assume(isinstance(decision, Retry))  # the sum of all waits has a bound, too
     return decision.delay_s
@@ -541,8 +553,9 @@ small = st.integers(0, 6)
 
 @given(
     st.builds(Counters, failures=small, waits=small, crashes=small, waited_s=st.floats(0, 500)),
-    failures, chances,
-)  # fmt: skip
+    failures,
+    chances,
+)
 def test_no_retry_is_given_beyond_a_limit(counters, failure, chance):
     decision = decide(Standing(counters), failure, PLAIN, FLOWING, NOW, chance)
     assert isinstance(decision, Fail) or not ends_late(
@@ -620,8 +633,13 @@ def test_a_wait_is_as_long_as_the_first_where_a_pace_spares_the_upstream(policy,
 
 @pytest.mark.parametrize(
     ("failed", "known", "counted"),
-    [(4, 20, Counted.FAILURES), (5, 20, Counted.WAITS), (20, 20, Counted.WAITS), (0, 0, Counted.FAILURES)],
-)  # fmt: skip
+    [
+        (4, 20, Counted.FAILURES),
+        (5, 20, Counted.WAITS),
+        (20, 20, Counted.WAITS),
+        (0, 0, Counted.FAILURES),
+    ],
+)
 def test_the_share_is_reached_exactly(failed, known, counted):
     gate = GateView(failed=failed, known=known)
     assert decided(NETWORK, policy=WEAK, gate=gate).counted is counted
@@ -826,9 +844,12 @@ def test_handing_over_at_once_takes_the_hint_along():
 @pytest.mark.parametrize("answer", [-1.0, float("nan"), float("inf"), 1e12, "soon", None, True])
 def test_an_own_delay_that_makes_no_sense_is_replaced_and_told(answer):
     policy = Policy(
-        "own", otherwise=Rule("retry"), backoff=Backoff("fixed", base_s=4.0),
-        jitter=Jitter("none"), own_delay=lambda failures, kind: answer,
-    )  # fmt: skip
+        "own",
+        otherwise=Rule("retry"),
+        backoff=Backoff("fixed", base_s=4.0),
+        jitter=Jitter("none"),
+        own_delay=lambda failures, kind: answer,
+    )
     decision = decided(NETWORK, policy=policy)
     assert decision.delay_s == 4.0
     assert f"own_delay answered {answer!r}, so the policy's curve was used" in decision.why.text
@@ -862,9 +883,12 @@ def test_an_own_delay_that_raises_is_replaced_and_told_in_short(raised, told):
         return Unspeakable(3.0)
 
     policy = Policy(
-        "own", otherwise=Rule("retry"), backoff=Backoff("fixed", base_s=4.0),
-        jitter=Jitter("none"), own_delay=own,
-    )  # fmt: skip
+        "own",
+        otherwise=Rule("retry"),
+        backoff=Backoff("fixed", base_s=4.0),
+        jitter=Jitter("none"),
+        own_delay=own,
+    )
     decision = decided(NETWORK, policy=policy)
     assert decision.delay_s == 4.0
     assert f"; own_delay {told}" in decision.why.text
@@ -890,7 +914,9 @@ def test_a_policy_takes_only_functions_and_matches_of_ones_own(wrong):
 
 def test_an_own_delay_that_makes_sense_is_heard():
     policy = Policy(
-        "own", otherwise=Rule("retry"), jitter=Jitter("none"),
+        "own",
+        otherwise=Rule("retry"),
+        jitter=Jitter("none"),
         own_delay=lambda failures, kind: failures * 10 + len(kind.value),
-    )  # fmt: skip
+    )
     assert decided(NETWORK, policy=policy).delay_s == 17.0

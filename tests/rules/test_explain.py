@@ -86,8 +86,11 @@ def test_words_that_describe_nothing_are_refused(spec, error, words):
 def test_a_schedule_ends_with_the_end():
     rows = schedule(preset("reports"), Question(Failure(Kind.TIMEOUT, "test")))
     assert [(n, one.action) for n, one in rows] == [
-        (1, "retry"), (2, "retry"), (3, "retry"), (4, "fail"),
-    ]  # fmt: skip
+        (1, "retry"),
+        (2, "retry"),
+        (3, "retry"),
+        (4, "fail"),
+    ]
 
 
 def test_a_schedule_of_waits_is_told_once():
@@ -158,14 +161,20 @@ def test_what_decided_is_named_even_when_no_rule_for_the_kind_did():
 
 def test_a_deadline_ends_the_schedule_where_the_next_try_would_come_too_late():
     policy = Policy(
-        "p", attempts_max=9, deadline_s=60.0, rules={"network": "retry"},
-        backoff=Backoff("fixed", base_s=25.0), jitter=Jitter("none"),
-    )  # fmt: skip
+        "p",
+        attempts_max=9,
+        deadline_s=60.0,
+        rules={"network": "retry"},
+        backoff=Backoff("fixed", base_s=25.0),
+        jitter=Jitter("none"),
+    )
     failure = Failure(Kind.NETWORK, "test")
     answers = [answer for _, answer in schedule(policy, Question(failure))]
     assert [(one.action, one.failed_reason) for one in answers] == [
-        ("retry", None), ("retry", None), ("fail", "expired"),
-    ]  # fmt: skip
+        ("retry", None),
+        ("retry", None),
+        ("fail", "expired"),
+    ]
     late = replace(policy, backoff=Backoff("fixed", base_s=3600.0, cap_s=None), deadline_s=1.0)
     answer = explain(late, Question(failure))
     assert (answer.action, answer.failed_reason) == ("fail", "expired")

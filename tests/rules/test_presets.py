@@ -192,12 +192,30 @@ def test_standard_holds_the_credential_where_a_person_has_to_act(kind):
 
 @pytest.mark.parametrize(
     ("status", "action"),
-    [(429, "retry"), (500, "retry"), (502, "retry"), (503, "retry"), (504, "retry"),
-     (408, "retry"), (425, "retry"), (501, "fail"), (520, "fail"), (529, "fail"), (400, "fail")],
-)  # fmt: skip
+    [
+        (429, "retry"),
+        (500, "retry"),
+        (502, "retry"),
+        (503, "retry"),
+        (504, "retry"),
+        (408, "retry"),
+        (425, "retry"),
+        (501, "fail"),
+        (520, "fail"),
+        (529, "fail"),
+        (400, "fail"),
+    ],
+)
 def test_datasets_llm_goes_by_its_list_of_statuses(status, action):
-    kinds = {429: "rate_limited", 408: "timeout", 425: "timeout", 504: "timeout", 400:
-             "invalid_request", 501: "invalid_request", 529: "overloaded"}  # fmt: skip
+    kinds = {
+        429: "rate_limited",
+        408: "timeout",
+        425: "timeout",
+        504: "timeout",
+        400: "invalid_request",
+        501: "invalid_request",
+        529: "overloaded",
+    }
     kind = kinds.get(status, "upstream_error")
     assert asked("datasets-llm", kind, status=status).action == action
 
@@ -245,9 +263,17 @@ def test_every_preset_survives_being_written_down(name):
 
 def test_the_ten_public_codes_of_the_converter_are_complete():
     assert set(CONVERTER.kinds) == {
-        "NOT_PDF", "TOO_LARGE", "GW_4XX", "GW_5XX", "GW_TIMEOUT", "IO_ERROR", "NOT_READY",
-        "EXPIRED", "FORBIDDEN", "UNKNOWN",
-    }  # fmt: skip
+        "NOT_PDF",
+        "TOO_LARGE",
+        "GW_4XX",
+        "GW_5XX",
+        "GW_TIMEOUT",
+        "IO_ERROR",
+        "NOT_READY",
+        "EXPIRED",
+        "FORBIDDEN",
+        "UNKNOWN",
+    }
     assert set(CONVERTER.internal.values()) <= set(CONVERTER.kinds)
 
 

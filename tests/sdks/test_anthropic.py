@@ -144,12 +144,19 @@ def test_an_error_inside_a_stream_means(upstream, case):
 
 
 def message(stop_reason, text="text"):
-    return Answer(200, {
-        "id": "m", "type": "message", "role": "assistant", "model": "claude",
-        "content": [{"type": "text", "text": text}] if text else [],
-        "stop_reason": stop_reason, "stop_sequence": None,
-        "usage": {"input_tokens": 7, "output_tokens": 2},
-    })  # fmt: skip
+    return Answer(
+        200,
+        {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude",
+            "content": [{"type": "text", "text": text}] if text else [],
+            "stop_reason": stop_reason,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 7, "output_tokens": 2},
+        },
+    )
 
 
 ANSWERS = cases(

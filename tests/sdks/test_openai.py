@@ -163,10 +163,18 @@ def test_an_error_inside_a_stream_means(upstream, case):
 
 
 def completion(choice, **more):
-    return Answer(200, {
-        "id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}, **more,
-    })  # fmt: skip
+    return Answer(
+        200,
+        {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16},
+            **more,
+        },
+    )
 
 
 def choice(finish_reason="stop", **message):
@@ -225,10 +233,20 @@ def test_parsing_a_cut_or_filtered_answer_raises_what_it_means(upstream):
 
 
 def response(**fields):
-    return Answer(200, {
-        "id": "r", "object": "response", "created_at": 1, "model": "m", "output": [],
-        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], **fields,
-    })  # fmt: skip
+    return Answer(
+        200,
+        {
+            "id": "r",
+            "object": "response",
+            "created_at": 1,
+            "model": "m",
+            "output": [],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            **fields,
+        },
+    )
 
 
 RESPONSES = cases(

@@ -68,9 +68,12 @@ def cohere(url):
 def boto3(url):
     session = load("boto3").session.Session()
     made = partial(
-        session.client, endpoint_url=url, region_name="us-east-1",
-        aws_access_key_id="x", aws_secret_access_key="x",
-    )  # fmt: skip
+        session.client,
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+    )
     words = {
         "boto3": SimpleNamespace(client=made),
         "Config": partial(load("botocore.config").Config, read_timeout=PATIENT_S),
@@ -80,9 +83,13 @@ def boto3(url):
 
 def obstore(url):
     made = partial(
-        load("obstore.store").S3Store, endpoint=f"{url}/bucket", region="us-east-1",
-        access_key_id="x", secret_access_key="x", client_options={"allow_http": True},
-    )  # fmt: skip
+        load("obstore.store").S3Store,
+        endpoint=f"{url}/bucket",
+        region="us-east-1",
+        access_key_id="x",
+        secret_access_key="x",
+        client_options={"allow_http": True},
+    )
     return {"S3Store": made}, lambda store: load("obstore").get(store, "key")
 
 

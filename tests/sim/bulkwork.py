@@ -58,9 +58,13 @@ class BulkWork:
 
     def _rounds(self, sides: Connected, strand: Strand) -> None:
         bulks = Bulks(
-            sides.store, sides.control, sides.reader, self._catalogue, self._machine.observers,
+            sides.store,
+            sides.control,
+            sides.reader,
+            self._catalogue,
+            self._machine.observers,
             dict.fromkeys(PIPELINES, check),
-        )  # fmt: skip
+        )
         steps = BulkSteps(bulks, sides.control, sides.reader, worker=self._worker, duty=self._duty)
         idle = 0
         while idle < _ROUNDS_IDLE_MAX:

@@ -39,9 +39,14 @@ class Callers:
     """One process after the other, each of which makes some calls until it ends or vanishes."""
 
     def __init__(
-        self, world: World, setup: Setup, catalogue: Catalogue, checker: Checker, kernel: Kernel,
+        self,
+        world: World,
+        setup: Setup,
+        catalogue: Catalogue,
+        checker: Checker,
+        kernel: Kernel,
         connect: Connect,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._world = world
         self._setup = setup
         self._catalogue = catalogue
@@ -78,14 +83,22 @@ class Callers:
             assert line is not None
             key = f"call{self._world.rng.randint(1, 4)}" if self._world.rng.random() < 0.3 else None
             terms = CallTerms(
-                CALL_POLICY, self._world.rng.uniform(1.0, CALL_WAIT_S_MAX),
+                CALL_POLICY,
+                self._world.rng.uniform(1.0, CALL_WAIT_S_MAX),
                 self._world.rng.choice(tuple(OnLost)),
-            )  # fmt: skip
+            )
             call = Call(
-                sides.store, sides.reader, line, new_job(ids, line, {"call": self._left}, key=key),
-                terms, worker=worker, clock=clock, chance=chance, observers=self._observers,
+                sides.store,
+                sides.reader,
+                line,
+                new_job(ids, line, {"call": self._left}, key=key),
+                terms,
+                worker=worker,
+                clock=clock,
+                chance=chance,
+                observers=self._observers,
                 gates=partial(self._gates, sides),
-            )  # fmt: skip
+            )
             self._whole(call, strand, process, worker)
         if self._world.rng.random() < 0.5:
             self._ended(sides, worker)

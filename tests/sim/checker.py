@@ -56,9 +56,12 @@ class Checker:
     """The judge of one world."""
 
     def __init__(
-        self, world: World, catalogue: Catalogue, concurrency: dict[Role, int],
+        self,
+        world: World,
+        catalogue: Catalogue,
+        concurrency: dict[Role, int],
         troubled: Callable[[int], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.ledger = Ledger()
         self.world = world
         self.catalogue = catalogue
@@ -81,8 +84,14 @@ class Checker:
     ) -> None:
         """One call, as the store has just answered it."""
         for judges in (
-            self, self.roster, self.deeds, self.gates, self.runs, self.letters, self.feed,
-        ):  # fmt: skip
+            self,
+            self.roster,
+            self.deeds,
+            self.gates,
+            self.runs,
+            self.letters,
+            self.feed,
+        ):
             judge = getattr(judges, f"_{method}", None)
             if judge is not None:
                 judge(answer, *args, **kwargs)
@@ -134,11 +143,22 @@ class Checker:
             due_us = max(due_us, to_us(job.run_at) - self.start_us)
         total_s = job.policies_s if job.deadline_s is None else job.deadline_s
         account = JobAccount(
-            answer.no, answer.id, job.pipeline, job.stage, job.payload_json, due_us, due_us,
-            owner=job.owner, key=job.key, enqueued_us=now_us, input_json=job.payload_json,
-            deadline_s=total_s, again=answer.id in self.ledger.by_id, run=job.run,
+            answer.no,
+            answer.id,
+            job.pipeline,
+            job.stage,
+            job.payload_json,
+            due_us,
+            due_us,
+            owner=job.owner,
+            key=job.key,
+            enqueued_us=now_us,
+            input_json=job.payload_json,
+            deadline_s=total_s,
+            again=answer.id in self.ledger.by_id,
+            run=job.run,
             lane=job.lane,
-        )  # fmt: skip
+        )
         if total_s is not None:
             account.deadline_us = due_us + math.ceil(total_s * 1e6)
         self.ledger.add(account)
@@ -210,9 +230,13 @@ class Checker:
     # -- the turn ------------------------------------------------------------------------
 
     def _turn(
-        self, answer: Turn | WorkerDead, records: Sequence[Record], order: ClaimOrder | None,
-        *, by: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        answer: Turn | WorkerDead,
+        records: Sequence[Record],
+        order: ClaimOrder | None,
+        *,
+        by: int | None,
+    ) -> None:
         dead = by is not None and self.ledger.workers[by].death is not None
         if isinstance(answer, WorkerDead):
             if not dead:

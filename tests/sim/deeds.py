@@ -73,9 +73,14 @@ class Deeds:
     # -- operators -----------------------------------------------------------------------
 
     def _revive(
-        self, answers: list[Revived], chosen: Sequence[Revival], deed: Deed, *,
-        owner: str | None = None, step: BulkStep | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        answers: list[Revived],
+        chosen: Sequence[Revival],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> None:
         if step is not None and not self._checker.letters.takes(step, chosen, answers):
             return
         pairs = zip(chosen, answers, strict=True)
@@ -136,9 +141,14 @@ class Deeds:
         self._world.seen["lives begun anew"] += 1
 
     def _discard(
-        self, answers: list[Settled], chosen: Sequence[Target], deed: Deed, *,
-        owner: str | None = None, step: BulkStep | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        answers: list[Settled],
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> None:
         if step is not None and not self._checker.letters.takes(step, chosen, answers):
             return
         for one, answer in zip(chosen, answers, strict=True):
@@ -153,9 +163,14 @@ class Deeds:
             self._checker.letters.taken(step, answers)
 
     def _cancel(
-        self, answers: list[Settled], records: Sequence[Record], deed: Deed, *,
-        owner: str | None = None, step: BulkStep | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        answers: list[Settled],
+        records: Sequence[Record],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> None:
         if step is not None and not self._checker.letters.takes(step, records, answers):
             return
         for record, answer in zip(records, answers, strict=True):
@@ -164,9 +179,14 @@ class Deeds:
             self._checker.letters.taken(step, answers)
 
     def _run_now(
-        self, answers: list[Settled], chosen: Sequence[Target], deed: Deed, *,
-        owner: str | None = None, step: BulkStep | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        answers: list[Settled],
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> None:
         if step is not None and not self._checker.letters.takes(step, chosen, answers):
             return
         now_us = self._world.now_us
@@ -318,11 +338,14 @@ class Deeds:
 
     def _over(self, job: JobAccount, kept: Retention) -> bool:
         """Whether a job has been over for longer than its kind is kept."""
-        ended_us, kept_s = job.finished_us, {
-            State.SUCCEEDED: kept.succeeded_s,
-            State.CANCELLED: kept.cancelled_s,
-            State.FAILED: kept.failed_s,
-        }.get(job.state)  # fmt: skip
+        ended_us, kept_s = (
+            job.finished_us,
+            {
+                State.SUCCEEDED: kept.succeeded_s,
+                State.CANCELLED: kept.cancelled_s,
+                State.FAILED: kept.failed_s,
+            }.get(job.state),
+        )
         if job.state is State.FAILED and job.discarded_us is not None:
             ended_us, kept_s = job.discarded_us, kept.discarded_s
         if ended_us is None or kept_s is None:

@@ -35,9 +35,15 @@ class Feeding:
     """One process after the other, each of which feeds the same items to the run of the same name."""
 
     def __init__(
-        self, world: World, setup: Setup, catalogue: Catalogue, checker: Checker, kernel: Kernel,
-        connect: Connect, feed: Feed,
-    ) -> None:  # fmt: skip
+        self,
+        world: World,
+        setup: Setup,
+        catalogue: Catalogue,
+        checker: Checker,
+        kernel: Kernel,
+        connect: Connect,
+        feed: Feed,
+    ) -> None:
         self._world = world
         self._setup = setup
         self._kernel = kernel
@@ -78,9 +84,12 @@ class Feeding:
         # some of what clients take as well, each once in a run
         key = f"{feed.pipeline}{number + 1}" if number < 5 else f"{feed.name}:{number}"
         return {
-            "n": number, "of": feed.name, "key": key, "poison": poison,
+            "n": number,
+            "of": feed.name,
+            "key": key,
+            "poison": poison,
             "gone": chance.random() < 0.1,
-        }  # fmt: skip
+        }
 
     def _live(self, sides: Connected, strand: Strand, process: Process, delay_s: float) -> None:
         strand.sleep(delay_s)
@@ -101,21 +110,30 @@ class Feeding:
         self._kernel.exit(process, 0)
 
     def _fed(
-        self, runs: Runs, sides: Connected, strand: Strand, process: Process,
+        self,
+        runs: Runs,
+        sides: Connected,
+        strand: Strand,
+        process: Process,
         options: dict[str, Any],
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Feed all items and say that they are in; False when the run was stopped before."""
         feed = self._feed
         opened = runs.open(
             self._line, self._ids, name=feed.name, owner=feed.owner, options=options, deed=_DEED
         )
         feeder = Feeder(
-            runs, self._line, opened, self._items, ids=self._ids, by=process.name,
+            runs,
+            self._line,
+            opened,
+            self._items,
+            ids=self._ids,
+            by=process.name,
             terms=FeedTerms(
                 owner=feed.owner, key="key" if feed.keyed else None, backlog_max=feed.backlog_max
             ),
             monotonic=self._clock.monotonic,
-        )  # fmt: skip
+        )
         before = 0
         while not feeder.over:
             self._vanish(process, strand)

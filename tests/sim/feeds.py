@@ -31,13 +31,18 @@ def feeds_of(rng: Random, chaos_s: float) -> tuple[Feed, ...]:
     """Draw them: mostly one or two, some of which fail too much."""
     return tuple(
         Feed(
-            f"run{number}", rng.choice(PIPELINES), rng.choice((0, 1, 5, 12, 25)), _options(rng),
-            owner=rng.choice(("", "", "ann")), keyed=rng.random() < 0.4,
-            feeders=rng.choice((1, 1, 2)), backlog_max=rng.choice((None, 1, 4)),
+            f"run{number}",
+            rng.choice(PIPELINES),
+            rng.choice((0, 1, 5, 12, 25)),
+            _options(rng),
+            owner=rng.choice(("", "", "ann")),
+            keyed=rng.random() < 0.4,
+            feeders=rng.choice((1, 1, 2)),
+            backlog_max=rng.choice((None, 1, 4)),
             begins_s=rng.uniform(0.0, chaos_s / 3),
         )
         for number in range(rng.choice((0, 1, 2, 2)))
-    )  # fmt: skip
+    )
 
 
 def _options(rng: Random) -> dict[str, Any]:

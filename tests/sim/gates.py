@@ -36,8 +36,14 @@ if TYPE_CHECKING:
 
 _gate_in = msgspec.json.Decoder(Gate).decode
 _FLOWING, _HELD, _PROBING = GateState.FLOWING, GateState.HELD, GateState.PROBING
-_MOVES = {(_FLOWING, _HELD), (_HELD, _HELD), (_HELD, _FLOWING), (_HELD, _PROBING),
-          (_PROBING, _HELD), (_PROBING, _FLOWING)}  # fmt: skip
+_MOVES = {
+    (_FLOWING, _HELD),
+    (_HELD, _HELD),
+    (_HELD, _FLOWING),
+    (_HELD, _PROBING),
+    (_PROBING, _HELD),
+    (_PROBING, _FLOWING),
+}
 _NEAR_US = 1_000  # of moments that were reckoned with fractions of a second
 
 
@@ -110,9 +116,11 @@ class Gates:
         began = [
             self._us(one.claimed_at) or 0
             for one in tries
-            if one is not None and one.kind is not None and (one.stage, one.life) == (job.stage, job.life)
+            if one is not None
+            and one.kind is not None
+            and (one.stage, one.life) == (job.stage, job.life)
             and KINDS[Kind(one.kind)].sign is Sign.BAD
-        ]  # fmt: skip
+        ]
         probe = (job.id, token) in self._calls.probes
         return (
             probe

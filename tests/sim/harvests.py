@@ -10,35 +10,44 @@ def only_runs(setup: Setup) -> Setup:
     """Two runs whose stages fail for good now and then, with budgets that are looked at often."""
     terms = {"check_every": 2, "sample_min": 3, "kinds": {}, "cost_max_usd": None}
     return replace(
-        plain(setup), acts={"fatal": 0.15, "network": 0.2}, concurrency=3, items=4, poll_s=0.3,
-        leases_s=(setup.ttl_s,) * 2, work_s=0.1 * setup.ttl_s, timeout_s=2 * setup.ttl_s,
+        plain(setup),
+        acts={"fatal": 0.15, "network": 0.2},
+        concurrency=3,
+        items=4,
+        poll_s=0.3,
+        leases_s=(setup.ttl_s,) * 2,
+        work_s=0.1 * setup.ttl_s,
+        timeout_s=2 * setup.ttl_s,
         feeds=(
             Feed("run0", "long", 25, terms | {"failure_budget": 0.3}),
             Feed("run1", "short", 25, terms | {"failure_budget": 0.6}, backlog_max=4),
         ),
         batches=setup.batches | {"feed": 4},
-    )  # fmt: skip
+    )
 
 
 def runs_aborted_while_fed(setup: Setup) -> Setup:
     """Short runs, fed one item at a time as they are worked off, that are aborted at any of their items."""
     terms = {"check_every": 1, "sample_min": 1, "kinds": {}, "cost_max_usd": None}
     return replace(
-        only_runs(setup), acts={"fatal": 0.3},
+        only_runs(setup),
+        acts={"fatal": 0.3},
         feeds=tuple(
             Feed(f"run{n}", "short", 2 + n, terms | {"failure_budget": 0.4}, backlog_max=1)
             for n in range(3)
         ),
         batches=setup.batches | {"feed": 1},
-    )  # fmt: skip
+    )
 
 
 def runs_and_cancels(setup: Setup) -> Setup:
     """The same, and people take jobs away that workers have in their hands."""
     return replace(
-        only_runs(setup), strikes={"cancel": 40 / setup.chaos_s}, work_s=0.4 * setup.ttl_s,
+        only_runs(setup),
+        strikes={"cancel": 40 / setup.chaos_s},
+        work_s=0.4 * setup.ttl_s,
         acts={"network": 0.1},
-    )  # fmt: skip
+    )
 
 
 def only_redrives(setup: Setup) -> Setup:
@@ -46,10 +55,12 @@ def only_redrives(setup: Setup) -> Setup:
     kinds = ("redrive", "retry", "bulk_stop")
     terms = {"failure_budget": None}
     return replace(
-        only_runs(setup), strikes=dict.fromkeys(kinds, 12 / setup.chaos_s), acts={"fatal": 0.4},
+        only_runs(setup),
+        strikes=dict.fromkeys(kinds, 12 / setup.chaos_s),
+        acts={"fatal": 0.4},
         feeds=tuple(Feed(f"run{n}", "short", 12, terms, keyed=True) for n in range(2)),
         batches=setup.batches | {"bulk": 3},
-    )  # fmt: skip
+    )
 
 
 def only_discards(setup: Setup) -> Setup:
@@ -62,10 +73,12 @@ def redrives_by_two(setup: Setup) -> Setup:
     kinds = ("freeze_child", "freeze_host")
     again = only_redrives(setup)
     return replace(
-        again, strikes=again.strikes | dict.fromkeys(kinds, 20 / setup.chaos_s),
-        chances={"slow_store": 0.5}, batches=setup.batches | {"bulk": 1},
+        again,
+        strikes=again.strikes | dict.fromkeys(kinds, 20 / setup.chaos_s),
+        chances={"slow_store": 0.5},
+        batches=setup.batches | {"bulk": 1},
         leases_s=(setup.ttl_s,) * 3,
-    )  # fmt: skip
+    )
 
 
 def whatever_with_runs(setup: Setup) -> Setup:
@@ -87,6 +100,9 @@ def runs_and_pruning(setup: Setup) -> Setup:
         for feed in only_runs(setup).feeds
     )
     return replace(
-        only_runs(setup), feeds=feeds, retention=Retention(kept_s, kept_s, kept_s, kept_s),
-        rests_s=1.0, chances={"feeder_lost": 0.1, "slow_store": 0.3},
-    )  # fmt: skip
+        only_runs(setup),
+        feeds=feeds,
+        retention=Retention(kept_s, kept_s, kept_s, kept_s),
+        rests_s=1.0,
+        chances={"feeder_lost": 0.1, "slow_store": 0.3},
+    )

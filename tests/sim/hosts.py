@@ -138,9 +138,13 @@ class Host:
         machine, process, bell = self._machine, self.process, self._bell
         ttl_s = self.ttl_s
         remote = Remote(
-            machine.wire, machine.store, self._strand, slow_s_max=ttl_s / 3, process=process,
+            machine.wire,
+            machine.store,
+            self._strand,
+            slow_s_max=ttl_s / 3,
+            process=process,
             excuse=lambda: self._excuse(process),
-        )  # fmt: skip
+        )
         supervisor = Supervisor(
             store=remote,
             spawn=lambda role, worker: self._spawn(process, role, worker),
@@ -184,11 +188,15 @@ class Host:
         store = Remote(machine.wire, machine.store, strand, process=child, freezes=True)
         sides = machine.connect(strand, child)
         gates = Gatekeeper(
-            store, sides.control,
+            store,
+            sides.control,
             Upstreams({one.name: one for one in machine.upstreams}).all(catalogue.stages()),
-            number, catalogue=catalogue, clock=self.clock,
-            chance=chance, observers=machine.observers,
-        )  # fmt: skip
+            number,
+            catalogue=catalogue,
+            clock=self.clock,
+            chance=chance,
+            observers=machine.observers,
+        )
         bell = Bell(strand)
         if setup.ears:
             store.listen(bell.speak)
@@ -197,7 +205,9 @@ class Host:
             catalogue,
             WorkerIdentity(number, role.isolation, concurrency),
             WorkerSettings(
-                concurrency=concurrency, grace_s=setup.grace_s, poll_s=setup.poll_s,
+                concurrency=concurrency,
+                grace_s=setup.grace_s,
+                poll_s=setup.poll_s,
                 tick_s=setup.poll_s / 2,
                 idle_s_max=None if role is Role.MAIN else SUSPECT_IDLE_S,
                 blocked_s_max=setup.overrun_s / 2,
@@ -206,14 +216,21 @@ class Host:
             chance=chance,
             observers=machine.observers,
             upkeep=Upkeep(
-                sides, catalogue, number,
+                sides,
+                catalogue,
+                number,
                 UpkeepSettings(setup.retention, margin_s=setup.overrun_s, patience_s=setup.ttl_s),
                 schedules=machine.schedules(catalogue),
-                clock=self.clock, chance=chance, observers=machine.observers, gates=gates,
+                clock=self.clock,
+                chance=chance,
+                observers=machine.observers,
+                gates=gates,
                 bulks=BulkWork(machine, child, catalogue, number).ring,
-            ) if role is Role.MAIN else None,
+            )
+            if role is Role.MAIN
+            else None,
             gates=gates,
-        )  # fmt: skip
+        )
         worker.leave = lambda status: machine.kernel.exit(child, status)
         worker.strand, worker.world = strand, machine.world
         child.idle = lambda: worker._pump.empty

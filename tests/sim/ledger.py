@@ -191,9 +191,12 @@ class RunAccount:
         """Counted anew over all of its jobs."""
         states = Counter(state for state, _ in self.ends(jobs))
         return RunCounts(
-            len(self.members), states[State.SUCCEEDED], states[State.FAILED],
-            states[State.CANCELLED], **{what: self.spent[what] for what in SPENT},
-        )  # fmt: skip
+            len(self.members),
+            states[State.SUCCEEDED],
+            states[State.FAILED],
+            states[State.CANCELLED],
+            **{what: self.spent[what] for what in SPENT},
+        )
 
     def kinds(self, jobs: dict[int, JobAccount]) -> Counter[str]:
         """Its failed jobs by kind."""
@@ -266,9 +269,10 @@ class Ledger:
             return []
         place = (job.owner, job.pipeline, job.key)
         return [
-            one for one in self.open
+            one
+            for one in self.open
             if one is not job and (one.owner, one.pipeline, one.key) == place
-        ]  # fmt: skip
+        ]
 
     def driven(self, job: JobAccount, run: int | None) -> list[JobAccount]:
         """Others of the same owner, pipeline and key that this run has driven again, and no other since."""
@@ -276,10 +280,12 @@ class Ledger:
             return []
         place = (job.owner, job.pipeline, job.key, run)
         return [
-            one for one in self.jobs.values()
-            if one is not job and not one.pruned
+            one
+            for one in self.jobs.values()
+            if one is not job
+            and not one.pruned
             and (one.owner, one.pipeline, one.key, one.redrive_run) == place
-        ]  # fmt: skip
+        ]
 
     def runs_of(self, job: JobAccount) -> list[RunAccount]:
         """The runs in which a job counts."""

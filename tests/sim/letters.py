@@ -36,9 +36,11 @@ class Letters:
     # -- steps with deeds ----------------------------------------------------------------
 
     def takes(
-        self, step: BulkStep, chosen: Sequence[Revival | Target | Record],
+        self,
+        step: BulkStep,
+        chosen: Sequence[Revival | Target | Record],
         answers: Sequence[Settled | Revived],
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether a step is taken: the operation runs and stands where it was seen."""
         bulk = self._ledger.bulks[step.no]
         if self._stands(bulk, step):
@@ -87,12 +89,16 @@ class Letters:
                 one for one in self._ledger.jobs.values() if self._is_meant(one, new.verb, meant)
             ]
             self._ledger.bulks[answer.no] = BulkAccount(
-                answer.no, new.id, new.verb, new.run, new.phase,
+                answer.no,
+                new.id,
+                new.verb,
+                new.run,
+                new.phase,
                 {one.no: one.token for one in letters},
                 {one.no: one.life for one in letters if not one.terminal},
                 json.loads(new.settings_json),
                 resumed_us=self._world.now_us,
-            )  # fmt: skip
+            )
             self._world.seen[f"bulk operations begun: {new.verb.value}"] += 1
         self.seen(answer)
 

@@ -51,9 +51,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     call_soon_threadsafe = call_soon  # one thing runs at a time
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any,
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:  # fmt: skip
+    ) -> asyncio.TimerHandle:
         """At a moment of virtual time."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         due_us = math.ceil((when - self._booted_s) * 1_000_000)
@@ -63,9 +66,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any,
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:  # fmt: skip
+    ) -> asyncio.TimerHandle:
         """After some virtual time."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 

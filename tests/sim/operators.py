@@ -66,9 +66,13 @@ class Operator(Overseer):
         self._world.struck["cancel"] += 1
         try:
             cancel(
-                sides.control, sides.reader, self._catalogue, job.id,
-                deed=_DEED, observers=self._observers,
-            )  # fmt: skip
+                sides.control,
+                sides.reader,
+                self._catalogue,
+                job.id,
+                deed=_DEED,
+                observers=self._observers,
+            )
         except _AWAY:
             self._said("cancels of unknown effect")
         except (NotCancellable, UnknownName):
@@ -125,9 +129,7 @@ class Operator(Overseer):
         if job is None:
             return
         try:
-            run_now(
-                sides.control, sides.reader, job.id, deed=_DEED, observers=self._observers
-            )  # fmt: skip
+            run_now(sides.control, sides.reader, job.id, deed=_DEED, observers=self._observers)
         except _AWAY:
             self._said("run nows of unknown effect")
         except (NotChangeable, UnknownName):
@@ -159,22 +161,31 @@ class Operator(Overseer):
     def _gate_hold(self, sides: Connected, strand: Strand) -> None:
         """Hold a gate, for a while or until somebody releases it."""
         for_s = self._world.rng.choice((None, 0.5, self._setup.ttl_s))
-        self._turned(sides, "gate_hold", lambda name: hold_by_person(
-            sides.reader, sides.control, name, _DEED,
-            until=None if for_s is None else sides.reader.now() + timedelta(seconds=for_s),
-        ))  # fmt: skip
+        self._turned(
+            sides,
+            "gate_hold",
+            lambda name: hold_by_person(
+                sides.reader,
+                sides.control,
+                name,
+                _DEED,
+                until=None if for_s is None else sides.reader.now() + timedelta(seconds=for_s),
+            ),
+        )
 
     def _gate_probe(self, sides: Connected, strand: Strand) -> None:
         self._turned(
-            sides, "gate_probe",
+            sides,
+            "gate_probe",
             lambda name: probe_by_person(sides.reader, sides.control, name, _DEED),
-        )  # fmt: skip
+        )
 
     def _gate_release(self, sides: Connected, strand: Strand) -> None:
         self._turned(
-            sides, "gate_release",
+            sides,
+            "gate_release",
             lambda name: release_by_person(sides.reader, sides.control, name, _DEED),
-        )  # fmt: skip
+        )
 
     def _turned(self, sides: Connected, kind: str, turn: Callable[[str], Step]) -> None:
         upstreams = self._setup.outside.upstreams

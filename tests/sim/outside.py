@@ -56,9 +56,11 @@ NOTHING = Outside()
 def sick(chaos_s: float, *, lease_s: float = 30.0) -> Outside:
     """One upstream that every stage is behind, with a credential, a limit and much trouble."""
     gate = GateSettings(
-        WindowSettings(6, 2, 0.5), gaps=Backoff(Curve.LINEAR, base_s=0.5, cap_s=2.0),
-        lease_s=lease_s, pace=PaceSettings(start_calls=5, rate_min_per_s=1.0, measure_s=5.0),
-    )  # fmt: skip
+        WindowSettings(6, 2, 0.5),
+        gaps=Backoff(Curve.LINEAR, base_s=0.5, cap_s=2.0),
+        lease_s=lease_s,
+        pace=PaceSettings(start_calls=5, rate_min_per_s=1.0, measure_s=5.0),
+    )
     troubles = {"upstream_outage": 16 / chaos_s, "upstream_limit": 8 / chaos_s}
     upstream = DeclaredUpstream("alpha", CREDENTIAL, gate, UpstreamLimits(None, 4, None))
     return Outside((upstream,), dict.fromkeys(STAGES, "alpha"), frozenset(), troubles)
@@ -72,11 +74,14 @@ def outside_of(rng: Random, chaos_s: float) -> Outside:
     keyed = {name for name in names if rng.random() < 0.6}
     upstreams = tuple(
         DeclaredUpstream(
-            name, CREDENTIAL if name in keyed else None, _gate(rng), _limits(rng),
+            name,
+            CREDENTIAL if name in keyed else None,
+            _gate(rng),
+            _limits(rng),
             health_timeout_s=5.0,
         )
         for name in names
-    )  # fmt: skip
+    )
     return Outside(
         upstreams,
         {stage: rng.choice(names) for stage in STAGES if rng.random() < 0.75},
@@ -91,7 +96,9 @@ def _gate(rng: Random) -> GateSettings:
     calls = rng.choice((2, 4, 10, 20))
     return GateSettings(
         WindowSettings(
-            calls, rng.randint(1, min(calls, 4)), rng.choice((0.3, 0.5, 0.9)),
+            calls,
+            rng.randint(1, min(calls, 4)),
+            rng.choice((0.3, 0.5, 0.9)),
             window_s=rng.choice((None, None, 20.0)),
         ),
         gaps=Backoff(Curve.LINEAR, base_s=rng.choice((0.2, 1.0, 2.0)), cap_s=8.0),
@@ -104,7 +111,7 @@ def _gate(rng: Random) -> GateSettings:
         pace=PaceSettings(
             start_calls=rng.choice((1, 5)), rate_min_per_s=rng.choice((0.2, 1.0)), measure_s=5.0
         ),
-    )  # fmt: skip
+    )
 
 
 def _limits(rng: Random) -> UpstreamLimits:

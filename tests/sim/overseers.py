@@ -104,12 +104,16 @@ class Overseer:
 
     def _settings(self) -> BulkSettings:
         rng = self._world.rng
-        return BulkSettings(
-            stage=rng.choice((None, None, None, LONG_STAGES[1])),
-            canary=rng.choice((0, 0, 1, 3)),
-            canary_share=rng.choice((0.0, 0.5, 0.9)),
-            rate_per_s=rng.choice((None, None, 0.5, 5.0)),
-        ) if rng.random() < 0.7 else BulkSettings(from_start=True)  # fmt: skip
+        return (
+            BulkSettings(
+                stage=rng.choice((None, None, None, LONG_STAGES[1])),
+                canary=rng.choice((0, 0, 1, 3)),
+                canary_share=rng.choice((0.0, 0.5, 0.9)),
+                rate_per_s=rng.choice((None, None, 0.5, 5.0)),
+            )
+            if rng.random() < 0.7
+            else BulkSettings(from_start=True)
+        )
 
     def _bulks(self, sides: Connected) -> Bulks:
         return Bulks(sides.store, sides.control, sides.reader, self._catalogue, self._observers)

@@ -86,13 +86,17 @@ class Client:
         late = rng.random() < 0.1
         now = self._world.clock.now()
         return new_job(
-            self._ids, line, {"n": self._left, "poison": poison},
-            owner=owner, key=key, priority=rng.choice((0, 0, 0, 5)),
+            self._ids,
+            line,
+            {"n": self._left, "poison": poison},
+            owner=owner,
+            key=key,
+            priority=rng.choice((0, 0, 0, 5)),
             run_at=now + timedelta(seconds=rng.uniform(0, 20)) if late else None,
             ordered_at=now - timedelta(seconds=self._left % 60) if self._left % 4 == 0 else None,
             deadline_s=self._setup.ttl_s * rng.uniform(0.5, 5) if rng.random() < 0.1 else None,
             if_failed="retry" if key is not None and rng.random() < 0.3 else "keep",
-        )  # fmt: skip
+        )
 
     def _key(self, pipeline: str) -> tuple[str | None, str]:
         """None, a new key, or one that was used before, perhaps by somebody else."""
@@ -105,9 +109,14 @@ class Client:
 
 
 def people(
-    world: World, setup: Setup, catalogue: Catalogue, checker: Checker, kernel: Kernel,
-    connect: Connect, follower: Follower,
-) -> tuple[list[Client], list[Feeding]]:  # fmt: skip
+    world: World,
+    setup: Setup,
+    catalogue: Catalogue,
+    checker: Checker,
+    kernel: Kernel,
+    connect: Connect,
+    follower: Follower,
+) -> tuple[list[Client], list[Feeding]]:
     """Start them all; those whose work has to be waited for."""
     _start(world, "follower", follower.body, connect)
     clients = []

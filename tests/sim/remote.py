@@ -123,10 +123,16 @@ class Remote:
     """The `Store` or `Reader` port as one actor sees it."""
 
     def __init__(
-        self, wire: Wire, target: Any, strand: Strand, *, slow_s_max: float = 3.0,
-        process: Process | None = None, freezes: bool = False,
+        self,
+        wire: Wire,
+        target: Any,
+        strand: Strand,
+        *,
+        slow_s_max: float = 3.0,
+        process: Process | None = None,
+        freezes: bool = False,
         excuse: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._wire = wire
         self._target = target
         self._strand = strand

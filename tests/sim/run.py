@@ -104,16 +104,23 @@ class Simulation:
         self.script = script = Script(world, setup, self.kernel, self.checker)
         upstreams = tuple(
             replace(one, health=script.health_of(one.name))
-            if one.name in setup.outside.health else one
+            if one.name in setup.outside.health
+            else one
             for one in setup.outside.upstreams
-        )  # fmt: skip
+        )
         self.machine = machine = Machine(
-            world, setup, self.kernel, self.wire, self.store,
+            world,
+            setup,
+            self.kernel,
+            self.wire,
+            self.store,
             lambda process, narrow: catalogue_of(
                 setup, script.stage_in(process), lane_nos, narrow=narrow
             ),
-            Observers([self.checker.told]), self.concurrency, upstreams,
-        )  # fmt: skip
+            Observers([self.checker.told]),
+            self.concurrency,
+            upstreams,
+        )
         for number, ttl_s in enumerate(setup.leases_s):
             narrow = setup.narrow and number == len(setup.leases_s) - 1
             processes = 2 if number == 0 and world.seed % 4 == 0 else 1
@@ -225,9 +232,10 @@ class Simulation:
         return [
             gates[name].row
             for name in sorted(held - {one.credential for one in self.setup.outside.upstreams})
-            if not gates[name].keyed and gates[name].parent not in held
+            if not gates[name].keyed
+            and gates[name].parent not in held
             and not gates[name].row.until_person
-        ]  # fmt: skip
+        ]
 
     def _held(self) -> list[Gate]:
         gates = self.checker.ledger.gates

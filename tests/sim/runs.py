@@ -122,11 +122,16 @@ class Runs:
         self._check_usage(job, record)
         again = attempt.counted == "failures" and record.state not in TERMINAL
         for run in self._ledger.runs_of(job):
-            run.spent.update({
-                "attempts": 1, "retries": int(again), "tokens_in": attempt.tokens_in,
-                "tokens_out": attempt.tokens_out, "cost_nusd": attempt.cost_nusd,
-                "calls": int(attempt.called),
-            })  # fmt: skip
+            run.spent.update(
+                {
+                    "attempts": 1,
+                    "retries": int(again),
+                    "tokens_in": attempt.tokens_in,
+                    "tokens_out": attempt.tokens_out,
+                    "cost_nusd": attempt.cost_nusd,
+                    "calls": int(attempt.called),
+                }
+            )
 
     def _check_usage(self, job: JobAccount, record: Record) -> None:
         """An attempt costs what its stage has said by its end, or, where it was lost, by some earlier moment."""

@@ -41,9 +41,19 @@ class RunScene(Scene):
         new = NewRun(f"r{no}", "", "p", f"run{no}", settings_in(terms))
         now = self.world.clock.now()
         made = RunView(
-            no, new.id, "", "p", new.name, RUNNING, None, new.settings_json, now, now, None,
+            no,
+            new.id,
+            "",
+            "p",
+            new.name,
+            RUNNING,
+            None,
+            new.settings_json,
+            now,
+            now,
+            None,
             RunCounts(),
-        )  # fmt: skip
+        )
         self.show("add_run", made, new)
         lanes = {
             Lane("q", "c", "p", stage, run=no): 10 * no + n for n, stage in ((1, "one"), (2, "two"))
@@ -58,11 +68,25 @@ class RunScene(Scene):
         """The run as its history has it."""
         run, now = self.checker.ledger.runs[no], self.world.clock.now()
         shown = RunView(
-            no, run.id, "", "p", run.name, run.status, None, run.settings_json, now, now,
-            now if run.ended else None, self.counts(no), now if run.sealed else None, "",
-            run.checked, run.kinds(self.checker.ledger.jobs), run.fed_by,
+            no,
+            run.id,
+            "",
+            "p",
+            run.name,
+            run.status,
+            None,
+            run.settings_json,
+            now,
+            now,
+            now if run.ended else None,
+            self.counts(no),
+            now if run.sealed else None,
+            "",
+            run.checked,
+            run.kinds(self.checker.ledger.jobs),
+            run.fed_by,
             now if run.is_fed else None,
-        )  # fmt: skip
+        )
         return replace(shown, **changes)
 
     def put(self, id: str, no: int = 1, key: str | None = None, lane: int | None = None) -> int:
@@ -124,9 +148,23 @@ class RunScene(Scene):
         new = NewBulk("b", BulkVerb.REDRIVE, chosen, DEED, said, run, phase)
         now = self.world.clock.now()
         view = BulkView(
-            1, "b", new.verb, BulkStatus.RUNNING, chosen, "ann", "", None, 0, 0, now, now, said,
-            run, phase, "",
-        )  # fmt: skip
+            1,
+            "b",
+            new.verb,
+            BulkStatus.RUNNING,
+            chosen,
+            "ann",
+            "",
+            None,
+            0,
+            0,
+            now,
+            now,
+            said,
+            run,
+            phase,
+            "",
+        )
         self.show("add_bulk", view, new)
 
     def redrive(
@@ -140,9 +178,12 @@ class RunScene(Scene):
         nos = [one.no for one in answers] + list(refused)
         assert all(no in jobs for no in nos)
         step = BulkStep(
-            1, seen, min(nos), refusals=tuple(Refusal(no, "gone") for no in refused),
+            1,
+            seen,
+            min(nos),
+            refusals=tuple(Refusal(no, "gone") for no in refused),
             phase=self.checker.ledger.bulks[1].phase,
-        )  # fmt: skip
+        )
         self.show("revive", list(answers), chosen, DEED, step=step)
 
     def lives(self, no: int) -> Receipt:
@@ -154,7 +195,21 @@ class RunScene(Scene):
         bulk, now = self.checker.ledger.bulks[1], self.world.clock.now()
         step = BulkStep(1, bulk.cursor, bulk.cursor, status=status, phase=phase)
         view = BulkView(
-            1, "b", bulk.verb, status, "", "ann", "", bulk.cursor, len(bulk.done),
-            len(bulk.refused), now, now, "", bulk.run, phase, "",
-        )  # fmt: skip
+            1,
+            "b",
+            bulk.verb,
+            status,
+            "",
+            "ann",
+            "",
+            bulk.cursor,
+            len(bulk.done),
+            len(bulk.refused),
+            now,
+            now,
+            "",
+            bulk.run,
+            phase,
+            "",
+        )
         self.show("step_bulk", view, step)

@@ -83,20 +83,39 @@ class Scene:
         now = self.world.clock.now()
         claim = replace(
             Claim(
-                no=no, id=job.id, token=job.token + 1, lane=1, pipeline="p", stage=job.stage,
-                owner="", payload_json="{}", input_json=job.input_json, counters=ZERO, past=ZERO,
-                life=1, isolation=job.isolation, claimed_at=now, due_at=now, deadline_at=None,
+                no=no,
+                id=job.id,
+                token=job.token + 1,
+                lane=1,
+                pipeline="p",
+                stage=job.stage,
+                owner="",
+                payload_json="{}",
+                input_json=job.input_json,
+                counters=ZERO,
+                past=ZERO,
+                life=1,
+                isolation=job.isolation,
+                claimed_at=now,
+                due_at=now,
+                deadline_at=None,
                 key=None,
             ),
             **changes,
-        )  # fmt: skip
+        )
         self.show("turn", Turn((), (claim,)), [], ClaimOrder(worker, 1, (1, 2)), by=worker)
         return claim
 
     def settled(
-        self, claim: Claim, outcome: Outcome, *, by: int | None = 1, worker: int | None = 1,
-        answer: Settled | None = None, **changes: Any,
-    ) -> Record:  # fmt: skip
+        self,
+        claim: Claim,
+        outcome: Outcome,
+        *,
+        by: int | None = 1,
+        worker: int | None = 1,
+        answer: Settled | None = None,
+        **changes: Any,
+    ) -> Record:
         stage = LINE.stage(claim.stage)
         assert stage is not None
         record = settle(Ending(claim, outcome, 1.0, worker), LINE, stage, chance=0.5)
@@ -109,10 +128,24 @@ class Scene:
     def begin(self, wish: OnLost = OnLost.HAND_OVER) -> Claim:
         now = self.world.clock.now()
         claim = Claim(
-            no=1, id="a", token=1, lane=1, pipeline="p", stage="one", owner="", payload_json="{}",
-            input_json="{}", counters=ZERO, past=ZERO, life=1, isolation=0, claimed_at=now,
-            due_at=now, deadline_at=None, key=None,
-        )  # fmt: skip
+            no=1,
+            id="a",
+            token=1,
+            lane=1,
+            pipeline="p",
+            stage="one",
+            owner="",
+            payload_json="{}",
+            input_json="{}",
+            counters=ZERO,
+            past=ZERO,
+            life=1,
+            isolation=0,
+            claimed_at=now,
+            due_at=now,
+            deadline_at=None,
+            key=None,
+        )
         job = NewJob("a", "p", 1, "one", "{}")
         self.show("begin", claim, job, worker=5, hard_s=30.0, on_lost=wish)
         return claim
@@ -124,9 +157,14 @@ class Scene:
         self.show("put_schedule", None, NewSchedule("s", "p", "every 1m", "{}", self.at(60)))
 
     def tick(
-        self, due_s: int, *, next_s: int | None = None, id: str = "a", key: str | None = None,
+        self,
+        due_s: int,
+        *,
+        next_s: int | None = None,
+        id: str = "a",
+        key: str | None = None,
         refused: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         next_at = self.at(due_s + 60 if next_s is None else next_s)
         moment = next_at - timedelta(seconds=60)
         job = NewJob(id, "p", 1, "one", "{}", key=key or f"s at {moment.isoformat()}")

@@ -176,9 +176,12 @@ class Script:
 
 
 def catalogue_of(
-    setup: Setup, call: Callable[[Any, Context], Any], lane_nos: dict[str, dict[str, int]],
-    *, narrow: bool = False,
-) -> Catalogue:  # fmt: skip
+    setup: Setup,
+    call: Callable[[Any, Context], Any],
+    lane_nos: dict[str, dict[str, int]],
+    *,
+    narrow: bool = False,
+) -> Catalogue:
     """The two pipelines, or the first of them, with ``call`` behind every stage."""
     lines = []
     policies = iter(setup.policies)

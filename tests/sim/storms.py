@@ -15,27 +15,38 @@ PEOPLE = {"cancel", "retry", "redrive", "discard", "pause"}
 def only_upstreams(setup: Setup) -> Setup:
     """Several workers, jobs of much patience, and an upstream that is well only now and then."""
     return replace(
-        plain(setup), outside=sick(setup.chaos_s), leases_s=(setup.ttl_s,) * 3, concurrency=5,
-        policies=tuple(_patient(one) for one in setup.policies), work_s=0.05 * setup.ttl_s,
-        timeout_s=4 * setup.ttl_s, poll_s=0.3, items=40,
-    )  # fmt: skip
+        plain(setup),
+        outside=sick(setup.chaos_s),
+        leases_s=(setup.ttl_s,) * 3,
+        concurrency=5,
+        policies=tuple(_patient(one) for one in setup.policies),
+        work_s=0.05 * setup.ttl_s,
+        timeout_s=4 * setup.ttl_s,
+        poll_s=0.3,
+        items=40,
+    )
 
 
 def only_limits(setup: Setup) -> Setup:
     """One worker with more slots than the upstream admits calls, and much to do."""
     outside = replace(sick(setup.chaos_s), troubles={})
     return replace(
-        only_upstreams(setup), outside=outside, leases_s=(setup.ttl_s,), concurrency=8, items=60,
+        only_upstreams(setup),
+        outside=outside,
+        leases_s=(setup.ttl_s,),
+        concurrency=8,
+        items=60,
         work_s=0.2 * setup.ttl_s,
-    )  # fmt: skip
+    )
 
 
 def short_probes(setup: Setup) -> Setup:
     """Probes whose lease is mostly shorter than their call."""
     outside = replace(
-        sick(setup.chaos_s, lease_s=1.0), probe_more_s=UNTIED_S,
+        sick(setup.chaos_s, lease_s=1.0),
+        probe_more_s=UNTIED_S,
         troubles={"upstream_outage": 24 / setup.chaos_s},
-    )  # fmt: skip
+    )
     return replace(only_upstreams(setup), outside=outside, work_s=1.5, timeout_s=30.0)
 
 
@@ -44,9 +55,11 @@ def defects_behind_a_gate(setup: Setup) -> Setup:
     outside = sick(setup.chaos_s)
     gate = replace(outside.upstreams[0].gate, flow_after=3)
     outside = replace(
-        outside, upstreams=(replace(outside.upstreams[0], gate=gate),), defect="own_bug",
+        outside,
+        upstreams=(replace(outside.upstreams[0], gate=gate),),
+        defect="own_bug",
         troubles={"upstream_outage": 16 / setup.chaos_s},
-    )  # fmt: skip
+    )
     return replace(only_upstreams(setup), outside=outside, acts={"own_bug": 0.3})
 
 
@@ -54,9 +67,12 @@ def upstreams_and_kills(setup: Setup) -> Setup:
     """A few jobs behind a sick upstream, and processes are killed with them in their hands."""
     outside = replace(sick(setup.chaos_s), troubles={"upstream_outage": 20 / setup.chaos_s})
     return replace(
-        only_upstreams(setup), strikes={"kill_child": 25 / setup.chaos_s}, work_s=2.0, items=8,
+        only_upstreams(setup),
+        strikes={"kill_child": 25 / setup.chaos_s},
+        work_s=2.0,
+        items=8,
         outside=outside,
-    )  # fmt: skip
+    )
 
 
 def upstreams_and_a_slow_store(setup: Setup) -> Setup:
@@ -68,9 +84,12 @@ def suspects_behind_a_gate(setup: Setup) -> Setup:
     """So few jobs, and so many kills, that those that wait behind the gate are all suspects."""
     harsh = upstreams_and_kills(setup)
     return replace(
-        harsh, items=3, leases_s=(setup.ttl_s,), strikes={"kill_child": 40 / setup.chaos_s},
+        harsh,
+        items=3,
+        leases_s=(setup.ttl_s,),
+        strikes={"kill_child": 40 / setup.chaos_s},
         policies=tuple(replace(one, crashes_max=50) for one in harsh.policies),
-    )  # fmt: skip
+    )
 
 
 def broken_machines(setup: Setup) -> Setup:
@@ -102,9 +121,12 @@ def troubled_runs(setup: Setup) -> Setup:
         Feed("s", "short", 25, strict),
     )
     return _struck(
-        setup, RUN_DEEDS.keys() | {"redrive"}, acts={"fatal": 0.5}, feeds=feeds,
+        setup,
+        RUN_DEEDS.keys() | {"redrive"},
+        acts={"fatal": 0.5},
+        feeds=feeds,
         chances={"feeder_lost": CHANCES["feeder_lost"]},
-    )  # fmt: skip
+    )
 
 
 # Between them every kind of fault: all at once would leave no room for most of them.
@@ -115,9 +137,16 @@ def _struck(setup: Setup, strikes: Iterable[str], **more: Any) -> Setup:
     """Much work for three hosts, struck by these as often as may be, in a fixed order."""
     rates = {kind: most / setup.chaos_s for kind, most in STRIKES.items() if kind in {*strikes}}
     usual = {
-        "strikes": rates, "leases_s": (setup.ttl_s,) * 3, "items": 40, "clients": 2, "concurrency": 5,
-        "work_s": 0.1 * setup.ttl_s, "timeout_s": setup.ttl_s, "ears": True, "poll_s": 0.3,
-    }  # fmt: skip
+        "strikes": rates,
+        "leases_s": (setup.ttl_s,) * 3,
+        "items": 40,
+        "clients": 2,
+        "concurrency": 5,
+        "work_s": 0.1 * setup.ttl_s,
+        "timeout_s": setup.ttl_s,
+        "ears": True,
+        "poll_s": 0.3,
+    }
     return replace(plain(setup), **(usual | more))
 
 

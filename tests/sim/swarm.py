@@ -118,85 +118,135 @@ def as_drawn(setup: Setup) -> Setup:
 def plain(setup: Setup) -> Setup:
     """No fault, no schedules, no callers, no gates, no runs, nothing pruned."""
     return replace(
-        setup, strikes={}, chances={}, acts={}, poison=0.0, periods_s={}, retention=Retention(),
-        skew_s=0.0, deaf=False, calls=0, narrow=False, outside=NOTHING, feeds=(),
-    )  # fmt: skip
+        setup,
+        strikes={},
+        chances={},
+        acts={},
+        poison=0.0,
+        periods_s={},
+        retention=Retention(),
+        skew_s=0.0,
+        deaf=False,
+        calls=0,
+        narrow=False,
+        outside=NOTHING,
+        feeds=(),
+    )
 
 
 def only_cancels(setup: Setup) -> Setup:
     """Long work, no fault but people who change their mind."""
     ttl_s = setup.ttl_s
     return replace(
-        plain(setup), strikes={"cancel": 25 / setup.chaos_s}, chances={}, acts={}, poison=0.0,
-        work_s=ttl_s, timeout_s=4 * ttl_s, poll_s=0.3,
-    )  # fmt: skip
+        plain(setup),
+        strikes={"cancel": 25 / setup.chaos_s},
+        chances={},
+        acts={},
+        poison=0.0,
+        work_s=ttl_s,
+        timeout_s=4 * ttl_s,
+        poll_s=0.3,
+    )
 
 
 def cancels_while_blocked(setup: Setup) -> Setup:
     """Jobs are taken away from workers whose event loop is held by a stage."""
     return replace(
-        plain(setup), strikes={"cancel": 40 / setup.chaos_s}, chances={}, acts={"block_loop": 0.3},
-        poison=0.0, concurrency=5, poll_s=0.3,
-    )  # fmt: skip
+        plain(setup),
+        strikes={"cancel": 40 / setup.chaos_s},
+        chances={},
+        acts={"block_loop": 0.3},
+        poison=0.0,
+        concurrency=5,
+        poll_s=0.3,
+    )
 
 
 def only_outages(setup: Setup) -> Setup:
     """Everybody is well, and the store is away now and then."""
     return replace(
-        plain(setup), strikes={"store_away": 8 / setup.chaos_s}, chances={}, acts={}, poison=0.0,
+        plain(setup),
+        strikes={"store_away": 8 / setup.chaos_s},
+        chances={},
+        acts={},
+        poison=0.0,
         leases_s=(setup.leases_s * 3)[:3],
-    )  # fmt: skip
+    )
 
 
 def outages_and_unlike_leases(setup: Setup) -> Setup:
     """As before, for long, with one lease much longer than another."""
     return replace(
-        only_outages(setup), leases_s=(20.0, 3.0, 7.0), ttl_s=20.0, chaos_s=400.0,
+        only_outages(setup),
+        leases_s=(20.0, 3.0, 7.0),
+        ttl_s=20.0,
+        chaos_s=400.0,
         strikes={"store_away": 16 / 400.0},
-    )  # fmt: skip
+    )
 
 
 def slow_sweepers(setup: Setup) -> Setup:
     """Workers die with jobs in their hands, and much happens between a read and a write."""
     return replace(
-        plain(setup), strikes={"kill_child": 15 / setup.chaos_s}, acts={}, poison=0.0,
-        chances={"slow_store": 0.3}, leases_s=(setup.leases_s * 3)[:3], narrow=False,
-    )  # fmt: skip
+        plain(setup),
+        strikes={"kill_child": 15 / setup.chaos_s},
+        acts={},
+        poison=0.0,
+        chances={"slow_store": 0.3},
+        leases_s=(setup.leases_s * 3)[:3],
+        narrow=False,
+    )
 
 
 def frozen_workers(setup: Setup) -> Setup:
     """Processes and machines stand still for several leases, and then go on."""
     kinds = ("freeze_child", "freeze_host", "freeze_supervisor")
     return replace(
-        plain(setup), strikes=dict.fromkeys(kinds, 5 / setup.chaos_s), chances={}, acts={}, poison=0.0,
-        leases_s=(setup.leases_s * 3)[:3], narrow=False,
-    )  # fmt: skip
+        plain(setup),
+        strikes=dict.fromkeys(kinds, 5 / setup.chaos_s),
+        chances={},
+        acts={},
+        poison=0.0,
+        leases_s=(setup.leases_s * 3)[:3],
+        narrow=False,
+    )
 
 
 def stages_beyond_their_time(setup: Setup) -> Setup:
     """Stages hold the event loop for so long that others take their jobs."""
     return replace(
-        plain(setup), acts={"block_loop": 0.5}, timeout_s=0.2 * setup.ttl_s, grace_s=0.0,
+        plain(setup),
+        acts={"block_loop": 0.5},
+        timeout_s=0.2 * setup.ttl_s,
+        grace_s=0.0,
         leases_s=(setup.leases_s * 3)[:3],
-    )  # fmt: skip
+    )
 
 
 def drains_and_patience(setup: Setup) -> Setup:
     """Long work, orders to stop, and a grace of several leases."""
     ttl_s = setup.ttl_s
     return replace(
-        plain(setup), strikes={"drain": 8 / setup.chaos_s}, work_s=ttl_s, timeout_s=8 * ttl_s,
-        grace_s=4 * ttl_s, leases_s=(ttl_s,) * 3, poll_s=0.3,
-    )  # fmt: skip
+        plain(setup),
+        strikes={"drain": 8 / setup.chaos_s},
+        work_s=ttl_s,
+        timeout_s=8 * ttl_s,
+        grace_s=4 * ttl_s,
+        leases_s=(ttl_s,) * 3,
+        poll_s=0.3,
+    )
 
 
 def drains_at_once(setup: Setup) -> Setup:
     """Long work, orders to stop, and no grace."""
     ttl_s = setup.ttl_s
     return replace(
-        plain(setup), strikes={"drain": 8 / setup.chaos_s}, work_s=ttl_s, timeout_s=4 * ttl_s,
+        plain(setup),
+        strikes={"drain": 8 / setup.chaos_s},
+        work_s=ttl_s,
+        timeout_s=4 * ttl_s,
         grace_s=0.0,
-    )  # fmt: skip
+    )
 
 
 def only_rate_limits(setup: Setup) -> Setup:
@@ -218,27 +268,36 @@ def only_operators(setup: Setup) -> Setup:
     """Stages fail, and people retry, re-drive, discard, pause and resume."""
     kinds = ("retry", "redrive", "discard", "pause")
     return replace(
-        plain(setup), strikes=dict.fromkeys(kinds, 15 / setup.chaos_s),
-        acts={"fatal": 0.3, "network": 0.3}, chances={"slow_store": 0.1},
-    )  # fmt: skip
+        plain(setup),
+        strikes=dict.fromkeys(kinds, 15 / setup.chaos_s),
+        acts={"fatal": 0.3, "network": 0.3},
+        chances={"slow_store": 0.1},
+    )
 
 
 def only_schedules(setup: Setup) -> Setup:
     """Short periods, several sweepers that know different things, an odd clock, a store that is slow and away."""
     periods_s = {"long": 1 + round(setup.chaos_s / 40), "short": round(setup.ttl_s)}
     return replace(
-        plain(setup), periods_s=periods_s, leases_s=(setup.ttl_s,) * 3, narrow=True,
-        strikes={"store_away": 4 / setup.chaos_s}, chances={"slow_store": 0.2}, skew_s=SKEW_S_MAX,
-    )  # fmt: skip
+        plain(setup),
+        periods_s=periods_s,
+        leases_s=(setup.ttl_s,) * 3,
+        narrow=True,
+        strikes={"store_away": 4 / setup.chaos_s},
+        chances={"slow_store": 0.2},
+        skew_s=SKEW_S_MAX,
+    )
 
 
 def only_pruning(setup: Setup) -> Setup:
     """What is over is soon let go."""
     kept_s = setup.ttl_s
     return replace(
-        plain(setup), retention=Retention(kept_s, kept_s, kept_s, 2 * kept_s), rests_s=1.0,
+        plain(setup),
+        retention=Retention(kept_s, kept_s, kept_s, 2 * kept_s),
+        rests_s=1.0,
         acts={"fatal": 0.2},
-    )  # fmt: skip
+    )
 
 
 def only_callers(setup: Setup) -> Setup:
@@ -255,9 +314,11 @@ def only_kills(setup: Setup) -> Setup:
     """Processes and machines are killed."""
     kinds = ("kill_child", "kill_host")
     return replace(
-        plain(setup), strikes=dict.fromkeys(kinds, 8 / setup.chaos_s), work_s=setup.ttl_s,
+        plain(setup),
+        strikes=dict.fromkeys(kinds, 8 / setup.chaos_s),
+        work_s=setup.ttl_s,
         timeout_s=4 * setup.ttl_s,
-    )  # fmt: skip
+    )
 
 
 def only_deadlines(setup: Setup) -> Setup:

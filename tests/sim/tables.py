@@ -55,8 +55,14 @@ def check_tables(checker: Checker, connection: SqliteConnection, reader: Reader)
 def _check_row(checker: Checker, job: JobAccount, row: tuple[Any, ...]) -> None:
     said = row[1:8]
     known = (
-        job.id, job.state.value, job.stage, job.token, job.isolation, job.holder, job.result_json,
-    )  # fmt: skip
+        job.id,
+        job.state.value,
+        job.stage,
+        job.token,
+        job.isolation,
+        job.holder,
+        job.result_json,
+    )
     if said != known:
         checker.broken("S15", f"the row of #{job.no} is {said}, the history says {known}")
     start_us = checker.start_us

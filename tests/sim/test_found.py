@@ -119,10 +119,16 @@ class SlowAnswers:
 def test_what_a_worker_takes_for_the_stores_clock_is_neither_ahead_of_it_nor_behind(clock, store):
     """A pause of 9 s ended after 6.5 s, where the answer with the time had been 2.5 s on its way."""
     rows = GateRows(
-        SlowAnswers(store, clock), SqliteControl(store._connection), {"u": DeclaredUpstream("u")}, 1,
-        clock=clock, observers=Observers([]), on_look=lambda _: None, on_change=lambda _: None,
+        SlowAnswers(store, clock),
+        SqliteControl(store._connection),
+        {"u": DeclaredUpstream("u")},
+        1,
+        clock=clock,
+        observers=Observers([]),
+        on_look=lambda _: None,
+        on_change=lambda _: None,
         samples=dict,
-    )  # fmt: skip
+    )
     rows.look()
     clock.push(1.0)
     assert rows.now() < clock.now() < rows.now_at_most()
@@ -172,9 +178,14 @@ def test_a_credential_that_a_person_held_for_a_while_is_still_freed_by_a_good_an
         gate, settings, word=answered, generation=gate.generation, now=clock.now(), chance=0.5
     ).gate
     assert gate == Gate(
-        "key", generation=gate.generation, since_at=clock.now(), gap=gate.gap,
-        proved_at=clock.now(), counts_from=gate.generation, answered_at=clock.now(),
-    )  # fmt: skip
+        "key",
+        generation=gate.generation,
+        since_at=clock.now(),
+        gap=gate.gap,
+        proved_at=clock.now(),
+        counts_from=gate.generation,
+        answered_at=clock.now(),
+    )
 
 
 def test_a_third_probe_that_is_told_of_its_credential_does_not_end_the_proving(clock):
@@ -183,9 +194,14 @@ def test_a_third_probe_that_is_told_of_its_credential_does_not_end_the_proving(c
     gate = Gate("u", GateState.PROBING, 7, cause=HoldCause.TRIP, probe_first=True, undecided=2)
     until = now + timedelta(seconds=5.0)
     told = end_probe(
-        gate, settings, word=Word(Sign.NEITHER, Kind.BILLING), generation=7, until=until, now=now,
+        gate,
+        settings,
+        word=Word(Sign.NEITHER, Kind.BILLING),
+        generation=7,
+        until=until,
+        now=now,
         chance=0.5,
-    ).gate  # fmt: skip
+    ).gate
     assert (told.cause, told.held_until, told.probe_first) == (HoldCause.CREDENTIAL, until, True)
 
 

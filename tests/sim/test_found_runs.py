@@ -67,9 +67,13 @@ class Place:
 
     def open(self, **options: object) -> OpenRun:
         return self.runs.open(
-            self.line, self.ids, name="r", owner="", options={"failure_budget": None} | options,
+            self.line,
+            self.ids,
+            name="r",
+            owner="",
+            options={"failure_budget": None} | options,
             deed=DEED,
-        )  # fmt: skip
+        )
 
     def run(self, items: int, **options: object) -> RunView:
         opened = self.open(**options)
@@ -80,9 +84,15 @@ class Place:
 
     def feeder(self, opened: OpenRun, items: int) -> Feeder:
         return Feeder(
-            self.runs, self.line, opened, range(items), ids=self.ids, terms=FeedTerms(), by="feeder",
+            self.runs,
+            self.line,
+            opened,
+            range(items),
+            ids=self.ids,
+            terms=FeedTerms(),
+            by="feeder",
             monotonic=self.clock.monotonic,
-        )  # fmt: skip
+        )
 
     def work(self, outcome: Outcome, *, usage: Usage | None = None, jobs: int = 100) -> int:
         self.catalogue.learn(self.store.run_lanes())
@@ -113,8 +123,12 @@ def place():
 
 def redrive(place: Place, **settings: object):
     return place.bulks.begin_redrive(
-        JobFilter(pipeline="p"), BulkSettings(**settings), deed=DEED, ids=place.ids, bulk_id=place.ids.next()
-    )  # fmt: skip
+        JobFilter(pipeline="p"),
+        BulkSettings(**settings),
+        deed=DEED,
+        ids=place.ids,
+        bulk_id=place.ids.next(),
+    )
 
 
 def test_who_dies_after_the_last_of_a_canary_leaves_an_operation_that_goes_on(place):

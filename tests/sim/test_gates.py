@@ -68,21 +68,32 @@ class GateScene(Scene):
         number = self.gate(name).generation + 1
         self.became(
             Gate(
-                name, GateState.HELD, number, self.now, HoldCause.TRIP, "sick",
-                held_until=self.now + timedelta(seconds=2.0), probe_first=True, gap=1,
+                name,
+                GateState.HELD,
+                number,
+                self.now,
+                HoldCause.TRIP,
+                "sick",
+                held_until=self.now + timedelta(seconds=2.0),
+                probe_first=True,
+                gap=1,
                 counts_from=number,
             )
-        )  # fmt: skip
+        )
 
     def told(self, wait_s: float) -> None:
         """An upstream has asked for a pause."""
         until = self.now + timedelta(seconds=wait_s)
         self.became(
             hint(
-                self.gate(), SETTINGS, kind=Kind.RATE_LIMITED, generation=0, until=until,
+                self.gate(),
+                SETTINGS,
+                kind=Kind.RATE_LIMITED,
+                generation=0,
+                until=until,
                 now=self.now,
             ).gate
-        )  # fmt: skip
+        )
 
     def probe(self, no: int = 1) -> None:
         """The next job goes out as the gate's probe."""
@@ -93,9 +104,12 @@ class GateScene(Scene):
         claim = self._claim_of(no)
         change = change_of(Step(leased), "key", self.now)
         self.show(
-            "probe", Probe(self._row(leased), claim), ClaimOrder(1, 1, (1,)), change,
+            "probe",
+            Probe(self._row(leased), claim),
+            ClaimOrder(1, 1, (1,)),
+            change,
             Deed("worker 1", "a probe is out"),
-        )  # fmt: skip
+        )
 
     def _claim_of(self, no: int) -> Any:
         made: list[Any] = []
@@ -111,32 +125,45 @@ class GateScene(Scene):
         gate = self.gate()
         self.became(
             replace(
-                gate, state=state, generation=gate.generation + 1, passes=gate.passes + 1,
-                lease_until=None, held_until=None if state is GateState.FLOWING else self.now,
+                gate,
+                state=state,
+                generation=gate.generation + 1,
+                passes=gate.passes + 1,
+                lease_until=None,
+                held_until=None if state is GateState.FLOWING else self.now,
                 probe_first=state is not GateState.FLOWING,
             )
-        )  # fmt: skip
+        )
 
     def silent(self, *, gives_up: bool = False) -> None:
         """The probe is taken for one that says nothing."""
         gate = self.gate()
         self.became(
             replace(
-                gate, state=GateState.HELD, generation=gate.generation + 1, lease_until=None,
-                held_until=self.now, undecided=gate.undecided + 1,
+                gate,
+                state=GateState.HELD,
+                generation=gate.generation + 1,
+                lease_until=None,
+                held_until=self.now,
+                undecided=gate.undecided + 1,
                 probe_first=gate.probe_first and not gives_up,
             )
-        )  # fmt: skip
+        )
 
     def failed(self) -> None:
         """The probe is taken for a failure of the upstream's."""
         gate = self.gate()
         self.became(
             replace(
-                gate, state=GateState.HELD, generation=gate.generation + 1, lease_until=None,
-                held_until=self.now, gap=gate.gap + 1, passes=0,
+                gate,
+                state=GateState.HELD,
+                generation=gate.generation + 1,
+                lease_until=None,
+                held_until=self.now,
+                gap=gate.gap + 1,
+                passes=0,
             )
-        )  # fmt: skip
+        )
 
     def probed(self, end: object) -> None:
         """A probe goes out, and its call really ends so."""

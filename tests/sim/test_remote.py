@@ -52,11 +52,25 @@ def test_what_is_called_a_write_writes_and_what_is_called_a_read_does_not():
 def test_what_is_left_out_is_called_by_no_part_that_is_simulated():
     """A part that begins to use what was left out has to be simulated with it."""
     simulated = (
-        "call", "batch/feeding", "batch/runs", "gates/caller_gates", "gates/changes", "gates/gatekeeper",
-        "gates/limit_shares", "gates/rows", "operate/bulks", "operate/revival", "operate/single_jobs",
-        "supervise/lease", "supervise/supervisor", "worker/lanes", "worker/pump", "worker/shutdown",
-        "worker/stage_runner", "worker/worker",
-    )  # fmt: skip
+        "call",
+        "batch/feeding",
+        "batch/runs",
+        "gates/caller_gates",
+        "gates/changes",
+        "gates/gatekeeper",
+        "gates/limit_shares",
+        "gates/rows",
+        "operate/bulks",
+        "operate/revival",
+        "operate/single_jobs",
+        "supervise/lease",
+        "supervise/supervisor",
+        "worker/lanes",
+        "worker/pump",
+        "worker/shutdown",
+        "worker/stage_runner",
+        "worker/worker",
+    )
     folder = Path(perdure.engine.__path__[0])
     files = [folder / f"{name}.py" for name in simulated] + sorted((folder / "upkeep").glob("*.py"))
     ways_of_their_own = {"has_changed", "close", "ear"}

@@ -323,9 +323,23 @@ def stopped_twice(scene: RunScene) -> None:
     change = BulkChange(1, BulkStatus.RUNNING, BulkStatus.STOPPED)
     bulk, now = scene.checker.ledger.bulks[1], scene.world.clock.now()
     view = BulkView(
-        1, "b", bulk.verb, BulkStatus.STOPPED, "", "ann", "", None, 0, 0, now, now, "", None,
-        BulkPhase.ALL, "",
-    )  # fmt: skip
+        1,
+        "b",
+        bulk.verb,
+        BulkStatus.STOPPED,
+        "",
+        "ann",
+        "",
+        None,
+        0,
+        0,
+        now,
+        now,
+        "",
+        None,
+        BulkPhase.ALL,
+        "",
+    )
     scene.show("change_bulk", view, change, DEED)
 
 

@@ -100,8 +100,11 @@ def test_a_seed_is_the_same_history_in_another_process_with_another_hash_seed():
         replayed = subprocess.run(
             [sys.executable, "-m", "tests.sim", str(seed)],
             env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
         assert here.digest in replayed.stdout
 
 

@@ -50,8 +50,11 @@ def test_a_hint_says_when_the_next_call_is_admitted():
 def test_an_outage_has_a_beginning_and_an_end():
     upstream = SimulatedUpstream(UpstreamModel(outages_s=((10.0, 20.0),)), 1)
     assert forms(upstream, [9.9, 10.0, 19.9, 20.0]) == [
-        Form.OK, Form.UNAVAILABLE, Form.UNAVAILABLE, Form.OK,
-    ]  # fmt: skip
+        Form.OK,
+        Form.UNAVAILABLE,
+        Form.UNAVAILABLE,
+        Form.OK,
+    ]
 
 
 def test_a_share_of_calls_fails_and_a_share_is_cut_in_the_middle_at_a_price():
@@ -77,8 +80,14 @@ def test_a_ramp_grows_only_as_fast_as_it_is_used():
 def test_an_empty_account_refuses_until_somebody_pays():
     upstream = SimulatedUpstream(UpstreamModel(account=Account(calls=3, paid_s=60.0)), 1)
     assert forms(upstream, [0, 1, 2, 3, 59, 60, 61]) == [
-        Form.OK, Form.OK, Form.OK, Form.BILLING, Form.BILLING, Form.OK, Form.OK,
-    ]  # fmt: skip
+        Form.OK,
+        Form.OK,
+        Form.OK,
+        Form.BILLING,
+        Form.BILLING,
+        Form.OK,
+        Form.OK,
+    ]
 
 
 def test_in_a_brownout_more_calls_mean_fewer_answers():

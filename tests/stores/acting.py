@@ -54,9 +54,11 @@ class Job:
 
     def on(self, side: Side) -> NewJob:
         return NewJob(
-            lane=side.no("lane", self.lane), run=side.maybe_no("run", self.run), run_at=self.run_at,
+            lane=side.no("lane", self.lane),
+            run=side.maybe_no("run", self.run),
+            run_at=self.run_at,
             **self.parts,
-        )  # fmt: skip
+        )
 
 
 class Acting:
@@ -106,17 +108,23 @@ class Acting:
             run = None  # a run is of one pipeline
         in_s = None if plain else chance.choice(COMING_S)
         parts = {
-            "id": self.new_name(), "pipeline": self.lanes[lane].pipeline, "stage": "one",
+            "id": self.new_name(),
+            "pipeline": self.lanes[lane].pipeline,
+            "stage": "one",
             "payload_json": f'{{"n":{self._named}}}',
-            "owner": chance.choice(["", "", "", "ann"]), "key": chance.choice(KEYS),
+            "owner": chance.choice(["", "", "", "ann"]),
+            "key": chance.choice(KEYS),
             "priority": chance.randint(-1, 2),
             "deadline_s": chance.choice([None, 90.5]),
             "if_failed": chance.choice(list(IfFailed)),
-            "tokens": chance.choice([None, None, 1000]), "fair": chance.random() < 0.4,
+            "tokens": chance.choice([None, None, 1000]),
+            "fair": chance.random() < 0.4,
             "policies_s": chance.choice([None, 70.25]),
             "request_id": chance.choice([None, None, "req-7"]),
-            "ordered_at": chance.choice([None, *(self.clock.now() - timedelta(seconds=s) for s in (90, 0, -9))]),
-        }  # fmt: skip
+            "ordered_at": chance.choice(
+                [None, *(self.clock.now() - timedelta(seconds=s) for s in (90, 0, -9))]
+            ),
+        }
         run_at = None if in_s is None else self.clock.now() + timedelta(seconds=in_s)
         return Job(lane, run, run_at, parts)
 
@@ -137,9 +145,15 @@ class Acting:
         self.promises.accepted(one.id for one in made if one.created)
 
     def order(
-        self, side: Side, worker: str, slots: int, *, isolation: int = 0, few: bool = False,
+        self,
+        side: Side,
+        worker: str,
+        slots: int,
+        *,
+        isolation: int = 0,
+        few: bool = False,
         parts: tuple[int, ...] = (),
-    ) -> ClaimOrder:  # fmt: skip
+    ) -> ClaimOrder:
         """Of all lanes or every other one; the first of them in parts of one lane, with so many slots each."""
         lanes = sorted(self.lanes)[:: 2 if few else 1]
         numbers = tuple(side.no("lane", lane) for lane in lanes)

@@ -39,9 +39,13 @@ class Busy:
         names = {f"no{n}": no for n, no in self.nos.items()}
         return text.format(
             lane=self.place.lanes["one"],
-            **names, **{f"id{n}": id for n, id in self.ids.items()}, **self.texts, run=self.run,
-            over=self.over, bulk=self.bulk,
-        )  # fmt: skip
+            **names,
+            **{f"id{n}": id for n, id in self.ids.items()},
+            **self.texts,
+            run=self.run,
+            over=self.over,
+            bulk=self.bulk,
+        )
 
     def damage(self, *statements: str) -> None:
         self.rig.damage(*(self.told(one) for one in statements))
@@ -61,10 +65,15 @@ def busy_store(rig: Rig, clock: VirtualClock | None = None) -> Iterator[Busy]:
     claims = place.take(worker, 8)
     one, two, three, four, five, _, seven, eight = claims
     place.settle(
-        advance(one, worker, place.lanes["two"]), success(two, worker), failure(three, worker),
-        cancellation(four, worker), retry(five, worker), retry(seven, worker, delay_s=0.0),
-        crash(eight, worker), by=worker,
-    )  # fmt: skip
+        advance(one, worker, place.lanes["two"]),
+        success(two, worker),
+        failure(three, worker),
+        cancellation(four, worker),
+        retry(five, worker),
+        retry(seven, worker, delay_s=0.0),
+        crash(eight, worker),
+        by=worker,
+    )
     (one,) = place.take(worker, 1)
     place.settle(success(one, worker), by=worker)
     run = place.begin_run()

@@ -96,9 +96,14 @@ class Place(fresh_store.Place):
     """One connection to one file, for all three sides of the store."""
 
     def __init__(
-        self, path: str, clock: VirtualClock | None = None, *, wait_s_max: float = 10.0,
-        pipeline: str = "p", stages: tuple[str, ...] = ("one", "two"),
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        clock: VirtualClock | None = None,
+        *,
+        wait_s_max: float = 10.0,
+        pipeline: str = "p",
+        stages: tuple[str, ...] = ("one", "two"),
+    ) -> None:
         self.path = path
         clock = clock or VirtualClock()
         self.connection = connected(path, clock, wait_s_max=wait_s_max)

@@ -109,9 +109,10 @@ class Side:
         if kind in SPECIAL:
             return SPECIAL[kind](self, value)
         if is_dataclass(value) or isinstance(value, msgspec.Struct):
-            return (kind.__name__, *(
-                self._field(getattr(value, name), counts) for name, counts in _parts(kind)
-            ))  # fmt: skip
+            return (
+                kind.__name__,
+                *(self._field(getattr(value, name), counts) for name, counts in _parts(kind)),
+            )
         if isinstance(value, dict):
             return {key: self.told(one) for key, one in value.items()}
         if isinstance(value, frozenset):

@@ -290,9 +290,12 @@ def waiting(claim: Claim, worker: int, words: str) -> Record:
     """A wait that the upstream has ordered, with the words of the decision."""
     record = retry(claim, worker, delay_s=0.0)
     attempt = attempt_of(
-        claim, AttemptStatus.WAITING, worker, counted="waits",
+        claim,
+        AttemptStatus.WAITING,
+        worker,
+        counted="waits",
         why_json=msgspec.json.encode({"text": words}).decode(),
-    )  # fmt: skip
+    )
     return replace(record, counters=claim.counters.after_event(Counted.WAITS), attempt=attempt)
 
 
@@ -320,8 +323,12 @@ def test_a_job_of_a_worker_that_was_done_with_is_found(busy):
 
 @pytest.mark.parametrize(
     ("gone", "named"),
-    [("no = {no11}", "{no11}"), ("no = {no1}", "{no1} to {no1}"), ("no IN ({no3}, {no4})", "{no3} to {no4}")],
-)  # fmt: skip
+    [
+        ("no = {no11}", "{no11}"),
+        ("no = {no1}", "{no1} to {no1}"),
+        ("no IN ({no3}, {no4})", "{no3} to {no4}"),
+    ],
+)
 def test_on_sqlite_a_vanished_job_is_missed_at_either_end_and_in_rows(busy, gone, named):
     if busy.rig.name != "sqlite":
         assert "job_vanished" not in ON_POSTGRES  # its numbers have gaps by nature

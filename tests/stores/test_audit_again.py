@@ -39,10 +39,16 @@ class Driven:
     def told(self, text: str) -> str:
         nos = {name: self.busy.place.see(getattr(self, name)).no for name in ("first", "second")}
         for name, value in {
-            "<child>": self.child.no, "<other>": self.other.no, "<child_id>": self.child.id,
-            "<other_id>": self.other.id, "<first>": nos["first"], "<second>": nos["second"],
-            "<first_id>": self.first, "<second_id>": self.second, "<bulk_id>": self.bulk,
-        }.items():  # fmt: skip
+            "<child>": self.child.no,
+            "<other>": self.other.no,
+            "<child_id>": self.child.id,
+            "<other_id>": self.other.id,
+            "<first>": nos["first"],
+            "<second>": nos["second"],
+            "<first_id>": self.first,
+            "<second_id>": self.second,
+            "<bulk_id>": self.bulk,
+        }.items():
             text = text.replace(name, str(value))
         return text
 
@@ -67,8 +73,9 @@ def driven(busy):
     one, two = place.take(worker, 2)
     place.settle(
         spending(retry(one, worker, delay_s=0.0), tokens_in=2, cost_nusd=5),
-        spending(success(two, worker), tokens_out=3, cost_nusd=11), by=worker,
-    )  # fmt: skip
+        spending(success(two, worker), tokens_out=3, cost_nusd=11),
+        by=worker,
+    )
     for revived_in in (None, other.no):
         (one,) = place.take(worker)
         place.settle(spending(failing(one, worker, kind="network"), cost_nusd=13), by=worker)

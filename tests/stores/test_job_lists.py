@@ -18,11 +18,17 @@ FAILED_ONLY = (State.FAILED,)
 def matches(job: JobView, chosen: JobFilter) -> bool:
     """The filter as people read it."""
     wanted = {
-        "pipeline": chosen.pipeline, "stage": chosen.stage, "queue": chosen.queue,
-        "category": chosen.category, "owner": chosen.owner, "error_kind": chosen.kind,
-        "failed_reason": chosen.reason, "error_code": chosen.code,
-        "fingerprint": chosen.fingerprint, "key": chosen.key,
-    }  # fmt: skip
+        "pipeline": chosen.pipeline,
+        "stage": chosen.stage,
+        "queue": chosen.queue,
+        "category": chosen.category,
+        "owner": chosen.owner,
+        "error_kind": chosen.kind,
+        "failed_reason": chosen.reason,
+        "error_code": chosen.code,
+        "fingerprint": chosen.fingerprint,
+        "key": chosen.key,
+    }
     said = [one.casefold() for one in (job.error_message, job.error_detail) if one is not None]
     return (
         all(value is None or getattr(job, name) == value for name, value in wanted.items())
@@ -56,9 +62,10 @@ def full():
     place.began_at = place.clock.now()
     for _ in range(120):
         place.put(
-            owner=chance.choice(["ann", "bob"]), run=chance.choice([None, None, *runs[:2]]),
+            owner=chance.choice(["ann", "bob"]),
+            run=chance.choice([None, None, *runs[:2]]),
             run_at=chance.choice([None, place.clock.now() + timedelta(days=1)]),
-        )  # fmt: skip
+        )
         place.clock.push(1)
     ends = [success, failure, failure, retry, cancellation, None]
     for claim in place.take(worker, 200):
@@ -93,28 +100,53 @@ def filters(place: Place) -> list[JobFilter]:
     moment = place.began_at + timedelta(seconds=70)
     ended = place.began_at + timedelta(seconds=150)
     return [
-        JobFilter(), JobFilter(states=FAILED_ONLY), JobFilter(states=FAILED_ONLY, discarded=False),
-        JobFilter(discarded=True), JobFilter(discarded=False, states=(State.FAILED, State.QUEUED)),
-        JobFilter(states=(State.QUEUED,)), JobFilter(states=(State.PROCESSING, State.QUEUED)),
-        JobFilter(states=(State.SUCCEEDED, State.CANCELLED)), JobFilter(owner="ann"),
-        JobFilter(owner="nobody"), JobFilter(owner="ann", states=FAILED_ONLY, discarded=False),
+        JobFilter(),
+        JobFilter(states=FAILED_ONLY),
+        JobFilter(states=FAILED_ONLY, discarded=False),
+        JobFilter(discarded=True),
+        JobFilter(discarded=False, states=(State.FAILED, State.QUEUED)),
+        JobFilter(states=(State.QUEUED,)),
+        JobFilter(states=(State.PROCESSING, State.QUEUED)),
+        JobFilter(states=(State.SUCCEEDED, State.CANCELLED)),
+        JobFilter(owner="ann"),
+        JobFilter(owner="nobody"),
+        JobFilter(owner="ann", states=FAILED_ONLY, discarded=False),
         JobFilter(owner="bob", states=(State.QUEUED, State.SUCCEEDED), queue="q"),
-        JobFilter(owner="ann", run=place.runs[0]), JobFilter(owner="bob", text="äpfel"), *(JobFilter(run=no) for no in (*place.runs, 99)),
-        JobFilter(run=place.runs[2], states=FAILED_ONLY), JobFilter(reason=FailedReason.FATAL),
-        JobFilter(reason=FailedReason.CRASHED), JobFilter(states=(State.QUEUED,), kind="network"),
-        JobFilter(text="äpfel 100% _ ä"), JobFilter(text="%"), JobFilter(text="100_"),
-        JobFilter(text="äpfel", states=FAILED_ONLY), JobFilter(text=""),
-        JobFilter(text="birnen"), JobFilter(text="birnen", states=FAILED_ONLY), JobFilter(code="c1"),
-        JobFilter(fingerprint="f2"), JobFilter(fingerprint="f1", pipeline="p", code="c0"),
-        JobFilter(fingerprint="f1", run=place.runs[0]), JobFilter(fingerprint="none"),
-        JobFilter(finished_from=ended), JobFilter(finished_until=ended, states=FAILED_ONLY),
-        JobFilter(enqueued_from=moment), JobFilter(enqueued_until=moment),
-        JobFilter(states=(State.QUEUED,), retrying=True), JobFilter(states=(State.QUEUED,), retrying=False),
-        JobFilter(key="k1"), JobFilter(key="k1", owner="ann"), JobFilter(key="k1", owner="nobody"),
-        JobFilter(key="k1", owner="bob", states=FAILED_ONLY), JobFilter(key="k1", owner="bob", run=place.runs[0]),
-        JobFilter(queue="q", category="c"), JobFilter(queue="other"), JobFilter(stage="two"),
+        JobFilter(owner="ann", run=place.runs[0]),
+        JobFilter(owner="bob", text="äpfel"),
+        *(JobFilter(run=no) for no in (*place.runs, 99)),
+        JobFilter(run=place.runs[2], states=FAILED_ONLY),
+        JobFilter(reason=FailedReason.FATAL),
+        JobFilter(reason=FailedReason.CRASHED),
+        JobFilter(states=(State.QUEUED,), kind="network"),
+        JobFilter(text="äpfel 100% _ ä"),
+        JobFilter(text="%"),
+        JobFilter(text="100_"),
+        JobFilter(text="äpfel", states=FAILED_ONLY),
+        JobFilter(text=""),
+        JobFilter(text="birnen"),
+        JobFilter(text="birnen", states=FAILED_ONLY),
+        JobFilter(code="c1"),
+        JobFilter(fingerprint="f2"),
+        JobFilter(fingerprint="f1", pipeline="p", code="c0"),
+        JobFilter(fingerprint="f1", run=place.runs[0]),
+        JobFilter(fingerprint="none"),
+        JobFilter(finished_from=ended),
+        JobFilter(finished_until=ended, states=FAILED_ONLY),
+        JobFilter(enqueued_from=moment),
+        JobFilter(enqueued_until=moment),
+        JobFilter(states=(State.QUEUED,), retrying=True),
+        JobFilter(states=(State.QUEUED,), retrying=False),
+        JobFilter(key="k1"),
+        JobFilter(key="k1", owner="ann"),
+        JobFilter(key="k1", owner="nobody"),
+        JobFilter(key="k1", owner="bob", states=FAILED_ONLY),
+        JobFilter(key="k1", owner="bob", run=place.runs[0]),
+        JobFilter(queue="q", category="c"),
+        JobFilter(queue="other"),
+        JobFilter(stage="two"),
         JobFilter(pipeline="p", stage="one", reason=FailedReason.FATAL, kind="input_invalid"),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("look", [1, 2, 7, 50, 20_000])
@@ -148,14 +180,19 @@ def test_previews_count_what_the_filter_means_or_say_that_they_stopped(full, mon
             assert sum(group.count for group in seen.groups) <= seen.count
             if look == 20_000:
                 assert (seen.count, seen.capped) == (
-                    min(count_max, len(meant)), len(meant) > count_max,
-                )  # fmt: skip
+                    min(count_max, len(meant)),
+                    len(meant) > count_max,
+                )
 
 
 def alike(job: JobView) -> tuple[str, ...]:
     return (
-        job.fingerprint or "", job.pipeline, job.stage, job.error_kind or "", job.error_code or "",
-    )  # fmt: skip
+        job.fingerprint or "",
+        job.pipeline,
+        job.stage,
+        job.error_kind or "",
+        job.error_code or "",
+    )
 
 
 @pytest.mark.parametrize("look", [1, 7, 20_000])

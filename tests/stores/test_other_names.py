@@ -47,10 +47,20 @@ class Desk:
         """Its deadline has passed while it waited."""
         job = self.place.see(id)
         record = Record(
-            no=job.no, id=id, token=job.token, move=Move.FAIL, state=State.FAILED, stage=job.stage,
-            lane=job.lane, counters=job.counters, past=job.past, isolation=0,
-            failed_reason=FailedReason.EXPIRED, error_kind="timeout", error_code="TIMEOUT",
-        )  # fmt: skip
+            no=job.no,
+            id=id,
+            token=job.token,
+            move=Move.FAIL,
+            state=State.FAILED,
+            stage=job.stage,
+            lane=job.lane,
+            counters=job.counters,
+            past=job.past,
+            isolation=0,
+            failed_reason=FailedReason.EXPIRED,
+            error_kind="timeout",
+            error_code="TIMEOUT",
+        )
         self.settle(record)
 
     def events(self, id: str) -> list[str]:

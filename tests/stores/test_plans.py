@@ -174,9 +174,11 @@ def place(request):
         place.put_many(100, run_at=place.clock.now() + timedelta(days=1))
         claims = place.take(worker, 90)
         for end, some in (
-            (success, claims[:40]), (failure, claims[40:50]), (retry, claims[50:70]),
+            (success, claims[:40]),
+            (failure, claims[40:50]),
+            (retry, claims[50:70]),
             (crash, claims[70:80]),
-        ):  # fmt: skip
+        ):
             place.settle(*(end(claim, worker) for claim in some), by=worker)
         place.take(dead, 10)
         place.store.end_worker(dead, Death("silent"))

@@ -23,9 +23,11 @@ def test_what_ended_before_the_end_is_chosen():
 
 def test_a_job_from_a_time_when_the_clock_was_ahead_stops_nobody_else():
     rows = [
-        row(1, enqueued=1, finished=2), row(2, enqueued=3650, finished=2),
-        row(3, enqueued=1, finished=3), row(4, enqueued=2, finished=4),
-    ]  # fmt: skip
+        row(1, enqueued=1, finished=2),
+        row(2, enqueued=3650, finished=2),
+        row(3, enqueued=1, finished=3),
+        row(4, enqueued=2, finished=4),
+    ]
     assert ENDS.choose_aged(rows, 4) == Aged([rows[0], rows[2], rows[3]], 4)
 
 

@@ -216,9 +216,22 @@ def test_the_earlier_store_has_work_of_every_kind_in_it(url):
     states = {state for (state,) in asked(url, "SELECT state FROM perdure_jobs")}
     assert states == {one.value for one in State}
     for name in (
-        "jobs", "attempts", "checkpoints", "workers", "lanes", "runs", "run_counts", "run_kinds", "gates", "pauses",
-        "schedules", "bulks", "bulk_refusals", "artifacts", "audit_log",
-    ):  # fmt: skip
+        "jobs",
+        "attempts",
+        "checkpoints",
+        "workers",
+        "lanes",
+        "runs",
+        "run_counts",
+        "run_kinds",
+        "gates",
+        "pauses",
+        "schedules",
+        "bulks",
+        "bulk_refusals",
+        "artifacts",
+        "audit_log",
+    ):
         assert found[f"perdure_{name}"], name
 
 
@@ -621,11 +634,15 @@ def test_every_other_command_refuses_an_earlier_file_and_says_what_to_run(story,
 def test_two_commands_that_upgrade_at_once_apply_it_once(story, url):
     both = [
         subprocess.Popen(
-            [*CLI, "db", "upgrade", "--json"], cwd=story.folder, env=story.environment(),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [*CLI, "db", "upgrade", "--json"],
+            cwd=story.folder,
+            env=story.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     said = [one.communicate(timeout=60) for one in both]
     assert [one.returncode for one in both] == [0, 0], said
     assert sorted(json.loads(out)["applied"] for out, _ in said) == [[], [step(url)]]

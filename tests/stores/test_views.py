@@ -118,11 +118,20 @@ def test_stages_are_those_of_the_report(books, which):
     found = [(*row[1:6], *row[8:12], row[12], row[13]) for row in rows]
     assert found == [
         (
-            one.stage, one.attempts, one.succeeded, one.retried, one.failed, one.p50_s, one.p95_s,
-            one.tokens_in, one.tokens_out, one.cost_nusd / NANO, one.wasted_nusd / NANO,
+            one.stage,
+            one.attempts,
+            one.succeeded,
+            one.retried,
+            one.failed,
+            one.p50_s,
+            one.p95_s,
+            one.tokens_in,
+            one.tokens_out,
+            one.cost_nusd / NANO,
+            one.wasted_nusd / NANO,
         )
         for one in books.reader.run_figures(run).stages
-    ]  # fmt: skip
+    ]
     for row in rows:
         assert (row[6], row[7]) == (row[4] / row[2], row[5] / row[2])
 
@@ -133,9 +142,13 @@ def test_waste_and_times_are_those_of_the_report(books, which):
     figures = books.reader.run_figures(run)
     (waste,), (times,) = books.view("waste", run), books.view("times", run)
     assert waste[1:] == (
-        figures.attempts, figures.wasted_attempts, figures.cost_nusd / NANO,
-        figures.wasted_nusd / NANO, figures.invalid_outputs, figures.attempts_captured,
-    )  # fmt: skip
+        figures.attempts,
+        figures.wasted_attempts,
+        figures.cost_nusd / NANO,
+        figures.wasted_nusd / NANO,
+        figures.invalid_outputs,
+        figures.attempts_captured,
+    )
     assert all((waste[2], waste[4], waste[6]))
     assert times[1:4] == (len(figures.retries), figures.success_p50_s, figures.success_p95_s)
     assert times[4] == pytest.approx(figures.success_mean_s)
@@ -146,16 +159,30 @@ def test_progress_is_what_a_run_counts(books):
         ((*row, created, sealed, ended),) = books.view("progress", run.no)
         counts = run.counts
         assert [str(one) for one in row[:8]] == [
-            str(run.no), run.id, run.owner, run.pipeline, run.name, run.status.value, run.why,
+            str(run.no),
+            run.id,
+            run.owner,
+            run.pipeline,
+            run.name,
+            run.status.value,
+            run.why,
             "None",
-        ]  # fmt: skip
+        ]
         assert tuple(row[8:13]) == (
-            counts.total, counts.open, counts.succeeded, counts.failed, counts.cancelled,
-        )  # fmt: skip
+            counts.total,
+            counts.open,
+            counts.succeeded,
+            counts.failed,
+            counts.cancelled,
+        )
         assert row[13] == counts.failed / counts.processed
         assert tuple(row[14:]) == (
-            counts.attempts, counts.retries, counts.tokens_in, counts.tokens_out, counts.cost_usd,
-        )  # fmt: skip
+            counts.attempts,
+            counts.retries,
+            counts.tokens_in,
+            counts.tokens_out,
+            counts.cost_usd,
+        )
         assert moment(created).replace(microsecond=0) == run.created_at.replace(microsecond=0)
         assert (sealed, ended) == (None, None)
 
@@ -174,11 +201,17 @@ def test_dead_letters_are_grouped_as_the_reader_groups_them(books):
         for row in books.ask(statement)
     ] == [
         (
-            one.fingerprint, one.pipeline, one.stage, one.kind, one.code, one.count,
-            one.first_at, one.last_at,
+            one.fingerprint,
+            one.pipeline,
+            one.stage,
+            one.kind,
+            one.code,
+            one.count,
+            one.first_at,
+            one.last_at,
         )
         for one in books.reader.dead_groups()
-    ]  # fmt: skip
+    ]
 
 
 def test_a_discarded_or_revived_letter_is_none_any_more(books):

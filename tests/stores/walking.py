@@ -16,8 +16,19 @@ from tests.stores.sides import Side
 
 DELAYS_S = [0.0, 0.0, 1e-7, 1.5, 5.0, 60.0]
 PASSING_S = [1e-6, 1.0, 1.5, 5.0, 7.5, 7.500001, 15.0, 61.0, 3600.0]
-ENDINGS = ["success", "retry", "snooze", "failure", "failure", "crash", "release", "cancelled",
-     "advance", "carry_on", "carry_on"]  # fmt: skip
+ENDINGS = [
+    "success",
+    "retry",
+    "snooze",
+    "failure",
+    "failure",
+    "crash",
+    "release",
+    "cancelled",
+    "advance",
+    "carry_on",
+    "carry_on",
+]
 WRITERS = ["its worker", "its worker", "its worker", "nobody", "another"]
 
 
@@ -252,10 +263,18 @@ class Walking(Acting):
             seen = side.reader.job(id)
             assert seen is not None
             return Record(
-                no=seen.no, id=id, token=seen.token + off_by, move=Move.CANCEL,
-                state=State.CANCELLED, stage=seen.stage, lane=seen.lane, counters=seen.counters,
-                past=seen.past, isolation=seen.isolation, error_message="cancelled",
-            )  # fmt: skip
+                no=seen.no,
+                id=id,
+                token=seen.token + off_by,
+                move=Move.CANCEL,
+                state=State.CANCELLED,
+                stage=seen.stage,
+                lane=seen.lane,
+                counters=seen.counters,
+                past=seen.past,
+                isolation=seen.isolation,
+                error_message="cancelled",
+            )
 
         if by_hand:
             self.sides.each(

@@ -51,8 +51,11 @@ class Nursery:
         self._folder = TemporaryDirectory(prefix="perdure-strace-")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.stories.nursery"],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         return self
 
     def __exit__(

@@ -96,11 +96,18 @@ def main(folder: Path) -> None:
     store.assert_nothing_is_lost()
     succeeded = store.opened.reader.books().succeeded
     store.opened.close()
-    print(json.dumps({
-        "errors_while_full": while_full, "settled_while_full": settled_while_full,
-        "accepted_while_full": accepted_while_full, "errors": dict(store.errors),
-        "accepted": len(store.accepted), "succeeded": succeeded,
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "errors_while_full": while_full,
+                "settled_while_full": settled_while_full,
+                "accepted_while_full": accepted_while_full,
+                "errors": dict(store.errors),
+                "accepted": len(store.accepted),
+                "succeeded": succeeded,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

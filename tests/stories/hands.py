@@ -191,8 +191,11 @@ def working(
             words = [url, str(ledger), str(seed + number), task]
             one = subprocess.Popen(
                 [sys.executable, "-m", "tests.stories.hand", *words],
-                cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             ended.enter_context(one)
             ended.callback(one.kill)
             processes.append(one)

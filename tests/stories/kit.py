@@ -163,16 +163,23 @@ class Story:
     ) -> WorkerProcess:
         """Start a worker; it is ended with the story."""
         tuning = {
-            "lease-ttl": lease_s, "grace": grace_s, "poll": poll_s, "concurrency": concurrency,
-        }  # fmt: skip
+            "lease-ttl": lease_s,
+            "grace": grace_s,
+            "poll": poll_s,
+            "concurrency": concurrency,
+        }
         flags = [word for flag, value in tuning.items() for word in (f"--{flag}", str(value))]
         log = self.folder / f"worker-{name}-{len(self.workers)}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
                 [*CLI, "worker", f"{module}:app", *flags, *options, "--log-format", "text"],
-                cwd=self.folder, env=self.environment(), start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                cwd=self.folder,
+                env=self.environment(),
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         self.workers.append(WorkerProcess(name, popen, log))
         return self.workers[-1]
 
@@ -182,9 +189,14 @@ class Story:
         """Run a command to its end."""
         return subprocess.run(
             [*CLI, *words],
-            cwd=self.folder, env=self.environment(**environment), timeout=timeout_s,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=self.folder,
+            env=self.environment(**environment),
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def end(self) -> None:
         """End every process of this story, and show the logs (pytest keeps them for failures)."""

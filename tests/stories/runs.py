@@ -38,9 +38,12 @@ def submitting(
     words = [name, str(count)] + ([] if backlog is None else [str(backlog)])
     return subprocess.Popen(
         [sys.executable, "submit.py", *words],
-        cwd=story.folder, env=story.environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=story.folder,
+        env=story.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def submitted(submitter: subprocess.Popen[str], *, within_s: float) -> Submitted:

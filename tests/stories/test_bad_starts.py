@@ -164,9 +164,14 @@ def test_a_store_that_may_not_be_written_is_refused(story, missing, what):
         folder.chmod(0o555)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_OVERRIDE, *CLI, "worker", "work:app"],
-        cwd=story.folder, env=story.environment(PERDURE_STORE=url), timeout=60,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=story.folder,
+        env=story.environment(PERDURE_STORE=url),
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     folder.chmod(0o755)
     if done.returncode == 99:
         missing("the right to drop CAP_DAC_OVERRIDE")

@@ -25,8 +25,10 @@ def killed_in_the_middle(story: Story, on_lost: str) -> str:
     """The job of a caller that was killed while its stage ran."""
     with subprocess.Popen(
         [sys.executable, "-c", CALLER, on_lost],
-        cwd=story.folder, env=story.environment(), start_new_session=True,
-    ) as caller:  # fmt: skip
+        cwd=story.folder,
+        env=story.environment(),
+        start_new_session=True,
+    ) as caller:
         try:
             entries = until(
                 "the caller is in the middle of it",

@@ -124,9 +124,14 @@ def test_a_second_signal_ends_the_worker_fast_and_counts_nothing(story, second):
 def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path):
     app = App(f"sqlite:///{tmp_path / 'story.db'}")
     worker = Worker(
-        app._session.opened.store, app._session.catalogue, WorkerIdentity(1, 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
-        clock=SystemClock(), chance=None, observers=Observers(),
-    )  # fmt: skip
+        app._session.opened.store,
+        app._session.catalogue,
+        WorkerIdentity(1, 0, 1),
+        WorkerSettings(1, 1.0, 1.0, 0.01),
+        clock=SystemClock(),
+        chance=None,
+        observers=Observers(),
+    )
     bell = worker._loop._wakeup = Wakeup()
     for _ in range(10_000):  # rung more often than anybody listens
         bell.ring()
@@ -143,9 +148,12 @@ def test_an_order_that_arrives_in_the_middle_of_a_wake_up_does_not_hang(tmp_path
 def cancel(story: Story, job: str) -> None:
     script = f"import work; work.app.job({job!r}).cancel()"
     subprocess.run(
-        [sys.executable, "-c", script], cwd=story.folder, env=story.environment(), check=True,
+        [sys.executable, "-c", script],
+        cwd=story.folder,
+        env=story.environment(),
+        check=True,
         timeout=60,
-    )  # fmt: skip
+    )
 
 
 @on_both_long

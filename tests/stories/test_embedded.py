@@ -36,9 +36,13 @@ def host(story: Story, name: str, *, lease_s: float = FOREVER_S, **tuning: float
     with log.open("wb") as output:
         popen = subprocess.Popen(
             [sys.executable, "host.py", json.dumps(chosen), f"host-{name}"],
-            cwd=story.folder, env=story.environment(), start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            cwd=story.folder,
+            env=story.environment(),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     story.workers.append(WorkerProcess(name, popen, log))
     until("the host works", (story.folder / f"host-{name}").exists, within_s=30)
     return story.workers[-1]
@@ -74,12 +78,16 @@ def test_a_job_whose_host_is_killed_is_found_at_once_whatever_the_lease(story):
     story.open_gate("go")
     story.all_ended(within_s=30)
     assert statuses(story, job) == [
-        ("prepare", "success", None), ("work", "interrupted", "crashes"),
-        ("work", "success", None), ("finish", "success", None),
-    ]  # fmt: skip
+        ("prepare", "success", None),
+        ("work", "interrupted", "crashes"),
+        ("work", "success", None),
+        ("finish", "success", None),
+    ]
     assert json.loads(story.attempts(job)[1]["evidence"]) == {
-        "why": "exited", "exit_status": None, "signal": "SIGKILL",
-    }  # fmt: skip
+        "why": "exited",
+        "exit_status": None,
+        "signal": "SIGKILL",
+    }
     assert (
         '"worker_lost", "worker": 1, "why": "exited", "exit": "SIGKILL"' in doomed.log.read_text()
     )
@@ -113,8 +121,10 @@ def test_a_host_stopped_beyond_its_lease_is_refused_and_begins_anew(story):
     until("the host works again", lambda: story.job(after)["finished_at"], within_s=30)
     assert story.ledger().pids(after, "work") == [first.pid]
     assert statuses(story, job)[1:] == [
-        ("work", "interrupted", "crashes"), ("work", "success", None), ("finish", "success", None),
-    ]  # fmt: skip
+        ("work", "interrupted", "crashes"),
+        ("work", "success", None),
+        ("finish", "success", None),
+    ]
     assert len(story.ledger().pids(job, "finish")) == 1
     story.assert_audit_is_clean()
 

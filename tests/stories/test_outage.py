@@ -39,9 +39,15 @@ def assert_not_as_simulated(story, case):
 
 def test_a_failure_that_is_counted_while_the_gate_is_held_is_seen():
     held_us = shut(
-        [(9_000_000, "declare gate"), (10_000_000, "trip gate"), (12_000_000, "send probe"),
-         (12_100_000, "probe failed"), (14_000_000, "send probe"), (14_200_000, "flow gate")]
-    )  # fmt: skip
+        [
+            (9_000_000, "declare gate"),
+            (10_000_000, "trip gate"),
+            (12_000_000, "send probe"),
+            (12_100_000, "probe failed"),
+            (14_000_000, "send probe"),
+            (14_200_000, "flow gate"),
+        ]
+    )
     assert held_us == [(10_000_000, 14_200_000)]
     before, racing, after = (
         (9_000_000, 9_900_000),

@@ -43,8 +43,10 @@ def assert_poisoned(story: Story, job: str, death: dict[str, object]) -> None:
     """Three starts: among all, among suspects, alone; each with the same evidence."""
     row = story.job(job)
     assert (row["state"], row["failed_reason"], row["error_kind"]) == (
-        "failed", "crashed", "worker_lost",
-    )  # fmt: skip
+        "failed",
+        "crashed",
+        "worker_lost",
+    )
     assert (row["starts"], row["crashes"], row["failures"]) == (3, 3, 0)
     tries = [one for one in story.attempts(job) if one["stage"] == "work"]
     assert [one["status"] for one in tries] == ["interrupted", "interrupted", "failed"]

@@ -88,9 +88,14 @@ def interrupted(story: Story, *, count: int, times: int, after: tuple[float, flo
     for _ in range(times):
         before = len(story.ledger().entries)
         process = subprocess.Popen(
-            words, cwd=story.folder, env=story.environment(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            words,
+            cwd=story.folder,
+            env=story.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         target = before + chance.randint(*(round(one * count) for one in after))
         until(
             "some stages have run",
@@ -103,9 +108,14 @@ def interrupted(story: Story, *, count: int, times: int, after: tuple[float, flo
         assert process.returncode in (130, 0, 3), said
     assert codes[0] == 130
     done = subprocess.run(
-        words, cwd=story.folder, env=story.environment(), capture_output=True, text=True,
-        timeout=600, check=False,
-    )  # fmt: skip
+        words,
+        cwd=story.folder,
+        env=story.environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     print(f"FIGURE exit codes of the interrupted ones: {codes}, of the last: {done.returncode}")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [json.loads(line) for line in (story.folder / "results.jsonl").read_text().splitlines()]
@@ -179,8 +189,11 @@ def outage(story: Story, *, count: int, outage_s: float) -> None:
         pipe = app.pipeline("gated", app.stage(name="behind", upstream="model")(lambda item: item))
         run = pipe.run(
             ({"n": n} for n in range(count)),
-            name="held", check_every=20, sample_min=10, failure_budget=0.05,
-        )  # fmt: skip
+            name="held",
+            check_every=20,
+            sample_min=10,
+            failure_budget=0.05,
+        )
         held = until(
             "its lanes are closed by the gate",
             lambda: [
@@ -193,8 +206,10 @@ def outage(story: Story, *, count: int, outage_s: float) -> None:
         over = run.wait(wait_s=outage_s + 240)
     print(f"FIGURE held by {held}; {over.counts}; calls in the outage {upstream.in_outage()}")
     assert (over.status, over.counts.succeeded, over.counts.failed) == (
-        RunStatus.COMPLETED, count, 0,
-    )  # fmt: skip
+        RunStatus.COMPLETED,
+        count,
+        0,
+    )
     story.assert_audit_is_clean()
     app.close()
 

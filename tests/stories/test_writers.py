@@ -32,9 +32,14 @@ def enqueued_beside_a_pump(story: Story) -> tuple[WorkerProcess, list[float]]:
         "the pump is at full speed", lambda: story.states().get("succeeded", 0) > 500, within_s=60
     )
     done = subprocess.run(
-        [sys.executable, "-c", CLIENT], cwd=story.folder, env=story.environment(), timeout=100,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", CLIENT],
+        cwd=story.folder,
+        env=story.environment(),
+        timeout=100,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return worker, sorted(float(line) for line in done.stdout.split())
 
 

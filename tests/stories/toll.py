@@ -62,9 +62,13 @@ def strays(toll: Toll, ranges: Ranges, *names: str) -> list[str]:
 
 
 def suffered(
-    story: Story, scene: Scene, pipeline: str, *,
-    delay_s: float | None = None, restart_s: float | None = None,
-) -> Toll:  # fmt: skip
+    story: Story,
+    scene: Scene,
+    pipeline: str,
+    *,
+    delay_s: float | None = None,
+    restart_s: float | None = None,
+) -> Toll:
     """All jobs wait, the workers begin, and the scene with their first call.
 
     With ``restart_s`` all workers are killed so long after it, and others begin.
@@ -86,9 +90,13 @@ def suffered(
         until("the outage is over", lambda: upstream.well, within_s=back_s + _AFTER_S)
         (last_us,) = story.rows("SELECT max(finished_at) FROM perdure_jobs")[0]
         toll = Toll(
-            len(upstream.calls), upstream.in_outage(), upstream.wasted(), len(held(story)),
-            last_us / 1e6 - upstream.well_from_s, states,
-        )  # fmt: skip
+            len(upstream.calls),
+            upstream.in_outage(),
+            upstream.wasted(),
+            len(held(story)),
+            last_us / 1e6 - upstream.well_from_s,
+            states,
+        )
     print(f"FIGURE {pipeline}, {scene.name}, {scene.jobs} jobs: {toll}")
     return toll
 
@@ -159,6 +167,8 @@ def _kill(workers: Iterable[WorkerProcess]) -> None:
 def _crew(story: Story, scene: Scene, name: str) -> Iterator[WorkerProcess]:
     for number in range(scene.fleet.workers):
         yield story.worker(
-            f"{name}-{number}", module="calls", poll_s=scene.fleet.poll_s,
+            f"{name}-{number}",
+            module="calls",
+            poll_s=scene.fleet.poll_s,
             concurrency=scene.fleet.concurrency,
-        )  # fmt: skip
+        )

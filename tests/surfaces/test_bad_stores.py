@@ -79,11 +79,15 @@ class Desk:
         started = {
             name: subprocess.Popen(
                 [*before, *CLI, *COMMANDS[name]],
-                cwd=self.folder, env={**self.environment, "PERDURE_STORE": url},
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                cwd=self.folder,
+                env={**self.environment, "PERDURE_STORE": url},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             for name in names or COMMANDS
-        }  # fmt: skip
+        }
         give_up_at = time.monotonic() + within_s
         done = {}
         try:

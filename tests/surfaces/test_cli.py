@@ -127,14 +127,62 @@ COMMANDS = {" ".join(path): command for path, command in paths(cli)}
 def test_the_commands_are_these():
     shown = {name for name, command in COMMANDS.items() if not command.hidden}
     assert shown == {
-        "audit", "captures", "captures list", "captures show", "db", "db status", "db upgrade",
-        "dead", "dead continue", "dead discard", "dead export", "dead groups", "dead history",
-        "dead list", "dead redrive", "dead retry", "dead show", "dead stop", "demo", "enqueue",
-        "gates", "gates hold", "gates list", "gates probe", "gates release", "gates show", "jobs",
-        "jobs cancel", "jobs list", "jobs retry", "jobs run-now", "jobs show", "policy", "policy check", "policy explain", "policy list",
-        "policy show", "queues", "queues list", "queues pause", "queues resume", "run", "runs", "runs cancel", "runs list", "runs pause", "runs report",
-        "runs results", "runs resume", "runs seal", "runs show", "schedules", "schedules list", "simulate", "worker",
-    }  # fmt: skip
+        "audit",
+        "captures",
+        "captures list",
+        "captures show",
+        "db",
+        "db status",
+        "db upgrade",
+        "dead",
+        "dead continue",
+        "dead discard",
+        "dead export",
+        "dead groups",
+        "dead history",
+        "dead list",
+        "dead redrive",
+        "dead retry",
+        "dead show",
+        "dead stop",
+        "demo",
+        "enqueue",
+        "gates",
+        "gates hold",
+        "gates list",
+        "gates probe",
+        "gates release",
+        "gates show",
+        "jobs",
+        "jobs cancel",
+        "jobs list",
+        "jobs retry",
+        "jobs run-now",
+        "jobs show",
+        "policy",
+        "policy check",
+        "policy explain",
+        "policy list",
+        "policy show",
+        "queues",
+        "queues list",
+        "queues pause",
+        "queues resume",
+        "run",
+        "runs",
+        "runs cancel",
+        "runs list",
+        "runs pause",
+        "runs report",
+        "runs results",
+        "runs resume",
+        "runs seal",
+        "runs show",
+        "schedules",
+        "schedules list",
+        "simulate",
+        "worker",
+    }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -418,15 +466,22 @@ def history(shell):
     again = replace(
         retry(three, worker, delay_s=30.0),
         attempt=attempt_of(
-            three, "retrying", worker, counted="failures", kind="network",
-            message="connection reset", why_json='{"text":"retry in 30 s: network"}',
+            three,
+            "retrying",
+            worker,
+            counted="failures",
+            kind="network",
+            message="connection reset",
+            why_json='{"text":"retry in 30 s: network"}',
             evidence_json='{"names":["builtins.ConnectionResetError"]}',
         ),
-    )  # fmt: skip
+    )
     place.settle(
         replace(success(one, worker, result_json='{"total":3}'), label="passed"),
-        failure(two, worker), again, by=worker,
-    )  # fmt: skip
+        failure(two, worker),
+        again,
+        by=worker,
+    )
     place.close()
     return ids
 
@@ -434,9 +489,11 @@ def history(shell):
 def test_jobs_are_listed_newest_first(shell, history):
     lines = shell("jobs", "list").lines
     assert [line.split()[:3] for line in lines] == [
-        ["4", history[4], "queued"], ["3", history[3], "retrying"],
-        ["2", history[2], "failed"], ["1", history[1], "succeeded"],
-    ]  # fmt: skip
+        ["4", history[4], "queued"],
+        ["3", history[3], "retrying"],
+        ["2", history[2], "failed"],
+        ["1", history[1], "succeeded"],
+    ]
     assert lines[1].endswith("p/one  starts 1  network")
 
 
@@ -497,8 +554,9 @@ def test_what_people_did_to_a_job_is_told_with_who_and_why(shell, history):
     assert item == "  item 3"
     told = shell("jobs", "show", history[3], "--json").json["deeds"]
     assert [(one["verb"], one["by_whom"]) for one in told] == [
-        ("run job now", "ann"), ("cancel job", "bob"),
-    ]  # fmt: skip
+        ("run job now", "ann"),
+        ("cancel job", "bob"),
+    ]
 
 
 def test_a_listing_in_json_holds_real_values(shell, history):
@@ -513,8 +571,9 @@ def test_the_history_of_a_job_is_told_in_words(shell, history):
     assert lines[0] == f"job {history[3]} (number 3) of pipeline p: retrying"
     assert "one attempt 1: retrying after 0.50 s on worker 1" in lines[2]
     assert lines[3:5] == [
-        "      saw: ConnectionResetError: connection reset", "      retry in 30 s: network  [policy plain/1]",
-    ]  # fmt: skip
+        "      saw: ConnectionResetError: connection reset",
+        "      retry in 30 s: network  [policy plain/1]",
+    ]
     assert lines[5] == "  item 3"
     assert lines[6].startswith("  waits for stage one, due ")
 
@@ -721,9 +780,12 @@ def test_a_worker_for_nothing_that_the_app_has_does_not_start(shell, options, wo
 
 def started(folder: Path, *arguments: str, **options) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "perdure.surfaces.cli", *arguments], cwd=folder, text=True,
-        stderr=subprocess.PIPE, **{"stdin": subprocess.DEVNULL, **options},
-    )  # fmt: skip
+        [sys.executable, "-m", "perdure.surfaces.cli", *arguments],
+        cwd=folder,
+        text=True,
+        stderr=subprocess.PIPE,
+        **{"stdin": subprocess.DEVNULL, **options},
+    )
 
 
 def test_the_installed_command_says_the_same(shell):
@@ -751,9 +813,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(shell):
 def test_an_interrupted_command_says_so(shell):
     (shell.folder / "slow.py").write_text(APP + "print('loaded', flush=True)\n")
     with started(
-        shell.folder, "enqueue", "slow:p", "--from", "-",
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        shell.folder,
+        "enqueue",
+        "slow:p",
+        "--from",
+        "-",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         assert process.stdout.readline() == "loaded\n"
         process.send_signal(signal.SIGINT)
         assert process.stderr.read().split() == ["interrupted"]

@@ -68,8 +68,11 @@ def test_a_list_says_where_it_goes_on_and_goes_on_there(archive):
 def test_groups_count_what_belongs_together(archive):
     two, one = archive.json("dead", "groups")
     assert (two["count"], two["kind"], two["stage"], two["example"]) == (
-        2, "input_invalid", "two", f"{RAISED}: bad row 7",
-    )  # fmt: skip
+        2,
+        "input_invalid",
+        "two",
+        f"{RAISED}: bad row 7",
+    )
     assert (one["count"], one["kind"]) == (1, "content_refused")
     assert two["first_at"] <= two["last_at"]
     assert numbers(archive, "--fingerprint", two["fingerprint"]) == [7, 3]
@@ -87,11 +90,18 @@ def test_one_is_shown_with_its_item_its_reason_its_attempts_and_its_captures(arc
     said = archive("dead", "show", job["id"])
     assert archive("dead", "show", str(job["no"])) == said
     for words in (
-        "failed (fatal)", "one attempt 1: success", "two attempt 1: failed", f"saw: {RAISED}: bad row 7",
-        "this kind is not retried", "reason input_invalid INVALID_REQUEST: The item itself",
-        f"detail {RAISED}: bad row 7", 'item {"n":7}', "key 7", f"perdure dead retry {job['id']}",
+        "failed (fatal)",
+        "one attempt 1: success",
+        "two attempt 1: failed",
+        f"saw: {RAISED}: bad row 7",
+        "this kind is not retried",
+        "reason input_invalid INVALID_REQUEST: The item itself",
+        f"detail {RAISED}: bad row 7",
+        'item {"n":7}',
+        "key 7",
+        f"perdure dead retry {job['id']}",
         f"--fingerprint {job['fingerprint']}",
-    ):  # fmt: skip
+    ):
         assert words in said
     capture = re.search(r"capture (\S+) of two, token \d+: raw, 5 bytes", said)[1]
     assert archive("captures", "show", capture) == "raw 7"
@@ -349,9 +359,13 @@ def answered(command: list[str], answer: bytes) -> tuple[int, str]:
     ours, theirs = pty.openpty()
     os.write(ours, answer)
     done = subprocess.run(
-        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
+        command,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
         timeout=60,
-    )  # fmt: skip
+    )
     os.close(theirs)
     os.close(ours)
     return done.returncode, done.stdout.decode()

@@ -130,8 +130,10 @@ def test_what_waits_is_run_now_by_filter_and_told_in_json(fresh):
     told = fresh.json("jobs", "run-now", "--pipeline", "rows", "--yes")
     assert told["preview"]["count"] == 2
     assert (told["bulk"]["verb"], told["bulk"]["done"], told["bulk"]["status"]) == (
-        "run now", 2, "done",
-    )  # fmt: skip
+        "run now",
+        2,
+        "done",
+    )
     assert states(fresh, *late, *ready) == ["queued"] * 3
 
 

@@ -39,17 +39,26 @@ class Place:
 
     def demo(self, *options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*DEMO, *options], cwd=self.elsewhere, env=self.environment,
-            capture_output=True, text=True, timeout=110, check=False,
-        )  # fmt: skip
+            [*DEMO, *options],
+            cwd=self.elsewhere,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
 
     @contextmanager
     def begun(self, words: str) -> Iterator[subprocess.Popen[str]]:
         """A tour that has just written a line with these words."""
         with subprocess.Popen(
-            DEMO, cwd=self.elsewhere, env=self.environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        ) as process:  # fmt: skip
+            DEMO,
+            cwd=self.elsewhere,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
             try:
                 assert process.stdout is not None
                 assert any(re.search(words, line) for line in process.stdout)

@@ -72,8 +72,10 @@ def test_the_list_in_json_has_all_there_is(desk):
     assert (other["name"], other["state"], other["waiting"]) == ("other:gpt", "flowing", 0)
     assert (vendor["name"], vendor["state"], vendor["waiting"]) == ("vendor", "held", 3)
     assert (vendor["cause"], vendor["reason"], vendor["changed_by"]) == (
-        "person", "maintenance", "ann",
-    )  # fmt: skip
+        "person",
+        "maintenance",
+        "ann",
+    )
     assert vendor["says"] == "for 30 min more; maintenance"
     assert (vendor["until_person"], vendor["kind"]) == (False, "upstream")
 
@@ -128,8 +130,10 @@ def test_showing_one_tells_its_last_changes_and_what_to_type(desk):
     assert lines[4].split()[2:] == ["hold", "gate", "ann", "maintenance"]
     (change,) = desk.json("show", "vendor")["changes"]
     assert (change["verb"], change["by_whom"], change["reason"]) == (
-        "hold gate", "ann", "maintenance",
-    )  # fmt: skip
+        "hold gate",
+        "ann",
+        "maintenance",
+    )
 
 
 def test_a_credential_shows_what_is_behind_it(desk):
@@ -151,10 +155,14 @@ def told(desk, worker: int, **more) -> None:
     """A worker tells its pace, as it stands 14 s after a rate limit."""
     now = desk.place.reader.now()
     pace = {
-        "rate_per_s": 5.0, "calls_max": 1_000, "was_per_s": 7.5, "reason": "a rate limit was met",
+        "rate_per_s": 5.0,
+        "calls_max": 1_000,
+        "was_per_s": 7.5,
+        "reason": "a rate limit was met",
         "changed_at": (now - timedelta(seconds=14)).isoformat(),
-        "rises_at": (now + timedelta(seconds=30)).isoformat(), "rise_per_s": 0.01,
-    } | more  # fmt: skip
+        "rises_at": (now + timedelta(seconds=30)).isoformat(),
+        "rise_per_s": 0.01,
+    } | more
     said = {"samples": [], "pace": pace, "limits": {"concurrency": 10, "calls_per_s": 20.0}}
     desk.place.store.look_at_gates(["vendor"], worker=worker, samples={"vendor": json.dumps(said)})
 
@@ -199,12 +207,14 @@ def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
     assert lines[2] == "  pace: 5.0 calls a second in 1 of 2 workers, all workers together"
     assert re.fullmatch(
         rf"  pace of worker {first} \(host:1\): 5\.0 calls a second \(was 7\.5, 1\d s ago: a rate limit "
-        r"was met\); rises by 1 % a second from \d+ s from now on", lines[3],
-    )  # fmt: skip
+        r"was met\); rises by 1 % a second from \d+ s from now on",
+        lines[3],
+    )
     assert re.fullmatch(
         rf"  pace of worker {second} \(host:1\): no rate is set, 4 at once and one more with each success "
-        r"\(1\d s ago: it begins\)", lines[4],
-    )  # fmt: skip
+        r"\(1\d s ago: it begins\)",
+        lines[4],
+    )
     assert lines[5] == "  limits: 10 calls at once, 20.0 calls a second"
     shown = desk.json("show", "vendor")
     assert shown["rate_per_s"] == 5.0
@@ -221,11 +231,15 @@ def test_showing_one_tells_what_the_window_counts_and_what_it_leaves_out(desk):
         worker = desk.place.hire()
         samples = [
             {
-                "generation": 1, "sent_at": (now - timedelta(seconds=20 - n)).isoformat(),
-                "name": f"{worker}.{n}", "sign": sign, "kind": kind, "took_s": 1.0,
+                "generation": 1,
+                "sent_at": (now - timedelta(seconds=20 - n)).isoformat(),
+                "name": f"{worker}.{n}",
+                "sign": sign,
+                "kind": kind,
+                "took_s": 1.0,
             }
             for n, (sign, kind) in enumerate(part)
-        ]  # fmt: skip
+        ]
         said = json.dumps({"samples": samples})
         desk.place.store.look_at_gates(["vendor"], worker=worker, samples={"vendor": said})
     lines = desk("show", "vendor").splitlines()
@@ -271,8 +285,10 @@ def test_showing_one_tells_who_has_which_slice_and_who_waits_for_more(desk):
     shown = desk.json("show", "vendor")
     assert shown["limits"]["concurrency"] == 10
     assert [(one["worker"], one["alive"], one["calls"]) for one in shown["slices"]] == [
-        (first, True, 8), (second, True, 0), (dead, False, 2),
-    ]  # fmt: skip
+        (first, True, 8),
+        (second, True, 0),
+        (dead, False, 2),
+    ]
 
 
 def test_slices_of_limits_that_no_worker_has_told_are_shown_all_the_same(desk):
@@ -390,9 +406,14 @@ def test_no_more_than_the_last_twenty_changes_are_shown_and_only_the_gates(desk)
 def test_a_hold_whose_time_is_over_says_what_it_waits_for(desk, proof, says):
     over = desk.place.reader.now() - timedelta(seconds=5)
     held = Gate(
-        "vendor", GateState.HELD, 1, cause=HoldCause.TRIP, reason="503", held_until=over,
+        "vendor",
+        GateState.HELD,
+        1,
+        cause=HoldCause.TRIP,
+        reason="503",
+        held_until=over,
         probe_first=proof,
-    )  # fmt: skip
+    )
     desk.place.control.change_gate(change_of(Step(held), None, over), Deed("worker 1"))
     assert desk.json("show", "vendor")["says"] == says
 
@@ -458,9 +479,14 @@ def record(name: EventName, caplog, **fields: object) -> logging.LogRecord:
 
 def test_a_change_is_a_line_at_warning_with_its_reason(caplog):
     held = record(
-        EventName.GATE_CHANGED, caplog, gate="vendor", status="held", move="trip",
-        reason="held: 10 of the last 20 calls failed", generation=3,
-    )  # fmt: skip
+        EventName.GATE_CHANGED,
+        caplog,
+        gate="vendor",
+        status="held",
+        move="trip",
+        reason="held: 10 of the last 20 calls failed",
+        generation=3,
+    )
     assert held.levelname == "WARNING"
     line = TextFormatter().format(held)
     assert "gate_changed gate=vendor status=held move=trip reason=held: 10 of the last" in line

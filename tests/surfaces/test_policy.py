@@ -74,9 +74,7 @@ def test_the_kinds_that_fall_to_otherwise_are_listed(tmp_path):
     assert line.startswith("  no rule for these kinds; otherwise = fail: billing, overloaded, ")
     kinds = line.rpartition(": ")[2].split(", ")
     answer = json.loads(run("check", str(file), "--json").output)
-    assert answer == {
-        "name": "mine", "version": 1, "otherwise": {"action": "fail", "kinds": kinds},
-    }  # fmt: skip
+    assert answer == {"name": "mine", "version": 1, "otherwise": {"action": "fail", "kinds": kinds}}
     assert set(Kind) - set(kinds) == {"network", "rate_limited", "quota_window", "worker_lost"}
     assert all(
         explained(str(file), "--error", f"kind:{one}")["rule"] == "otherwise" for one in kinds

@@ -36,8 +36,9 @@ def test_a_paused_queue_says_since_when_by_whom_and_why_and_keeps_its_jobs(offic
     assert office("queues", "resume", "default") == "default: open\n"
     assert office("queues", "resume", "default") == "default: it was not paused\n"
     assert [deed.verb for deed in office.app._session.opened.reader.deeds(limit=2)] == [
-        "resume queue", "pause queue",
-    ]  # fmt: skip
+        "resume queue",
+        "pause queue",
+    ]
 
 
 def test_a_queue_that_is_not_there_is_named_with_those_that_are(office: Office):

@@ -133,9 +133,14 @@ def begun(story: Story, *words: str) -> Iterator[subprocess.Popen[str]]:
     with (story.folder / "said.txt").open("w") as said:
         process = subprocess.Popen(
             [*CLI, "run", "batch:p", "items.jsonl", "-o", "out.jsonl", *words],
-            cwd=story.folder, env=story.environment(), stdin=subprocess.DEVNULL,
-            stdout=said, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        )  # fmt: skip
+            cwd=story.folder,
+            env=story.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
     try:
         yield process
     finally:
@@ -536,8 +541,12 @@ def test_results_go_into_a_pipe_and_to_standard_output_where_these_are_named(sto
     with (story.folder / "shown.txt").open("w") as shown:
         subprocess.run(
             [*CLI, "run", "batch:p", "items.jsonl", "-o", "/dev/stdout"],
-            cwd=story.folder, env=story.environment(), stdout=shown, check=True, timeout=60,
-        )  # fmt: skip
+            cwd=story.folder,
+            env=story.environment(),
+            stdout=shown,
+            check=True,
+            timeout=60,
+        )
     text = (story.folder / "shown.txt").read_text()
     assert [line for line in text.splitlines() if line.startswith("{")] == read.splitlines()
     assert "run items.jsonl: completed" in text
@@ -561,9 +570,14 @@ def test_items_come_from_standard_input_and_a_name_adds_to_a_run(story):
     def piped(*words: str, lines: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*CLI, "run", "batch:p", "-", "-o", "out.jsonl", "--key", "n", *words],
-            cwd=story.folder, env=story.environment(), input=lines,
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            cwd=story.folder,
+            env=story.environment(),
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     done = piped("--name", "mine", lines='{"n": 1}\n\n{"n": 2}\n')
     assert done.returncode == 0, done.stdout + done.stderr
@@ -583,9 +597,13 @@ def test_items_come_from_standard_input_and_a_name_adds_to_a_run(story):
 def test_a_source_that_gives_nothing_more_does_not_keep_a_run_from_being_interrupted(story):
     process = subprocess.Popen(
         [*CLI, "run", "batch:p", "-", "--name", "mine"],
-        cwd=story.folder, env=story.environment(), stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=story.folder,
+        env=story.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         until("the run is there", lambda: named(story, "mine"), within_s=30)
         process.send_signal(signal.SIGTERM)
@@ -632,8 +650,11 @@ def test_a_file_of_the_same_name_elsewhere_is_not_taken_for_the_same(story):
     other = story.perdure(*command)
     assert other.returncode != 0
     for words in (
-        str(story.folder / "items.jsonl"), str(story.folder / "b/items.jsonl"), "--name", "--new",
-    ):  # fmt: skip
+        str(story.folder / "items.jsonl"),
+        str(story.folder / "b/items.jsonl"),
+        "--name",
+        "--new",
+    ):
         assert words in other.stderr
     assert notes(story)["first 1"] == 0
     assert story.perdure(*command, "--name", "items.jsonl").returncode == 0
@@ -700,8 +721,12 @@ def test_a_terminal_gets_a_panel_and_then_the_summary(story):
     environment = story.environment(TERM="xterm", COLUMNS="100")
     with subprocess.Popen(
         [*CLI, "run", "batch:p", "items.jsonl", "-o", "out.jsonl"],
-        cwd=story.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
-    ) as process:  # fmt: skip
+        cwd=story.folder,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
         os.close(theirs)
         shown = read_all(ours)
         assert process.wait(30) == 0, shown
@@ -1074,11 +1099,17 @@ def test_pace_cost_and_time_left_follow_from_the_counters(app):
     late = replace(
         run,
         counts=RunCounts(
-            total=100, succeeded=35, failed=5, attempts=120, calls=80, tokens_in=900, tokens_out=100,
+            total=100,
+            succeeded=35,
+            failed=5,
+            attempts=120,
+            calls=80,
+            tokens_in=900,
+            tokens_out=100,
             cost_nusd=2_000_000_000,
         ),
         kinds={"timeout": 4, "invalid_request": 1},
-    )  # fmt: skip
+    )
     shot = watch.look(late, Fed(100), feeding=True)
     assert shot.pace == RunPace(1.0, 120.0, 2_000.0)
     assert shot.eta_s == 60.0
@@ -1087,10 +1118,13 @@ def test_pace_cost_and_time_left_follow_from_the_counters(app):
     assert shot.allowance.used == 1.0
     line = progress_line(shot)
     for words in (
-        "40 of 100+ done", "succeeded 35, failed 5 (timeout 4, invalid_request 1)",
-        "120 requests/min, 2,000 tokens/min", "cost $2.0000, about $5.0000 in all",
-        "failures 12.5%, 10.0% allowed", "ETA more than 60 s",
-    ):  # fmt: skip
+        "40 of 100+ done",
+        "succeeded 35, failed 5 (timeout 4, invalid_request 1)",
+        "120 requests/min, 2,000 tokens/min",
+        "cost $2.0000, about $5.0000 in all",
+        "failures 12.5%, 10.0% allowed",
+        "ETA more than 60 s",
+    ):
         assert words in line
     text = drawn(replace(shot, retrying=1_000))
     for words in ("40 of 100+ done", "1,000 retrying", "4 timeout", "1 invalid_request", "12.5%"):

@@ -17,16 +17,24 @@ from tests.surfaces.letters import ITEMS
 def test_runs_are_listed_with_their_counts(archive):
     head, line = archive("runs", "list").splitlines()
     assert head.split() == [
-        "no", "name", "pipeline", "status", "items", "succeeded", "failed", "open", "cost", "begun",
-    ]  # fmt: skip
-    assert line.split()[1:9] == [
-        "march", "rows", "partial_success", "12", "9", "3", "0", "$3.0000",
-    ]  # fmt: skip
+        "no",
+        "name",
+        "pipeline",
+        "status",
+        "items",
+        "succeeded",
+        "failed",
+        "open",
+        "cost",
+        "begun",
+    ]
+    assert line.split()[1:9] == ["march", "rows", "partial_success", "12", "9", "3", "0", "$3.0000"]
     (run,) = archive.json("runs", "list", "--pipeline", "rows", "--owner", "ann")
     assert (run["counts"]["failed"], run["counts"]["cost_usd"]) == (3, 3.0)
     assert (run["kinds"], run["settings"]["failure_budget"]) == (
-        {"content_refused": 1, "input_invalid": 2}, 0.9,
-    )  # fmt: skip
+        {"content_refused": 1, "input_invalid": 2},
+        0.9,
+    )
     assert (
         archive("runs", "list", "--live") == archive("runs", "list", "--owner", "b") == "no runs\n"
     )
@@ -38,10 +46,13 @@ def test_a_run_is_found_by_its_id_its_number_and_its_name(archive):
     assert archive("runs", "show", run.id) == archive("runs", "show", str(run.no)) == said
     for words in (
         f"run march (number {run.no}, {run.id}) of pipeline rows: partial_success, 9 of 12 succeeded",
-        "by ann, sealed 20", "12 items = 9 succeeded + 3 failed + 0 cancelled + 0 open",
-        "24 attempts, 0 retries, 120 tokens in, 24 out, $3.0000", "failed by input_invalid: 2",
-        "failure budget 90.0 %", f"perdure dead groups --run {run.no}",
-    ):  # fmt: skip
+        "by ann, sealed 20",
+        "12 items = 9 succeeded + 3 failed + 0 cancelled + 0 open",
+        "24 attempts, 0 retries, 120 tokens in, 24 out, $3.0000",
+        "failed by input_invalid: 2",
+        "failure budget 90.0 %",
+        f"perdure dead groups --run {run.no}",
+    ):
         assert words in said
     for command in ("show", "report", "results", "pause", "resume", "seal"):
         told = archive.error("runs", command, "may")
@@ -80,8 +91,10 @@ def test_results_and_failures_are_written_to_files(archive, tmp_path):
     ]
     failures = [json.loads(line) for line in bad.read_text().splitlines()]
     assert [(one["key"], one["error_kind"]) for one in failures] == [
-        ("3", "input_invalid"), ("7", "input_invalid"), ("11", "content_refused"),
-    ]  # fmt: skip
+        ("3", "input_invalid"),
+        ("7", "input_invalid"),
+        ("11", "content_refused"),
+    ]
     done = archive.run("runs", "results", "march")
     assert [json.loads(line)["result"] for line in done.stdout.splitlines()] == [
         one["result"] for one in values
@@ -112,9 +125,20 @@ def test_a_run_is_paused_and_resumed_with_who_and_why(waiting):
     assert f"to go on: perdure runs resume {waiting.run_no}" in waiting("runs", "show", "april")
     assert "it cannot be paused" in waiting.error("runs", "pause", "april")
     said = waiting(
-        "runs", "resume", "april", "--failure-budget", "0.5", "--kind-budget", "timeout=0.25",
-        "--cost-max-usd", "9.5", "--check-every", "10", "--sample-min", "5",
-    )  # fmt: skip
+        "runs",
+        "resume",
+        "april",
+        "--failure-budget",
+        "0.5",
+        "--kind-budget",
+        "timeout=0.25",
+        "--cost-max-usd",
+        "9.5",
+        "--check-every",
+        "10",
+        "--sample-min",
+        "5",
+    )
     assert said == "april: running; 5 items are open\n"
     assert "failure budget 50.0 %, timeout 25.0 %, at most $9.5000" in waiting(
         "runs", "show", "april"

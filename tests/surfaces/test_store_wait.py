@@ -33,9 +33,12 @@ class Started:
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
                 [*CLI, "worker", "shop:app", "--log-format", "json", "--grace", "1", *options],
-                cwd=folder, env={**environment, "PERDURE_STORE": url}, stderr=said,
-                stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                cwd=folder,
+                env={**environment, "PERDURE_STORE": url},
+                stderr=said,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def lines(self) -> list[str]:
         return self._said.read_text().splitlines()

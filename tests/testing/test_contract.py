@@ -132,9 +132,13 @@ def test_a_dump_of_everything_notices_each_kind_of_change():
     job = place.dead_letter(worker)
     seen = [place.everything()]
     for change in (
-        place.put, place.hire, place.begin_run, lambda: place.discard(job),
-        lambda: place.lanes_of("another"), lambda: place.take(worker),
-    ):  # fmt: skip
+        place.put,
+        place.hire,
+        place.begin_run,
+        lambda: place.discard(job),
+        lambda: place.lanes_of("another"),
+        lambda: place.take(worker),
+    ):
         change()
         seen.append(place.everything())
     assert all(one not in seen[:place] for place, one in enumerate(seen))

@@ -243,8 +243,11 @@ def test_a_rate_limit_is_handed_over_with_its_hint_and_not_tried_again(app):
     stage = Faults(StageError("rate_limited", "slow down", wait_s=0.2))
     called = asyncio.run(piped(app, stage).call_async(1))
     assert (called.done, called.value, called.handed_over, called.due_in_s) == (
-        False, None, True, 0.2,
-    )  # fmt: skip
+        False,
+        None,
+        True,
+        0.2,
+    )
     assert "rate_limited" in called.why
     assert stage.calls == 1
     job = called.job.view()
@@ -388,7 +391,9 @@ def cancelled_midway(app: App, **options):
     ("wish", "state", "status"),
     [("hand_over", State.QUEUED, "handed_over"), ("drop", State.CANCELLED, "cancelled")],
 )
-def test_a_cancelled_caller_s_job_ends_as_was_asked_before_the_caller_is_let_go(app, wish, state, status):  # fmt: skip
+def test_a_cancelled_caller_s_job_ends_as_was_asked_before_the_caller_is_let_go(
+    app, wish, state, status
+):
     job = cancelled_midway(app, on_lost=wish)
     assert job.state is state
     (attempt,) = app._session.opened.reader.attempts(job.no)
@@ -477,8 +482,9 @@ def test_a_caller_that_goes_during_the_pause_is_not_kept(app):
     job = only_job(app)
     assert job.state is State.QUEUED
     assert [one.status.value for one in app._session.opened.reader.attempts(job.no)] == [
-        "retrying", "handed_over",
-    ]  # fmt: skip
+        "retrying",
+        "handed_over",
+    ]
     clean(app)
 
 
@@ -611,8 +617,11 @@ def test_the_same_key_gives_the_same_job_and_its_result(app):
     first = pipe.call({"n": 1}, key="k")
     again = pipe.call({"n": 1}, key="k")
     assert (again.job.id, again.job.created, again.done, again.value) == (
-        first.job.id, False, True, {"n": 1},
-    )  # fmt: skip
+        first.job.id,
+        False,
+        True,
+        {"n": 1},
+    )
     assert stage.calls == 1
     clean(app)
 
@@ -623,8 +632,11 @@ def test_a_key_whose_job_still_waits_gives_that_job(app):
     ref = pipe.enqueue(1, key="k")
     called = pipe.call(1, key="k")
     assert (called.job.id, called.done, called.handed_over, called.value) == (
-        ref.id, False, False, None,
-    )  # fmt: skip
+        ref.id,
+        False,
+        False,
+        None,
+    )
     assert stage.calls == 0
 
 
@@ -907,6 +919,10 @@ def test_the_example_of_the_how_to_says_what_happens(tmp_path):
     (tmp_path / "gateway.py").write_text("\n".join(example.lines))
     done = subprocess.run(
         [sys.executable, "gateway.py"],
-        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr

@@ -140,8 +140,12 @@ def test_the_program_of_the_page_prints_what_it_should(tmp_path):
     program.write_text("\n".join(fence.lines))
     done = subprocess.run(
         [sys.executable, "-W", "error", str(program)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.stdout, done.stderr) == ("Hello, Ada!\n", "")
 
 

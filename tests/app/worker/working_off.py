@@ -45,9 +45,14 @@ def pumped_off(app: App, *, concurrency: int = 4) -> None:
     runner = Played()
     runner.start = begun.extend  # type: ignore[method-assign]
     pump = Pump(
-        store, catalogue, WorkerIdentity(worker, 0, concurrency), runner, chance=Random(),
-        observers=app._session.observers, completions=completions,
-    )  # fmt: skip
+        store,
+        catalogue,
+        WorkerIdentity(worker, 0, concurrency),
+        runner,
+        chance=Random(),
+        observers=app._session.observers,
+        completions=completions,
+    )
     threads = Threads(concurrency)
     while pump.once() == 0.0 or begun or not pump.empty:
         while begun:

@@ -300,8 +300,9 @@ def test_a_stage_that_fails_leaves_what_it_took_and_what_did_not_pass(call, proc
     notes = AttemptNotes()
     outcome = ran(call, notes, process=process, item=SECRET)
     assert [(one.kind, one.content) for one in notes.asides] == [
-        ("raw", b"asked"), ("invalid_output", f"{SECRET} is no JSON".encode()),
-    ]  # fmt: skip
+        ("raw", b"asked"),
+        ("invalid_output", f"{SECRET} is no JSON".encode()),
+    ]
     assert isinstance(outcome, Raised)
     assert outcome.evidence.kind == "invalid_output"
     assert SECRET not in repr(outcome)

@@ -46,18 +46,30 @@ class Shop(Played):
         self.notes = Notes()
         observers, known = Observers([self.notes]), Upstreams({VENDOR: upstream()})
         self.gates = Gatekeeper(
-            self.store, self.model.control, known.all(self.catalogue.stages()), self.worker,
-            catalogue=self.catalogue, clock=clock, chance=Random(7), observers=observers,
-        )  # fmt: skip
+            self.store,
+            self.model.control,
+            known.all(self.catalogue.stages()),
+            self.worker,
+            catalogue=self.catalogue,
+            clock=clock,
+            chance=Random(7),
+            observers=observers,
+        )
         self.running: list[Claim] = []
         capture_factory = CaptureFactory(clock, Random(1), kept_s=None)
         self.completions = completions_of(
             self.store, self.catalogue, self.worker, capture_factory, clock
         )
         self.pump = Pump(
-            self.store, self.catalogue, WorkerIdentity(self.worker, 0, concurrency), self,
-            chance=Random(7), observers=observers, gates=self.gates, completions=self.completions,
-        )  # fmt: skip
+            self.store,
+            self.catalogue,
+            WorkerIdentity(self.worker, 0, concurrency),
+            self,
+            chance=Random(7),
+            observers=observers,
+            gates=self.gates,
+            completions=self.completions,
+        )
 
     def start(self, claims: Sequence[Claim]) -> None:
         self.running.extend(claims)

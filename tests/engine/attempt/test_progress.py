@@ -22,9 +22,14 @@ def test_the_first_word_is_told_at_once_and_then_the_latest_of_each_second():
     told = notes.of(EventName.JOB_PROGRESSED)
     assert [fields["done"] for fields in told] == [0, 10, 20, 30]
     assert told[0] == {
-        "job_id": "job-00001", "request_id": "req-1", "stage": "one", "attempt": 1, "done": 0,
-        "total": 40, "note": None,
-    }  # fmt: skip
+        "job_id": "job-00001",
+        "request_id": "req-1",
+        "stage": "one",
+        "attempt": 1,
+        "done": 0,
+        "total": 40,
+        "note": None,
+    }
 
 
 def test_what_was_told_is_not_told_again():

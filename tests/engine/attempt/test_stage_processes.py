@@ -121,10 +121,17 @@ def test_a_result_that_cannot_be_stored_is_the_same_outcome_in_a_child(troupe):
 def test_a_child_knows_its_attempt(troupe):
     outcome = troupe.ran(plays.known, payload_json='"first"', token=9)
     assert json.loads(outcome.value_json) == {
-        "job": "job-00001", "attempt": 1, "left": 2, "token": 9, "key": "job-00001:one:1",
-        "request": "req-1", "attempt_id": "job-00001:9",
-        "item": "first", "time_left": True, "cancelled": False,
-    }  # fmt: skip
+        "job": "job-00001",
+        "attempt": 1,
+        "left": 2,
+        "token": 9,
+        "key": "job-00001:one:1",
+        "request": "req-1",
+        "attempt_id": "job-00001:9",
+        "item": "first",
+        "time_left": True,
+        "cancelled": False,
+    }
 
 
 def test_what_a_child_says_is_heard_here(troupe):

@@ -64,10 +64,16 @@ def feeder(
     lanes = place.store.run_lanes()
     lane = next(no for no, one in lanes.items() if (one.run, one.stage) == (run.no, "one"))
     return Feeder(
-        runs_of(place, store=store, notes=notes), line, OpenRun(run, lane, was_sealed=False), items,
-        ids=Ids(place.clock, _chance), terms=FeedTerms(**terms), seal=seal, by="me",
+        runs_of(place, store=store, notes=notes),
+        line,
+        OpenRun(run, lane, was_sealed=False),
+        items,
+        ids=Ids(place.clock, _chance),
+        terms=FeedTerms(**terms),
+        seal=seal,
+        by="me",
         monotonic=monotonic or place.clock.monotonic,
-    )  # fmt: skip
+    )
 
 
 def test_an_item_may_bring_its_request_id(place, line, run):
@@ -314,8 +320,9 @@ def test_a_store_that_stays_away_is_told_to_the_caller(place, line, run):
     with pytest.raises(StoreUnavailable):
         feed(
             feeder(place, line, run, range(25), store=Breaking(place.store, 10**9, after=False)),
-            rest=place.clock.push, monotonic=place.clock.monotonic,
-        )  # fmt: skip
+            rest=place.clock.push,
+            monotonic=place.clock.monotonic,
+        )
 
 
 def test_a_default_key_has_the_position_and_the_content():
@@ -327,9 +334,16 @@ def test_a_default_key_has_the_position_and_the_content():
 
 def fed_whole(place, line, items, *, seal=True):
     one = Feeder(
-        runs_of(place), line, opened(place, line), items, ids=Ids(place.clock, _chance), by="me",
-        terms=FeedTerms(), seal=seal, monotonic=place.clock.monotonic,
-    )  # fmt: skip
+        runs_of(place),
+        line,
+        opened(place, line),
+        items,
+        ids=Ids(place.clock, _chance),
+        by="me",
+        terms=FeedTerms(),
+        seal=seal,
+        monotonic=place.clock.monotonic,
+    )
     return feed_whole(one)
 
 

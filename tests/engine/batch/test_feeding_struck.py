@@ -79,9 +79,15 @@ class Bench:
     ) -> Feeder:
         opened = self.runs.open(self.line, self.ids, name=name, owner="", options={}, deed=DEED)
         return Feeder(
-            runs or self.runs, self.line, opened, items, ids=self.ids, terms=FeedTerms(backlog_max=backlog_max),
-            by="me", monotonic=self.place.clock.monotonic,
-        )  # fmt: skip
+            runs or self.runs,
+            self.line,
+            opened,
+            items,
+            ids=self.ids,
+            terms=FeedTerms(backlog_max=backlog_max),
+            by="me",
+            monotonic=self.place.clock.monotonic,
+        )
 
     def now(self, run: RunView) -> RunView:
         return self.place.reader.run(run.id)

@@ -76,9 +76,15 @@ class Office:
             self.line, self.ids, name=f"batch-{self.count}", owner="", options={}, deed=DEED
         )
         feeder = Feeder(
-            self.runs, self.line, opened, range(3), ids=self.ids, terms=FeedTerms(), by="me",
+            self.runs,
+            self.line,
+            opened,
+            range(3),
+            ids=self.ids,
+            terms=FeedTerms(),
+            by="me",
             monotonic=self.place.clock.monotonic,
-        )  # fmt: skip
+        )
         feed_whole(feeder)
         self.learn()
         if cancelled:

@@ -56,10 +56,18 @@ def verbs(place, *, through=None, notes=None) -> Runs:
 
 
 def opened(place, known, name="batch", *, through=None, owner="ann", **options) -> RunView:
-    return verbs(place, through=through).open(
-        known.pipeline("p"), Ids(place.clock, _chance),
-        name=name, owner=owner, options=options, deed=DEED,
-    ).run  # fmt: skip
+    return (
+        verbs(place, through=through)
+        .open(
+            known.pipeline("p"),
+            Ids(place.clock, _chance),
+            name=name,
+            owner=owner,
+            options=options,
+            deed=DEED,
+        )
+        .run
+    )
 
 
 def put(place: Place, known: Catalogue, run: RunView, count: int) -> None:
@@ -111,8 +119,10 @@ def test_the_same_name_is_the_same_run_with_what_is_said_now(place, known):
     run = opened(place, known, failure_budget=0.2, check_every=50)
     again = opened(place, known, failure_budget=0.3)
     assert (again.id, settings_of(again).failure_budget, settings_of(again).check_every) == (
-        run.id, 0.3, 50,
-    )  # fmt: skip
+        run.id,
+        0.3,
+        50,
+    )
 
 
 def test_another_owner_or_no_name_is_another_run(place, known):
@@ -257,8 +267,9 @@ def test_cancelled_items_are_not_wanted_and_do_not_count(place, known, worker):
     watch(place, known).once()
     over = now(place, run)
     assert (over.status, over.why) == (
-        RunStatus.COMPLETED, "1 of 4 succeeded, 0 failed, 3 cancelled",
-    )  # fmt: skip
+        RunStatus.COMPLETED,
+        "1 of 4 succeeded, 0 failed, 3 cancelled",
+    )
 
 
 # -- budgets -------------------------------------------------------------------------------
@@ -656,9 +667,10 @@ def test_a_worker_learns_of_new_runs_and_forgets_those_that_are_over(place, know
 def test_a_stage_that_a_pipeline_has_got_since_has_a_lane_in_its_runs_too(place, known):
     run = opened(place, known)
     newer = line_on(place, stage("one"), stage("two"), stage("three"))
-    newer.lane_nos.update(place.store.lanes(newer.lanes()) and {
-        lane.stage: no for lane, no in place.store.lanes(newer.lanes()).items()
-    })  # fmt: skip
+    newer.lane_nos.update(
+        place.store.lanes(newer.lanes())
+        and {lane.stage: no for lane, no in place.store.lanes(newer.lanes()).items()}
+    )
     catalogue = Catalogue([newer])
     RunLanes(place.store, catalogue, None).learn(0.0, told=False)
     stages = {lane.stage for lane in place.store.run_lanes().values() if lane.run == run.no}

@@ -177,8 +177,9 @@ def test_after_three_probes_that_say_nothing_the_gate_flows_by_itself_and_says_w
     assert probed.endswith("3 in a row, so calls start again, slowly")
     flowed = post.notes.of(EventName.GATE_CHANGED)[-1]
     assert (flowed["move"], flowed["reason"]) == (
-        "resume", "flowing: 3 probes in a row said nothing about the upstream",
-    )  # fmt: skip
+        "resume",
+        "flowing: 3 probes in a row said nothing about the upstream",
+    )
 
 
 def test_an_upstream_that_is_still_down_when_calls_start_again_is_held_again(either):

@@ -146,9 +146,11 @@ def test_little_room_left_lasts_until_the_reset(either):
 def test_a_bill_or_a_key_holds_every_upstream_of_the_credential_until_a_person_speaks(either, kind):
     second = line_of(either, stage("ask", "other", STANDARD), pipeline="h")
     post = Post(
-        either, stage(policy=STANDARD), lines=[second],
+        either,
+        stage(policy=STANDARD),
+        lines=[second],
         upstreams=[upstream(credential=KEY), upstream("other", credential=KEY)],
-    )  # fmt: skip
+    )
     ids = put(either, 3)
     claim = post.turn()[0]
     post.end(claim, failed(kind))
@@ -275,9 +277,7 @@ def test_what_a_person_says_is_kept_with_who_and_why_and_survives_reopening(anyw
     assert newcomer.turn(passing_s=5_000.0) == []
     release_by_person(again.reader, again.control, "vendor", Deed("bob", "it is over"))
     deeds = [(one.verb, one.by_whom, one.reason) for one in again.reader.deeds()]
-    assert deeds[:2] == [
-        ("release gate", "bob", "it is over"), ("hold gate", "ann", "maintenance"),
-    ]  # fmt: skip
+    assert deeds[:2] == [("release gate", "bob", "it is over"), ("hold gate", "ann", "maintenance")]
     assert len(newcomer.turn(passing_s=1.1)) == 4
 
 

@@ -67,9 +67,16 @@ def test_a_hanging_call_of_another_worker_that_is_ended_while_the_gate_is_held_i
 
     def settled(gates) -> Counters:
         chore = OverrunAttempts(
-            sweeper.store, sweeper.catalogue, sweeper.worker, margin_s=1.0, patience_s=1.0,
-            clock=sweeper.clock, chance=Random(7), observers=Observers(), gates=gates,
-        )  # fmt: skip
+            sweeper.store,
+            sweeper.catalogue,
+            sweeper.worker,
+            margin_s=1.0,
+            patience_s=1.0,
+            clock=sweeper.clock,
+            chance=Random(7),
+            observers=Observers(),
+            gates=gates,
+        )
         return chore.record_of(Overrun(hanging, holder.worker, now)).counters
 
     held = settled(sweeper.gates)
@@ -87,9 +94,17 @@ def test_a_credential_and_one_of_its_upstreams_that_wait_for_each_other_both_flo
     now = either.clock.now()
     for name, parent in (("busy", "key"), ("key", None)):
         held = Gate(
-            name, GateState.HELD, 1, since_at=now, cause=HoldCause.CREDENTIAL, reason="billing",
-            held_until=now, probe_first=True, gap=1, counts_from=1,
-        )  # fmt: skip
+            name,
+            GateState.HELD,
+            1,
+            since_at=now,
+            cause=HoldCause.CREDENTIAL,
+            reason="billing",
+            held_until=now,
+            probe_first=True,
+            gap=1,
+            counts_from=1,
+        )
         change = change_of(Step(held, GateMove.HINT, "billing"), parent, now)
         assert either.control.change_gate(change, Deed("test"))
     for _ in range(100):

@@ -147,9 +147,10 @@ def two_upstreams(place) -> tuple[Post, dict[str, int]]:
     ]
     post = Post(place, lines=lines, upstreams=[upstream(gate=slow), upstream("other", gate=slow)])
     lanes = {
-        "vendor": post.line.lane_nos["one"], "other": lines[0].lane_nos["ask"],
+        "vendor": post.line.lane_nos["one"],
+        "other": lines[0].lane_nos["ask"],
         "none": lines[1].lane_nos["sum"],
-    }  # fmt: skip
+    }
     post.gates.once()
     return post, lanes
 

@@ -247,9 +247,12 @@ def test_slices_of_another_version_are_written_anew(either):
 
 def test_a_job_does_not_carry_on_behind_an_upstream_that_has_no_room(either):
     post = Post(
-        either, stage("one", None), stage("two"), concurrency=4,
+        either,
+        stage("one", None),
+        stage("two"),
+        concurrency=4,
         upstreams=limited(UpstreamLimits(concurrency=2)),
-    )  # fmt: skip
+    )
     put(either, 8)
     post.turn()
     assert {claim.stage for claim in post.running.values()} == {"one"}

@@ -166,9 +166,11 @@ def test_changes_by_a_quarter_are_news_and_not_sooner_than_ten_seconds_after_the
         if told is not None:
             news.append((second, told.was_per_s, told.rate_per_s, told.reason))
     assert news == [
-        (1, None, 8.0, pacing.LIMITED), (11, 8.0, 4.0, pacing.LIMITED),
-        (33, 4.0, 5.0, pacing.CLIMBED), (44, 5.0, None, pacing.LIMITED),
-    ]  # fmt: skip
+        (1, None, 8.0, pacing.LIMITED),
+        (11, 8.0, 4.0, pacing.LIMITED),
+        (33, 4.0, 5.0, pacing.CLIMBED),
+        (44, 5.0, None, pacing.LIMITED),
+    ]
 
 
 def test_room_that_must_last_is_a_rate_with_a_reason_of_its_own():

@@ -24,11 +24,16 @@ HELD, FLOWING, PROBING = GateState.HELD, GateState.FLOWING, GateState.PROBING
 def rows_of(place, notes=None, **upstreams) -> GateRows:
     """The rows alone, without calls."""
     rows = GateRows(
-        Unreliable(place.store), Unreliable(place.control),
-        upstreams or {"vendor": upstream()}, place.hire(),
-        clock=place.clock, observers=Observers([notes] if notes else []),
-        on_look=lambda _: None, on_change=lambda _: None, samples=dict,
-    )  # fmt: skip
+        Unreliable(place.store),
+        Unreliable(place.control),
+        upstreams or {"vendor": upstream()},
+        place.hire(),
+        clock=place.clock,
+        observers=Observers([notes] if notes else []),
+        on_look=lambda _: None,
+        on_change=lambda _: None,
+        samples=dict,
+    )
     rows.look()
     return rows
 
@@ -39,9 +44,13 @@ def pause(place, for_s: float):
 
     def event(gate: Gate) -> Step:
         return hint(
-            gate, GateSettings(), kind=Kind.RATE_LIMITED, generation=gate.generation,
-            until=until, now=place.clock.now(),
-        )  # fmt: skip
+            gate,
+            GateSettings(),
+            kind=Kind.RATE_LIMITED,
+            generation=gate.generation,
+            until=until,
+            now=place.clock.now(),
+        )
 
     return event
 
@@ -201,9 +210,12 @@ def test_every_change_is_told_once_with_its_reason(either):
     post.turn()
     (told,) = post.notes.of(EventName.GATE_CHANGED)
     assert told == {
-        "gate": "vendor", "status": "held", "move": "hint", "generation": 1,
+        "gate": "vendor",
+        "status": "held",
+        "move": "hint",
+        "generation": 1,
         "reason": "held for 5 s: rate_limited",
-    }  # fmt: skip
+    }
     assert post.notes.of(EventName.GATE_ALERT) == []
 
 

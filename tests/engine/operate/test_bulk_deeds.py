@@ -42,16 +42,24 @@ def small_pages(monkeypatch):
 
 def hands(place, known, *, through=None, checks=None, notes=None) -> Bulks:
     return Bulks(
-        place.store, through or place.control, place.reader, known,
-        Observers([notes] if notes else []), checks or {},
-    )  # fmt: skip
+        place.store,
+        through or place.control,
+        place.reader,
+        known,
+        Observers([notes] if notes else []),
+        checks or {},
+    )
 
 
 def begun(place, known, verb, chosen=EVERY_JOB, payloads=None, **settings) -> BulkView:
     return hands(place, known).begin(
-        verb, chosen, BulkSettings(payloads=payloads is not None, **settings),
-        deed=DEED, bulk_id=ID, payloads=payloads or {},
-    )  # fmt: skip
+        verb,
+        chosen,
+        BulkSettings(payloads=payloads is not None, **settings),
+        deed=DEED,
+        bulk_id=ID,
+        payloads=payloads or {},
+    )
 
 
 def done(place, known, verb, chosen=EVERY_JOB, *, payloads=None, **options) -> BulkView:

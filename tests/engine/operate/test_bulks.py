@@ -50,9 +50,13 @@ def small_pages(monkeypatch):
 
 def hands(place, known, *, through=None, checks=None, notes=None) -> Bulks:
     return Bulks(
-        place.store, through or place.control, place.reader, known,
-        Observers([notes] if notes else []), checks or {},
-    )  # fmt: skip
+        place.store,
+        through or place.control,
+        place.reader,
+        known,
+        Observers([notes] if notes else []),
+        checks or {},
+    )
 
 
 _chance = Random(1)
@@ -316,8 +320,9 @@ def test_a_child_that_is_aborted_stops_its_operation(place, known, worker, small
     )
     stopped = here.through(bulk)
     assert (stopped.status, stopped.why) == (
-        BulkStatus.STOPPED, "its run was aborted: aborted: too much",
-    )  # fmt: skip
+        BulkStatus.STOPPED,
+        "its run was aborted: aborted: too much",
+    )
     with pytest.raises(NotChangeable, match="resume it first: perdure runs resume"):
         here.resume(stopped, DEED)
 
@@ -355,8 +360,9 @@ def test_of_two_dead_letters_with_one_key_one_lives(place, known, worker):
         place.settle(failure(claim, worker), by=worker)
     seen = Previewing(place.reader, Revivals(place.reader, known), {}).of(EVERY_JOB, count_max=10)
     assert (seen.eligible, seen.refused[0].why) == (
-        1, "another dead letter with its key comes first",
-    )  # fmt: skip
+        1,
+        "another dead letter with its key comes first",
+    )
     bulk = driven(place, known)
     assert (bulk.done, bulk.refused) == (1, 1)
 
@@ -378,9 +384,10 @@ def test_a_preview_says_what_then_happens(place, known, worker, small_pages):
 def test_a_preview_looks_no_further_than_it_is_told(place, known, worker):
     dead(place, worker, 5)
     preview = Previewing(place.reader, Revivals(place.reader, known), {})
-    assert (preview.of(EVERY_JOB, count_max=3).count, preview.of(EVERY_JOB, count_max=3).capped) == (
-        3, True,
-    )  # fmt: skip
+    assert (
+        preview.of(EVERY_JOB, count_max=3).count,
+        preview.of(EVERY_JOB, count_max=3).capped,
+    ) == (3, True)
     assert preview.of(EVERY_JOB, count_max=5).capped is False
 
 
@@ -434,11 +441,24 @@ def test_a_filter_survives_being_written_down(place, known):
     now = place.clock.now()
     run = place.control.add_run(NewRun(OTHER, "ann", "p", "r"))
     chosen = JobFilter(
-        states=(State.FAILED,), pipeline="p", stage="one", queue="q", category="c", owner="ann",
-        run=run.no, reason=FailedReason.CRASHED, kind="network", code="GW_5XX", fingerprint="ab12",
-        text='"%_\\', enqueued_from=now, enqueued_until=now, finished_from=now, finished_until=now,
+        states=(State.FAILED,),
+        pipeline="p",
+        stage="one",
+        queue="q",
+        category="c",
+        owner="ann",
+        run=run.no,
+        reason=FailedReason.CRASHED,
+        kind="network",
+        code="GW_5XX",
+        fingerprint="ab12",
+        text='"%_\\',
+        enqueued_from=now,
+        enqueued_until=now,
+        finished_from=now,
+        finished_until=now,
         discarded=True,
-    )  # fmt: skip
+    )
     bulk = begun(place, known, chosen)
     assert msgspec.json.decode(bulk.filter_json, type=JobFilter) == dead_letters(chosen) == chosen
 

@@ -165,13 +165,14 @@ def test_what_is_run_now_is_told_and_written_down_with_who_and_why(place):
     notes = Notes()
     hurried(place, id, deed=Deed("ann\x00", "it is\nurgent"), observers=Observers([notes]))
     (told,) = notes.of(EventName.JOB_BROUGHT_FORWARD)
-    assert told == {
-        "job_id": id, "request_id": "req-7", "by_whom": "ann", "reason": "it is urgent",
-    }  # fmt: skip
+    assert told == {"job_id": id, "request_id": "req-7", "by_whom": "ann", "reason": "it is urgent"}
     (line,) = place.reader.deeds()
     assert (line.by_whom, line.verb, line.subject, line.reason) == (
-        "ann", "run job now", id, "it is urgent",
-    )  # fmt: skip
+        "ann",
+        "run job now",
+        id,
+        "it is urgent",
+    )
 
 
 # -- whose they are ----------------------------------------------------------------------

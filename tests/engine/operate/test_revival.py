@@ -159,8 +159,11 @@ def test_a_job_of_another_app_is_revived_at_its_failed_stage_only(place, worker)
     job = failed_at(place, worker, "two")
     found = revived(place, job, known=Catalogue([]))
     assert (found.stage, found.lane, found.input_from, found.forgotten) == (
-        "two", place.lanes["two"], "one", (),
-    )  # fmt: skip
+        "two",
+        place.lanes["two"],
+        "one",
+        (),
+    )
     for restart in (FROM_START, Restart("one")):
         with pytest.raises(UnknownName, match="from the app that has it"):
             revived(place, job, restart, known=Catalogue([]))

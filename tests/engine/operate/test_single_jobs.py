@@ -35,9 +35,14 @@ def worker(place):
 
 def cancelled(place, known, id, *, through=None, notes=None, reason="", **options):
     return cancel(
-        through or place.control, place.reader, known, id,
-        deed=Deed("ann", reason), observers=Observers([notes] if notes else []), **options,
-    )  # fmt: skip
+        through or place.control,
+        place.reader,
+        known,
+        id,
+        deed=Deed("ann", reason),
+        observers=Observers([notes] if notes else []),
+        **options,
+    )
 
 
 def test_a_waiting_job_is_cancelled_and_never_starts(place, known, worker):
@@ -239,9 +244,12 @@ def test_a_new_life_is_told_after_it_is_durable_with_who_gave_it_and_why(place, 
 
     retried(place, known, id, deed=Deed("ann", "the disk is back"), observers=Observers([look]))
     fields = {
-        "job_id": id, "request_id": id, "stage": "one", "by_whom": "ann",
+        "job_id": id,
+        "request_id": id,
+        "stage": "one",
+        "by_whom": "ann",
         "reason": "the disk is back",
-    }  # fmt: skip
+    }
     assert seen == [(EventName.JOB_REVIVED, fields, State.QUEUED)]
 
 

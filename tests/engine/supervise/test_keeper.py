@@ -25,9 +25,14 @@ class Post:
         self.judge = place.hire()
         self.worker = place.hire()
         self.keeper = Keeper(
-            self.store, self.worker, lambda: self.seen, self.clock, Observers([self.notes]), TTL_S,
+            self.store,
+            self.worker,
+            lambda: self.seen,
+            self.clock,
+            Observers([self.notes]),
+            TTL_S,
             oom,
-        )  # fmt: skip
+        )
 
     def row(self):
         (seen,) = [one for one in self.place.reader.workers() if one.no == self.worker]

@@ -43,9 +43,14 @@ class Watch:
         self.errors: dict[Role, OSError] = {}  # what the system says in place of a process
         self.tries: Counter[Role] = Counter()
         self.supervisor = Supervisor(
-            store=self.store, spawn=self._spawn, clock=self.clock,
-            observers=Observers([self.notes]), name="host:1", ttl_s=TTL_S, grace_s=GRACE_S,
-        )  # fmt: skip
+            store=self.store,
+            spawn=self._spawn,
+            clock=self.clock,
+            observers=Observers([self.notes]),
+            name="host:1",
+            ttl_s=TTL_S,
+            grace_s=GRACE_S,
+        )
 
     def _spawn(self, role: Role, worker: int) -> subprocess.Popen[bytes]:
         self.tries[role] += 1

@@ -198,9 +198,11 @@ NEAR_CHANGES = st.sampled_from(
 
 
 @given(
-    EXPRESSIONS, st.sampled_from(ZONES), NEAR_CHANGES,
+    EXPRESSIONS,
+    st.sampled_from(ZONES),
+    NEAR_CHANGES,
     st.lists(st.integers(-400, 400), min_size=2, max_size=2),
-)  # fmt: skip
+)
 @example("* 0 * * *", "Australia/Lord_Howe", moment("2030-04-06 15:00"), [0, 30])
 @hypothesis.settings(max_examples=300)
 def test_the_moments_are_the_same_from_wherever_they_are_looked_for(
@@ -220,8 +222,10 @@ def test_the_moments_are_the_same_from_wherever_they_are_looked_for(
 
 @given(
     st.one_of(EXPRESSIONS, st.integers(1, 100_000).map(lambda n: f"{n}s")),
-    st.sampled_from(ZONES), NEAR_CHANGES, st.integers(0, 2000),
-)  # fmt: skip
+    st.sampled_from(ZONES),
+    NEAR_CHANGES,
+    st.integers(0, 2000),
+)
 @hypothesis.settings(max_examples=200)
 def test_the_latest_moment_is_the_last_that_has_passed(spec, zone, change, minutes):
     try:

@@ -25,8 +25,10 @@ def test_a_waiting_job_fails_at_its_deadline_and_not_before(either):
     assert sweeper.once() == 1
     job = either.see(id)
     assert (job.state, job.failed_reason, job.error_kind) == (
-        State.FAILED, FailedReason.EXPIRED, "timeout",
-    )  # fmt: skip
+        State.FAILED,
+        FailedReason.EXPIRED,
+        "timeout",
+    )
     assert job.error_message == "the deadline passed while the job waited"
     assert job.finished_at == either.clock.now()
     assert either.reader.attempts(job.no) == []
@@ -92,8 +94,9 @@ def test_a_job_that_is_claimed_between_the_look_and_the_write_goes_to_its_worker
     (answer,) = place.settle(expiry_record(seen), by=place.hire())
     assert isinstance(answer, Stale)
     assert (place.see(id).state, place.store.tokens_held(worker)) == (
-        State.PROCESSING, {claim.no: claim.token},
-    )  # fmt: skip
+        State.PROCESSING,
+        {claim.no: claim.token},
+    )
 
 
 def test_many_expire_in_bounded_steps_the_longest_over_first(place):

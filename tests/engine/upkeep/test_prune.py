@@ -35,8 +35,13 @@ def test_each_kind_is_kept_for_its_own_time_and_dead_letters_for_ever(either):
     either.discard(either.see(discarded[0]))
     waiting = either.put(run_at=either.clock.now().replace(year=2040)).id
     everybody = [done, dropped, *dead, *discarded, waiting]
-    left = {5: everybody, 10: [done, dropped, *dead, waiting], 20: [done, *dead, waiting],
-            30: [*dead, waiting], 400: [*dead, waiting]}  # fmt: skip
+    left = {
+        5: everybody,
+        10: [done, dropped, *dead, waiting],
+        20: [done, *dead, waiting],
+        30: [*dead, waiting],
+        400: [*dead, waiting],
+    }
     day = 0
     for until, expected in left.items():
         either.clock.push((until - day) * DAY_S + 1)

@@ -30,9 +30,13 @@ def ticking(place, *schedules, notes=None, catalogue=None) -> Ticking:
     """The chore alone, whoever has the duty; what it ticks is in the store."""
     Declaring(place.control, place.reader, schedules).once()
     return Ticking(
-        place.control, place.reader, catalogue or Catalogue([line_on(place)]), schedules,
-        ids=Ids(place.clock, Random(place._series)), observers=Observers([notes] if notes else []),
-    )  # fmt: skip
+        place.control,
+        place.reader,
+        catalogue or Catalogue([line_on(place)]),
+        schedules,
+        ids=Ids(place.clock, Random(place._series)),
+        observers=Observers([notes] if notes else []),
+    )
 
 
 def keys(place) -> list[str]:
@@ -269,9 +273,13 @@ def test_without_schedules_the_store_is_not_asked_for_any(place):
         """Any question is one too many."""
 
     chore = Ticking(
-        Silent(), Silent(), Catalogue([]), (), ids=Ids(place.clock, Random(1)),
+        Silent(),
+        Silent(),
+        Catalogue([]),
+        (),
+        ids=Ids(place.clock, Random(1)),
         observers=Observers(),
-    )  # fmt: skip
+    )
     assert chore.once().jobs == 0
 
 
@@ -285,9 +293,13 @@ def test_the_stores_time_decides_and_not_the_workers(place):
     schedules = [schedule(place)]
     Declaring(place.control, place.reader, schedules).once()
     chore = Ticking(
-        place.control, place.reader, Catalogue([line_on(place)]), schedules,
-        ids=Ids(Ahead(), Random(1)), observers=Observers(),
-    )  # fmt: skip
+        place.control,
+        place.reader,
+        Catalogue([line_on(place)]),
+        schedules,
+        ids=Ids(Ahead(), Random(1)),
+        observers=Observers(),
+    )
     assert chore.once().jobs == 0
     place.clock.push(PERIOD_S)
     assert chore.once().jobs == 1
@@ -297,9 +309,10 @@ def test_the_stores_time_decides_and_not_the_workers(place):
 def test_cron_in_a_time_zone_ticks_through_a_doubled_hour(either):
     """Berlin, 2030-10-27: half past two comes twice, and makes one job."""
     sweeper = upkeep(
-        either, either.hire(),
+        either,
+        either.hire(),
         schedules=[schedule(either, "30 2 * * *", name="nightly", timezone="Europe/Berlin")],
-    )  # fmt: skip
+    )
     sweeper.once()
     either.clock.push((datetime(2030, 10, 26, 12, tzinfo=UTC) - either.clock.now()).total_seconds())
     sweeper.once()

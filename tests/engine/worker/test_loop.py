@@ -27,10 +27,14 @@ class Turns:
         self.rest_s = 60.0
         self.ear = lambda: None
         self.loop = Loop(
-            self.step, changed=self.has_changed, answers=self.asked, ear=self.ears,
-            tick_s=0.001, ended=self.end,
+            self.step,
+            changed=self.has_changed,
+            answers=self.asked,
+            ear=self.ears,
+            tick_s=0.001,
+            ended=self.end,
             observers=Observers([self.notes]),
-        )  # fmt: skip
+        )
 
     def step(self) -> float:
         self.count += 1

@@ -58,11 +58,17 @@ class Work:
             Catalogue([self.line]),
             WorkerIdentity(self.opened.store.add_worker(boot), 0, self.concurrency),
             WorkerSettings(
-                self.concurrency, self.grace_s, poll_s=0.05, tick_s=0.005,
+                self.concurrency,
+                self.grace_s,
+                poll_s=0.05,
+                tick_s=0.005,
                 blocked_s_max=self.blocked_s_max,
             ),
-            clock=clock, chance=Random(1), observers=Observers([self.notes]), reader=own.reader,
-        )  # fmt: skip
+            clock=clock,
+            chance=Random(1),
+            observers=Observers([self.notes]),
+            reader=own.reader,
+        )
         self.thread = threading.Thread(target=lambda: asyncio.run(self._live()))
 
     async def _live(self) -> None:
@@ -171,8 +177,11 @@ def test_a_child_that_dies_is_a_crash_of_its_job_and_of_nothing_else(work):
     assert (job.counters.crashes, job.counters.failures, job.isolation) == (1, 0, 1)
     (attempt,) = shop.attempts(poison)
     assert json.loads(attempt.evidence_json) == {
-        "why": "exited", "exit_status": 3, "signal": None, "of": "stage process",
-    }  # fmt: skip
+        "why": "exited",
+        "exit_status": 3,
+        "signal": None,
+        "of": "stage process",
+    }
     assert (attempt.status.value, attempt.kind) == ("interrupted", "worker_lost")
     words = "the process in which the stage ran exited with status 3"
     assert words in json.loads(attempt.why_json)["text"]
@@ -394,8 +403,10 @@ def test_an_async_stage_that_swallows_its_cancellation_is_a_lost_slot(work):
     gate = threading.Event()
     shop = work(
         Stage("deaf", deaf_to_cancellation(gate), PLAIN, 60.0),
-        concurrency=1, grace_s=0.2, blocked_s_max=0.2,
-    )  # fmt: skip
+        concurrency=1,
+        grace_s=0.2,
+        blocked_s_max=0.2,
+    )
     id = shop.put(1)
     shop.start()
     until(lambda: any(one.begun for _, one in [*shop.worker._runner._runs.values()]), "it runs")
@@ -444,9 +455,15 @@ def test_jobs_that_nobody_here_knows_are_told_of_at_the_start(work):
 def test_they_are_looked_for_again_every_minute():
     place, notes = Place(MEMORY), Notes()
     worker = Worker(
-        place.store, Catalogue([]), WorkerIdentity(place.hire(), 0, 1), WorkerSettings(1, 1.0, 1.0, 0.01),
-        clock=place.clock, chance=Random(1), observers=Observers([notes]), reader=place.reader,
-    )  # fmt: skip
+        place.store,
+        Catalogue([]),
+        WorkerIdentity(place.hire(), 0, 1),
+        WorkerSettings(1, 1.0, 1.0, 0.01),
+        clock=place.clock,
+        chance=Random(1),
+        observers=Observers([notes]),
+        reader=place.reader,
+    )
     worker._step()
     place.put()
     for _ in range(59):

@@ -142,9 +142,14 @@ class Worker:
         )
         alone = kind is not None and self._is_isolated(now)
         self.pace = paced(
-            self.pace, self.settings.pace, said(kind),
-            sent_at=at(sent_s), now=now, wait_s=wait_s or 0.0, isolated=alone,
-        )  # fmt: skip
+            self.pace,
+            self.settings.pace,
+            said(kind),
+            sent_at=at(sent_s),
+            now=now,
+            wait_s=wait_s or 0.0,
+            isolated=alone,
+        )
         step = trip(self.gate, self.settings, self.window, now, self.chance())
         self.books.trips += step.move is not None
         self.gate = step.gate

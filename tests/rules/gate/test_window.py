@@ -204,10 +204,12 @@ def test_a_call_that_outlasts_the_refusals_was_admitted():
     """Answers of 30 s and refusals of half a second: the answers are still to come."""
     window = Window(
         tuple(
-            Sample(0, at(n), f"{n:02}") if n % 5 else Sample(0, at(n), f"{n:02}", Sign.NEITHER, 0.5, LIMIT)
+            Sample(0, at(n), f"{n:02}")
+            if n % 5
+            else Sample(0, at(n), f"{n:02}", Sign.NEITHER, 0.5, LIMIT)
             for n in range(20)
         )
-    )  # fmt: skip
+    )
     assert is_isolated(window, STANDARD, 0.25, counts_from=0, now=at(20))
     assert not is_isolated(window, STANDARD, 0.25, counts_from=0, now=at(0))
 

@@ -96,9 +96,11 @@ def test_a_wait_that_ends_with_the_year_9999_is_believed_and_a_longer_one_is_not
 
 def test_of_two_limits_the_one_beyond_the_year_9999_is_ignored_and_the_other_is_not():
     both = (
-        ("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "9999999999h"),
-        ("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6s"),
-    )  # fmt: skip
+        ("x-ratelimit-remaining-requests", "0"),
+        ("x-ratelimit-reset-requests", "9999999999h"),
+        ("x-ratelimit-remaining-tokens", "0"),
+        ("x-ratelimit-reset-tokens", "6s"),
+    )
     assert wait_hint(Evidence(headers=both), NOW) == Hint(6.0, "x-ratelimit-reset-tokens")
 
 
@@ -131,9 +133,10 @@ def test_numbers_are_waits_up_to_a_billion_and_moments_above():
 
 def test_a_server_that_tells_two_times_is_not_asked_for_the_time():
     headers = (
-        ("date", "Wed, 29 Jul 2026 11:00:00 GMT"), ("date", "Wed, 29 Jul 2026 11:00:00 GMT"),
+        ("date", "Wed, 29 Jul 2026 11:00:00 GMT"),
+        ("date", "Wed, 29 Jul 2026 11:00:00 GMT"),
         ("retry-after", "Wed, 29 Jul 2026 12:00:30 GMT"),
-    )  # fmt: skip
+    )
     assert wait_hint(Evidence(headers=headers), NOW).seconds == 30.0
     assert wait_hint(Evidence(headers=headers[1:]), NOW).seconds == 3630.0
 
@@ -148,8 +151,17 @@ def test_a_header_may_come_thirty_two_times_and_no_more():
 
 @pytest.mark.parametrize(
     ("remaining", "heard"),
-    [("0", True), ("0.0", True), ("0, 5", True), ("5, 0", True), ("5", False), ("x", False), ("", False), ("-1", False)],
-)  # fmt: skip
+    [
+        ("0", True),
+        ("0.0", True),
+        ("0, 5", True),
+        ("5, 0", True),
+        ("5", False),
+        ("x", False),
+        ("", False),
+        ("-1", False),
+    ],
+)
 def test_a_limit_is_used_up_when_nothing_is_left_of_it(remaining, heard):
     headers = (("x-ratelimit-remaining-tokens", remaining), ("x-ratelimit-reset-tokens", "6s"))
     assert (wait_hint(Evidence(headers=headers), NOW) is not None) is heard
@@ -165,11 +177,12 @@ def test_a_plain_reset_is_heard_unless_something_is_known_to_be_left(remaining, 
 
 def test_the_longest_of_all_used_up_limits_counts_and_is_named():
     headers = (
-        ("ratelimit", '"a";r=0;t=40'), ("x-ratelimit-reset", "30"),
+        ("ratelimit", '"a";r=0;t=40'),
+        ("x-ratelimit-reset", "30"),
         ("anthropic-ratelimit-tokens-remaining", "0"),
         ("anthropic-ratelimit-tokens-reset", "2026-07-29T12:00:50Z"),
         ("anthropic-ratelimit-tokens-limit", "0"),
-    )  # fmt: skip
+    )
     assert wait_hint(Evidence(headers=headers), NOW) == Hint(
         50.0, "anthropic-ratelimit-tokens-reset"
     )
@@ -234,9 +247,11 @@ def test_a_very_long_value_costs_little_time_in_any_place(value):
     places = [
         *(Evidence(headers=(*used_up, (name, value))) for name in EVERYWHERE),
         *(Evidence(facts=((name, value),)) for name in FACTS),
-        Evidence(headers=(("x-ratelimit-remaining-tokens", value), ("x-ratelimit-reset-tokens", "1s"))),
+        Evidence(
+            headers=(("x-ratelimit-remaining-tokens", value), ("x-ratelimit-reset-tokens", "1s"))
+        ),
         Evidence(message=value),
-    ]  # fmt: skip
+    ]
     for place in places:
         wait_hint(place, NOW)
         server_verdict(place)

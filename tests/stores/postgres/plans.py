@@ -41,10 +41,13 @@ class Node:
 
 def _node(plan: Mapping[str, Any]) -> Node:
     return Node(
-        plan["Node Type"], plan.get("Index Name"), plan.get("Relation Name"),
-        plan.get("Function Name"), plan.get("Index Cond", ""),
+        plan["Node Type"],
+        plan.get("Index Name"),
+        plan.get("Relation Name"),
+        plan.get("Function Name"),
+        plan.get("Index Cond", ""),
         tuple(_node(one) for one in plan.get("Plans", ())),
-    )  # fmt: skip
+    )
 
 
 def plan_of(cx, name: str, values: Mapping[str, object], *, mode: str) -> Node:

@@ -123,9 +123,15 @@ def test_who_ends_what_hangs_comes_back(place, worker, own, catalogue):
     claim = claimed(place, worker)
     complete(place, claim, worker, own)
     overruns = OverrunAttempts(
-        place.store, catalogue, place.hire(), margin_s=0.0, patience_s=0.0, clock=place.clock,
-        chance=Random(1), observers=NOBODY,
-    )  # fmt: skip
+        place.store,
+        catalogue,
+        place.hire(),
+        margin_s=0.0,
+        patience_s=0.0,
+        clock=place.clock,
+        chance=Random(1),
+        observers=NOBODY,
+    )
     place.clock.push(100_000)
     overruns.once()
     place.clock.push(100)

@@ -48,9 +48,13 @@ def test_a_server_that_was_not_asked_would_be_noticed(database):
     with psycopg.connect(database) as cx:
         found = {name: cx.execute(f"SHOW {name}").fetchone()[0] for name in WANTED}
     assert {name for name in WANTED if found[name] != WANTED[name]} >= {
-        "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout",
-        "enable_seqscan", "enable_hashjoin", "enable_mergejoin",
-    }  # fmt: skip
+        "statement_timeout",
+        "lock_timeout",
+        "idle_in_transaction_session_timeout",
+        "enable_seqscan",
+        "enable_hashjoin",
+        "enable_mergejoin",
+    }
 
 
 def test_what_the_url_asks_for_beats_our_own_and_leaves_the_rest(database):
@@ -74,8 +78,10 @@ def test_the_address_of_the_url_is_kept_and_the_line_is_watched(connection, data
         given = cx.info.get_parameters()
     assert given["application_name"] == f"perdure {os.getpid()}"
     assert {name: given[name] for name in given if "keepalives_" in name} == {
-        "keepalives_idle": "5", "keepalives_interval": "3", "keepalives_count": "3",
-    }  # fmt: skip
+        "keepalives_idle": "5",
+        "keepalives_interval": "3",
+        "keepalives_count": "3",
+    }
     assert given["tcp_user_timeout"] == "14000"
     named = opened(f"{database}?application_name=mine&connect_timeout=7")
     with named.autocommit() as cx:
@@ -219,9 +225,11 @@ def test_a_report_may_walk_and_take_its_time_and_leaves_nothing_of_that_behind(c
         assert cx.execute("SHOW transaction_isolation").fetchone() == ("repeatable read",)
         assert cx.execute("SHOW transaction_read_only").fetchone() == ("on",)
     assert found == {
-        "enable_seqscan": "on", "enable_hashjoin": "on", "enable_nestloop": "off",
+        "enable_seqscan": "on",
+        "enable_hashjoin": "on",
+        "enable_nestloop": "off",
         "statement_timeout": "30min",
-    }  # fmt: skip
+    }
     with connection.autocommit() as cx:
         assert cx.answer_s_max == usual_s
     for name in ("enable_seqscan", "statement_timeout", "transaction_isolation"):

@@ -31,8 +31,12 @@ def test_a_line_that_is_gone_is_noticed(missing):
         missing(f"a network namespace of our own: {able.stderr.decode().strip()}")
     ran = subprocess.run(
         [*network(), sys.executable, "-m", "tests.stores.postgres.half_open"],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     noticed = {name: after_s for name, after_s in found.items() if name != "careless"}

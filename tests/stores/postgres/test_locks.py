@@ -128,10 +128,16 @@ def test_all_calls_are_bounded_while_the_tables_are_held(place, worker):
             "LOCK TABLE perdure_jobs, perdure_workers, perdure_flows IN ACCESS EXCLUSIVE MODE"
         )
         calls = [
-            place.put, place.hire, partial(place.take, worker), partial(place.store.beat, [worker]),
-            partial(place.store.mark_dead, by=worker), partial(place.store.lost_claims, limit=5),
-            partial(place.store.tokens_held, worker), place.reader.books, place.store.suspects,
-        ]  # fmt: skip
+            place.put,
+            place.hire,
+            partial(place.take, worker),
+            partial(place.store.beat, [worker]),
+            partial(place.store.mark_dead, by=worker),
+            partial(place.store.lost_claims, limit=5),
+            partial(place.store.tokens_held, worker),
+            place.reader.books,
+            place.store.suspects,
+        ]
         at_once([partial(busy, call) for call in calls[:8]])
         busy(calls[8])
     place.put()

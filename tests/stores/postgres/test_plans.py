@@ -180,8 +180,10 @@ def fill(place: Place, condition: str) -> None:
     if condition == "empty":
         return
     if condition.startswith("many"):
-        place.rows("WITH x AS (INSERT INTO perdure_workers (boot, name, role, ttl_us, started_at, "
-                   "beat_at, steady_at) VALUES ('b', 'n', 'main', 1, 1, 1, 1)) SELECT 1")  # fmt: skip
+        place.rows(
+            "WITH x AS (INSERT INTO perdure_workers (boot, name, role, ttl_us, started_at, "
+            "beat_at, steady_at) VALUES ('b', 'n', 'main', 1, 1, 1, 1)) SELECT 1"
+        )
         with psycopg.connect(place.url, autocommit=True) as cx:
             cx.execute(FILL, {"jobs": MANY})
             cx.execute(FILL_ATTEMPTS, {"jobs": MANY})
@@ -196,9 +198,11 @@ def fill(place: Place, condition: str) -> None:
         place.put_many(200, owner="ann")
         claims = place.take(worker, 90)
         for end, some in (
-            (success, claims[:40]), (failure, claims[40:50]), (retry, claims[50:70]),
+            (success, claims[:40]),
+            (failure, claims[40:50]),
+            (retry, claims[50:70]),
             (crash, claims[70:80]),
-        ):  # fmt: skip
+        ):
             place.settle(*(end(claim, worker) for claim in some), by=worker)
         place.take(dead, 10)
         place.store.end_worker(dead, Death("silent"))
@@ -281,8 +285,11 @@ def test_the_heads_of_a_lane_are_read_in_their_order_and_no_further_than_needed(
         assert found, f"\n{plan}"
         for head in found:
             assert {one.type for one in head.walk()} <= {
-                "Limit", "LockRows", "Index Scan", "Index Only Scan",
-            }, f"\n{plan}"  # fmt: skip
+                "Limit",
+                "LockRows",
+                "Index Scan",
+                "Index Only Scan",
+            }, f"\n{plan}"
 
 
 def heads(plan: Node) -> list[Node]:

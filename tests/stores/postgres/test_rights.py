@@ -35,8 +35,10 @@ class Stage:
         self.server = server
         mark = secrets.token_hex(4)
         self.names = {
-            "perdure_owner": f"owner_{mark}", "perdure_app": f"app_{mark}", "work": f"work_{mark}",
-        }  # fmt: skip
+            "perdure_owner": f"owner_{mark}",
+            "perdure_app": f"app_{mark}",
+            "work": f"work_{mark}",
+        }
         self.words = {"choose-one": secrets.token_hex(8), "choose-another": secrets.token_hex(8)}
         self.say(ROLES, "postgres")
         self.owner, self.app = self.names["perdure_owner"], self.names["perdure_app"]
@@ -96,9 +98,11 @@ def life(place: Place) -> None:
     place.put(run=run.no, key="k")
     claims = place.take(worker, 3)
     place.settle(
-        advance(claims[0], worker, place.lanes["two"]), failure(claims[1], worker),
-        retry(claims[2], worker), by=worker,
-    )  # fmt: skip
+        advance(claims[0], worker, place.lanes["two"]),
+        failure(claims[1], worker),
+        retry(claims[2], worker),
+        by=worker,
+    )
     place.take(silent, 1)
     place.live([worker], TTL_S * 2.5)
     assert place.store.mark_dead(by=worker) == (silent,)
@@ -252,10 +256,13 @@ def test_a_read_only_server_is_told_apart_and_work_goes_on_when_it_ends(place, w
     assert place.reader.books().accepted == 2
     assert place.see(claim.id).state == "processing"
     writes = [
-        place.put, partial(place.take, worker), partial(place.store.beat, [worker]),
-        partial(place.settle, success(claim, worker), by=worker), partial(place.lanes_of, "new"),
+        place.put,
+        partial(place.take, worker),
+        partial(place.store.beat, [worker]),
+        partial(place.settle, success(claim, worker), by=worker),
+        partial(place.lanes_of, "new"),
         place.hire,
-    ]  # fmt: skip
+    ]
     for write in writes:
         with pytest.raises(StoreReadOnly) as caught:
             write()

@@ -148,7 +148,19 @@ def test_counters_of_rows_are_the_only_narrow_numbers(place):
         "table_name LIKE 'perdure%%' AND data_type IN ('integer', 'smallint') ORDER BY 1"
     )
     counters = {
-        "priority", "life", "starts", "failures", "waits", "crashes", "snoozes", "probes",
-        "releases", "retries_manual", "number", "isolation", "ready", "attempt",
-    }  # fmt: skip
+        "priority",
+        "life",
+        "starts",
+        "failures",
+        "waits",
+        "crashes",
+        "snoozes",
+        "probes",
+        "releases",
+        "retries_manual",
+        "number",
+        "isolation",
+        "ready",
+        "attempt",
+    }
     assert {name.rpartition(".")[2] for (name,) in narrow} <= counters

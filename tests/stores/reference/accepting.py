@@ -46,15 +46,31 @@ def _make(tables: Tables, job: NewJob, now: datetime, lines: Lines) -> None:
         return
     tables.put_job(
         JobRow(
-            no=tables.next_no("jobs"), id=job.id, owner=job.owner, pipeline=job.pipeline,
-            run=job.run, key=job.key, lane=job.lane, stage=job.stage, priority=job.priority,
-            payload_json=job.payload_json, enqueued_at=now, order_at=order_at,
-            rank_at=rank_at, due_at=due_at, deadline_at=None if total is None else due_at + total,
-            own_total=own, policies_total=total if own is None else None,
-            updated_at=now, changed_at=now, ready=due_at == now, tokens=job.tokens, fair=job.fair,
+            no=tables.next_no("jobs"),
+            id=job.id,
+            owner=job.owner,
+            pipeline=job.pipeline,
+            run=job.run,
+            key=job.key,
+            lane=job.lane,
+            stage=job.stage,
+            priority=job.priority,
+            payload_json=job.payload_json,
+            enqueued_at=now,
+            order_at=order_at,
+            rank_at=rank_at,
+            due_at=due_at,
+            deadline_at=None if total is None else due_at + total,
+            own_total=own,
+            policies_total=total if own is None else None,
+            updated_at=now,
+            changed_at=now,
+            ready=due_at == now,
+            tokens=job.tokens,
+            fair=job.fair,
             request_id=job.request_id,
         )
-    )  # fmt: skip
+    )
     tables.accepted[job.pipeline] = tables.accepted.get(job.pipeline, 0) + 1
     tables.flow(job.pipeline, job.stage, now, created=1)
     tables.count(job.run, total=1)
@@ -71,11 +87,19 @@ def begin(
         (row,) = [one for one in tables.jobs.values() if one.id == job.id]
         order_at = _order_at(job, now, now)
         row = replace(
-            row, state=State.PROCESSING, ready=None, worker=worker, token=1, order_at=order_at,
+            row,
+            state=State.PROCESSING,
+            ready=None,
+            worker=worker,
+            token=1,
+            order_at=order_at,
             rank_at=row.rank_at if job.fair else rank(order_at, job.priority),
-            due_at=now, claimed_at=now,
-            counters=replace(ZERO, starts=1), hard_at=now + length(hard_s), on_lost=on_lost,
-        )  # fmt: skip
+            due_at=now,
+            claimed_at=now,
+            counters=replace(ZERO, starts=1),
+            hard_at=now + length(hard_s),
+            on_lost=on_lost,
+        )
         tables.put_job(row)
         tables.tell_job(ChangeKind.JOB_ACCEPTED, row, now)
         return row
@@ -153,18 +177,37 @@ def revive(tables: Tables, one: Revival, now: datetime, lines: Lines) -> bool:
     total = _maybe_length(one.deadline_s) if job.own_total is None else job.own_total
     tables.put_job(
         replace(
-            job, state=State.QUEUED, ready=True, token=job.token + 1, life=job.life + 1,
-            retries_manual=job.retries_manual + 1, lane=one.lane, stage=one.stage, isolation=0,
-            input_from=one.input_from, redrive_run=redrive_run,
-            order_at=now, rank_at=rank_at, due_at=now, updated_at=now, changed_at=now,
+            job,
+            state=State.QUEUED,
+            ready=True,
+            token=job.token + 1,
+            life=job.life + 1,
+            retries_manual=job.retries_manual + 1,
+            lane=one.lane,
+            stage=one.stage,
+            isolation=0,
+            input_from=one.input_from,
+            redrive_run=redrive_run,
+            order_at=now,
+            rank_at=rank_at,
+            due_at=now,
+            updated_at=now,
+            changed_at=now,
             deadline_at=None if total is None else now + total,
             policies_total=total if job.own_total is None else None,
-            finished_at=None, discarded_at=None, failed_reason=None, error_kind=None,
-            error_message=None, error_code=None, error_detail=None, fingerprint=None,
-            counters=ZERO, past=ZERO,
+            finished_at=None,
+            discarded_at=None,
+            failed_reason=None,
+            error_kind=None,
+            error_message=None,
+            error_code=None,
+            error_detail=None,
+            fingerprint=None,
+            counters=ZERO,
+            past=ZERO,
             payload_json=job.payload_json if one.payload_json is None else one.payload_json,
         )
-    )  # fmt: skip
+    )
     tables.flow(job.pipeline, job.stage, now, revived=1)
     if one.payload_json is not None:
         tables.payloads[job.no, job.life] = job.payload_json

@@ -25,9 +25,14 @@ def promote(tables: Tables, jobs: Iterable[JobRow], now: datetime) -> None:
 def take(tables: Tables, job: JobRow, worker: int, now: datetime) -> JobRow:
     """Put a job into the hands of a worker."""
     taken = replace(
-        job, state=State.PROCESSING, ready=None, worker=worker, token=job.token + 1,
-        counters=replace(job.counters, starts=job.counters.starts + 1), claimed_at=now,
+        job,
+        state=State.PROCESSING,
+        ready=None,
+        worker=worker,
+        token=job.token + 1,
+        counters=replace(job.counters, starts=job.counters.starts + 1),
+        claimed_at=now,
         updated_at=now,
-    )  # fmt: skip
+    )
     tables.put_job(taken)
     return taken

@@ -65,12 +65,14 @@ class ModelControl(DeadLetters, Runs):
             known = self._tables.schedules.get(schedule.name)
             kept = known is not None and known.spec == schedule.spec
             self._tables.schedules[schedule.name] = ScheduleView(
-                name=schedule.name, pipeline=schedule.pipeline, spec=schedule.spec,
+                name=schedule.name,
+                pipeline=schedule.pipeline,
+                spec=schedule.spec,
                 payload_json=schedule.payload_json,
                 next_at=known.next_at if known is not None and kept else schedule.next_at,
                 ticked_at=None if known is None else known.ticked_at,
                 ticks=0 if known is None else known.ticks,
-            )  # fmt: skip
+            )
 
     def drop_schedule(self, name: str) -> bool:
         """Forget it."""
@@ -178,9 +180,11 @@ class ModelControl(DeadLetters, Runs):
             gone = [
                 no
                 for no, row in sorted(self._tables.workers.items())
-                if row.settled_at is not None and row.dead_at is not None
-                and row.dead_at < now - length(kept_s) and no not in kept
-            ]  # fmt: skip
+                if row.settled_at is not None
+                and row.dead_at is not None
+                and row.dead_at < now - length(kept_s)
+                and no not in kept
+            ]
             for no in gone[: min(limit, PRUNE_BATCH_MAX)]:
                 del self._tables.workers[no]
             return min(len(gone), limit, PRUNE_BATCH_MAX)
@@ -193,9 +197,7 @@ def _check_pause(scope: LaneScope, name: str) -> None:
 
 
 def _lengths(retention: Retention) -> tuple[float | None, ...]:
-    return (
-        retention.succeeded_s, retention.cancelled_s, retention.discarded_s, retention.failed_s,
-    )  # fmt: skip
+    return (retention.succeeded_s, retention.cancelled_s, retention.discarded_s, retention.failed_s)
 
 
 def _may_go(job: JobRow, retention: Retention, now: datetime) -> bool:

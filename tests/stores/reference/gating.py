@@ -68,9 +68,11 @@ class Gatehouse:
         return [
             job
             for job in self._tables.jobs.values()
-            if job.state is State.QUEUED and job.lane in behind
-            and job.isolation == order.isolation and (job.ready or job.due_at <= now)
-        ]  # fmt: skip
+            if job.state is State.QUEUED
+            and job.lane in behind
+            and job.isolation == order.isolation
+            and (job.ready or job.due_at <= now)
+        ]
 
     def _again(self, jobs: Sequence[JobRow]) -> list[JobRow]:
         return [self._tables.jobs[job.no] for job in jobs]
@@ -123,12 +125,14 @@ def look(tables: Tables, names: Sequence[str], worker: int, now: datetime) -> Ga
         tuple(
             told
             for (gate, other), told in sorted(tables.samples.items())
-            if gate in asked and other != worker and tables.is_alive(other)
+            if gate in asked
+            and other != worker
+            and tables.is_alive(other)
             and told.saved_at >= now - length(SAMPLES_S_MAX)
         ),
         tuple(one for gate, one in sorted(tables.slices.items()) if gate in asked),
         frozenset(no for no in tables.workers if tables.is_alive(no)),
-    )  # fmt: skip
+    )
 
 
 def change_gate(tables: Tables, change: GateChange, deed: Deed, now: datetime) -> GateRow | None:
@@ -137,12 +141,16 @@ def change_gate(tables: Tables, change: GateChange, deed: Deed, now: datetime) -
     if change.generation != (0 if known is None else known.generation):
         return None
     row = GateRow(
-        name=change.name, parent=change.parent, state=change.state,
+        name=change.name,
+        parent=change.parent,
+        state=change.state,
         generation=change.generation + 1,
         held_until=None if change.held_for_s is None else now + length(change.held_for_s),
-        reason=change.reason, changed_by=deed.by_whom, changed_at=now,
+        reason=change.reason,
+        changed_by=deed.by_whom,
+        changed_at=now,
         control_json=change.control_json,
-    )  # fmt: skip
+    )
     tables.gates[change.name] = row
     tables.log(deed, change.verb or _VERBS[change.state], change.name, now)
     tables.tell(

@@ -162,12 +162,19 @@ class DeadLetters:
             total = job.own_total or job.policies_total or timedelta()
             self._tables.put_job(
                 replace(
-                    job, ready=True, token=job.token + 1, due_at=now, updated_at=now, changed_at=now,
+                    job,
+                    ready=True,
+                    token=job.token + 1,
+                    due_at=now,
+                    updated_at=now,
+                    changed_at=now,
                     order_at=job.order_at - sooner,
                     rank_at=job.rank_at if job.fair else job.rank_at - sooner,
-                    deadline_at=None if job.deadline_at is None else min(job.deadline_at, now + total),
+                    deadline_at=None
+                    if job.deadline_at is None
+                    else min(job.deadline_at, now + total),
                 )
-            )  # fmt: skip
+            )
             return Receipt(one.no, one.id, one.token, State.QUEUED, now)
 
         return self._each(chosen, run_now, "run job now", deed, owner, step)
@@ -206,11 +213,23 @@ class DeadLetters:
                     return known
             no = self._tables.next_no("bulks")
             made = BulkView(
-                no=no, id=bulk.id, verb=bulk.verb, status=BulkStatus.RUNNING,
-                filter_json=bulk.filter_json, begun_by=bulk.deed.by_whom, reason=bulk.deed.reason,
-                cursor=None, done=0, refused=0, begun_at=now, changed_at=now,
-                settings_json=bulk.settings_json, run=bulk.run, phase=bulk.phase, why="",
-            )  # fmt: skip
+                no=no,
+                id=bulk.id,
+                verb=bulk.verb,
+                status=BulkStatus.RUNNING,
+                filter_json=bulk.filter_json,
+                begun_by=bulk.deed.by_whom,
+                reason=bulk.deed.reason,
+                cursor=None,
+                done=0,
+                refused=0,
+                begun_at=now,
+                changed_at=now,
+                settings_json=bulk.settings_json,
+                run=bulk.run,
+                phase=bulk.phase,
+                why="",
+            )
             self._tables.bulks[no] = made
             self._tables.bulk_payloads.update(
                 {(no, key): payload for key, payload in bulk.payloads}
@@ -253,9 +272,15 @@ class DeadLetters:
             refused += place not in self._tables.refusals
             self._tables.refusals.setdefault(place, refusal.why)
         moved = replace(
-            bulk, cursor=step.cursor, done=bulk.done + done, refused=bulk.refused + refused,
-            status=step.status, phase=step.phase, why=step.why, changed_at=now,
-        )  # fmt: skip
+            bulk,
+            cursor=step.cursor,
+            done=bulk.done + done,
+            refused=bulk.refused + refused,
+            status=step.status,
+            phase=step.phase,
+            why=step.why,
+            changed_at=now,
+        )
         self._tables.bulks[step.no] = moved
         if moved.status is BulkStatus.DONE:
             brought = self._tables.bulk_payloads

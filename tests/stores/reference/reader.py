@@ -288,11 +288,17 @@ def _groups(jobs: Iterable[JobRow]) -> tuple[FailureGroup, ...]:
 
 def _worker_view(row: WorkerRow) -> WorkerView:
     return WorkerView(
-        no=row.no, boot=row.boot, name=row.name, role=row.role,
-        ttl_s=row.ttl.total_seconds(), started_at=row.started_at, beat_at=row.beat_at,
-        steady_at=row.steady_at, dead_at=row.dead_at,
+        no=row.no,
+        boot=row.boot,
+        name=row.name,
+        role=row.role,
+        ttl_s=row.ttl.total_seconds(),
+        started_at=row.started_at,
+        beat_at=row.beat_at,
+        steady_at=row.steady_at,
+        dead_at=row.dead_at,
         death_json=None if row.death is None else msgspec.json.encode(row.death).decode(),
-    )  # fmt: skip
+    )
 
 
 def _number(cursor: object) -> int:

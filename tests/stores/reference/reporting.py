@@ -38,9 +38,16 @@ class Reports:
             return next((run for run in self._tables.runs.values() if run.id == id), None)
 
     def runs(
-        self, *, pipeline: str | None = None, owner: str | None = None, name: str | None = None,
-        no: int | None = None, live: bool = False, limit: int = 50, before: int | None = None,
-    ) -> list[RunView]:  # fmt: skip
+        self,
+        *,
+        pipeline: str | None = None,
+        owner: str | None = None,
+        name: str | None = None,
+        no: int | None = None,
+        live: bool = False,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[RunView]:
         """Runs, newest first."""
         with self._tables.read():
             found = [
@@ -218,11 +225,19 @@ def nearest_rank(values: Sequence[float], percent: int) -> float | None:
 
 def _item(job: JobRow) -> ItemView:
     return ItemView(
-        no=job.no, id=job.id, key=job.key, state=job.state, result_json=job.result_json,
-        label=job.label, failed_reason=job.failed_reason, error_kind=job.error_kind,
-        error_code=job.error_code, error_message=job.error_message, finished_at=job.finished_at,
+        no=job.no,
+        id=job.id,
+        key=job.key,
+        state=job.state,
+        result_json=job.result_json,
+        label=job.label,
+        failed_reason=job.failed_reason,
+        error_kind=job.error_kind,
+        error_code=job.error_code,
+        error_message=job.error_message,
+        finished_at=job.finished_at,
         error_detail=job.error_detail,
-    )  # fmt: skip
+    )
 
 
 def _retries(endings: Iterable[_Ending], rows: Sequence[AttemptRow]) -> dict[int, int]:
@@ -268,19 +283,28 @@ def _stage(stage: str, rows: Sequence[AttemptRow]) -> StageFigures:
     took_s = [row.told.elapsed_s for row in good]
     cost_nusd = sum(row.told.cost_nusd for row in rows)
     return StageFigures(
-        stage=stage, attempts=len(rows), succeeded=len(good),
-        retried=statuses[AttemptStatus.RETRYING], failed=statuses[AttemptStatus.FAILED],
-        p50_s=nearest_rank(took_s, 50), p95_s=nearest_rank(took_s, 95),
+        stage=stage,
+        attempts=len(rows),
+        succeeded=len(good),
+        retried=statuses[AttemptStatus.RETRYING],
+        failed=statuses[AttemptStatus.FAILED],
+        p50_s=nearest_rank(took_s, 50),
+        p95_s=nearest_rank(took_s, 95),
         tokens_in=sum(row.told.tokens_in for row in rows),
         tokens_out=sum(row.told.tokens_out for row in rows),
-        cost_nusd=cost_nusd, wasted_nusd=cost_nusd - sum(row.told.cost_nusd for row in good),
-    )  # fmt: skip
+        cost_nusd=cost_nusd,
+        wasted_nusd=cost_nusd - sum(row.told.cost_nusd for row in good),
+    )
 
 
 def _likeness(job: JobRow) -> tuple[str, ...]:
     return (
-        job.fingerprint or "", job.pipeline, job.stage, job.error_kind or "", job.error_code or "",
-    )  # fmt: skip
+        job.fingerprint or "",
+        job.pipeline,
+        job.stage,
+        job.error_kind or "",
+        job.error_code or "",
+    )
 
 
 def _group(
@@ -290,6 +314,14 @@ def _group(
     newest = jobs[-1]
     fingerprint, pipeline, stage, kind, code = like
     return DeadGroup(
-        fingerprint, pipeline, stage, kind, code, len(jobs), first_at, last_at, newest.id,
+        fingerprint,
+        pipeline,
+        stage,
+        kind,
+        code,
+        len(jobs),
+        first_at,
+        last_at,
+        newest.id,
         newest.error_detail or newest.error_message or "",
-    )  # fmt: skip
+    )

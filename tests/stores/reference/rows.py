@@ -49,14 +49,30 @@ class AttemptRow:
         """As people see it."""
         told = self.told
         return AttemptView(
-            job_no=self.job, token=self.token, stage=told.stage, number=told.number,
-            life=told.life, status=told.status, worker=told.worker, claimed_at=told.claimed_at,
-            settled_at=self.settled_at, elapsed_s=told.elapsed_s, due_at=self.due_at,
-            delay_s=self.delay_s, counted=told.counted, kind=told.kind, message=told.message,
-            policy=told.policy, why_json=told.why_json, evidence_json=told.evidence_json,
-            code=told.code, tokens_in=told.tokens_in, tokens_out=told.tokens_out,
-            cost_nusd=told.cost_nusd, config_hash=told.config_hash,
-        )  # fmt: skip
+            job_no=self.job,
+            token=self.token,
+            stage=told.stage,
+            number=told.number,
+            life=told.life,
+            status=told.status,
+            worker=told.worker,
+            claimed_at=told.claimed_at,
+            settled_at=self.settled_at,
+            elapsed_s=told.elapsed_s,
+            due_at=self.due_at,
+            delay_s=self.delay_s,
+            counted=told.counted,
+            kind=told.kind,
+            message=told.message,
+            policy=told.policy,
+            why_json=told.why_json,
+            evidence_json=told.evidence_json,
+            code=told.code,
+            tokens_in=told.tokens_in,
+            tokens_out=told.tokens_out,
+            cost_nusd=told.cost_nusd,
+            config_hash=told.config_hash,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +150,14 @@ class JobRow:
     def letter(self) -> Letter:
         """What it has died of."""
         return Letter(
-            self.fingerprint or "", self.owner, self.pipeline, self.stage, str(self.failed_reason),
-            self.error_kind or "", self.error_code or "",
-        )  # fmt: skip
+            self.fingerprint or "",
+            self.owner,
+            self.pipeline,
+            self.stage,
+            str(self.failed_reason),
+            self.error_kind or "",
+            self.error_code or "",
+        )
 
     @property
     def place(self) -> str:
@@ -170,46 +191,95 @@ class JobRow:
             *(
                 text
                 for text in (
-                    self.key, self.input_from, self.error_kind, self.error_message, self.label,
-                    self.result_json, self.error_code, self.error_detail, self.fingerprint,
+                    self.key,
+                    self.input_from,
+                    self.error_kind,
+                    self.error_message,
+                    self.label,
+                    self.result_json,
+                    self.error_code,
+                    self.error_detail,
+                    self.fingerprint,
                     self.request_id,
                 )
                 if text is not None
             )
-        )  # fmt: skip
+        )
 
     def claim(self, input_json: str | None) -> Claim:
         """The job in the hands of its worker; ``input_json`` None is damage."""
         assert self.claimed_at is not None
         return Claim(
-            no=self.no, id=self.id, token=self.token, lane=self.lane, pipeline=self.pipeline,
-            stage=self.stage, owner=self.owner, payload_json=self.payload_json,
-            input_json=input_json or "null", counters=self.counters, past=self.past,
-            life=self.life, isolation=self.isolation, claimed_at=self.claimed_at,
-            due_at=self.due_at, deadline_at=self.deadline_at, key=self.key, run=self.run,
+            no=self.no,
+            id=self.id,
+            token=self.token,
+            lane=self.lane,
+            pipeline=self.pipeline,
+            stage=self.stage,
+            owner=self.owner,
+            payload_json=self.payload_json,
+            input_json=input_json or "null",
+            counters=self.counters,
+            past=self.past,
+            life=self.life,
+            isolation=self.isolation,
+            claimed_at=self.claimed_at,
+            due_at=self.due_at,
+            deadline_at=self.deadline_at,
+            key=self.key,
+            run=self.run,
             damage="the result of the stage before is gone" if input_json is None else None,
-            tokens=self.tokens, request_id=self.request_id or self.id,
-        )  # fmt: skip
+            tokens=self.tokens,
+            request_id=self.request_id or self.id,
+        )
 
     def view(self, lane: Lane, input_json: str | None) -> JobView:
         """As people see it."""
         return JobView(
-            no=self.no, id=self.id, owner=self.owner, queue=lane.queue, pipeline=self.pipeline,
-            stage=self.stage, state=self.state, key=self.key, priority=self.priority,
-            life=self.life, token=self.token, lane=self.lane, isolation=self.isolation,
-            ready=self.ready is True, worker=self.worker, counters=self.counters, past=self.past,
-            failed_reason=self.failed_reason, error_kind=self.error_kind,
-            error_message=self.error_message, label=self.label, payload_json=self.payload_json,
-            input_json=input_json or "null", result_json=self.result_json,
-            enqueued_at=self.enqueued_at, due_at=self.due_at, claimed_at=self.claimed_at,
-            deadline_at=self.deadline_at, finished_at=self.finished_at, category=lane.category,
-            run=self.run, redrive_run=self.redrive_run, retries_manual=self.retries_manual,
-            input_from=self.input_from, discarded_at=self.discarded_at,
-            error_code=self.error_code, error_detail=self.error_detail,
-            fingerprint=self.fingerprint, updated_at=self.updated_at,
-            request_id=self.request_id or self.id, ordered_at=self.order_at,
-            deadline_s=_seconds(self.own_total), policies_s=_seconds(self.policies_total),
-        )  # fmt: skip
+            no=self.no,
+            id=self.id,
+            owner=self.owner,
+            queue=lane.queue,
+            pipeline=self.pipeline,
+            stage=self.stage,
+            state=self.state,
+            key=self.key,
+            priority=self.priority,
+            life=self.life,
+            token=self.token,
+            lane=self.lane,
+            isolation=self.isolation,
+            ready=self.ready is True,
+            worker=self.worker,
+            counters=self.counters,
+            past=self.past,
+            failed_reason=self.failed_reason,
+            error_kind=self.error_kind,
+            error_message=self.error_message,
+            label=self.label,
+            payload_json=self.payload_json,
+            input_json=input_json or "null",
+            result_json=self.result_json,
+            enqueued_at=self.enqueued_at,
+            due_at=self.due_at,
+            claimed_at=self.claimed_at,
+            deadline_at=self.deadline_at,
+            finished_at=self.finished_at,
+            category=lane.category,
+            run=self.run,
+            redrive_run=self.redrive_run,
+            retries_manual=self.retries_manual,
+            input_from=self.input_from,
+            discarded_at=self.discarded_at,
+            error_code=self.error_code,
+            error_detail=self.error_detail,
+            fingerprint=self.fingerprint,
+            updated_at=self.updated_at,
+            request_id=self.request_id or self.id,
+            ordered_at=self.order_at,
+            deadline_s=_seconds(self.own_total),
+            policies_s=_seconds(self.policies_total),
+        )
 
 
 def _seconds(length: timedelta | None) -> float | None:

@@ -27,9 +27,19 @@ class Runs:
                     return known
             no = self._tables.next_no("runs")
             made = RunView(
-                no, run.id, run.owner, run.pipeline, run.name, RunStatus.RUNNING, run.parent,
-                run.settings_json, now, now, None, RunCounts(),
-            )  # fmt: skip
+                no,
+                run.id,
+                run.owner,
+                run.pipeline,
+                run.name,
+                RunStatus.RUNNING,
+                run.parent,
+                run.settings_json,
+                now,
+                now,
+                None,
+                RunCounts(),
+            )
             self._tables.runs[no] = made
             self._tables.tell_run(made, now)
             return made
@@ -41,10 +51,14 @@ class Runs:
             if run is None or run.status is not change.seen or not _may(run, change):
                 return None
             changed = replace(
-                run, status=change.status, why=change.why, changed_at=now,
-                sealed_at=_sealed_at(run, change, now), ended_at=_ended_at(run, change, now),
+                run,
+                status=change.status,
+                why=change.why,
+                changed_at=now,
+                sealed_at=_sealed_at(run, change, now),
+                ended_at=_ended_at(run, change, now),
                 settings_json=change.settings_json or run.settings_json,
-            )  # fmt: skip
+            )
             self._tables.runs[run.no] = changed
             if change.status in CLOSED:
                 self._tables.pause(LaneScope.RUN, str(run.no), deed, now)

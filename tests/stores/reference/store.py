@@ -212,12 +212,18 @@ class ModelStore(Notary, Gatehouse, Workforce):
         check_texts(capture.kind, capture.media_type)
         no = self._tables.next_no("artifacts")
         view = CaptureView(
-            no=no, id=capture.id, job_no=record.no, token=record.token,
+            no=no,
+            id=capture.id,
+            job_no=record.no,
+            token=record.token,
             stage=record.stage if record.attempt is None else record.attempt.stage,
-            kind=capture.kind, media_type=capture.media_type, bytes_kept=len(capture.content),
-            bytes_whole=capture.bytes_whole, saved_at=now,
+            kind=capture.kind,
+            media_type=capture.media_type,
+            bytes_kept=len(capture.content),
+            bytes_whole=capture.bytes_whole,
+            saved_at=now,
             expires_at=None if capture.kept_s is None else now + length(capture.kept_s),
-        )  # fmt: skip
+        )
         self._tables.artifacts[no] = CaptureRow(view, capture.content)
 
     def _count(self, record: Record, job: JobRow, now: datetime) -> None:
@@ -329,6 +335,4 @@ class ModelStore(Notary, Gatehouse, Workforce):
 
 def _lanes(order: ClaimOrder) -> list[int]:
     """Where this order may be served."""
-    return [
-        *(lane for part in order.parts if part.slots > 0 for lane in part.lanes), *order.lanes,
-    ]  # fmt: skip
+    return [*(lane for part in order.parts if part.slots > 0 for lane in part.lanes), *order.lanes]

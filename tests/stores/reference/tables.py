@@ -139,17 +139,31 @@ class Tables:
     ) -> None:
         """What a job has become, and how an attempt of it has ended, if one has."""
         self.tell(
-            kind, now, job.no, job.id, owner=job.owner, pipeline=job.pipeline,
-            stage=job.stage if attempt is None else attempt.stage, state=job.state.value,
-            status=None if attempt is None else attempt.status.value, token=job.token, run=job.run,
-        )  # fmt: skip
+            kind,
+            now,
+            job.no,
+            job.id,
+            owner=job.owner,
+            pipeline=job.pipeline,
+            stage=job.stage if attempt is None else attempt.stage,
+            state=job.state.value,
+            status=None if attempt is None else attempt.status.value,
+            token=job.token,
+            run=job.run,
+        )
 
     def tell_run(self, run: RunView, now: datetime) -> None:
         """What a run has become."""
         self.tell(
-            ChangeKind.RUN_CHANGED, now, run.no, run.id, owner=run.owner, pipeline=run.pipeline,
-            state=run.status.value, run=run.no,
-        )  # fmt: skip
+            ChangeKind.RUN_CHANGED,
+            now,
+            run.no,
+            run.id,
+            owner=run.owner,
+            pipeline=run.pipeline,
+            state=run.status.value,
+            run=run.no,
+        )
 
     def pause(self, scope: LaneScope, name: str, deed: Deed, now: datetime) -> bool:
         """Close lanes; the first pause stands."""

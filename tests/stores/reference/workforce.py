@@ -112,11 +112,20 @@ class Workforce:
             found.sort(key=lambda one: (one[0], one[1].no))
             return [
                 Expired(
-                    job.no, job.id, job.token, job.lane, job.pipeline, job.stage, job.counters,
-                    job.past, job.isolation, job.run, job.request_id or job.id,
+                    job.no,
+                    job.id,
+                    job.token,
+                    job.lane,
+                    job.pipeline,
+                    job.stage,
+                    job.counters,
+                    job.past,
+                    job.isolation,
+                    job.run,
+                    job.request_id or job.id,
                 )
                 for _, job in found[:limit]
-            ]  # fmt: skip
+            ]
 
     def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
         """What the living hold for too long; what the dead hold is lost."""
@@ -124,9 +133,11 @@ class Workforce:
             found = [
                 job
                 for job in sorted(self._tables.jobs.values(), key=lambda job: job.no)
-                if job.worker is not None and self._tables.is_alive(job.worker)
-                and job.lane in limits_s and self._hard_at(job, limits_s[job.lane]) < now
-            ]  # fmt: skip
+                if job.worker is not None
+                and self._tables.is_alive(job.worker)
+                and job.lane in limits_s
+                and self._hard_at(job, limits_s[job.lane]) < now
+            ]
             return [
                 Overrun(claim, job.worker or 0, now, job.on_lost)
                 for claim in self._tables.claims(found[:limit])
