@@ -12,13 +12,8 @@ from perdure.checks.output_paths import OutputMisfit, path_of
 from perdure.model.errors import ConfigError
 
 _RULE_CHARS_MAX = 200  # a schema may list a hundred types
-_STATED = (
-    "property",
-    "types",
-    "limit",
-    "format",
-    "multiple_of",
-)  # of an error: the schema's own words
+# Of an error: the schema's own words.
+_STATED = ("property", "types", "limit", "format", "multiple_of")
 
 
 class OutputSchema:

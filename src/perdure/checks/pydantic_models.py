@@ -50,9 +50,8 @@ class Model:
         try:
             schema = self._adapter.json_schema(mode="validation")
         except (TypeError, ValueError, AttributeError, LookupError, RuntimeError):
-            return (
-                frozenset()
-            )  # pydantic has several errors for that, and they are of no one family
+            # Pydantic has several errors for that, and they are of no one family.
+            return frozenset()
         return frozenset(strings_in(schema)) | _BRANCHES
 
     def read(self, value: Any) -> Any:

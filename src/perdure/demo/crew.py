@@ -77,9 +77,8 @@ class Crew:
         trace: TracebackType | None,
     ) -> None:
         for demo_worker in self.workers:
-            if (
-                demo_worker.running
-            ):  # its group too: it may be asking a process of its own about the app
+            # Its group too: it may be asking a process of its own about the app.
+            if demo_worker.running:
                 _signal(-demo_worker.pid, signal.SIGTERM)
         give_up_at = time.monotonic() + _END_S_MAX
         for demo_worker in self.workers:

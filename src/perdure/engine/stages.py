@@ -195,9 +195,8 @@ class Catalogue:
         # Lines of our own: what one worker of a process knows of runs is not what another one does.
         self._pipelines = {laid.name: replace(laid, _beside={}) for laid in pipelines}
         self._serves = serves
-        self._runs: dict[
-            int, tuple[LaidPipeline, Stage, int]
-        ] = {}  # lane: whose it is, and of which run
+        # Lane: whose it is, and of which run.
+        self._runs: dict[int, tuple[LaidPipeline, Stage, int]] = {}
 
     def only(
         self, *, queues: Collection[str] = (), categories: Collection[str] = ()

@@ -131,9 +131,8 @@ def _read(body: object) -> Body:
     codes = codes_of(_codes(error, top))
     own = code_of(member_of(error, "code"))
     facts = [*_facts(error)]
-    if (
-        own is not None and own != codes[0]
-    ):  # finer ones stand before it; a wire vocabulary asks for it
+    # Finer ones stand before it; a wire vocabulary asks for it.
+    if own is not None and own != codes[0]:
         facts.insert(0, ("code", own))
     if error is not top:
         facts += [*_scalars(top), *_scalars(member_of(top, "detail"))]

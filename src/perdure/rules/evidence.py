@@ -330,9 +330,8 @@ def links_of(error: BaseException) -> Iterator[tuple[BaseException, bool]]:
             cause = _first_member(link)
         if cause is None:
             is_stated = False
-            cause = member_of(
-                link, "__context__"
-            )  # also where `from None` hides it: httpcore2 does
+            # Also where `from None` hides it: httpcore2 does.
+            cause = member_of(link, "__context__")
         if not issubclass(type(cause), BaseException) or id(cause) in seen:
             return
         seen.add(id(cause))

@@ -319,9 +319,8 @@ class Policy:
         return f"{self.name}/{self.version}"
 
 
-NAMED: dict[
-    str, Policy
-] = {}  # the presets, which are made of this file's classes and put here by theirs
+# The presets, which are made of this file's classes and put here by theirs.
+NAMED: dict[str, Policy] = {}
 LOADERS: list[Callable[[str | FilePath], Policy]] = []  # put here by whoever may read files
 
 

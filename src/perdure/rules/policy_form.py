@@ -45,9 +45,8 @@ def _base_policy(table: dict[str, Any]) -> tuple[Policy | None, list[str]]:
     try:
         other = policy_of(table.pop("based_on"))
     except ConfigError as wrong:
-        for (
-            name
-        ) in parts:  # what they are laid over is not known, so nobody can say whether they fit
+        # What they are laid over is not known, so nobody can say whether they fit.
+        for name in parts:
             del table[name]
         return None, [str(wrong)]
     for name in parts:

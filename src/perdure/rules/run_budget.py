@@ -95,9 +95,8 @@ class Budget(Struct, frozen=True):
 
 
 STANDARD = Budget()
-ALIKE_MIN = (
-    20  # first items that have to fail alike: a few bad ones may stand at the head of a file
-)
+# First items that have to fail alike: a few bad ones may stand at the head of a file.
+ALIKE_MIN = 20
 
 
 def check_due(budget: Budget, *, checked: int, processed: int) -> bool:

@@ -14,9 +14,8 @@ from perdure.simulate.strategies import ORACLE, Strategy, strategy
 
 WASTE_MAX = 0.07  # calls per success, besides what finding an outage out costs
 WINDOW_CALLS = 20
-_RIVAL_SEEDS = (
-    1  # they differ by less than a hundredth from seed to seed, and cost a hundred times more
-)
+# They differ by less than a hundredth from seed to seed, and cost a hundred times more.
+_RIVAL_SEEDS = 1
 
 
 @dataclass(frozen=True, slots=True)

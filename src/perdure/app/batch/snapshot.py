@@ -190,9 +190,8 @@ class Watch:
         lanes = [one for one in reader.lanes() if one.lane.run == run.no]
         alive = workers_alive(reader) > 0
         held: tuple[Held, ...] = ()
-        if (
-            run.status is not RunStatus.ABORTED
-        ):  # why it was aborted says what to do; nothing is to be released
+        # Why it was aborted says what to do; nothing is to be released.
+        if run.status is not RunStatus.ABORTED:
             held = self._held_lanes(run, lanes) + self._astray(run, lanes)
         return sum(one.later for one in lanes), held, alive
 

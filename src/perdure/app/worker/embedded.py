@@ -119,9 +119,8 @@ class EmbeddedWorker:
     async def __aenter__(self) -> Self:
         try:
             return await asyncio.to_thread(self.start)
-        except (
-            asyncio.CancelledError
-        ):  # the thread goes on by itself, and nobody else will close this
+        except asyncio.CancelledError:
+            # The thread goes on by itself, and nobody else will close this.
             self._closing.set()
             await asyncio.to_thread(self.close)
             raise
@@ -173,10 +172,8 @@ class EmbeddedWorker:
         """One life to its end; whether another one has to follow."""
         try:
             dead = live(life.worker, life.over)
-        except (
-            OSError,
-            RuntimeError,
-        ) as error:  # no file or thread for its event loop: nothing has begun
+        except (OSError, RuntimeError) as error:
+            # No file or thread for its event loop: nothing has begun.
             self._session.observers.store_is_away(StoreUnavailable(str(error)))
             life.over.set()
             life.close(orderly=True)

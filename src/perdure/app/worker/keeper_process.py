@@ -150,9 +150,8 @@ class KeeperProcess:
                     return
                 try:
                     successor = self._spawn()
-                except (
-                    OSError
-                ) as error:  # no process, or no file, is to be had now; the old one stands for it
+                except OSError as error:
+                    # No process, or no file, is to be had now; the old one stands for it.
                     if not delayed:
                         log.warning("no keeper can be started, and it is tried again: %s", error)
                     delayed = True

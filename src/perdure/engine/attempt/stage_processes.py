@@ -62,9 +62,8 @@ from perdure.model.outcomes import (
 _START_S_MAX = 30.0  # an interpreter and the application's imports, on a busy machine
 _STARTS_MAX = max(2, os.cpu_count() or 1)
 _LATE_MAX = 3 * _STARTS_MAX  # in a row, for one function: then it is not the machine
-_LAST_WORDS_S = (
-    0.1  # to read what a child wrote before it ended, if a child of its own holds the line
-)
+# To read what a child wrote before it ended, if a child of its own holds the line.
+_LAST_WORDS_S = 0.1
 _AGAIN_S, _AGAIN_S_MAX = 0.1, 5.0  # between tries where the system has no process to give
 _END_S_MAX = 0.8  # for a child to leave by itself; the worker's own last second is longer
 

@@ -202,9 +202,8 @@ class Runs(Struct, frozen=True):
             )
         seen = {RunStatus.PAUSED, RunStatus.ABORTED}
         kept = settings_in(settings)
-        return self.settle(
-            self._change(run, seen, RunStatus.RUNNING, deed, settings_json=kept)
-        )  # where nothing is left to be done, it is over at once
+        # Where nothing is left to be done, it is over at once.
+        return self.settle(self._change(run, seen, RunStatus.RUNNING, deed, settings_json=kept))
 
     def finish_cancel(self, run: RunView) -> RunView | None:
         """Say that none of a cancelled run's jobs is open any more."""

@@ -158,9 +158,8 @@ class Traffic:
                 self._pace_settings, now, in_flight=paced, before=self._pace
             )
             self._notes.note_slow_start(now, probed=any(_is_proved(gate) for gate in gates))
-            self.unshared = self.unshared or bool(
-                self._ended
-            )  # who has no calls has nothing to tell
+            # Who has no calls has nothing to tell.
+            self.unshared = self.unshared or bool(self._ended)
         else:
             held_s = (now - held_at).total_seconds()
             self._pace = pace.after_hold(self._pace, self._pace_settings, held_s=held_s, now=now)

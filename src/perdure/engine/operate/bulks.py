@@ -199,9 +199,8 @@ class Bulks:
         if bulk.phase is BulkPhase.PROVING:
             return self._prove(bulk, run, settings)
         if bulk.phase is BulkPhase.CANARY and bulk.done >= settings.canary:
-            return self._step(
-                bulk, phase=BulkPhase.PROVING
-            )  # nobody is taken on until they have ended
+            # Nobody is taken on until they have ended.
+            return self._step(bulk, phase=BulkPhase.PROVING)
         limit = self._limit(bulk, settings)
         if limit <= 0:
             return None
@@ -220,9 +219,8 @@ class Bulks:
         """How many the rate allows since the last step; time in which nothing could be done is not made up for."""
         since_s = (self.reader.now() - bulk.changed_at).total_seconds()
         allowed = math.floor(rate_per_s * min(since_s, max(_BURST_S, 1 / rate_per_s)) + 1e-9)
-        enough = max(
-            1, math.floor(rate_per_s * _BURST_S / 2)
-        )  # so that little is lost by rounding down
+        # So that little is lost by rounding down.
+        enough = max(1, math.floor(rate_per_s * _BURST_S / 2))
         return allowed if allowed >= min(enough, PAGE_ROWS) else 0
 
     def _revive_page(

@@ -33,9 +33,8 @@ from perdure.model.events import EventName
 from perdure.model.outcomes import GONE, OUT_OF_MEMORY, Death
 from perdure.ports import Clock, Store
 
-_TELL_S = (
-    10.0  # we try to report a death for so long, or for a lease if that is longer; then it ran out
-)
+# We try to report a death for so long, or for a lease if that is longer; then it ran out.
+_TELL_S = 10.0
 _LAST_S = 0.5  # from the moment at which a dying process lets go of its lines to its end
 
 

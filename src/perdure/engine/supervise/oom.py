@@ -34,9 +34,8 @@ def counter_files(cgroups: str) -> tuple[str, ...]:
                 f"sys/fs/cgroup/unified/{inside}memory.events",
             ]
         elif "memory" in controllers.split(","):
-            for place in dict.fromkeys(
-                (inside, "")
-            ):  # in a container the group is mounted as the root
+            # In a container the group is mounted as the root.
+            for place in dict.fromkeys((inside, "")):
                 files.append(f"sys/fs/cgroup/memory/{place}memory.oom_control")
             for place in dict.fromkeys((inside, "")):
                 files.append(f"sys/fs/cgroup/memory/{place}memory.failcnt")

@@ -40,9 +40,8 @@ _US = timedelta(microseconds=1)
 _SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
 _ODD_HOURS = timedelta(hours=4)  # clocks are put back or forward by less
 _UNITS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
-_LONG_AGO = datetime(
-    2000, 1, 1, tzinfo=UTC
-)  # an expression that finds nothing in 50 years never will
+# An expression that finds nothing in 50 years never will.
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 _FIELDS = 5
 _STORED = re.compile(r"every (?P<period>\S+)|cron (?P<cron>.+) in (?P<zone>\S+)")
 _ADVICE = (

@@ -207,9 +207,8 @@ class Pump:
         """Settle what has not begun as interrupted; how much that was."""
         unbegun = [no for no in self.in_hand if not self._runner.has_begun(no)]
         if unbegun:
-            self._runner.stop(
-                unbegun
-            )  # should they begin after all, they end before their first step
+            # Should they begin after all, they end before their first step.
+            self._runner.stop(unbegun)
         for no in unbegun:
             self._interrupt(no, reason, begun=False)
         return len(unbegun)

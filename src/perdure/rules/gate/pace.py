@@ -42,9 +42,8 @@ STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarte
 STILL_S_MIN = 2.0  # after a fall, to see whether it was of any use
 DEAR_S = 5.0  # a hold of this length is worth some care afterwards
 _NEAR = 0.05  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
-_MANY = (
-    0.25  # as many refusals among the latest calls end a slow start where most others were admitted
-)
+# As many refusals among the latest calls end a slow start where most others were admitted.
+_MANY = 0.25
 _ONE = 0.06  # more than one refusal among the latest calls
 _ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit

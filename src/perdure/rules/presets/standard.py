@@ -7,9 +7,8 @@ from perdure.rules.presets.preset import Preset
 
 _ONCE_MORE = Rule(Action.RETRY, attempts_max=2)
 _RESAMPLE = Rule(Action.RETRY, attempts_max=3)
-_HOLD = Rule(  # a person has to act; until then nobody behind the credential calls
-    Action.HOLD, backoff=Backoff(Curve.EXPONENTIAL, base_s=60.0, factor=2.0, cap_s=3600.0)
-)
+# A person has to act; until then nobody behind the credential calls.
+_HOLD = Rule(Action.HOLD, backoff=Backoff(Curve.EXPONENTIAL, base_s=60.0, factor=2.0, cap_s=3600.0))
 
 STANDARD = Preset(
     Policy(

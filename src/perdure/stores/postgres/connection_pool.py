@@ -133,9 +133,8 @@ class Lender:
             try:
                 yield connection
             finally:
-                if (
-                    pid == self._pid
-                ):  # else we are a child that was forked off in the middle of this
+                # Else we are a child that was forked off in the middle of this.
+                if pid == self._pid:
                     try:
                         self._put_back(connection)
                     finally:

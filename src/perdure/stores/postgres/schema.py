@@ -71,9 +71,8 @@ class PostgresSchema:
             cx.execute(f"SET LOCAL lock_timeout = '{_TURN_S_MAX}s'")
             cx.execute("SET LOCAL statement_timeout = 0")
             cx.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            cx.execute(
-                f"SET LOCAL lock_timeout = {LOCK_MS_MAX}"
-            )  # who waits for a table stops others
+            # Who waits for a table stops others.
+            cx.execute(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
             return self._apply_under_lock(cx, now)
 
     def _apply_under_lock(self, cx: Cx, now: int) -> tuple[str, ...]:

@@ -46,9 +46,8 @@ MEMORY = ":memory:"
 class _State(Enum):
     OPEN = auto()
     LEFT = auto()  # to our parent, and not yet opened here
-    STRANDED = (
-        auto()
-    )  # our parent was in the middle of something: it can be neither used nor closed
+    # Our parent was in the middle of something: it can be neither used nor closed.
+    STRANDED = auto()
     CLOSED = auto()
 
 
