@@ -76,8 +76,8 @@ class JobRef(Struct, frozen=True):
 
     def view(self) -> JobView:
         """The job as it is now."""
-        job = self._session.opened.reader.job(self.id)
-        if job is None or self._owner not in (None, job.owner):
+        job = self._session.opened.reader.job(self.id, owner=self._owner)
+        if job is None:
             raise UnknownName(f"job {self.id} is no longer in the store")
         return job
 

@@ -35,9 +35,13 @@ from perdure.model.workers import WorkerView
 
 
 class Reader(Protocol):
-    """Plain reads for screens and reports."""
+    """Plain reads for screens and reports.
 
-    def job(self, id: str) -> JobView | None:
+    Where an ``owner`` is named, what is another's is not there, as what never was; None asks as an operator, who sees all.
+    What is read by number belongs to something that was read by its id before.
+    """
+
+    def job(self, id: str, *, owner: str | None = None) -> JobView | None:
         """One job."""
         ...
 
@@ -127,7 +131,7 @@ class Reader(Protocol):
         """All there is about these gates and their parents: rows, samples of all who are alive, and slices."""
         ...
 
-    def run(self, id: str) -> RunView | None:
+    def run(self, id: str, *, owner: str | None = None) -> RunView | None:
         """One run, by its id, its counters summed."""
         ...
 
@@ -186,7 +190,12 @@ class Reader(Protocol):
         ...
 
     def bulks(
-        self, *, running: bool = False, id: str | None = None, limit: int = 50
+        self,
+        *,
+        running: bool = False,
+        id: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
     ) -> list[BulkView]:
         """Bulk operations, newest first; with ``running`` only those under way."""
         ...

@@ -209,7 +209,7 @@ class DeadLetters:
                 no=no, id=bulk.id, verb=bulk.verb, status=BulkStatus.RUNNING,
                 filter_json=bulk.filter_json, begun_by=bulk.deed.by_whom, reason=bulk.deed.reason,
                 cursor=None, done=0, refused=0, begun_at=now, changed_at=now,
-                settings_json=bulk.settings_json, run=bulk.run, phase=bulk.phase, why="",
+                settings_json=bulk.settings_json, run=bulk.run, phase=bulk.phase, why="", owner=bulk.owner,
             )  # fmt: skip
             self._tables.bulks[no] = made
             self._tables.bulk_payloads.update(

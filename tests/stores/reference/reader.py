@@ -44,10 +44,11 @@ class ModelReader(Reports):
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def job(self, id: str) -> JobView | None:
+    def job(self, id: str, *, owner: str | None = None) -> JobView | None:
         """One job."""
         with self._tables.read():
-            return next((self._view(job) for job in self._all() if job.id == id), None)
+            found = [job for job in self._all() if job.id == id and owner in (None, job.owner)]
+            return self._view(found[0]) if found else None
 
     def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
         """Of these, those that have ended, and those that are not there."""
@@ -215,7 +216,12 @@ class ModelReader(Reports):
             return [row for row in rows if not due or row.next_at <= now]
 
     def bulks(
-        self, *, running: bool = False, id: str | None = None, limit: int = 50
+        self,
+        *,
+        running: bool = False,
+        id: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
     ) -> list[BulkView]:
         """Bulk operations, newest first."""
         with self._tables.read():
@@ -223,7 +229,9 @@ class ModelReader(Reports):
             found = [
                 row
                 for row in rows
-                if id in (None, row.id) and (not running or row.status is BulkStatus.RUNNING)
+                if id in (None, row.id)
+                and owner in (None, row.owner)
+                and (not running or row.status is BulkStatus.RUNNING)
             ]
             return found[: rows_of(limit)]
 

@@ -116,6 +116,7 @@ class Bulks:
             NewBulk(
                 bulk_id, verb, msgspec.json.encode(meant).decode(), clean_deed(deed),
                 msgspec.json.encode(settings).decode(), payloads=tuple(payloads.items()),
+                owner=meant.owner or "",
             )
         )  # fmt: skip
 
@@ -147,7 +148,7 @@ class Bulks:
         return self.control.add_bulk(
             NewBulk(
                 bulk_id, BulkVerb.REDRIVE, msgspec.json.encode(meant).decode(), clean_deed(deed),
-                msgspec.json.encode(settings).decode(), child.no, phase,
+                msgspec.json.encode(settings).decode(), child.no, phase, owner=child.owner,
             )
         )  # fmt: skip
 
