@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
@@ -187,6 +188,14 @@ class Reader(Protocol):
 
     def schedules(self, *, due: bool = False) -> list[ScheduleView]:
         """Schedules by next moment; with ``due`` only those whose moment has come."""
+        ...
+
+    def access_token(self, id: str) -> AccessToken | None:
+        """One access token, good or not."""
+        ...
+
+    def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
+        """All access tokens, newest first."""
         ...
 
     def bulks(

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import ClassVar
 
+from perdure.model.access import AccessToken
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateRow
 from perdure.model.limits import COUNT_MAX, PAGE_ROWS_MAX
@@ -42,6 +43,7 @@ from perdure.model.workers import WorkerView
 from perdure.stores import job_lists, tally_reads
 from perdure.stores.audit_checks import findings, of_run
 from perdure.stores.columns import (
+    ACCESS_TOKEN,
     ATTEMPT,
     BULK,
     CAPTURE,
@@ -249,6 +251,16 @@ class SharedReader(ABC):
         """For these jobs, the ids of others of their owner, pipeline and key that are queued or processing."""
         rows = self._rows(self._sql.rivals, {"nos": self._dialect.packed(job_nos)})
         return {row[0]: row[1] for row in rows}
+
+    def access_token(self, id: str) -> AccessToken | None:
+        """One access token, good or not."""
+        rows = self._with_id(self._sql.access_token_by_id, id)
+        return ACCESS_TOKEN.read(rows[0]) if rows else None
+
+    def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
+        """All access tokens, newest first."""
+        rows = self._rows(self._sql.access_tokens_list, {"limit": _rows_of(limit)})
+        return ACCESS_TOKEN.read_all(rows)
 
     def bulks(
         self,

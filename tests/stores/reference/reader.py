@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import fields
 
+from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.filters import EVERY_JOB, JobFilter
@@ -214,6 +215,16 @@ class ModelReader(Reports):
         with self._tables.read() as now:
             rows = sorted(self._tables.schedules.values(), key=lambda row: (row.next_at, row.name))
             return [row for row in rows if not due or row.next_at <= now]
+
+    def access_token(self, id: str) -> AccessToken | None:
+        """One of them."""
+        with self._tables.read():
+            return self._tables.access_tokens.get(id)
+
+    def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
+        """Newest first."""
+        with self._tables.read():
+            return [*self._tables.access_tokens.values()][::-1][: rows_of(limit)]
 
     def bulks(
         self,
