@@ -17,11 +17,28 @@ class AccessScope(StrEnum):
 
 
 class Principal(Struct, frozen=True):
-    """Whom a request speaks for. ``owner`` is whose objects it reaches; None reaches all, "" what is nobody's."""
+    """Whom a request speaks for: ``owner`` is whose jobs it makes, and reaches unless its scopes reach further."""
 
     name: str
-    owner: str | None
+    owner: str
     scopes: frozenset[AccessScope]
+
+    def may(self, scope: AccessScope) -> bool:
+        """Whether a scope is among its own; an admin may do everything, a viewer across owners also sees its own."""
+        wider = {AccessScope.ADMIN}
+        if scope is AccessScope.READ:
+            wider.add(AccessScope.READ_ALL)
+        return scope in self.scopes or bool(wider & self.scopes)
+
+    @property
+    def sees(self) -> str | None:
+        """Whose objects it sees, for the WHERE of a read; None is everybody's."""
+        return None if self.may(AccessScope.READ_ALL) else self.owner
+
+    @property
+    def acts_on(self) -> str | None:
+        """Whose objects it may change, for the WHERE of a write; None is everybody's."""
+        return None if self.may(AccessScope.ADMIN) else self.owner
 
 
 class NewAccessToken(Struct, frozen=True):
