@@ -12,7 +12,7 @@ _COMMANDS = {
     name: f"{name}:{name}"
     for name in (
         "audit", "captures", "db", "dead", "demo", "enqueue", "gates", "policy", "queues", "run", "runs", "schedules",
-        "simulate", "token", "worker",
+        "serve", "simulate", "token", "worker",
     )
 } | {"describe": "worker:describe", "jobs": "deeds:jobs", "worker-child": "worker:worker_child"}  # fmt: skip
 
