@@ -5,9 +5,10 @@ from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.config import load
 from perdure.engine.enqueue import Item
+from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import UnknownName
 
-__all__ = ["Item", "pipeline_named", "working"]
+__all__ = ["Item", "Listener", "pipeline_named", "working"]
 
 
 def pipeline_named(session: Session, name: str) -> Pipeline:

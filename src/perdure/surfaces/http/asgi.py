@@ -18,13 +18,13 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
-from perdure.model.access import Principal
-from perdure.surfaces.http import health, jobs, operators
+from perdure.model.access import AccessScope, Principal
+from perdure.surfaces.http import events, health, jobs, operators
 from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
@@ -64,6 +64,7 @@ class HttpApi:
 
         self.routes = [
             Route("/api/openapi.json", describe, methods=["GET"]),
+            Route("/api/events", self._events, methods=["GET"]),
             *(Route(one.path, self._route(one), methods=[one.method]) for one in ENDPOINTS),
         ]
 
@@ -74,7 +75,7 @@ class HttpApi:
             request_id = _request_id(request)
             try:
                 self._check_host(request)
-                principal = await self._let_in(request, endpoint)
+                principal = await self._let_in(request, endpoint.scope)
                 call = Call(
                     self._session,
                     principal,
@@ -91,14 +92,25 @@ class HttpApi:
 
         return serve
 
-    async def _let_in(self, request: Request, endpoint: Endpoint) -> Principal:
-        if endpoint.scope is None:
+    async def _events(self, request: Request) -> Response:
+        """What happens to one's own jobs, as it happens."""
+        try:
+            self._check_host(request)
+            principal = await self._let_in(request, AccessScope.READ)
+        except Exception as error:  # as in `serve`
+            return self._tell(error, _request_id(request))
+        after = request.headers.get("last-event-id") or request.query_params.get("after")
+        told = events.stream(self._session, principal.sees, after)
+        return StreamingResponse(told, headers=_SAFE_HEADERS, media_type="text/event-stream")
+
+    async def _let_in(self, request: Request, scope: AccessScope | None) -> Principal:
+        if scope is None:
             return Principal("", "", frozenset())
         principal = await self._find_principal(request)
         if principal is None:
             raise Refused("unauthenticated", www_authenticate="Bearer")
-        if not principal.may(endpoint.scope):
-            raise Refused("forbidden", f"this needs the scope {endpoint.scope.value}")
+        if not principal.may(scope):
+            raise Refused("forbidden", f"this needs the scope {scope.value}")
         return principal
 
     async def _of_token(self, request: Request) -> Principal | None:
