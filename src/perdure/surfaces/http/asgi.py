@@ -24,7 +24,7 @@ from starlette.routing import Route
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
 from perdure.model.access import AccessScope, Principal
-from perdure.surfaces.http import events, health, jobs, operators
+from perdure.surfaces.http import dead, events, health, jobs, operators
 from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
@@ -32,7 +32,12 @@ from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
 BODY_BYTES_MAX = 8 * 1024 * 1024
 BODY_S_MAX = 30.0
 
-ENDPOINTS: tuple[Endpoint, ...] = (*jobs.ENDPOINTS, *operators.ENDPOINTS, *health.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *jobs.ENDPOINTS,
+    *dead.ENDPOINTS,
+    *operators.ENDPOINTS,
+    *health.ENDPOINTS,
+)
 
 FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 
