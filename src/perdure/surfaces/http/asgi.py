@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -24,7 +24,7 @@ from starlette.routing import Route
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
 from perdure.model.access import AccessScope, Principal
-from perdure.surfaces.http import dead, events, health, jobs, operators
+from perdure.surfaces.http import dead, events, health, jobs, operators, runs
 from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
@@ -34,6 +34,7 @@ BODY_S_MAX = 30.0
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,
+    *runs.ENDPOINTS,
     *dead.ENDPOINTS,
     *operators.ENDPOINTS,
     *health.ENDPOINTS,
@@ -87,13 +88,15 @@ class HttpApi:
                     request_id,
                     request.path_params,
                     _query(request, endpoint.query),
-                    None if decoder is None else _decode(decoder, await _body(request)),
+                    None
+                    if decoder is None
+                    else _decode(endpoint, decoder, await _body(request, endpoint)),
                     {name: request.headers[name] for name in _HANDED if name in request.headers},
                 )
                 answer = await run_in_threadpool(endpoint.handler, call)
             except Exception as error:  # whatever it is, it is told in our words
                 return self._tell(error, request_id)
-            return _response(answer, request_id)
+            return _response(endpoint, answer, request_id)
 
         return serve
 
@@ -167,10 +170,10 @@ def _request_id(request: Request) -> str:
     return given if _REQUEST_ID.fullmatch(given) else str(uuid4())
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, endpoint: Endpoint) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refused("unsupported_media_type")
+    if kind != endpoint.takes:
+        raise Refused("unsupported_media_type", f"the body must be {endpoint.takes}, in UTF-8")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refused("unsupported_media_type", "the body must not be compressed")
     taken = bytearray()
@@ -185,9 +188,9 @@ async def _body(request: Request) -> bytes:
     return bytes(taken)
 
 
-def _decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
-        return decoder.decode(body)
+        return decoder.decode_lines(body) if endpoint.lines else decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise Refused("bad_request", _in_words(wrong)) from None
 
@@ -206,6 +209,10 @@ def _in_words(wrong: Exception) -> str:
     return str(wrong).split("\n", 1)[0][:300] or "it cannot be read"
 
 
-def _response(answer: Answer, request_id: str) -> Response:
+def _response(endpoint: Endpoint, answer: Answer, request_id: str) -> Response:
     headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
-    return Response(_encode(answer.body), answer.status, headers, media_type="application/json")
+    if not endpoint.streams:
+        return Response(_encode(answer.body), answer.status, headers, media_type=endpoint.gives)
+    lines = (_encode(one) + b"\n" for one in answer.body)
+    told = iterate_in_threadpool(lines)
+    return StreamingResponse(told, answer.status, headers, media_type=endpoint.gives)

@@ -8,6 +8,8 @@ from msgspec import Struct
 from perdure.app.session.session import Session
 from perdure.model.access import AccessScope, Principal
 
+JSON_LINES = "application/x-ndjson"
+
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """An endpoint that takes nothing from the query."""
@@ -26,7 +28,7 @@ class Call(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What is answered; ``body`` is encoded as it is."""
+    """What is answered; ``body`` is encoded as it is, or, where it is an iterator, line by line as it comes."""
 
     body: Any
     status: int = 200
@@ -34,7 +36,10 @@ class Answer(Struct, frozen=True):
 
 
 class Endpoint(Struct, frozen=True):
-    """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says."""
+    """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says.
+
+    With ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
+    """
 
     method: str
     path: str
@@ -45,6 +50,18 @@ class Endpoint(Struct, frozen=True):
     query: type[Struct] = NoQuery
     statuses: tuple[int, ...] = (200,)
     problems: tuple[str, ...] = ()
+    lines: bool = False
+    streams: bool = False
+
+    @property
+    def takes(self) -> str:
+        """The media type of its body."""
+        return JSON_LINES if self.lines else "application/json"
+
+    @property
+    def gives(self) -> str:
+        """The media type of its answer."""
+        return JSON_LINES if self.streams else "application/json"
 
     @property
     def name(self) -> str:

@@ -53,13 +53,13 @@ def _operation(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
         "security": [] if one.scope is None else [{"token": [one.scope.value]}],
     }
     if one.body is not None:
-        content = {"application/json": {"schema": known[id(one.body)]}}
+        content = {one.takes: {"schema": known[id(one.body)]}}
         told["requestBody"] = {"required": True, "content": content}
     return told
 
 
 def _answers(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": known[id(one.answers)]}}
+    content = {one.gives: {"schema": known[id(one.answers)]}}
     return {
         str(status): {"description": one.summary, "content": content} for status in one.statuses
     }
