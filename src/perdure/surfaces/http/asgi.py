@@ -24,8 +24,9 @@ from starlette.routing import Route
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
 from perdure.model.access import AccessScope, Principal
+from perdure.model.errors import PerdureError
 from perdure.surfaces.http import dead, events, health, jobs, operators, runs
-from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
 
@@ -82,7 +83,7 @@ class HttpApi:
             try:
                 self._check_host(request)
                 principal = await self._let_in(request, endpoint.scope)
-                call = Call(
+                call = HttpCall(
                     self._session,
                     principal,
                     request_id,
@@ -105,7 +106,7 @@ class HttpApi:
         try:
             self._check_host(request)
             principal = await self._let_in(request, AccessScope.READ)
-        except Exception as error:  # as in `serve`
+        except (Refused, PerdureError) as error:
             return self._tell(error, _request_id(request))
         after = request.headers.get("last-event-id") or request.query_params.get("after")
         told = events.stream(self._session, principal.sees, after)
@@ -209,7 +210,7 @@ def _in_words(wrong: Exception) -> str:
     return str(wrong).split("\n", 1)[0][:300] or "it cannot be read"
 
 
-def _response(endpoint: Endpoint, answer: Answer, request_id: str) -> Response:
+def _response(endpoint: Endpoint, answer: HttpAnswer, request_id: str) -> Response:
     headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
     if not endpoint.streams:
         return Response(_encode(answer.body), answer.status, headers, media_type=endpoint.gives)

@@ -9,7 +9,7 @@ from perdure.app.dead_letters import DeadLetters, Redrive
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
-from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.http.views import JobPage, job_shown
 
@@ -65,7 +65,7 @@ class Eligible(Struct, frozen=True):
     capped: bool
 
 
-class NewRedrive(Letters, frozen=True, forbid_unknown_fields=True):
+class RedriveAsked(Letters, frozen=True, forbid_unknown_fields=True):
     """Which dead letters are to be driven again, and how gently."""
 
     from_start: bool = False
@@ -74,7 +74,7 @@ class NewRedrive(Letters, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-class NewDiscard(Letters, frozen=True, forbid_unknown_fields=True):
+class DiscardAsked(Letters, frozen=True, forbid_unknown_fields=True):
     """Which dead letters are dealt with."""
 
     reason: Annotated[str, Meta(max_length=500)] = ""
@@ -94,44 +94,44 @@ class BulkShown(Struct, frozen=True):
     why: str
 
 
-class Stopped(Struct, frozen=True, forbid_unknown_fields=True):
+class StopAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """Why somebody stops it or lets it go on."""
 
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-def list_letters(call: Call) -> Answer:
+def list_letters(call: HttpCall) -> HttpAnswer:
     """List dead letters, newest first."""
     query: LetterQuery = call.query
     before = None if query.cursor is None else int(query.cursor)
     chosen = _chosen(query, call.principal.sees)
     found = DeadLetters(call.session).list(limit=query.limit, before=before, **chosen)
     after = str(found[-1].no) if len(found) == query.limit else None
-    return Answer(JobPage([job_shown(one) for one in found], None, after))
+    return HttpAnswer(JobPage([job_shown(one) for one in found], None, after))
 
 
-def group_letters(call: Call) -> Answer:
+def group_letters(call: HttpCall) -> HttpAnswer:
     """Group dead letters by how they failed, most frequent first."""
     query: LetterQuery = call.query
     chosen = _chosen(query, call.principal.sees)
     found = DeadLetters(call.session).groups(limit=query.limit, **chosen)
     names = LetterGroup.__struct_fields__
     shown = [LetterGroup(**{name: getattr(one, name) for name in names}) for one in found]
-    return Answer(LetterGroups(shown))
+    return HttpAnswer(LetterGroups(shown))
 
 
-def preview_redrive(call: Call) -> Answer:
+def preview_redrive(call: HttpCall) -> HttpAnswer:
     """Say what a re-drive would do, and do nothing."""
-    body: NewRedrive = call.body
+    body: RedriveAsked = call.body
     chosen = _chosen(body, call.principal.acts_on)
     found = DeadLetters(call.session).preview(from_start=body.from_start, **chosen)
     refused = {one.why: one.count for one in found.refused}
-    return Answer(Eligible(found.count, found.eligible, refused, found.capped))
+    return HttpAnswer(Eligible(found.count, found.eligible, refused, found.capped))
 
 
-def redrive_letters(call: Call) -> Answer:
+def redrive_letters(call: HttpCall) -> HttpAnswer:
     """Drive dead letters of one pipeline again, in a run of their own; workers do it."""
-    body: NewRedrive = call.body
+    body: RedriveAsked = call.body
     begun = DeadLetters(call.session).redrive(
         from_start=body.from_start,
         canary=body.canary,
@@ -140,26 +140,26 @@ def redrive_letters(call: Call) -> Answer:
         by=call.principal.name,
         **_chosen(body, call.principal.acts_on),
     )
-    return Answer(_shown(begun.view()), 202, {"location": f"/api/dead/bulks/{begun.id}"})
+    return HttpAnswer(_shown(begun.view()), 202, {"location": f"/api/dead/bulks/{begun.id}"})
 
 
-def discard_letters(call: Call) -> Answer:
+def discard_letters(call: HttpCall) -> HttpAnswer:
     """Mark dead letters as dealt with; they stay in the books."""
-    body: NewDiscard = call.body
+    body: DiscardAsked = call.body
     chosen = _chosen(body, call.principal.acts_on)
     done = DeadLetters(call.session).discard(reason=body.reason, by=call.principal.name, **chosen)
-    return Answer(_shown(done))
+    return HttpAnswer(_shown(done))
 
 
-def show_bulk(call: Call) -> Answer:
+def show_bulk(call: HttpCall) -> HttpAnswer:
     """Show how far a re-drive or a discard is."""
-    return Answer(_shown(_bulk(call, call.principal.sees)))
+    return HttpAnswer(_shown(_bulk(call, call.principal.sees)))
 
 
-def stop_bulk(call: Call) -> Answer:
+def stop_bulk(call: HttpCall) -> HttpAnswer:
     """Let a re-drive take on no more; what lives again goes on."""
     found = Redrive(call.session, _bulk(call, call.principal.acts_on))
-    return Answer(_shown(found.stop(reason=call.body.reason, by=call.principal.name)))
+    return HttpAnswer(_shown(found.stop(reason=call.body.reason, by=call.principal.name)))
 
 
 _READ, _OPERATE = AccessScope.READ, AccessScope.OPERATE
@@ -169,11 +169,11 @@ _DONE = (*_GONE, "not_changeable")
 ENDPOINTS = (
     Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery, problems=_GONE),
     Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery, problems=_GONE),
-    Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, NewRedrive, problems=_GONE),
-    Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, NewRedrive, statuses=(202,), problems=_GONE),
-    Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, NewDiscard, problems=_GONE),
+    Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, RedriveAsked, problems=_GONE),
+    Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, RedriveAsked, statuses=(202,), problems=_GONE),
+    Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, problems=_GONE),
     Endpoint("GET", "/api/dead/bulks/{id}", show_bulk, _READ, BulkShown, problems=_GONE),
-    Endpoint("POST", "/api/dead/bulks/{id}/stop", stop_bulk, _OPERATE, BulkShown, Stopped, problems=_DONE),
+    Endpoint("POST", "/api/dead/bulks/{id}/stop", stop_bulk, _OPERATE, BulkShown, StopAsked, problems=_DONE),
 )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def _chosen(asked: Letters, reach: str | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _bulk(call: Call, owner: str | None) -> BulkView:
+def _bulk(call: HttpCall, owner: str | None) -> BulkView:
     found = call.session.opened.reader.bulks(id=call.path["id"], owner=owner)
     if not found:
         raise Refused("not_found")

@@ -15,7 +15,7 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """An endpoint that takes nothing from the query."""
 
 
-class Call(Struct, frozen=True):
+class HttpCall(Struct, frozen=True):
     """A request that was let in: whose it is, and what it asks for, read and checked."""
 
     session: Session
@@ -27,7 +27,7 @@ class Call(Struct, frozen=True):
     headers: Mapping[str, str]
 
 
-class Answer(Struct, frozen=True):
+class HttpAnswer(Struct, frozen=True):
     """What is answered; ``body`` is encoded as it is, or, where it is an iterator, line by line as it comes."""
 
     body: Any
@@ -43,7 +43,7 @@ class Endpoint(Struct, frozen=True):
 
     method: str
     path: str
-    handler: Callable[[Call], Answer]
+    handler: Callable[[HttpCall], HttpAnswer]
     scope: AccessScope | None
     answers: Any
     body: Any = None

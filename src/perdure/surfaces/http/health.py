@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from perdure.model.errors import StoreError
-from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 
 
 class Health(Struct, frozen=True):
@@ -13,18 +13,18 @@ class Health(Struct, frozen=True):
     why: str = ""
 
 
-def healthz(call: Call) -> Answer:
+def healthz(call: HttpCall) -> HttpAnswer:
     """Whether this process lives."""
-    return Answer(Health(True))
+    return HttpAnswer(Health(True))
 
 
-def readyz(call: Call) -> Answer:
+def readyz(call: HttpCall) -> HttpAnswer:
     """Whether the store can be reached and its schema is ours."""
     try:
         call.session.opened.reader.now()
     except StoreError as error:
-        return Answer(Health(False, error.code), 503)
-    return Answer(Health(True))
+        return HttpAnswer(Health(False, error.code), 503)
+    return HttpAnswer(Health(True))
 
 
 ENDPOINTS = (

@@ -15,7 +15,7 @@ from perdure.model.errors import JobUnfinished
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
 from perdure.model.views import JobView
-from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.http.views import (
     JobPage,
@@ -34,7 +34,7 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])")
 Shown = Literal["queued", "processing", "succeeded", "failed", "cancelled", "retrying", "scheduled"]
 
 
-class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
+class JobAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """A job to be made. Whose it is comes from the token."""
 
     pipeline: Annotated[str, Meta(min_length=1, max_length=100)]
@@ -45,7 +45,7 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
 
 
-class NewItem(Struct, frozen=True, forbid_unknown_fields=True):
+class ItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """One of several jobs to be made."""
 
     item: Any
@@ -55,11 +55,11 @@ class NewItem(Struct, frozen=True, forbid_unknown_fields=True):
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
 
 
-class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
+class JobsAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """Several jobs of one pipeline to be made, in their order: all of them, or none."""
 
     pipeline: Annotated[str, Meta(min_length=1, max_length=100)]
-    jobs: Annotated[list[NewItem], Meta(min_length=1, max_length=BATCH_MAX)]
+    jobs: Annotated[list[ItemAsked], Meta(min_length=1, max_length=BATCH_MAX)]
 
 
 class MadeJob(Struct, frozen=True):
@@ -86,7 +86,7 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,19}$")] | None = None
 
 
-class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+class RetryAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """How a failed job is given a new life; a corrected ``item`` takes the place of the one that it has."""
 
     item: Any | UnsetType = UNSET
@@ -103,16 +103,16 @@ class Retried(Struct, frozen=True):
     dry_run: bool
 
 
-class Reason(Struct, frozen=True, forbid_unknown_fields=True):
+class DeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """Why somebody does it, for the audit log."""
 
     dry_run: bool = False
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-def create_job(call: Call) -> Answer:
+def create_job(call: HttpCall) -> HttpAnswer:
     """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
-    body: NewJob = call.body
+    body: JobAsked = call.body
     key = call.headers.get("idempotency-key") or body.key
     job = _pipeline(call, body.pipeline).enqueue(
         body.item,
@@ -127,13 +127,15 @@ def create_job(call: Call) -> Answer:
     wait_s = _wait_s(call)
     view = _after(job, wait_s) if wait_s else job.view()
     if wait_s and view.state in TERMINAL:
-        return Answer(result_of(view), 200, {**headers, "preference-applied": f"wait={wait_s:g}"})
-    return Answer(result_of(view), 202, headers)
+        return HttpAnswer(
+            result_of(view), 200, {**headers, "preference-applied": f"wait={wait_s:g}"}
+        )
+    return HttpAnswer(result_of(view), 202, headers)
 
 
-def create_jobs(call: Call) -> Answer:
+def create_jobs(call: HttpCall) -> HttpAnswer:
     """Make several jobs of one pipeline, all of them or none."""
-    body: NewJobs = call.body
+    body: JobsAsked = call.body
     items = [
         Item(
             one.item,
@@ -147,10 +149,10 @@ def create_jobs(call: Call) -> Answer:
     made = _pipeline(call, body.pipeline).enqueue_many(
         items, owner=call.principal.owner, request_id=call.request_id
     )
-    return Answer(MadeJobs([MadeJob(one.id, one.created) for one in made]), 202)
+    return HttpAnswer(MadeJobs([MadeJob(one.id, one.created) for one in made]), 202)
 
 
-def list_jobs(call: Call) -> Answer:
+def list_jobs(call: HttpCall) -> HttpAnswer:
     """List jobs, newest first."""
     query: JobQuery = call.query
     sees, reader = call.principal.sees, call.session.opened.reader
@@ -163,42 +165,42 @@ def list_jobs(call: Call) -> Answer:
     found = reader.jobs(meant, limit=query.limit, before=before)
     after = str(found[-1].no) if len(found) == query.limit else None
     active = None if owner is None else reader.open_jobs(owner)
-    return Answer(JobPage([job_shown(one) for one in found], active, after))
+    return HttpAnswer(JobPage([job_shown(one) for one in found], active, after))
 
 
-def show_job(call: Call) -> Answer:
+def show_job(call: HttpCall) -> HttpAnswer:
     """Show a job with all its attempts and the decision after each, in words."""
     job = _seen(call)
-    return Answer(story_of(job, call.session.opened.reader.attempts(job.no)))
+    return HttpAnswer(story_of(job, call.session.opened.reader.attempts(job.no)))
 
 
-def show_result(call: Call) -> Answer:
+def show_result(call: HttpCall) -> HttpAnswer:
     """Fetch the result of a job; with `Prefer: wait=N` it is waited for."""
     job, wait_s = _seen(call), _wait_s(call)
     if wait_s and job.state not in TERMINAL:
         job = _after(JobRef(job.id, False, call.session, call.principal.sees), wait_s)
     if job.state not in TERMINAL:
         raise JobUnfinished("the job has not ended yet; ask again, or with Prefer: wait=30")
-    return Answer(result_of(job))
+    return HttpAnswer(result_of(job))
 
 
-def cancel_job(call: Call) -> Answer:
+def cancel_job(call: HttpCall) -> HttpAnswer:
     """Cancel a job; after this no new attempt of it starts."""
     job = _own(call)
     job.cancel(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
-    return Answer(job_shown(job.view()))
+    return HttpAnswer(job_shown(job.view()))
 
 
-def run_job_now(call: Call) -> Answer:
+def run_job_now(call: HttpCall) -> HttpAnswer:
     """Let a job that waits be due now."""
     job = _own(call)
     job.run_now(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
-    return Answer(job_shown(job.view()))
+    return HttpAnswer(job_shown(job.view()))
 
 
-def retry_job(call: Call) -> Answer:
+def retry_job(call: HttpCall) -> HttpAnswer:
     """Give a failed job a new life, with the item that it has or a corrected one."""
-    body: Retry = call.body
+    body: RetryAsked = call.body
     job = _own(call)
     corrected = {} if body.item is UNSET else {"payload": body.item}
     stage = job.retry(
@@ -208,29 +210,29 @@ def retry_job(call: Call) -> Answer:
         by=call.principal.name,
         **corrected,
     )
-    return Answer(Retried(job_shown(job.view()), stage, body.dry_run))
+    return HttpAnswer(Retried(job_shown(job.view()), stage, body.dry_run))
 
 
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
 _GONE = ("not_found",)
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, NewJob, statuses=(200, 202), problems=(*_GONE, "payload_refused")),
-    Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, NewJobs, statuses=(202,), problems=(*_GONE, "payload_refused")),
+    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=(*_GONE, "payload_refused")),
+    Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=(*_GONE, "payload_refused")),
     Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
-    Endpoint("POST", "/api/jobs/{id}/cancel", cancel_job, _OPERATE, JobShown, Reason, problems=(*_GONE, "not_cancellable")),
-    Endpoint("POST", "/api/jobs/{id}/run-now", run_job_now, _OPERATE, JobShown, Reason, problems=(*_GONE, "not_changeable")),
-    Endpoint("POST", "/api/jobs/{id}/retry", retry_job, _OPERATE, Retried, Retry, problems=(*_GONE, "not_retriable", "payload_refused")),
+    Endpoint("POST", "/api/jobs/{id}/cancel", cancel_job, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_cancellable")),
+    Endpoint("POST", "/api/jobs/{id}/run-now", run_job_now, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_changeable")),
+    Endpoint("POST", "/api/jobs/{id}/retry", retry_job, _OPERATE, Retried, RetryAsked, problems=(*_GONE, "not_retriable", "payload_refused")),
 )  # fmt: skip
 
 
-def _pipeline(call: Call, name: str) -> Pipeline:
+def _pipeline(call: HttpCall, name: str) -> Pipeline:
     return pipeline_named(call.session, name)
 
 
-def _seen(call: Call) -> JobView:
+def _seen(call: HttpCall) -> JobView:
     """The job of the path, if the principal sees it."""
     job = call.session.opened.reader.job(call.path["id"], owner=call.principal.sees)
     if job is None:
@@ -238,7 +240,7 @@ def _seen(call: Call) -> JobView:
     return job
 
 
-def _own(call: Call) -> JobRef:
+def _own(call: HttpCall) -> JobRef:
     """The job of the path, if the principal may change it."""
     job = call.session.opened.reader.job(call.path["id"], owner=call.principal.acts_on)
     if job is None:
@@ -246,7 +248,7 @@ def _own(call: Call) -> JobRef:
     return JobRef(job.id, False, call.session, call.principal.acts_on)
 
 
-def _wait_s(call: Call) -> float:
+def _wait_s(call: HttpCall) -> float:
     found = _WAIT.search(call.headers.get("prefer", ""))
     return 0.0 if found is None else min(float(found[1]), WAIT_S_MAX)
 

@@ -12,10 +12,10 @@ from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed
 from perdure.model.views import DeathCount, Depth, Flow
-from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 
 
-class Gates(Struct, frozen=True):
+class GateList(Struct, frozen=True):
     """All gates, by name."""
 
     gates: list[GateShown]
@@ -28,13 +28,13 @@ class HoldGate(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-class Why(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why somebody does it, for the audit log."""
+class ReasonAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """ReasonAsked somebody does it, for the audit log."""
 
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-class Queues(Struct, frozen=True):
+class QueueList(Struct, frozen=True):
     """All queues, by name."""
 
     queues: list[QueueShown]
@@ -50,8 +50,8 @@ class WorkerShown(Struct, frozen=True):
     dead_at: datetime | None
 
 
-class Workers(Struct, frozen=True):
-    """Workers that are alive or have unsettled jobs, then the newest dead ones."""
+class WorkerList(Struct, frozen=True):
+    """WorkerList that are alive or have unsettled jobs, then the newest dead ones."""
 
     workers: list[WorkerShown]
 
@@ -67,8 +67,8 @@ class ScheduleShown(Struct, frozen=True):
     times: int
 
 
-class Schedules(Struct, frozen=True):
-    """Schedules by their next moment."""
+class ScheduleList(Struct, frozen=True):
+    """ScheduleList by their next moment."""
 
     schedules: list[ScheduleShown]
 
@@ -106,17 +106,17 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
 
 
-def list_gates(call: Call) -> Answer:
+def list_gates(call: HttpCall) -> HttpAnswer:
     """List all gates: what holds each, and how fast calls pass."""
-    return Answer(Gates(gate_control.gates(call.session.opened)))
+    return HttpAnswer(GateList(gate_control.gates(call.session.opened)))
 
 
-def show_gate(call: Call) -> Answer:
+def show_gate(call: HttpCall) -> HttpAnswer:
     """Show one gate."""
-    return Answer(gate_control.gate(call.session.opened, call.path["name"]))
+    return HttpAnswer(gate_control.gate(call.session.opened, call.path["name"]))
 
 
-def hold_gate(call: Call) -> Answer:
+def hold_gate(call: HttpCall) -> HttpAnswer:
     """Hold a gate, for a while or until somebody releases it."""
     name, body = call.path["name"], call.body
     gate_control.hold(
@@ -129,62 +129,62 @@ def hold_gate(call: Call) -> Answer:
     return show_gate(call)
 
 
-def release_gate(call: Call) -> Answer:
+def release_gate(call: HttpCall) -> HttpAnswer:
     """Let a gate flow, slowly at first, whatever held it."""
     who, why = call.principal.name, call.body.reason
     gate_control.release(call.session.opened, call.path["name"], by_whom=who, reason=why)
     return show_gate(call)
 
 
-def probe_gate(call: Call) -> Answer:
+def probe_gate(call: HttpCall) -> HttpAnswer:
     """Let a held gate send a probe now."""
     who, why = call.principal.name, call.body.reason
     gate_control.probe(call.session.opened, call.path["name"], by_whom=who, reason=why)
     return show_gate(call)
 
 
-def list_queues(call: Call) -> Answer:
+def list_queues(call: HttpCall) -> HttpAnswer:
     """List all queues: what is ready, what waits for later, and whether it is paused."""
-    return Answer(Queues(queue_control.queues(call.session.opened)))
+    return HttpAnswer(QueueList(queue_control.queues(call.session.opened)))
 
 
-def pause_queue(call: Call) -> Answer:
+def pause_queue(call: HttpCall) -> HttpAnswer:
     """Claim no job of a queue until it is resumed."""
     queue_control.pause(call.session.opened, call.path["name"], _deed(call))
     return list_queues(call)
 
 
-def resume_queue(call: Call) -> Answer:
+def resume_queue(call: HttpCall) -> HttpAnswer:
     """Let the jobs of a paused queue be claimed again."""
     queue_control.resume(call.session.opened, call.path["name"], _deed(call))
     return list_queues(call)
 
 
-def list_workers(call: Call) -> Answer:
+def list_workers(call: HttpCall) -> HttpAnswer:
     """List the workers that are alive, and the newest dead ones."""
     found = call.session.opened.reader.workers()
     shown = [
         WorkerShown(one.no, one.name, one.started_at, one.beat_at, one.dead_at) for one in found
     ]
-    return Answer(Workers(shown))
+    return HttpAnswer(WorkerList(shown))
 
 
-def list_schedules(call: Call) -> Answer:
+def list_schedules(call: HttpCall) -> HttpAnswer:
     """List the periodic jobs by their next moment."""
     shown = [
         ScheduleShown(one.name, one.pipeline, one.spec, one.next_at, one.ticked_at, one.ticks)
         for one in call.session.opened.reader.schedules()
     ]
-    return Answer(Schedules(shown))
+    return HttpAnswer(ScheduleList(shown))
 
 
-def show_stats(call: Call) -> Answer:
+def show_stats(call: HttpCall) -> HttpAnswer:
     """Show how many jobs stand where, and what has happened, from the tallies."""
     reader = call.session.opened.reader
-    return Answer(Stats(reader.depths(), reader.flows(), reader.deaths()))
+    return HttpAnswer(Stats(reader.depths(), reader.flows(), reader.deaths()))
 
 
-def list_deeds(call: Call) -> Answer:
+def list_deeds(call: HttpCall) -> HttpAnswer:
     """List the audit log, newest first."""
     query: LogQuery = call.query
     before = None if query.cursor is None else int(query.cursor)
@@ -194,27 +194,27 @@ def list_deeds(call: Call) -> Answer:
         DeedShown(one.done_at, one.by_whom, one.verb, one.subject, one.reason) for one in found
     ]
     after = str(found[-1].no) if len(found) == query.limit else None
-    return Answer(AuditLog(shown, after))
+    return HttpAnswer(AuditLog(shown, after))
 
 
 _READ_ALL, _ADMIN = AccessScope.READ_ALL, AccessScope.ADMIN
 _GONE = ("not_found",)
 
 ENDPOINTS = (
-    Endpoint("GET", "/api/gates", list_gates, _READ_ALL, Gates),
+    Endpoint("GET", "/api/gates", list_gates, _READ_ALL, GateList),
     Endpoint("GET", "/api/gates/{name}", show_gate, _READ_ALL, GateShown, problems=_GONE),
     Endpoint("POST", "/api/gates/{name}/hold", hold_gate, _ADMIN, GateShown, HoldGate, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/release", release_gate, _ADMIN, GateShown, Why, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/probe", probe_gate, _ADMIN, GateShown, Why, problems=_GONE),
-    Endpoint("GET", "/api/queues", list_queues, _READ_ALL, Queues),
-    Endpoint("POST", "/api/queues/{name}/pause", pause_queue, _ADMIN, Queues, Why, problems=_GONE),
-    Endpoint("POST", "/api/queues/{name}/resume", resume_queue, _ADMIN, Queues, Why, problems=_GONE),
-    Endpoint("GET", "/api/workers", list_workers, _READ_ALL, Workers),
-    Endpoint("GET", "/api/schedules", list_schedules, _READ_ALL, Schedules),
+    Endpoint("POST", "/api/gates/{name}/release", release_gate, _ADMIN, GateShown, ReasonAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/probe", probe_gate, _ADMIN, GateShown, ReasonAsked, problems=_GONE),
+    Endpoint("GET", "/api/queues", list_queues, _READ_ALL, QueueList),
+    Endpoint("POST", "/api/queues/{name}/pause", pause_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
+    Endpoint("POST", "/api/queues/{name}/resume", resume_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
+    Endpoint("GET", "/api/workers", list_workers, _READ_ALL, WorkerList),
+    Endpoint("GET", "/api/schedules", list_schedules, _READ_ALL, ScheduleList),
     Endpoint("GET", "/api/stats", show_stats, _READ_ALL, Stats),
     Endpoint("GET", "/api/audit-log", list_deeds, _READ_ALL, AuditLog, query=LogQuery),
 )  # fmt: skip
 
 
-def _deed(call: Call) -> Deed:
+def _deed(call: HttpCall) -> Deed:
     return Deed(call.principal.name, call.body.reason)

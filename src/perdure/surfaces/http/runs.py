@@ -16,7 +16,7 @@ from perdure.model.access import AccessScope
 from perdure.model.errors import NotChangeable
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunView
-from perdure.surfaces.http.endpoints import Answer, Call, Endpoint
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.http.views import ErrorShown, money
 
@@ -26,7 +26,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=100)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
-class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
+class RunAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """A run to be begun, or gone on with: the same owner, pipeline and name are the same run."""
 
     pipeline: Text
@@ -35,7 +35,7 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     cost_max_usd: Annotated[float, Meta(gt=0)] | None = None
 
 
-class RunItem(Struct, frozen=True, forbid_unknown_fields=True):
+class RunItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """A line of items. The key is what it is known by in this run."""
 
     key: Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -95,7 +95,7 @@ class TakenItems(Struct, frozen=True):
     run: RunShown
 
 
-class RunReason(Struct, frozen=True, forbid_unknown_fields=True):
+class RunDeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """Why somebody does it; with a larger budget an aborted run goes on."""
 
     reason: Annotated[str, Meta(max_length=500)] = ""
@@ -112,9 +112,9 @@ class RunResult(Struct, frozen=True):
     error: ErrorShown | None
 
 
-def create_run(call: Call) -> Answer:
+def create_run(call: HttpCall) -> HttpAnswer:
     """Begin a run, or go on with the one of that name; items follow."""
-    body: NewRun = call.body
+    body: RunAsked = call.body
     run = pipeline_named(call.session, body.pipeline).run(
         [],
         name=body.name,
@@ -123,10 +123,10 @@ def create_run(call: Call) -> Answer:
         cost_max_usd=body.cost_max_usd,
         seal=False,
     )
-    return Answer(_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
+    return HttpAnswer(_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
 
 
-def list_runs(call: Call) -> Answer:
+def list_runs(call: HttpCall) -> HttpAnswer:
     """List runs, newest first."""
     query: RunQuery = call.query
     found = call.session.opened.reader.runs(
@@ -138,15 +138,15 @@ def list_runs(call: Call) -> Answer:
         before=None if query.cursor is None else int(query.cursor),
     )
     after = str(found[-1].no) if len(found) == query.limit else None
-    return Answer(RunPage([_shown(one) for one in found], after))
+    return HttpAnswer(RunPage([_shown(one) for one in found], after))
 
 
-def show_run(call: Call) -> Answer:
+def show_run(call: HttpCall) -> HttpAnswer:
     """Show a run and how many of its items stand where."""
-    return Answer(_shown(_found(call, call.principal.sees)))
+    return HttpAnswer(_shown(_found(call, call.principal.sees)))
 
 
-def add_items(call: Call) -> Answer:
+def add_items(call: HttpCall) -> HttpAnswer:
     """Put items into a run; what is in by its key is known, and nothing is done twice."""
     run = _found(call, call.principal.acts_on)
     if run.sealed_at is not None:
@@ -162,40 +162,40 @@ def add_items(call: Call) -> Answer:
     assert fed.fed is not None
     taken = fed.fed
     known = taken.known + taken.repeated
-    return Answer(TakenItems(taken.items, taken.created, known, _shown(fed.view())))
+    return HttpAnswer(TakenItems(taken.items, taken.created, known, _shown(fed.view())))
 
 
-def seal_run(call: Call) -> Answer:
+def seal_run(call: HttpCall) -> HttpAnswer:
     """Say that all items of a run are in."""
     run = _own(call)
     run.seal()
-    return Answer(_shown(run.view()))
+    return HttpAnswer(_shown(run.view()))
 
 
-def pause_run(call: Call) -> Answer:
+def pause_run(call: HttpCall) -> HttpAnswer:
     """Claim none of a run's items until it is resumed."""
     run = _own(call)
     run.pause(reason=call.body.reason, by=call.principal.name)
-    return Answer(_shown(run.view()))
+    return HttpAnswer(_shown(run.view()))
 
 
-def resume_run(call: Call) -> Answer:
+def resume_run(call: HttpCall) -> HttpAnswer:
     """Go on with a paused or aborted run, with another budget if one is given."""
     run, body = _own(call), call.body
     run.resume(failure_budget=body.failure_budget, reason=body.reason, by=call.principal.name)
-    return Answer(_shown(run.view()))
+    return HttpAnswer(_shown(run.view()))
 
 
-def cancel_run(call: Call) -> Answer:
+def cancel_run(call: HttpCall) -> HttpAnswer:
     """Cancel a run and its open items."""
     run = _own(call)
     run.cancel(reason=call.body.reason, by=call.principal.name)
-    return Answer(_shown(run.view()))
+    return HttpAnswer(_shown(run.view()))
 
 
-def fetch_results(call: Call) -> Answer:
+def fetch_results(call: HttpCall) -> HttpAnswer:
     """Stream what has ended by now, a line each, in the order of the items."""
-    return Answer(_results(Run(call.session, _found(call, call.principal.sees))))
+    return HttpAnswer(_results(Run(call.session, _found(call, call.principal.sees))))
 
 
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
@@ -203,26 +203,26 @@ _GONE = ("not_found",)
 _MOVED = (*_GONE, "not_changeable")
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/runs", create_run, _SUBMIT, RunShown, NewRun, statuses=(201,), problems=_MOVED),
+    Endpoint("POST", "/api/runs", create_run, _SUBMIT, RunShown, RunAsked, statuses=(201,), problems=_MOVED),
     Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery),
     Endpoint("GET", "/api/runs/{id}", show_run, _READ, RunShown, problems=_GONE),
-    Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItem, problems=(*_MOVED, "payload_refused"), lines=True),
+    Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItemAsked, problems=(*_MOVED, "payload_refused"), lines=True),
     Endpoint("POST", "/api/runs/{id}/seal", seal_run, _SUBMIT, RunShown, problems=_MOVED),
-    Endpoint("POST", "/api/runs/{id}/pause", pause_run, _OPERATE, RunShown, RunReason, problems=_MOVED),
-    Endpoint("POST", "/api/runs/{id}/resume", resume_run, _OPERATE, RunShown, RunReason, problems=_MOVED),
-    Endpoint("POST", "/api/runs/{id}/cancel", cancel_run, _OPERATE, RunShown, RunReason, problems=_MOVED),
+    Endpoint("POST", "/api/runs/{id}/pause", pause_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
+    Endpoint("POST", "/api/runs/{id}/resume", resume_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
+    Endpoint("POST", "/api/runs/{id}/cancel", cancel_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
     Endpoint("GET", "/api/runs/{id}/results", fetch_results, _READ, RunResult, problems=_GONE, streams=True),
 )  # fmt: skip
 
 
-def _found(call: Call, owner: str | None) -> RunView:
+def _found(call: HttpCall, owner: str | None) -> RunView:
     run = call.session.opened.reader.run(call.path["id"], owner=owner)
     if run is None:
         raise Refused("not_found")
     return run
 
 
-def _own(call: Call) -> Run:
+def _own(call: HttpCall) -> Run:
     return Run(call.session, _found(call, call.principal.acts_on))
 
 
