@@ -2,7 +2,10 @@
 
 import pytest
 
+from perdure.model.gates import GateChange, GateState
+from perdure.model.operations import Deed
 from perdure.surfaces.http.operators import ENDPOINTS
+from tests.engine.kit import until
 from tests.surfaces.http.conftest import problem
 
 
@@ -16,6 +19,21 @@ def test_gates_are_seen_held_probed_and_released(app, admin):
     held = admin.post("/api/gates/model/hold", json={"for_time": "10m", "reason": "maintenance"})
     assert problem(held) == "not_found"  # nothing has called it yet
     assert admin.get("/api/gates").json() == {"gates": []}
+    app._session.opened.control.change_gate(
+        GateChange("model", 0, GateState.FLOWING, None), Deed("t", "")
+    )
+    assert (
+        admin.post("/api/gates/model/hold", json={"for_time": "10m", "reason": "why"}).json()[
+            "state"
+        ]
+        == "held"
+    )
+    assert (
+        problem(admin.post("/api/gates/model/release", json={})) == "bad_request"
+    )  # without a reason
+    assert (
+        admin.post("/api/gates/model/release", json={"reason": "done"}).json()["state"] == "flowing"
+    )
 
 
 def test_a_queue_is_paused_and_resumed_and_the_log_says_by_whom(app, admin):
@@ -36,6 +54,7 @@ def test_workers_schedules_and_figures_are_seen(app, admin):
     with app.working(concurrency=1):
         (worker,) = admin.get("/api/workers").json()["workers"]
         assert worker["dead_at"] is None
+        until(lambda: admin.get("/api/schedules").json()["schedules"], "the schedule is there")
         (schedule,) = admin.get("/api/schedules").json()["schedules"]
         assert schedule["rule"] == "every 15m"
     stats = admin.get("/api/stats").json()

@@ -21,11 +21,16 @@ class GateList(Struct, frozen=True):
     gates: list[GateShown]
 
 
-class HoldGate(Struct, frozen=True, forbid_unknown_fields=True):
+class GateAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why somebody does it; a gate is everybody's, so a reason is asked for."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class HoldAsked(GateAsked, frozen=True, forbid_unknown_fields=True):
     """For how long, as in 10m; until somebody releases it where nothing is said."""
 
     for_time: Annotated[str, Meta(max_length=50)] | None = None
-    reason: Annotated[str, Meta(max_length=500)] = ""
 
 
 class ReasonAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -203,9 +208,9 @@ _GONE = ("not_found",)
 ENDPOINTS = (
     Endpoint("GET", "/api/gates", list_gates, _READ_ALL, GateList),
     Endpoint("GET", "/api/gates/{name}", show_gate, _READ_ALL, GateShown, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/hold", hold_gate, _ADMIN, GateShown, HoldGate, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/release", release_gate, _ADMIN, GateShown, ReasonAsked, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/probe", probe_gate, _ADMIN, GateShown, ReasonAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/hold", hold_gate, _ADMIN, GateShown, HoldAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/release", release_gate, _ADMIN, GateShown, GateAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/probe", probe_gate, _ADMIN, GateShown, GateAsked, problems=_GONE),
     Endpoint("GET", "/api/queues", list_queues, _READ_ALL, QueueList),
     Endpoint("POST", "/api/queues/{name}/pause", pause_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
     Endpoint("POST", "/api/queues/{name}/resume", resume_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
