@@ -93,6 +93,20 @@ def test_a_list_has_pages_and_says_how_many_are_active(client):
     assert ([one["id"] for one in rest["jobs"]], rest["next"]) == ([ids[0]], None)
 
 
+def test_what_has_changed_since_is_listed_oldest_change_first_in_pages(client):
+    ann = client(*EVERYTHING)
+    ids = [made(ann) for _ in range(3)]
+    ann.post(f"/api/jobs/{ids[0]}/cancel", json={})
+    asked = {"since": "2020-01-01T00:00:00Z", "limit": 2}
+    first = ann.get("/api/jobs", params=asked).json()
+    rest = ann.get("/api/jobs", params={**asked, "cursor": first["next"]}).json()
+    assert [one["id"] for one in first["jobs"] + rest["jobs"]] == [ids[1], ids[2], ids[0]]
+    assert rest["next"] is None
+    admin = client("admin", owner="")
+    assert problem(admin.get("/api/jobs", params=asked)) == "bad_request"
+    assert len(admin.get("/api/jobs", params={**asked, "owner": "ann"}).json()["jobs"]) == 2
+
+
 def test_a_failed_job_is_given_a_new_life_with_a_corrected_item(app, client):
     ann = client(*EVERYTHING)
     id = made(ann, broken=True)

@@ -76,14 +76,19 @@ class MadeJobs(Struct, frozen=True):
 
 
 class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs. ``cursor`` is ``next`` of the page before; ``owner`` is for those who see everybody's."""
+    """Which jobs. ``cursor`` is ``next`` of the page before; ``owner`` is for those who see everybody's.
+
+    With ``since`` those that have changed from that moment on, the oldest change first. What commits late bears the moment of its
+    writing, so who polls asks again from some seconds before the last change that it saw.
+    """
 
     pipeline: str | None = None
     state: Shown | None = None
     key: str | None = None
     owner: str | None = None
+    since: datetime | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,19}$")] | None = None
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}(@[0-9TZ:.-]{20,32})?$")] | None = None
 
 
 class RetryAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,11 +166,23 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     owner = query.owner if sees is None else sees
     chosen = {"pipeline": query.pipeline, "key": query.key, "owner": owner}
     meant = jobs_listed(reader, () if query.state is None else (query.state,), chosen)
-    before = None if query.cursor is None else int(query.cursor)
-    found = reader.jobs(meant, limit=query.limit, before=before)
-    after = str(found[-1].no) if len(found) == query.limit else None
     active = None if owner is None else reader.open_jobs(owner)
-    return HttpAnswer(JobPage([job_shown(one) for one in found], active, after))
+    number, _, moment = (query.cursor or "").partition("@")
+    if query.since is None:
+        found = reader.jobs(meant, limit=query.limit, before=int(number) if number else None)
+        after = str(found[-1].no) if len(found) == query.limit else None
+        return HttpAnswer(JobPage([job_shown(one) for one in found], active, after))
+    if owner is None:
+        raise Refused("bad_request", "changes are listed by owner; name one")
+    since = datetime.fromisoformat(moment) if moment else query.since
+    if since.tzinfo is None:
+        raise Refused("bad_request", "since needs a time zone, as in 2030-01-01T00:00:00Z")
+    changed = reader.jobs_changed(meant, since=since, after=int(number or 0), limit=query.limit)
+    after = None
+    if len(changed) == query.limit:
+        last = changed[-1]
+        after = f"{last.job.no}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
+    return HttpAnswer(JobPage([job_shown(one.job) for one in changed], active, after))
 
 
 def show_job(call: HttpCall) -> HttpAnswer:
