@@ -13,6 +13,7 @@ if str(ROOT) not in sys.path:  # run as a script, only its own folder is there
     sys.path.insert(0, str(ROOT))
 
 from tools.pages.events import events_page  # noqa: E402
+from tools.pages.http import http_page  # noqa: E402
 from tools.pages.judgement import kinds_page, presets_page  # noqa: E402
 from tools.pages.model import errors_page, limits_page, states_page  # noqa: E402
 from tools.pages.python import python_page  # noqa: E402
@@ -26,6 +27,7 @@ PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "cli.md": ("surfaces/cli", cli_page),
     "errors.md": ("model/errors.py", errors_page),
     "events.md": ("model/events.py", events_page),
+    "http.md": ("surfaces/http", http_page),
     "kinds.md": ("model/kinds.py", kinds_page),
     "limits.md": ("model/limits.py", limits_page),
     "presets.md": ("rules/presets", presets_page),

@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "perdure": {"model", "rules", "engine", "app"},  # the package root: re-exports only
     "demo": {"model", "app", "perdure"},
     "surfaces": {"model", "app", "simulate", "demo"},
+    "http": {"model", "app", "surfaces"},  # the public name of what surfaces/http serves
     "testing": {"model", "rules", "ports", "engine", "stores", "app", "perdure"},
 }
 

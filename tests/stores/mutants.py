@@ -49,6 +49,14 @@ def reworded(statement: str, **words: tuple[str, str]) -> Patch:
     return plant
 
 
+def whosever_it_is(statement: str, test: str) -> Mutant:
+    """A read that does not look whose it is."""
+    clause = "coalesce(:owner, "
+    typed = "coalesce(%(owner)s, "
+    words = {"sqlite": (clause, "coalesce(NULL, "), "postgres": (typed, "coalesce(NULL, ")}
+    return Mutant(f"{statement} shows another owner's", reworded(statement, **words), (test,))
+
+
 def by_store(**patches: Patch) -> Patch:
     """A bug that stands in another statement of each store."""
     return lambda patch, rig: patches[rig.name](patch, rig)
@@ -492,4 +500,13 @@ MUTANTS = (
             "test_the_feed_goes_in_steps",
         ),
     ),
+    whosever_it_is(
+        "job_by_id", "test_by_its_id_another_owners_job_is_not_there_as_one_that_never_was"
+    ),
+    whosever_it_is(
+        "run_by_id", "test_by_its_id_another_owners_run_is_not_there_as_one_that_never_was"
+    ),
+    whosever_it_is("bulk_by_id", "test_another_owners_bulk_operations_never_show"),
+    whosever_it_is("bulks_list", "test_another_owners_bulk_operations_never_show"),
+    whosever_it_is("bulks_running", "test_another_owners_bulk_operations_never_show"),
 )

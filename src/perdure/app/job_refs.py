@@ -24,6 +24,7 @@ from perdure.model.errors import (
     StoreError,
     UnknownName,
 )
+from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed, LoggedDeed
 from perdure.model.states import TERMINAL, State
@@ -76,8 +77,8 @@ class JobRef(Struct, frozen=True):
 
     def view(self) -> JobView:
         """The job as it is now."""
-        job = self._session.opened.reader.job(self.id)
-        if job is None or self._owner not in (None, job.owner):
+        job = self._session.opened.reader.job(self.id, owner=self._owner)
+        if job is None:
             raise UnknownName(f"job {self.id} is no longer in the store")
         return job
 
@@ -295,11 +296,11 @@ def name_or_number(what: str, given: object) -> str:
 def job_at(reader: Reader, named: str | int, owner: str | None = None) -> JobView:
     """A job by its id or its number; another owner's is not found, as one that never was."""
     job_id = name_or_number("the id of a job", named)
-    job = reader.job(job_id)
+    job = reader.job(job_id, owner=owner)
     if job is None and job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
-        below = reader.jobs(limit=1, before=int(job_id) + 1)
+        below = reader.jobs(JobFilter(owner=owner), limit=1, before=int(job_id) + 1)
         job = below[0] if below and below[0].no == int(job_id) else None
-    if job is None or owner not in (None, job.owner):
+    if job is None:
         raise UnknownName(f"no job {job_id!r} in this store; see: perdure jobs list")
     return job
 

@@ -128,7 +128,7 @@ class NewBulk(Struct, frozen=True):
 
     ``settings_json`` is for who goes through it; the store does not read it. ``run`` is the run in which dead
     letters are driven again. ``payloads`` are corrected payloads by the keys of their jobs; the store keeps them
-    until the operation is done.
+    until the operation is done. ``owner`` is whose jobs alone it touches, and who may look at it; "" is an operator's.
     """
 
     id: str
@@ -139,6 +139,7 @@ class NewBulk(Struct, frozen=True):
     run: int | None = None
     phase: BulkPhase = BulkPhase.ALL
     payloads: tuple[tuple[str, str], ...] = ()
+    owner: str = ""
 
 
 class Refusal(Struct, frozen=True):
@@ -196,6 +197,7 @@ class BulkView(Struct, frozen=True):
     run: int | None
     phase: BulkPhase
     why: str
+    owner: str = ""
 
 
 class LoggedRefusal(Struct, frozen=True):

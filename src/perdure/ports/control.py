@@ -7,6 +7,7 @@ What each has to do is defined by the suite in `testing/store_contract/`: `singl
 from collections.abc import Sequence
 from typing import Protocol
 
+from perdure.model.access import AccessToken, NewAccessToken
 from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Busy, Enqueued, Record, Revived, Settled
 from perdure.model.operations import (
@@ -143,6 +144,14 @@ class Control(Protocol):
 
     def tick(self, tick: Tick) -> Enqueued | None:
         """Enqueue the job of one moment and advance the schedule; None when another has done it."""
+        ...
+
+    def add_access_token(self, token: NewAccessToken, deed: Deed) -> AccessToken:
+        """Keep an access token; the same id finds the same one."""
+        ...
+
+    def revoke_access_token(self, id: str, deed: Deed) -> bool:
+        """Let a token open nothing any more; False when there is none of that id that did."""
         ...
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
@@ -35,9 +36,13 @@ from perdure.model.workers import WorkerView
 
 
 class Reader(Protocol):
-    """Plain reads for screens and reports."""
+    """Plain reads for screens and reports.
 
-    def job(self, id: str) -> JobView | None:
+    Where an ``owner`` is named, what is another's is not there, as what never was; None asks as an operator, who sees all.
+    What is read by number belongs to something that was read by its id before.
+    """
+
+    def job(self, id: str, *, owner: str | None = None) -> JobView | None:
         """One job."""
         ...
 
@@ -127,7 +132,7 @@ class Reader(Protocol):
         """All there is about these gates and their parents: rows, samples of all who are alive, and slices."""
         ...
 
-    def run(self, id: str) -> RunView | None:
+    def run(self, id: str, *, owner: str | None = None) -> RunView | None:
         """One run, by its id, its counters summed."""
         ...
 
@@ -185,8 +190,21 @@ class Reader(Protocol):
         """Schedules by next moment; with ``due`` only those whose moment has come."""
         ...
 
+    def access_token(self, id: str) -> AccessToken | None:
+        """One access token, good or not."""
+        ...
+
+    def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
+        """All access tokens, newest first."""
+        ...
+
     def bulks(
-        self, *, running: bool = False, id: str | None = None, limit: int = 50
+        self,
+        *,
+        running: bool = False,
+        id: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
     ) -> list[BulkView]:
         """Bulk operations, newest first; with ``running`` only those under way."""
         ...

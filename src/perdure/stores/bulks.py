@@ -146,9 +146,12 @@ class SharedBulks(SharedWriting):
                 "settings": bulk.settings_json,
                 "run": bulk.run,
                 "phase": bulk.phase.value,
+                "owner": bulk.owner,
             }
             made = cx.execute(self._sql.bulk_add, where).rowcount == 1
-            view = BULK.read(cx.execute(self._sql.bulk_by_id, {"id": bulk.id}).fetchone())
+            view = BULK.read(
+                cx.execute(self._sql.bulk_by_id, {"id": bulk.id, "owner": None}).fetchone()
+            )
             if made:
                 self._note(cx, deeds.BULK[bulk.verb], [bulk.id], bulk.deed, now)
                 self._keep_payloads(cx, view.no, bulk.payloads)

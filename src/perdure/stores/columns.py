@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from perdure.model.access import AccessScope, AccessToken
 from perdure.model.gates import GateRow
 from perdure.model.jobs import ZERO, Claim, Counters, Expired
 from perdure.model.kinds import KINDS, Sign
@@ -131,6 +132,10 @@ def _past_of(text: str | None) -> Counters:
     return ZERO if text is None else _counters.decode(text)
 
 
+def _scopes_of(text: str) -> tuple[AccessScope, ...]:
+    return tuple(map(AccessScope, text.split()))
+
+
 def _kinds_of(text: str | None) -> dict[str, int]:
     """The failed jobs of a run by their kind, from one JSON object."""
     found = {} if text is None else _kinds.decode(text)
@@ -181,6 +186,7 @@ WORKER = Columns(WorkerView, sql={"ttl_s": "@ttl_us"}, read={"ttl_s": _seconds})
 PAUSE = Columns(LanePause)
 SCHEDULE = Columns(ScheduleView)
 DEED = Columns(LoggedDeed)
+ACCESS_TOKEN = Columns(AccessToken, read={"scopes": _scopes_of})
 
 
 def pieces(otherwise: Mapping[str, str]) -> dict[str, str]:
@@ -199,6 +205,7 @@ def pieces(otherwise: Mapping[str, str]) -> dict[str, str]:
         "pause": PAUSE,
         "schedule": SCHEDULE,
         "deed": DEED,
+        "access_token": ACCESS_TOKEN,
     }
     found = {f"{name}_columns": columns.sql(otherwise) for name, columns in lists.items()}
     cleared = ", ".join(f"{one} = 0" for one in COUNTED)

@@ -17,10 +17,13 @@ After what opens a lane, makes a job ready or changes a gate, idle workers are w
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from perdure.model.access import AccessToken, NewAccessToken
 from perdure.model.jobs import Enqueued, NewJob
 from perdure.model.limits import PRUNE_BATCH_MAX
-from perdure.model.operations import NewSchedule, Pruned, Retention, Tick
+from perdure.model.operations import Deed, NewSchedule, Pruned, Retention, Tick
+from perdure.stores import deeds
 from perdure.stores.bulks import SharedBulks
+from perdure.stores.columns import ACCESS_TOKEN
 from perdure.stores.deed_writer import OpenTransaction
 from perdure.stores.moments import seconds_us, to_us
 from perdure.stores.pruning import Ends
@@ -73,6 +76,38 @@ class SharedControl(SharedBulks, SharedRuns):
             done = self._accept(cx, tick.job, now)
             self._wake(cx)
             return done
+
+        return self._write(work)
+
+    def add_access_token(self, token: NewAccessToken, deed: Deed) -> AccessToken:
+        """Keep an access token; the same id finds the same one."""
+
+        def work(cx: OpenTransaction, now: int) -> AccessToken:
+            where = {
+                "id": token.id,
+                "hash": token.hash,
+                "name": token.name,
+                "owner": token.owner,
+                "scopes": " ".join(token.scopes),
+                "expires_at": None if token.expires_at is None else to_us(token.expires_at),
+                "now": now,
+            }
+            if cx.execute(self._sql.access_token_add, where).rowcount == 1:
+                self._note(cx, deeds.ADMIT, [token.id], deed, now)
+            kept = cx.execute(self._sql.access_token_by_id, {"id": token.id}).fetchone()
+            return ACCESS_TOKEN.read(kept)
+
+        return self._write(work)
+
+    def revoke_access_token(self, id: str, deed: Deed) -> bool:
+        """Let a token open nothing any more; False when there is none of that id that did."""
+
+        def work(cx: OpenTransaction, now: int) -> bool:
+            revoked = cx.execute(self._sql.access_token_revoke, {"id": id, "now": now})
+            if revoked.rowcount != 1:
+                return False
+            self._note(cx, deeds.SHUT_OUT, [id], deed, now)
+            return True
 
         return self._write(work)
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import ClassVar
 
+from perdure.model.access import AccessToken
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateRow
 from perdure.model.limits import COUNT_MAX, PAGE_ROWS_MAX
@@ -42,6 +43,7 @@ from perdure.model.workers import WorkerView
 from perdure.stores import job_lists, tally_reads
 from perdure.stores.audit_checks import findings, of_run
 from perdure.stores.columns import (
+    ACCESS_TOKEN,
     ATTEMPT,
     BULK,
     CAPTURE,
@@ -90,9 +92,9 @@ class SharedReader(ABC):
         """Whether this could be the id of anything here."""
         return True
 
-    def job(self, id: str) -> JobView | None:
+    def job(self, id: str, *, owner: str | None = None) -> JobView | None:
         """One job; `StoreDamaged` when its row cannot be read."""
-        rows = self._with_id(self._sql.job_by_id, id)
+        rows = self._with_id(self._sql.job_by_id, id, owner=owner)
         return job_out(rows[0]) if rows else None
 
     def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
@@ -190,9 +192,9 @@ class SharedReader(ABC):
         where = {"due_by": self._now_us() if due else None}
         return SCHEDULE.read_all(self._rows(self._sql.schedules_list, where))
 
-    def run(self, id: str) -> RunView | None:
+    def run(self, id: str, *, owner: str | None = None) -> RunView | None:
         """One run, its counters summed."""
-        rows = self._with_id(self._sql.run_by_id, id)
+        rows = self._with_id(self._sql.run_by_id, id, owner=owner)
         return RUN.read(rows[0]) if rows else None
 
     def runs(
@@ -250,16 +252,31 @@ class SharedReader(ABC):
         rows = self._rows(self._sql.rivals, {"nos": self._dialect.packed(job_nos)})
         return {row[0]: row[1] for row in rows}
 
+    def access_token(self, id: str) -> AccessToken | None:
+        """One access token, good or not."""
+        rows = self._with_id(self._sql.access_token_by_id, id)
+        return ACCESS_TOKEN.read(rows[0]) if rows else None
+
+    def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
+        """All access tokens, newest first."""
+        rows = self._rows(self._sql.access_tokens_list, {"limit": _rows_of(limit)})
+        return ACCESS_TOKEN.read_all(rows)
+
     def bulks(
-        self, *, running: bool = False, id: str | None = None, limit: int = 50
+        self,
+        *,
+        running: bool = False,
+        id: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
     ) -> list[BulkView]:
         """Bulk operations, newest first; with ``running`` only those under way."""
         if id is not None:
-            found = BULK.read_all(self._with_id(self._sql.bulk_by_id, id))
+            found = BULK.read_all(self._with_id(self._sql.bulk_by_id, id, owner=owner))
             kept = [one for one in found if not running or one.status is BulkStatus.RUNNING]
             return kept[: _rows_of(limit)]
         sql = self._sql.bulks_running if running else self._sql.bulks_list
-        return BULK.read_all(self._rows(sql, {"limit": _rows_of(limit)}))
+        return BULK.read_all(self._rows(sql, {"owner": owner, "limit": _rows_of(limit)}))
 
     def refusals(self, bulk: int, *, after: int = 0, limit: int = 500) -> list[LoggedRefusal]:
         """What a bulk operation has left as it was, by job number above ``after``."""

@@ -3,6 +3,7 @@
 import re
 from datetime import datetime
 
+from perdure.model.access import AccessToken, NewAccessToken
 from perdure.model.errors import CallerError, StoreError
 from perdure.model.gates import GateChange, GateRow
 from perdure.model.jobs import Enqueued
@@ -73,6 +74,26 @@ class ModelControl(DeadLetters, Runs):
                 ticked_at=None if known is None else known.ticked_at,
                 ticks=0 if known is None else known.ticks,
             )
+
+    def add_access_token(self, token: NewAccessToken, deed: Deed) -> AccessToken:
+        """The same id is the same token."""
+        with self._tables.written(self) as now:
+            if token.id not in self._tables.access_tokens:
+                self._tables.access_tokens[token.id] = AccessToken(
+                    token.id, token.hash, token.name, token.owner, token.scopes, now, token.expires_at, None,
+                )  # fmt: skip
+                self._tables.log(deed, "create token", token.id, now)
+            return self._tables.access_tokens[token.id]
+
+    def revoke_access_token(self, id: str, deed: Deed) -> bool:
+        """Only once."""
+        with self._tables.written(self) as now:
+            known = self._tables.access_tokens.get(id)
+            if known is None or known.revoked_at is not None:
+                return False
+            self._tables.access_tokens[id] = replace(known, revoked_at=now)
+            self._tables.log(deed, "revoke token", id, now)
+            return True
 
     def drop_schedule(self, name: str) -> bool:
         """Forget it."""

@@ -229,6 +229,7 @@ class DeadLetters:
                 run=bulk.run,
                 phase=bulk.phase,
                 why="",
+                owner=bulk.owner,
             )
             self._tables.bulks[no] = made
             self._tables.bulk_payloads.update(

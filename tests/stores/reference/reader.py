@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import fields
 
+from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.filters import EVERY_JOB, JobFilter
@@ -44,10 +45,11 @@ class ModelReader(Reports):
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def job(self, id: str) -> JobView | None:
+    def job(self, id: str, *, owner: str | None = None) -> JobView | None:
         """One job."""
         with self._tables.read():
-            return next((self._view(job) for job in self._all() if job.id == id), None)
+            found = [job for job in self._all() if job.id == id and owner in (None, job.owner)]
+            return self._view(found[0]) if found else None
 
     def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
         """Of these, those that have ended, and those that are not there."""
@@ -214,8 +216,23 @@ class ModelReader(Reports):
             rows = sorted(self._tables.schedules.values(), key=lambda row: (row.next_at, row.name))
             return [row for row in rows if not due or row.next_at <= now]
 
+    def access_token(self, id: str) -> AccessToken | None:
+        """One of them."""
+        with self._tables.read():
+            return self._tables.access_tokens.get(id)
+
+    def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
+        """Newest first."""
+        with self._tables.read():
+            return [*self._tables.access_tokens.values()][::-1][: rows_of(limit)]
+
     def bulks(
-        self, *, running: bool = False, id: str | None = None, limit: int = 50
+        self,
+        *,
+        running: bool = False,
+        id: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
     ) -> list[BulkView]:
         """Bulk operations, newest first."""
         with self._tables.read():
@@ -223,7 +240,9 @@ class ModelReader(Reports):
             found = [
                 row
                 for row in rows
-                if id in (None, row.id) and (not running or row.status is BulkStatus.RUNNING)
+                if id in (None, row.id)
+                and owner in (None, row.owner)
+                and (not running or row.status is BulkStatus.RUNNING)
             ]
             return found[: rows_of(limit)]
 

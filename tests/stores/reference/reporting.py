@@ -32,10 +32,11 @@ class Reports:
 
     # -- runs --------------------------------------------------------------------------------
 
-    def run(self, id: str) -> RunView | None:
+    def run(self, id: str, *, owner: str | None = None) -> RunView | None:
         """One run."""
         with self._tables.read():
-            return next((run for run in self._tables.runs.values() if run.id == id), None)
+            found = [run for run in self._tables.runs.values() if run.id == id]
+            return next((run for run in found if owner in (None, run.owner)), None)
 
     def runs(
         self,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from perdure.model.access import AccessToken
 from perdure.model.changes import Change, ChangeKind
 from perdure.model.gates import GateRow, GateState, Samples, Slices
 from perdure.model.jobs import Attempt, Claim, Lane
@@ -28,7 +29,7 @@ from tests.stores.reference.rows import AttemptRow, CaptureRow, JobRow, Letter, 
 
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
-    "samples", "slices", "pauses", "schedules", "duties", "deeds", "bulks",
+    "samples", "slices", "pauses", "schedules", "access_tokens", "duties", "deeds", "bulks",
     "artifacts", "refusals", "redrives", "flows", "died", "changes", "payloads", "bulk_payloads",
 )  # fmt: skip
 
@@ -50,6 +51,7 @@ class Tables:
         self.slices: dict[str, Slices] = {}
         self.pauses: dict[tuple[LaneScope, str], LanePause] = {}
         self.schedules: dict[str, ScheduleView] = {}
+        self.access_tokens: dict[str, AccessToken] = {}
         self.duties: dict[str, tuple[int, datetime]] = {}
         self.deeds: dict[int, LoggedDeed] = {}
         self.bulks: dict[int, BulkView] = {}

@@ -37,11 +37,13 @@ __all__ = [
 
 
 @contextmanager
-def session_at(store: str | None, app: str | None = None) -> Iterator[Session]:
-    """A store that is there, with the pipelines of an app if one is named; then it is the app's own."""
+def session_at(
+    store: str | None, app: str | None = None, *, create: bool = False
+) -> Iterator[Session]:
+    """A store that is there or is to be made, with the pipelines of an app if one is named; then it is the app's own."""
     if app is None:
         url = settings_in_force(store=store).store
-        with closing(Session(url, Observers(), open_store(url, create=False))) as session:
+        with closing(Session(url, Observers(), open_store(url, create=create))) as session:
             yield session
         return
     found = load_session(app)

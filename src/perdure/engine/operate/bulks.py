@@ -115,7 +115,7 @@ class Bulks:
         bulk = NewBulk(
             bulk_id, verb, _json(meant), clean_deed(deed), _json(settings), payloads=given
         )
-        return self.control.add_bulk(bulk)
+        return self.control.add_bulk(replace(bulk, owner=meant.owner or ""))
 
     def begin_redrive(
         self,
@@ -142,7 +142,7 @@ class Bulks:
         phase = BulkPhase.CANARY if settings.canary else BulkPhase.ALL
         verb, deed = BulkVerb.REDRIVE, clean_deed(deed)
         bulk = NewBulk(bulk_id, verb, _json(meant), deed, _json(settings), child.no, phase)
-        return self.control.add_bulk(bulk)
+        return self.control.add_bulk(replace(bulk, owner=child.owner))
 
     def stop(self, bulk: BulkView, deed: Deed) -> BulkView:
         """Let a running operation do no more; what it has revived goes on, and its run can end.

@@ -15,7 +15,7 @@ fails and nothing is lost: the cursors stay where they are.
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from perdure.model.changes import Change, ChangeKind, ChangePage
@@ -27,10 +27,16 @@ _OPERATORS = (ChangeKind.GATE_CHANGED, ChangeKind.WORKER_CHANGED)
 
 
 class Listener:
-    """Somebody who is handed the entries of one owner, or, as an operator, all of them."""
+    """Somebody who is handed the entries of one owner, or, as an operator, all of them.
 
-    def __init__(self, cursor: str, owner: str | None) -> None:
+    ``wake`` is called, in the feed's thread, whenever there is something to take: for those who must not block.
+    """
+
+    def __init__(
+        self, cursor: str, owner: str | None, wake: Callable[[], None] | None = None
+    ) -> None:
         self.owner = owner
+        self._wake = wake
         self.behind = True
         self._cursor = cursor  # everything up to here was handed over, or is waiting
         self._waiting: deque[ChangePage] = deque()
@@ -72,12 +78,16 @@ class Listener:
                 self._waiting.append(ChangePage(seen, cursor, False))
                 self._size += len(seen)
                 self._news.notify_all()
+        if seen and self._wake is not None:
+            self._wake()
 
     def fail(self, error: PerdureError) -> None:
         """Tell it that it hears nothing more."""
         with self._news:
             self._error = error
             self._news.notify_all()
+        if self._wake is not None:
+            self._wake()
 
     def _may_see(self, entry: Change) -> bool:
         if self.owner is None:
@@ -94,10 +104,16 @@ class ChangeFeed:
         self._listeners: list[Listener] = []
         self._list = threading.Lock()
 
-    def listen(self, *, owner: str | None = None, after: str | None = None) -> Listener:
+    def listen(
+        self,
+        *,
+        owner: str | None = None,
+        after: str | None = None,
+        wake: Callable[[], None] | None = None,
+    ) -> Listener:
         """Somebody new, from now on or after a cursor; without ``owner`` it is an operator, who sees all."""
         page = self._reader.changes(after, limit=1)  # so that a bad cursor is refused here
-        listener = Listener(page.cursor if after is None else after, owner)
+        listener = Listener(page.cursor if after is None else after, owner, wake)
         with self._list:
             self._listeners.append(listener)
         return listener
@@ -172,10 +188,12 @@ class FeedThread:
         return self._process == os.getpid()
 
     @contextmanager
-    def listening(self, owner: str | None, after: str | None) -> Iterator[Listener]:
+    def listening(
+        self, owner: str | None, after: str | None, wake: Callable[[], None] | None = None
+    ) -> Iterator[Listener]:
         """A listener, for as long as the block lasts."""
         with self._one_at_a_time:
-            listener = self._feed.listen(owner=owner, after=after)
+            listener = self._feed.listen(owner=owner, after=after, wake=wake)
             self._start()
         try:
             yield listener

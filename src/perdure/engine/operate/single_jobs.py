@@ -239,8 +239,8 @@ def clean_deed(deed: Deed) -> Deed:
 
 def _job(reader: Reader, job_id: str, owner: str | None) -> JobView:
     """A job; another owner's is not found, as one that never was."""
-    job = reader.job(job_id)
-    if job is None or owner not in (None, job.owner):
+    job = reader.job(job_id, owner=owner)
+    if job is None:
         raise UnknownName(f"no job {job_id!r}")
     return job
 

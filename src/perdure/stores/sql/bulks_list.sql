@@ -1,1 +1,2 @@
-SELECT {bulk_columns} FROM perdure_bulks ORDER BY no DESC LIMIT :limit
+SELECT {bulk_columns} FROM perdure_bulks WHERE owner = coalesce(:owner, owner)
+ORDER BY no DESC LIMIT :limit

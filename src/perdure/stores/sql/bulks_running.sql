@@ -1,1 +1,3 @@
-SELECT {bulk_columns} FROM perdure_bulks WHERE status = 'running' ORDER BY no DESC LIMIT :limit
+SELECT {bulk_columns} FROM perdure_bulks
+WHERE status = 'running' AND owner = coalesce(:owner, owner)
+ORDER BY no DESC LIMIT :limit

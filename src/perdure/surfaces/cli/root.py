@@ -23,7 +23,9 @@ _COMMANDS = {
         "run",
         "runs",
         "schedules",
+        "serve",
         "simulate",
+        "token",
         "worker",
     )
 } | {"describe": "worker:describe", "jobs": "deeds:jobs", "worker-child": "worker:worker_child"}

@@ -10,6 +10,7 @@ Moments are the clock's, exact to the microsecond. Ids are UUIDs. Job numbers ri
 Any runner that knows ``setup_method``, ``teardown_method`` and ``test_`` will do.
 """
 
+from perdure.testing.store_contract.access_tokens import AccessTokensContract
 from perdure.testing.store_contract.bulks import BulksContract
 from perdure.testing.store_contract.callers import CallersContract
 from perdure.testing.store_contract.captures import CapturesContract
@@ -46,6 +47,7 @@ from perdure.testing.store_contract.workers import WorkersContract
 
 
 class StoreContract(
+    AccessTokensContract,
     EnqueueContract,
     RequestIdsContract,
     CallersContract,

@@ -7,7 +7,8 @@ from perdure.model.errors import CallerError
 from perdure.model.filters import JobFilter
 from perdure.model.jobs import Claim, IfFailed, OnLost
 from perdure.model.limits import PAGE_ROWS_MAX
-from perdure.model.operations import LaneScope, Retention
+from perdure.model.operations import BulkVerb, LaneScope, NewBulk, Retention
+from perdure.model.runs import NewRun
 from perdure.model.states import FailedReason, State
 from perdure.testing.store_contract.attempt_ends import (
     ENDINGS,
@@ -18,7 +19,7 @@ from perdure.testing.store_contract.attempt_ends import (
     retry,
     success,
 )
-from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, raises
+from perdure.testing.store_contract.fresh_store import DEED, OnAFreshStore, raises, uuid_of
 
 ANN = JobFilter(owner="ann")
 
@@ -125,6 +126,32 @@ class OwnersContract(OnAFreshStore):
             assert (len(listed), len(changed)) == (count, count)
             assert self.place.reader.preview(meant).count == count
         assert len(self._listed_nos(JobFilter(owner=""))) == 1
+
+    def test_by_its_id_another_owners_job_is_not_there_as_one_that_never_was(self) -> None:
+        made = self.place.put(owner="ann")
+        nobodys = self.place.put()
+        job = self.place.reader.job
+        assert job(made.id) is not None
+        assert job(made.id) == job(made.id, owner="ann")
+        assert job(made.id, owner="bob") is job(made.id, owner="") is job(uuid_of(99)) is None
+        assert job(nobodys.id, owner="") is not None
+        assert job(nobodys.id, owner="ann") is None  # what is nobody's is the operator's
+
+    def test_by_its_id_another_owners_run_is_not_there_as_one_that_never_was(self) -> None:
+        made = self.place.control.add_run(NewRun(uuid_of(1), "ann", "p", "nightly"))
+        run = self.place.reader.run
+        assert run(made.id) == run(made.id, owner="ann") == made
+        assert run(made.id, owner="bob") is run(made.id, owner="") is None
+
+    def test_another_owners_bulk_operations_never_show(self) -> None:
+        begin, bulks = self.place.control.add_bulk, self.place.reader.bulks
+        anns = begin(NewBulk(uuid_of(1), BulkVerb.DISCARD, "{}", DEED, owner="ann"))
+        nobodys = begin(NewBulk(uuid_of(2), BulkVerb.DISCARD, "{}", DEED))
+        assert bulks() == bulks(running=True) == [nobodys, anns]
+        assert bulks(owner="ann") == bulks(owner="ann", running=True) == [anns]
+        assert bulks(owner="bob") == bulks(owner="bob", running=True) == []
+        assert bulks(id=anns.id, owner="ann") == [anns]
+        assert bulks(id=anns.id, owner="bob") == bulks(id=nobodys.id, owner="ann") == []
 
     def test_a_page_of_an_owner_is_bounded_whatever_is_asked_for(self) -> None:
         since = self.clock.now()

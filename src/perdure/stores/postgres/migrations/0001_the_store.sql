@@ -254,6 +254,7 @@ CREATE TABLE perdure_bulks (
     id          uuid NOT NULL UNIQUE,
     verb        text NOT NULL CHECK (verb IN ('redrive', 'discard', 'cancel', 'retry', 'run now')),
     status      text NOT NULL CHECK (status IN ('running', 'done', 'stopped')),
+    owner       text NOT NULL,
     filter      text NOT NULL,
     begun_by    text NOT NULL,
     reason      text NOT NULL,

@@ -1,4 +1,4 @@
 SELECT {r.run_columns}
 FROM perdure_runs AS r
 {run_sums}
-WHERE r.id = %(id)s
+WHERE r.id = %(id)s AND r.owner = coalesce(%(owner)s, r.owner)

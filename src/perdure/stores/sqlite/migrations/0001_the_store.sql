@@ -313,6 +313,7 @@ CREATE TABLE perdure_bulks (
     id          TEXT NOT NULL UNIQUE,
     verb        TEXT NOT NULL CHECK (verb IN ('redrive', 'discard', 'cancel', 'retry', 'run now')),
     status      TEXT NOT NULL CHECK (status IN ('running', 'done', 'stopped')),
+    owner       TEXT NOT NULL,
     filter      TEXT NOT NULL,
     begun_by    TEXT NOT NULL,
     reason      TEXT NOT NULL,

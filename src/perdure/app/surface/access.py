@@ -1,0 +1,51 @@
+"""Access tokens for people and servers: made, listed and revoked, and whom one speaks for."""
+
+from collections.abc import Iterable
+
+from perdure.app.session.session import Session
+from perdure.engine.operate import access
+from perdure.model.access import AccessToken, Principal
+from perdure.model.errors import CallerError
+from perdure.model.operations import Deed
+from perdure.rules.hints.durations import duration_s
+
+
+def create_token(
+    session: Session,
+    *,
+    name: str,
+    owner: str,
+    scopes: Iterable[str],
+    expires: str | None,
+    deed: Deed,
+) -> tuple[str, AccessToken]:
+    """A new token; its text is told here and never again."""
+    expires_s = None if expires is None else duration_s(expires)
+    if expires is not None and expires_s is None:
+        raise CallerError(f"--expires is {expires!r}; write how long it is good, as in 12h or 30d")
+    opened = session.opened
+    return access.create_token(
+        opened.reader,
+        opened.control,
+        session.ids,
+        name=name,
+        owner=owner,
+        scopes=scopes,
+        expires_s=expires_s,
+        deed=deed,
+    )
+
+
+def revoke_token(session: Session, id: str, deed: Deed) -> None:
+    """Let a token open nothing any more."""
+    access.revoke_token(session.opened.reader, session.opened.control, id, deed)
+
+
+def tokens(session: Session) -> list[AccessToken]:
+    """All tokens, newest first."""
+    return session.opened.reader.access_tokens()
+
+
+def principal_of(session: Session, text: str) -> Principal | None:
+    """Whom a token speaks for."""
+    return access.principal_of(session.opened.reader, text)

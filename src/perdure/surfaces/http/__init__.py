@@ -1,0 +1,1 @@
+"""The HTTP API: whose job it is, decided on the server."""

@@ -1,0 +1,198 @@
+"""Dead letters over HTTP: listed and grouped, driven again or discarded in bulk, by their owner or an operator."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, structs
+
+from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.model.access import AccessScope
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.operations import BulkView
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.problems import Refused
+from perdure.surfaces.http.views import JobPage, job_shown
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Letters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters; all that is given must hold. ``owner`` is for those who reach everybody's."""
+
+    pipeline: Name | None = None
+    stage: Name | None = None
+    kind: Name | None = None
+    code: Name | None = None
+    fingerprint: Name | None = None
+    owner: Annotated[str, Meta(max_length=100)] | None = None
+    older_than: Name | None = None
+    newer_than: Name | None = None
+
+
+class LetterQuery(Letters, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters, and how many of them."""
+
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
+
+
+class LetterGroup(Struct, frozen=True):
+    """Dead letters that failed alike: how many, when first and last, and one of them."""
+
+    fingerprint: str
+    pipeline: str
+    stage: str
+    kind: str
+    code: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example_id: str
+
+
+class LetterGroups(Struct, frozen=True):
+    """The groups, most frequent first."""
+
+    groups: list[LetterGroup]
+
+
+class Eligible(Struct, frozen=True):
+    """What a re-drive would do now; ``capped`` when there are more than were looked at."""
+
+    count: int
+    eligible: int
+    refused: dict[str, int]
+    capped: bool
+
+
+class RedriveAsked(Letters, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters are to be driven again, and how gently."""
+
+    from_start: bool = False
+    canary: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    rate: Annotated[str, Meta(max_length=50)] | None = None
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+class DiscardAsked(Letters, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters are dealt with."""
+
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+class BulkShown(Struct, frozen=True):
+    """A bulk operation: how far it is, and how many jobs it has left as they were."""
+
+    id: str
+    verb: str
+    status: str
+    done: int
+    refused: int
+    begun_by: str
+    begun_at: datetime
+    reason: str
+    why: str
+
+
+class StopAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why somebody stops it or lets it go on."""
+
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+def list_letters(call: HttpCall) -> HttpAnswer:
+    """List dead letters, newest first."""
+    query: LetterQuery = call.query
+    before = None if query.cursor is None else int(query.cursor)
+    chosen = _chosen(query, call.principal.sees)
+    found = DeadLetters(call.session).list(limit=query.limit, before=before, **chosen)
+    after = str(found[-1].no) if len(found) == query.limit else None
+    return HttpAnswer(JobPage([job_shown(one) for one in found], None, after))
+
+
+def group_letters(call: HttpCall) -> HttpAnswer:
+    """Group dead letters by how they failed, most frequent first."""
+    query: LetterQuery = call.query
+    chosen = _chosen(query, call.principal.sees)
+    found = DeadLetters(call.session).groups(limit=query.limit, **chosen)
+    names = LetterGroup.__struct_fields__
+    shown = [LetterGroup(**{name: getattr(one, name) for name in names}) for one in found]
+    return HttpAnswer(LetterGroups(shown))
+
+
+def preview_redrive(call: HttpCall) -> HttpAnswer:
+    """Say what a re-drive would do, and do nothing."""
+    body: RedriveAsked = call.body
+    chosen = _chosen(body, call.principal.acts_on)
+    found = DeadLetters(call.session).preview(from_start=body.from_start, **chosen)
+    refused = {one.why: one.count for one in found.refused}
+    return HttpAnswer(Eligible(found.count, found.eligible, refused, found.capped))
+
+
+def redrive_letters(call: HttpCall) -> HttpAnswer:
+    """Drive dead letters of one pipeline again, in a run of their own; workers do it."""
+    body: RedriveAsked = call.body
+    begun = DeadLetters(call.session).redrive(
+        from_start=body.from_start,
+        canary=body.canary,
+        rate=body.rate,
+        reason=body.reason,
+        by=call.principal.name,
+        **_chosen(body, call.principal.acts_on),
+    )
+    return HttpAnswer(_shown(begun.view()), 202, {"location": f"/api/dead/bulks/{begun.id}"})
+
+
+def discard_letters(call: HttpCall) -> HttpAnswer:
+    """Mark dead letters as dealt with; they stay in the books."""
+    body: DiscardAsked = call.body
+    chosen = _chosen(body, call.principal.acts_on)
+    done = DeadLetters(call.session).discard(reason=body.reason, by=call.principal.name, **chosen)
+    return HttpAnswer(_shown(done))
+
+
+def show_bulk(call: HttpCall) -> HttpAnswer:
+    """Show how far a re-drive or a discard is."""
+    return HttpAnswer(_shown(_bulk(call, call.principal.sees)))
+
+
+def stop_bulk(call: HttpCall) -> HttpAnswer:
+    """Let a re-drive take on no more; what lives again goes on."""
+    found = Redrive(call.session, _bulk(call, call.principal.acts_on))
+    return HttpAnswer(_shown(found.stop(reason=call.body.reason, by=call.principal.name)))
+
+
+_READ, _OPERATE = AccessScope.READ, AccessScope.OPERATE
+_GONE = ("not_found",)
+_DONE = (*_GONE, "not_changeable")
+
+ENDPOINTS = (
+    Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery, problems=_GONE),
+    Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery, problems=_GONE),
+    Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, RedriveAsked, problems=_GONE),
+    Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, RedriveAsked, statuses=(202,), problems=_GONE),
+    Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, problems=_GONE),
+    Endpoint("GET", "/api/dead/bulks/{id}", show_bulk, _READ, BulkShown, problems=_GONE),
+    Endpoint("POST", "/api/dead/bulks/{id}/stop", stop_bulk, _OPERATE, BulkShown, StopAsked, problems=_DONE),
+)  # fmt: skip
+
+
+def _chosen(asked: Letters, reach: str | None) -> dict[str, Any]:
+    """The filter, with the owner that the principal reaches, whatever was asked for."""
+    if reach is not None and asked.owner not in (None, reach):
+        raise Refused("forbidden", "this token reaches the jobs of its own owner only")
+    given = {name: getattr(asked, name) for name in Letters.__struct_fields__}
+    given["owner"] = asked.owner if reach is None else reach
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _bulk(call: HttpCall, owner: str | None) -> BulkView:
+    found = call.session.opened.reader.bulks(id=call.path["id"], owner=owner)
+    if not found:
+        raise Refused("not_found")
+    return found[0]
+
+
+def _shown(bulk: BulkView) -> BulkShown:
+    kept = structs.asdict(bulk)
+    return BulkShown(**{name: kept[name] for name in BulkShown.__struct_fields__})

@@ -1,0 +1,74 @@
+"""What an endpoint is: one row, from which the router, the check of scopes, the reading of a request and OpenAPI are made."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from perdure.app.session.session import Session
+from perdure.model.access import AccessScope, Principal
+
+JSON_LINES = "application/x-ndjson"
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """An endpoint that takes nothing from the query."""
+
+
+class HttpCall(Struct, frozen=True):
+    """A request that was let in: whose it is, and what it asks for, read and checked."""
+
+    session: Session
+    principal: Principal
+    request_id: str
+    path: Mapping[str, str]
+    query: Any
+    body: Any
+    headers: Mapping[str, str]
+
+
+class HttpAnswer(Struct, frozen=True):
+    """What is answered; ``body`` is encoded as it is, or, where it is an iterator, line by line as it comes."""
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class Endpoint(Struct, frozen=True):
+    """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says.
+
+    With ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
+    """
+
+    method: str
+    path: str
+    handler: Callable[[HttpCall], HttpAnswer]
+    scope: AccessScope | None
+    answers: Any
+    body: Any = None
+    query: type[Struct] = NoQuery
+    statuses: tuple[int, ...] = (200,)
+    problems: tuple[str, ...] = ()
+    lines: bool = False
+    streams: bool = False
+
+    @property
+    def takes(self) -> str:
+        """The media type of its body."""
+        return JSON_LINES if self.lines else "application/json"
+
+    @property
+    def gives(self) -> str:
+        """The media type of its answer."""
+        return JSON_LINES if self.streams else "application/json"
+
+    @property
+    def name(self) -> str:
+        """How OpenAPI and the reference call it."""
+        return self.handler.__name__
+
+    @property
+    def summary(self) -> str:
+        """The first line of what its handler says of itself."""
+        return (self.handler.__doc__ or "").split("\n", 1)[0]

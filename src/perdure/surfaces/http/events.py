@@ -1,0 +1,95 @@
+"""What happens, as it happens: server-sent events from the store's change feed.
+
+One reader in this process serves all who listen, and each hears of its own owner only: an entry is filtered before it is
+encoded. Every event has the cursor after it as its id, so that a client that was cut off goes on with ``Last-Event-ID``.
+A cursor that the feed no longer keeps gets one ``reset`` event: read the lists anew, and go on from its id.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+
+from perdure.app.session.session import Session
+from perdure.app.surface.serving import Listener
+from perdure.model.changes import Change, ChangePage
+from perdure.model.errors import CursorTooOld, PerdureError
+
+BEAT_S = 15.0  # a line that says nothing, so that no one in between takes the stream for dead
+
+_encode = msgspec.json.Encoder().encode
+
+
+class EventShown(msgspec.Struct, frozen=True):
+    """An event on the wire. It says what a thing has become; what it is now, the other endpoints say."""
+
+    kind: str
+    at: str
+    id: str
+    pipeline: str
+    stage: str
+    state: str
+    status: str | None
+
+
+async def stream(session: Session, owner: str | None, after: str | None) -> AsyncIterator[bytes]:
+    """The events of one owner, or of all, from now on or after a cursor, until whoever listens leaves."""
+    loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(news.set)
+
+    listening = _listen(session, owner, wake)
+    try:
+        opened = listening(after)
+        listener = await run_in_threadpool(opened.__enter__)
+    except CursorTooOld:
+        opened = listening(None)
+        listener = await run_in_threadpool(opened.__enter__)
+        yield _event("reset", listener.cursor, b"{}")
+    try:
+        yield b": listening\n\n"
+        while True:
+            news.clear()
+            try:
+                page = listener.take()
+            except PerdureError:
+                yield b"event: reset\ndata: {}\n\n"
+                return
+            if page.entries:
+                yield _page(page)
+                continue
+            try:
+                async with asyncio.timeout(BEAT_S):
+                    await news.wait()
+            except TimeoutError:
+                yield b": beat\n\n"
+    finally:
+        await asyncio.shield(run_in_threadpool(opened.__exit__, None, None, None))
+
+
+def _listen(
+    session: Session, owner: str | None, wake: Callable[[], None]
+) -> Callable[[str | None], AbstractContextManager[Listener]]:
+    return lambda after: session.feed.listening(owner, after, wake)
+
+
+def _page(page: ChangePage) -> bytes:
+    """The cursor stands with the last event: who is cut off before it hears the whole page again."""
+    last = len(page.entries) - 1
+    return b"".join(
+        _event(one.kind.value, page.cursor if n == last else None, _encode(_shown(one)))
+        for n, one in enumerate(page.entries)
+    )
+
+
+def _event(kind: str, cursor: str | None, data: bytes) -> bytes:
+    id = b"" if cursor is None else b"id: %s\n" % cursor.encode()
+    return b"%sevent: %s\ndata: %s\n\n" % (id, kind.encode(), data)
+
+
+def _shown(one: Change) -> EventShown:
+    at = one.changed_at.isoformat().replace("+00:00", "Z")
+    return EventShown(one.kind.value, at, one.id, one.pipeline, one.stage, one.state, one.status)

@@ -1,0 +1,278 @@
+"""Jobs over HTTP: made, listed, shown, waited for, cancelled, run now and given a new life."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from perdure.app.job_filters import jobs_listed
+from perdure.app.job_refs import JobRef
+from perdure.app.pipelines import Pipeline
+from perdure.app.surface.serving import Item, pipeline_named
+from perdure.model.access import AccessScope
+from perdure.model.errors import JobUnfinished
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.states import TERMINAL
+from perdure.model.views import JobView
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.problems import Refused
+from perdure.surfaces.http.views import (
+    JobPage,
+    JobResult,
+    JobShown,
+    JobStory,
+    job_shown,
+    result_of,
+    story_of,
+)
+
+WAIT_S_MAX = 60.0
+BATCH_MAX = 1_000
+
+_WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])")
+Shown = Literal["queued", "processing", "succeeded", "failed", "cancelled", "retrying", "scheduled"]
+
+
+class JobAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """A job to be made. Whose it is comes from the token."""
+
+    pipeline: Annotated[str, Meta(min_length=1, max_length=100)]
+    item: Any
+    key: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
+    run_at: datetime | None = None
+    deadline_s: Annotated[float, Meta(gt=0)] | None = None
+
+
+class ItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of several jobs to be made."""
+
+    item: Any
+    key: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
+    run_at: datetime | None = None
+    deadline_s: Annotated[float, Meta(gt=0)] | None = None
+
+
+class JobsAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """Several jobs of one pipeline to be made, in their order: all of them, or none."""
+
+    pipeline: Annotated[str, Meta(min_length=1, max_length=100)]
+    jobs: Annotated[list[ItemAsked], Meta(min_length=1, max_length=BATCH_MAX)]
+
+
+class MadeJob(Struct, frozen=True):
+    """A job that is there now; ``created`` is false where its key belonged to one before."""
+
+    id: str
+    created: bool
+
+
+class MadeJobs(Struct, frozen=True):
+    """The jobs of a batch, in its order."""
+
+    jobs: list[MadeJob]
+
+
+class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs. ``cursor`` is ``next`` of the page before; ``owner`` is for those who see everybody's.
+
+    With ``since`` those that have changed from that moment on, the oldest change first. What commits late bears the moment of its
+    writing, so who polls asks again from some seconds before the last change that it saw.
+    """
+
+    pipeline: str | None = None
+    state: Shown | None = None
+    key: str | None = None
+    owner: str | None = None
+    since: datetime | None = None
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}(@[0-9TZ:.-]{20,32})?$")] | None = None
+
+
+class RetryAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a failed job is given a new life; a corrected ``item`` takes the place of the one that it has."""
+
+    item: Any | UnsetType = UNSET
+    from_start: bool = False
+    dry_run: bool = False
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+class Retried(Struct, frozen=True):
+    """A job and the stage at which its new life begins, or, after a dry run, would begin."""
+
+    job: JobShown
+    stage: str
+    dry_run: bool
+
+
+class DeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why somebody does it, for the audit log."""
+
+    dry_run: bool = False
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+def create_job(call: HttpCall) -> HttpAnswer:
+    """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
+    body: JobAsked = call.body
+    key = call.headers.get("idempotency-key") or body.key
+    job = _pipeline(call, body.pipeline).enqueue(
+        body.item,
+        owner=call.principal.owner,
+        key=key,
+        priority=body.priority,
+        run_at=body.run_at,
+        deadline_s=body.deadline_s,
+        request_id=call.request_id,
+    )
+    headers = {"location": f"/api/jobs/{job.id}"}
+    wait_s = _wait_s(call)
+    view = _after(job, wait_s) if wait_s else job.view()
+    if wait_s and view.state in TERMINAL:
+        return HttpAnswer(
+            result_of(view), 200, {**headers, "preference-applied": f"wait={wait_s:g}"}
+        )
+    return HttpAnswer(result_of(view), 202, headers)
+
+
+def create_jobs(call: HttpCall) -> HttpAnswer:
+    """Make several jobs of one pipeline, all of them or none."""
+    body: JobsAsked = call.body
+    items = [
+        Item(
+            one.item,
+            key=one.key,
+            priority=one.priority,
+            run_at=one.run_at,
+            deadline_s=one.deadline_s,
+        )
+        for one in body.jobs
+    ]
+    made = _pipeline(call, body.pipeline).enqueue_many(
+        items, owner=call.principal.owner, request_id=call.request_id
+    )
+    return HttpAnswer(MadeJobs([MadeJob(one.id, one.created) for one in made]), 202)
+
+
+def list_jobs(call: HttpCall) -> HttpAnswer:
+    """List jobs, newest first."""
+    query: JobQuery = call.query
+    sees, reader = call.principal.sees, call.session.opened.reader
+    if sees is not None and query.owner not in (None, sees):
+        raise Refused("forbidden", "this token sees the jobs of its own owner only")
+    owner = query.owner if sees is None else sees
+    chosen = {"pipeline": query.pipeline, "key": query.key, "owner": owner}
+    meant = jobs_listed(reader, () if query.state is None else (query.state,), chosen)
+    active = None if owner is None else reader.open_jobs(owner)
+    number, _, moment = (query.cursor or "").partition("@")
+    if query.since is None:
+        found = reader.jobs(meant, limit=query.limit, before=int(number) if number else None)
+        after = str(found[-1].no) if len(found) == query.limit else None
+        return HttpAnswer(JobPage([job_shown(one) for one in found], active, after))
+    if owner is None:
+        raise Refused("bad_request", "changes are listed by owner; name one")
+    since = datetime.fromisoformat(moment) if moment else query.since
+    if since.tzinfo is None:
+        raise Refused("bad_request", "since needs a time zone, as in 2030-01-01T00:00:00Z")
+    changed = reader.jobs_changed(meant, since=since, after=int(number or 0), limit=query.limit)
+    after = None
+    if len(changed) == query.limit:
+        last = changed[-1]
+        after = f"{last.job.no}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
+    return HttpAnswer(JobPage([job_shown(one.job) for one in changed], active, after))
+
+
+def show_job(call: HttpCall) -> HttpAnswer:
+    """Show a job with all its attempts and the decision after each, in words."""
+    job = _seen(call)
+    return HttpAnswer(story_of(job, call.session.opened.reader.attempts(job.no)))
+
+
+def show_result(call: HttpCall) -> HttpAnswer:
+    """Fetch the result of a job; with `Prefer: wait=N` it is waited for."""
+    job, wait_s = _seen(call), _wait_s(call)
+    if wait_s and job.state not in TERMINAL:
+        job = _after(JobRef(job.id, False, call.session, call.principal.sees), wait_s)
+    if job.state not in TERMINAL:
+        raise JobUnfinished("the job has not ended yet; ask again, or with Prefer: wait=30")
+    return HttpAnswer(result_of(job))
+
+
+def cancel_job(call: HttpCall) -> HttpAnswer:
+    """Cancel a job; after this no new attempt of it starts."""
+    job = _own(call)
+    job.cancel(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
+    return HttpAnswer(job_shown(job.view()))
+
+
+def run_job_now(call: HttpCall) -> HttpAnswer:
+    """Let a job that waits be due now."""
+    job = _own(call)
+    job.run_now(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
+    return HttpAnswer(job_shown(job.view()))
+
+
+def retry_job(call: HttpCall) -> HttpAnswer:
+    """Give a failed job a new life, with the item that it has or a corrected one."""
+    body: RetryAsked = call.body
+    job = _own(call)
+    corrected = {} if body.item is UNSET else {"payload": body.item}
+    stage = job.retry(
+        from_start=body.from_start,
+        dry_run=body.dry_run,
+        reason=body.reason,
+        by=call.principal.name,
+        **corrected,
+    )
+    return HttpAnswer(Retried(job_shown(job.view()), stage, body.dry_run))
+
+
+_SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
+_GONE = ("not_found",)
+
+ENDPOINTS = (
+    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=(*_GONE, "payload_refused")),
+    Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=(*_GONE, "payload_refused")),
+    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
+    Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
+    Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
+    Endpoint("POST", "/api/jobs/{id}/cancel", cancel_job, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_cancellable")),
+    Endpoint("POST", "/api/jobs/{id}/run-now", run_job_now, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_changeable")),
+    Endpoint("POST", "/api/jobs/{id}/retry", retry_job, _OPERATE, Retried, RetryAsked, problems=(*_GONE, "not_retriable", "payload_refused")),
+)  # fmt: skip
+
+
+def _pipeline(call: HttpCall, name: str) -> Pipeline:
+    return pipeline_named(call.session, name)
+
+
+def _seen(call: HttpCall) -> JobView:
+    """The job of the path, if the principal sees it."""
+    job = call.session.opened.reader.job(call.path["id"], owner=call.principal.sees)
+    if job is None:
+        raise Refused("not_found")
+    return job
+
+
+def _own(call: HttpCall) -> JobRef:
+    """The job of the path, if the principal may change it."""
+    job = call.session.opened.reader.job(call.path["id"], owner=call.principal.acts_on)
+    if job is None:
+        raise Refused("not_found")
+    return JobRef(job.id, False, call.session, call.principal.acts_on)
+
+
+def _wait_s(call: HttpCall) -> float:
+    found = _WAIT.search(call.headers.get("prefer", ""))
+    return 0.0 if found is None else min(float(found[1]), WAIT_S_MAX)
+
+
+def _after(job: JobRef, wait_s: float) -> JobView:
+    """The job when it has ended, or as it is when the wait is over."""
+    try:
+        return job.wait(wait_s=wait_s)
+    except JobUnfinished:
+        return job.view()

@@ -1,0 +1,225 @@
+"""What operators see and do over HTTP: gates, queues, workers, schedules, figures and the audit log."""
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from perdure.app.surface import gate_control, queue_control
+from perdure.app.surface.gate_control import GateShown
+from perdure.app.surface.queue_control import QueueShown
+from perdure.model.access import AccessScope
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.operations import Deed
+from perdure.model.views import DeathCount, Depth, Flow
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+
+
+class GateList(Struct, frozen=True):
+    """All gates, by name."""
+
+    gates: list[GateShown]
+
+
+class GateAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why somebody does it; a gate is everybody's, so a reason is asked for."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class HoldAsked(GateAsked, frozen=True, forbid_unknown_fields=True):
+    """For how long, as in 10m; until somebody releases it where nothing is said."""
+
+    for_time: Annotated[str, Meta(max_length=50)] | None = None
+
+
+class ReasonAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """ReasonAsked somebody does it, for the audit log."""
+
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+class QueueList(Struct, frozen=True):
+    """All queues, by name."""
+
+    queues: list[QueueShown]
+
+
+class WorkerShown(Struct, frozen=True):
+    """A worker: whether it lives, and how many jobs it has in hand."""
+
+    id: int
+    name: str
+    started_at: datetime
+    seen_at: datetime
+    dead_at: datetime | None
+
+
+class WorkerList(Struct, frozen=True):
+    """WorkerList that are alive or have unsettled jobs, then the newest dead ones."""
+
+    workers: list[WorkerShown]
+
+
+class ScheduleShown(Struct, frozen=True):
+    """A periodic job."""
+
+    name: str
+    pipeline: str
+    rule: str
+    next_at: datetime
+    last_at: datetime | None
+    times: int
+
+
+class ScheduleList(Struct, frozen=True):
+    """ScheduleList by their next moment."""
+
+    schedules: list[ScheduleShown]
+
+
+class Stats(Struct, frozen=True):
+    """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
+
+    depths: list[Depth]
+    flows: list[Flow]
+    deaths: list[DeathCount]
+
+
+class DeedShown(Struct, frozen=True):
+    """A line of the audit log."""
+
+    at: datetime
+    by: str
+    verb: str
+    subject: str
+    reason: str
+
+
+class AuditLog(Struct, frozen=True):
+    """Lines of the audit log, newest first; ``next`` is the cursor of the page after this one."""
+
+    deeds: list[DeedShown]
+    next: str | None
+
+
+class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which lines: those about one subject, or all."""
+
+    subject: Annotated[str, Meta(max_length=200)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
+
+
+def list_gates(call: HttpCall) -> HttpAnswer:
+    """List all gates: what holds each, and how fast calls pass."""
+    return HttpAnswer(GateList(gate_control.gates(call.session.opened)))
+
+
+def show_gate(call: HttpCall) -> HttpAnswer:
+    """Show one gate."""
+    return HttpAnswer(gate_control.gate(call.session.opened, call.path["name"]))
+
+
+def hold_gate(call: HttpCall) -> HttpAnswer:
+    """Hold a gate, for a while or until somebody releases it."""
+    name, body = call.path["name"], call.body
+    gate_control.hold(
+        call.session.opened,
+        name,
+        by_whom=call.principal.name,
+        reason=body.reason,
+        for_text=body.for_time,
+    )
+    return show_gate(call)
+
+
+def release_gate(call: HttpCall) -> HttpAnswer:
+    """Let a gate flow, slowly at first, whatever held it."""
+    who, why = call.principal.name, call.body.reason
+    gate_control.release(call.session.opened, call.path["name"], by_whom=who, reason=why)
+    return show_gate(call)
+
+
+def probe_gate(call: HttpCall) -> HttpAnswer:
+    """Let a held gate send a probe now."""
+    who, why = call.principal.name, call.body.reason
+    gate_control.probe(call.session.opened, call.path["name"], by_whom=who, reason=why)
+    return show_gate(call)
+
+
+def list_queues(call: HttpCall) -> HttpAnswer:
+    """List all queues: what is ready, what waits for later, and whether it is paused."""
+    return HttpAnswer(QueueList(queue_control.queues(call.session.opened)))
+
+
+def pause_queue(call: HttpCall) -> HttpAnswer:
+    """Claim no job of a queue until it is resumed."""
+    queue_control.pause(call.session.opened, call.path["name"], _deed(call))
+    return list_queues(call)
+
+
+def resume_queue(call: HttpCall) -> HttpAnswer:
+    """Let the jobs of a paused queue be claimed again."""
+    queue_control.resume(call.session.opened, call.path["name"], _deed(call))
+    return list_queues(call)
+
+
+def list_workers(call: HttpCall) -> HttpAnswer:
+    """List the workers that are alive, and the newest dead ones."""
+    found = call.session.opened.reader.workers()
+    shown = [
+        WorkerShown(one.no, one.name, one.started_at, one.beat_at, one.dead_at) for one in found
+    ]
+    return HttpAnswer(WorkerList(shown))
+
+
+def list_schedules(call: HttpCall) -> HttpAnswer:
+    """List the periodic jobs by their next moment."""
+    shown = [
+        ScheduleShown(one.name, one.pipeline, one.spec, one.next_at, one.ticked_at, one.ticks)
+        for one in call.session.opened.reader.schedules()
+    ]
+    return HttpAnswer(ScheduleList(shown))
+
+
+def show_stats(call: HttpCall) -> HttpAnswer:
+    """Show how many jobs stand where, and what has happened, from the tallies."""
+    reader = call.session.opened.reader
+    return HttpAnswer(Stats(reader.depths(), reader.flows(), reader.deaths()))
+
+
+def list_deeds(call: HttpCall) -> HttpAnswer:
+    """List the audit log, newest first."""
+    query: LogQuery = call.query
+    before = None if query.cursor is None else int(query.cursor)
+    reader = call.session.opened.reader
+    found = reader.deeds(subject=query.subject, limit=query.limit, before=before)
+    shown = [
+        DeedShown(one.done_at, one.by_whom, one.verb, one.subject, one.reason) for one in found
+    ]
+    after = str(found[-1].no) if len(found) == query.limit else None
+    return HttpAnswer(AuditLog(shown, after))
+
+
+_READ_ALL, _ADMIN = AccessScope.READ_ALL, AccessScope.ADMIN
+_GONE = ("not_found",)
+
+ENDPOINTS = (
+    Endpoint("GET", "/api/gates", list_gates, _READ_ALL, GateList),
+    Endpoint("GET", "/api/gates/{name}", show_gate, _READ_ALL, GateShown, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/hold", hold_gate, _ADMIN, GateShown, HoldAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/release", release_gate, _ADMIN, GateShown, GateAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/probe", probe_gate, _ADMIN, GateShown, GateAsked, problems=_GONE),
+    Endpoint("GET", "/api/queues", list_queues, _READ_ALL, QueueList),
+    Endpoint("POST", "/api/queues/{name}/pause", pause_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
+    Endpoint("POST", "/api/queues/{name}/resume", resume_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
+    Endpoint("GET", "/api/workers", list_workers, _READ_ALL, WorkerList),
+    Endpoint("GET", "/api/schedules", list_schedules, _READ_ALL, ScheduleList),
+    Endpoint("GET", "/api/stats", show_stats, _READ_ALL, Stats),
+    Endpoint("GET", "/api/audit-log", list_deeds, _READ_ALL, AuditLog, query=LogQuery),
+)  # fmt: skip
+
+
+def _deed(call: HttpCall) -> Deed:
+    return Deed(call.principal.name, call.body.reason)

@@ -1,0 +1,253 @@
+"""Runs over HTTP: begun, fed in requests of bounded size, paused, resumed, sealed, cancelled, and their results fetched.
+
+Items come as JSON Lines, each with a key. A client that died in the midst begins its run again by the same name and sends
+what it is not sure of once more: what is in is known by its key.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from perdure.app.runs import Run
+from perdure.app.surface.serving import Item, pipeline_named
+from perdure.model.access import AccessScope
+from perdure.model.errors import NotChangeable
+from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.runs import RunView
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.problems import Refused
+from perdure.surfaces.http.views import ErrorShown, money
+
+ITEMS_MAX = 10_000
+
+Text = Annotated[str, Meta(min_length=1, max_length=100)]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+
+
+class RunAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """A run to be begun, or gone on with: the same owner, pipeline and name are the same run."""
+
+    pipeline: Text
+    name: Text
+    failure_budget: Share | None = None
+    cost_max_usd: Annotated[float, Meta(gt=0)] | None = None
+
+
+class RunItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of items. The key is what it is known by in this run."""
+
+    key: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    item: Any
+    priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
+
+
+class RunCount(Struct, frozen=True):
+    """How many items stand where."""
+
+    total: int
+    open: int
+    succeeded: int
+    failed: int
+    cancelled: int
+
+
+class RunShown(Struct, frozen=True):
+    """A run. It is sealed when all of its items are in, and over when ``ended_at`` is set."""
+
+    id: str
+    pipeline: str
+    name: str
+    owner: str
+    status: str
+    why: str
+    counts: RunCount
+    cost_usd: str
+    created_at: datetime
+    sealed_at: datetime | None
+    ended_at: datetime | None
+
+
+class RunPage(Struct, frozen=True):
+    """Runs, newest first; ``next`` is the cursor of the page after this one."""
+
+    runs: list[RunShown]
+    next: str | None
+
+
+class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which runs."""
+
+    pipeline: Text | None = None
+    name: Text | None = None
+    live: bool = False
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
+
+
+class TakenItems(Struct, frozen=True):
+    """How far it got: so many lines were taken, of which so many are new, and the run as it is now."""
+
+    items: int
+    created: int
+    known: int
+    run: RunShown
+
+
+class RunDeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why somebody does it; with a larger budget an aborted run goes on."""
+
+    reason: Annotated[str, Meta(max_length=500)] = ""
+    failure_budget: Share | None = None
+
+
+class RunResult(Struct, frozen=True):
+    """A line of results."""
+
+    id: str
+    key: str | None
+    ok: bool
+    value: Any
+    error: ErrorShown | None
+
+
+def create_run(call: HttpCall) -> HttpAnswer:
+    """Begin a run, or go on with the one of that name; items follow."""
+    body: RunAsked = call.body
+    run = pipeline_named(call.session, body.pipeline).run(
+        [],
+        name=body.name,
+        owner=call.principal.owner,
+        failure_budget=body.failure_budget,
+        cost_max_usd=body.cost_max_usd,
+        seal=False,
+    )
+    return HttpAnswer(_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
+
+
+def list_runs(call: HttpCall) -> HttpAnswer:
+    """List runs, newest first."""
+    query: RunQuery = call.query
+    found = call.session.opened.reader.runs(
+        pipeline=query.pipeline,
+        name=query.name,
+        owner=call.principal.sees,
+        live=query.live,
+        limit=query.limit,
+        before=None if query.cursor is None else int(query.cursor),
+    )
+    after = str(found[-1].no) if len(found) == query.limit else None
+    return HttpAnswer(RunPage([_shown(one) for one in found], after))
+
+
+def show_run(call: HttpCall) -> HttpAnswer:
+    """Show a run and how many of its items stand where."""
+    return HttpAnswer(_shown(_found(call, call.principal.sees)))
+
+
+def add_items(call: HttpCall) -> HttpAnswer:
+    """Put items into a run; what is in by its key is known, and nothing is done twice."""
+    run = _found(call, call.principal.acts_on)
+    if run.sealed_at is not None:
+        raise NotChangeable("the run is sealed: all of its items are in")
+    if len(call.body) > ITEMS_MAX:
+        raise Refused(
+            "too_large", f"a request may have {ITEMS_MAX:,} items; send the rest in others"
+        )
+    items = [Item(one.item, key=one.key, priority=one.priority) for one in call.body]
+    fed = pipeline_named(call.session, run.pipeline).run(
+        items, name=run.name, owner=run.owner, backlog_max=None, seal=False
+    )
+    assert fed.fed is not None
+    taken = fed.fed
+    known = taken.known + taken.repeated
+    return HttpAnswer(TakenItems(taken.items, taken.created, known, _shown(fed.view())))
+
+
+def seal_run(call: HttpCall) -> HttpAnswer:
+    """Say that all items of a run are in."""
+    run = _own(call)
+    run.seal()
+    return HttpAnswer(_shown(run.view()))
+
+
+def pause_run(call: HttpCall) -> HttpAnswer:
+    """Claim none of a run's items until it is resumed."""
+    run = _own(call)
+    run.pause(reason=call.body.reason, by=call.principal.name)
+    return HttpAnswer(_shown(run.view()))
+
+
+def resume_run(call: HttpCall) -> HttpAnswer:
+    """Go on with a paused or aborted run, with another budget if one is given."""
+    run, body = _own(call), call.body
+    run.resume(failure_budget=body.failure_budget, reason=body.reason, by=call.principal.name)
+    return HttpAnswer(_shown(run.view()))
+
+
+def cancel_run(call: HttpCall) -> HttpAnswer:
+    """Cancel a run and its open items."""
+    run = _own(call)
+    run.cancel(reason=call.body.reason, by=call.principal.name)
+    return HttpAnswer(_shown(run.view()))
+
+
+def fetch_results(call: HttpCall) -> HttpAnswer:
+    """Stream what has ended by now, a line each, in the order of the items."""
+    return HttpAnswer(_results(Run(call.session, _found(call, call.principal.sees))))
+
+
+_SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
+_GONE = ("not_found",)
+_MOVED = (*_GONE, "not_changeable")
+
+ENDPOINTS = (
+    Endpoint("POST", "/api/runs", create_run, _SUBMIT, RunShown, RunAsked, statuses=(201,), problems=_MOVED),
+    Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery),
+    Endpoint("GET", "/api/runs/{id}", show_run, _READ, RunShown, problems=_GONE),
+    Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItemAsked, problems=(*_MOVED, "payload_refused"), lines=True),
+    Endpoint("POST", "/api/runs/{id}/seal", seal_run, _SUBMIT, RunShown, problems=_MOVED),
+    Endpoint("POST", "/api/runs/{id}/pause", pause_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
+    Endpoint("POST", "/api/runs/{id}/resume", resume_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
+    Endpoint("POST", "/api/runs/{id}/cancel", cancel_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
+    Endpoint("GET", "/api/runs/{id}/results", fetch_results, _READ, RunResult, problems=_GONE, streams=True),
+)  # fmt: skip
+
+
+def _found(call: HttpCall, owner: str | None) -> RunView:
+    run = call.session.opened.reader.run(call.path["id"], owner=owner)
+    if run is None:
+        raise Refused("not_found")
+    return run
+
+
+def _own(call: HttpCall) -> Run:
+    return Run(call.session, _found(call, call.principal.acts_on))
+
+
+def _results(run: Run) -> Iterator[RunResult]:
+    for one in run.results(wait=False):
+        error = None
+        if not one.ok:
+            error = ErrorShown(one.error_code or "", one.error_kind or "", one.error or "")
+        yield RunResult(one.job_id, one.key, one.ok, one.value if one.ok else None, error)
+
+
+def _shown(run: RunView) -> RunShown:
+    counts = run.counts
+    return RunShown(
+        id=run.id,
+        pipeline=run.pipeline,
+        name=run.name,
+        owner=run.owner,
+        status=run.status.value,
+        why=run.why,
+        counts=RunCount(
+            counts.total, counts.open, counts.succeeded, counts.failed, counts.cancelled
+        ),
+        cost_usd=money(counts.cost_nusd),
+        created_at=run.created_at,
+        sealed_at=run.sealed_at,
+        ended_at=run.ended_at,
+    )

@@ -1,0 +1,234 @@
+"""Jobs over HTTP: made, shown, fetched and given a new life by their owner, and not there for anybody else."""
+
+import pytest
+
+from tests.surfaces.http.conftest import problem
+
+EVERYTHING = ("submit", "read", "operate")
+UNKNOWN = "00000000-0000-7000-8000-000000000009"
+
+
+def made(client, **item):
+    answer = client.post(
+        "/api/jobs", json={"pipeline": "shouting", "item": item or {"text": "hello"}}
+    )
+    assert answer.status_code == 202
+    return answer.json()["job"]["id"]
+
+
+def test_a_job_is_made_shown_done_and_fetched(app, client):
+    ann = client(*EVERYTHING)
+    answer = ann.post(
+        "/api/jobs",
+        json={"pipeline": "shouting", "item": {"text": "hello"}, "priority": 3},
+        headers={"x-request-id": "r-1"},
+    )
+    assert answer.status_code == 202
+    id = answer.json()["job"]["id"]
+    assert answer.headers["location"] == f"/api/jobs/{id}"
+    assert answer.headers["x-request-id"] == "r-1"
+    shown = ann.get(f"/api/jobs/{id}").json()
+    assert (shown["job"]["state"], shown["job"]["owner"], shown["job"]["request_id"]) == (
+        "queued",
+        "ann",
+        "r-1",
+    )
+    assert (shown["item"], shown["attempts"]) == ({"text": "hello"}, [])
+    assert problem(ann.get(f"/api/jobs/{id}/result")) == "job_unfinished"
+    with app.working(concurrency=2):
+        waited = ann.get(f"/api/jobs/{id}/result", headers={"prefer": "wait=30"})
+    assert waited.status_code == 200
+    assert (waited.json()["result"], waited.json()["job"]["state"]) == (
+        {"text": "HELLO"},
+        "succeeded",
+    )
+    (attempt,) = ann.get(f"/api/jobs/{id}").json()["attempts"]
+    assert (attempt["status"], attempt["decision"], attempt["cost_usd"]) == (
+        "success",
+        "done",
+        "0.000000000",
+    )
+
+
+def test_who_prefers_to_wait_has_the_result_in_the_first_answer(app, client):
+    ann = client(*EVERYTHING)
+    with app.working(concurrency=2):
+        answer = ann.post(
+            "/api/jobs",
+            json={"pipeline": "shouting", "item": {"text": "hello"}},
+            headers={"prefer": "wait=30"},
+        )
+    assert (answer.status_code, answer.json()["result"]) == (200, {"text": "HELLO"})
+    assert answer.headers["preference-applied"] == "wait=30"
+
+
+def test_the_same_idempotency_key_is_the_same_job_and_another_owners_is_another(client):
+    asked = {"pipeline": "shouting", "item": {"text": "hello"}}
+    key = {"idempotency-key": "order-7"}
+    ann, bob = client(*EVERYTHING), client(*EVERYTHING, owner="bob")
+    ids = [
+        who.post("/api/jobs", json=asked, headers=key).json()["job"]["id"]
+        for who in (ann, ann, bob)
+    ]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_several_jobs_are_made_in_their_order(client):
+    ann = client(*EVERYTHING)
+    jobs = [{"item": {"text": str(n)}, "key": f"k{n}"} for n in range(3)]
+    told = ann.post("/api/jobs/batch", json={"pipeline": "shouting", "jobs": jobs})
+    assert told.status_code == 202
+    again = ann.post("/api/jobs/batch", json={"pipeline": "shouting", "jobs": jobs}).json()["jobs"]
+    assert [one["id"] for one in again] == [one["id"] for one in told.json()["jobs"]]
+    assert [one["created"] for one in again] == [False] * 3
+
+
+def test_a_list_has_pages_and_says_how_many_are_active(client):
+    ann, bob = client(*EVERYTHING), client(*EVERYTHING, owner="bob")
+    ids = [made(ann) for _ in range(3)]
+    made(bob)
+    first = ann.get("/api/jobs", params={"limit": 2}).json()
+    assert ([one["id"] for one in first["jobs"]], first["active"]) == ([ids[2], ids[1]], 3)
+    rest = ann.get("/api/jobs", params={"limit": 2, "cursor": first["next"]}).json()
+    assert ([one["id"] for one in rest["jobs"]], rest["next"]) == ([ids[0]], None)
+
+
+def test_what_has_changed_since_is_listed_oldest_change_first_in_pages(client):
+    ann = client(*EVERYTHING)
+    ids = [made(ann) for _ in range(3)]
+    ann.post(f"/api/jobs/{ids[0]}/cancel", json={})
+    asked = {"since": "2020-01-01T00:00:00Z", "limit": 2}
+    first = ann.get("/api/jobs", params=asked).json()
+    rest = ann.get("/api/jobs", params={**asked, "cursor": first["next"]}).json()
+    assert [one["id"] for one in first["jobs"] + rest["jobs"]] == [ids[1], ids[2], ids[0]]
+    assert rest["next"] is None
+    admin = client("admin", owner="")
+    assert problem(admin.get("/api/jobs", params=asked)) == "bad_request"
+    assert len(admin.get("/api/jobs", params={**asked, "owner": "ann"}).json()["jobs"]) == 2
+
+
+def test_a_failed_job_is_given_a_new_life_with_a_corrected_item(app, client):
+    ann = client(*EVERYTHING)
+    id = made(ann, broken=True)
+    assert problem(ann.post(f"/api/jobs/{id}/retry", json={})) == "not_retriable"
+    with app.working(concurrency=2):
+        failed = ann.get(f"/api/jobs/{id}/result", headers={"prefer": "wait=30"}).json()
+        assert (failed["job"]["state"], failed["result"]) == ("failed", None)
+        assert "/srv" not in str(failed)
+        dry = ann.post(f"/api/jobs/{id}/retry", json={"dry_run": True}).json()
+        assert (dry["job"]["state"], dry["stage"], dry["dry_run"]) == ("failed", "shout", True)
+        told = ann.post(
+            f"/api/jobs/{id}/retry", json={"item": {"text": "now"}, "reason": "mended"}
+        ).json()
+        assert (told["job"]["state"], told["job"]["retries_manual"]) == ("queued", 1)
+        done = ann.get(f"/api/jobs/{id}/result", headers={"prefer": "wait=30"}).json()
+    assert done["result"] == {"text": "NOW"}
+    deeds = app._session.opened.reader.deeds(subject=id)
+    assert [(one.by_whom, one.reason) for one in deeds] == [("ann's", "mended")]
+
+
+def test_a_job_is_cancelled_once(client):
+    ann = client(*EVERYTHING)
+    id = made(ann)
+    assert ann.post(f"/api/jobs/{id}/cancel", json={"reason": "no"}).json()["state"] == "cancelled"
+    assert problem(ann.post(f"/api/jobs/{id}/cancel", json={})) == "not_cancellable"
+
+
+PATHS = [
+    ("GET", ""), ("GET", "/result"), ("POST", "/cancel"), ("POST", "/run-now"), ("POST", "/retry"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_another_owners_job_is_not_found_as_one_that_never_was(client, method, path):
+    id = made(client(*EVERYTHING))
+    bob = client(*EVERYTHING, owner="bob")
+    body = {"json": {}} if method == "POST" else {}
+    others, never = (bob.request(method, f"/api/jobs/{one}{path}", **body) for one in (id, UNKNOWN))
+    assert problem(others) == problem(never) == "not_found"
+    assert others.json() | {"request_id": ""} == never.json() | {"request_id": ""}
+
+
+def test_what_is_nobodys_is_the_operators(app, client):
+    pipe = app.job(made(client("submit"))).view()
+    assert pipe.owner == "ann"
+    nobodys = perdure_job(app)
+    assert problem(client(*EVERYTHING).get(f"/api/jobs/{nobodys}")) == "not_found"
+    assert client("admin", owner="").get(f"/api/jobs/{nobodys}").status_code == 200
+    viewer = client("read_all", owner="")
+    assert viewer.get(f"/api/jobs/{nobodys}").status_code == 200
+    assert problem(viewer.post(f"/api/jobs/{nobodys}/cancel", json={})) == "forbidden"
+
+
+def perdure_job(app) -> str:
+    from perdure.app.surface.serving import pipeline_named
+
+    return pipeline_named(app._session, "shouting").enqueue({"text": "x"}).id
+
+
+@pytest.mark.parametrize(("scope", "method", "path"), [
+    ("read", "POST", "/api/jobs"), ("submit", "GET", "/api/jobs"), ("read", "POST", "/api/jobs/x/cancel"),
+])  # fmt: skip
+def test_a_scope_opens_what_it_says_and_nothing_else(client, scope, method, path):
+    assert problem(client(scope).request(method, path, json={})) == "forbidden"
+    assert problem(client().request(method, path, json={})) == "unauthenticated"
+    assert (
+        problem(client(authorization="Bearer nonsense").request(method, path)) == "unauthenticated"
+    )
+
+
+LIES = [
+    b"", b"{", b'{"pipeline": "shouting"}', b'{"pipeline": 3, "item": 1}', b'{"pipeline": "shouting", "item": NaN}',
+    b'{"pipeline": "shouting", "item": 1, "owner": "bob"}', b"\xff\xfe", b"[" * 10_000,
+    b'{"pipeline": "shouting", "item": 1e400}', b'{"pipeline": "shouting", "item": 1, "priority": "high"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", LIES, ids=range(len(LIES)))
+def test_a_body_that_lies_is_a_bad_request(client, body):
+    answer = client("submit").post(
+        "/api/jobs", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code in (400, 422)
+    assert problem(answer) in ("bad_request", "payload_refused")
+
+
+def test_what_is_too_large_or_no_json_or_for_another_host_is_refused(client):
+    ann = client(*EVERYTHING)
+    big = b'"' + b"x" * (8 * 1024 * 1024) + b'"'
+    json_type = {"content-type": "application/json"}
+    assert problem(ann.post("/api/jobs", content=big, headers=json_type)) == "too_large"
+    assert (
+        problem(ann.post("/api/jobs", content=b"a=1", headers={"content-type": "text/plain"}))
+        == "unsupported_media_type"
+    )
+    zipped = {**json_type, "content-encoding": "gzip"}
+    assert problem(ann.post("/api/jobs", content=b"{}", headers=zipped)) == "unsupported_media_type"
+    assert problem(ann.get("/api/jobs", headers={"host": "evil.example"})) == "misdirected"
+    assert (
+        problem(ann.get("/api/jobs?limit=0"))
+        == problem(ann.get("/api/jobs?nonsense=1"))
+        == "bad_request"
+    )
+    assert problem(ann.get("/api/jobs?owner=bob")) == "forbidden"
+    assert problem(ann.post("/api/jobs", json={"pipeline": "nothing", "item": 1})) == "not_found"
+
+
+def test_a_path_or_a_method_that_there_is_not_is_a_problem_like_others(client):
+    assert problem(client().get("/api/nothing")) == "not_found"
+    assert problem(client().delete("/api/jobs")) == "method_not_allowed"
+
+
+def test_a_request_id_that_is_not_sane_is_replaced(client):
+    answer = client().get("/healthz", headers={"x-request-id": "a b\tc"})
+    assert (answer.json(), answer.status_code) == ({"ok": True, "why": ""}, 200)
+    assert len(answer.headers["x-request-id"]) == 36
+    assert client().get("/readyz").json()["ok"] is True
+
+
+def test_the_document_names_every_endpoint_and_what_it_may_answer(client):
+    told = client().get("/api/openapi.json").json()
+    assert told["openapi"] == "3.1.0"
+    show = told["paths"]["/api/jobs/{id}"]["get"]
+    assert set(show["responses"]) == {"200", "400", "401", "403", "404", "421", "500", "503"}
+    assert show["security"] == [{"token": ["read"]}]
