@@ -36,7 +36,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.option(
     "--scenario", "names", multiple=True, metavar="NAME",
-    help="W1 to W15, W3b, W3c and W5b; W2, W6 and W13 have several forms. Default: all of them.",
+    help="W1 to W16, W3b, W3c and W5b; W2, W6 and W13 have several forms. Default: all of them.",
 )  # fmt: skip
 @click.option(
     "--policy", "policy_name", default="standard", show_default=True, metavar="NAME|FILE",
