@@ -57,7 +57,7 @@ def test_presets_are_played_and_no_attempt_is_spent_while_held(name):
 
 
 def test_what_is_wrong_is_named():
-    assert "W1, W2a" in refused("--scenario", "W16")
+    assert "W1, W2a" in refused("--scenario", "W17")
     assert "--rate is '20'" in refused("--rate", "20")
     assert "--rate is ''" in refused("--rate", "")
     assert "--latency is ''" in refused("--latency", "")

@@ -1,4 +1,4 @@
-"""The scenes, W1 to W15: where retrying goes wrong."""
+"""The scenes, W1 to W16: where retrying goes wrong."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -156,6 +156,15 @@ _RANDOM = Scene(
     _one(2_000),
     3_000.0,
 )
+_SPELL = Scene(
+    "W16",
+    "two of three calls meet a 429 for 25 s, with a hint of 1 s; then none, and answers are quick",
+    UpstreamModel(
+        rate_per_s=None, latency_s=0.02, refused_share=0.67, refused_until_s=25.0, hint_s_min=1.0
+    ),
+    _one(2_000),
+    6_000.0,
+)
 _DEBT = Scene(
     "W5b",
     "40/s without hints, quick answers, and rejected calls run into debt",
@@ -204,6 +213,7 @@ SCENARIOS: dict[str, Scenario] = {
         _defects("W13b", "a bug of one's own in 10 % of the items", 0.1, Form.OWN_BUG, 2),
         _defects("W14", "answers that never fit, and 8 % of calls fail", 1.0, Form.MISFIT, 3, 0.08),
         _defects("W15", "an item in 30 always gets a 500", 1 / 30, Form.FAULT, 25),
+        _scenario(_SPELL, (), None),
     )
 }  # fmt: skip
 

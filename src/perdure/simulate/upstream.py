@@ -53,7 +53,8 @@ class UpstreamModel:
     """The numbers of an upstream. ``rate_per_s`` None is no limit at all.
 
     ``hints``: a 429 says how long to wait, and never less than ``hint_s_min``. ``rejected_count``: it uses up the limit all the same,
-    up to ``debt_max`` calls of it (or the burst). ``refused_share`` of the calls meet a 429 by chance, whatever their rate.
+    up to ``debt_max`` calls of it (or the burst). ``refused_share`` of the calls meet a 429 by chance, whatever their rate,
+    until ``refused_until_s``.
     ``fault_share`` of the admitted calls fail with a 500, ``cut_share`` in the middle of the answer.
     """
 
@@ -68,6 +69,7 @@ class UpstreamModel:
     rejected_count: bool = False
     debt_max: float | None = None
     refused_share: float = 0.0
+    refused_until_s: float = inf
     fault_share: float = 0.0
     cut_share: float = 0.0
     timeout_s: float = 60.0
@@ -111,7 +113,8 @@ class SimulatedUpstream:
         if self._down_until_s(now_s) is not None:
             return Reply(Form.UNAVAILABLE, model.down_s * self._spread())
         self._fill(now_s)
-        if model.refused_share and self._chance() < model.refused_share:
+        refuses = model.refused_share and now_s < model.refused_until_s
+        if refuses and self._chance() < model.refused_share:
             return Reply(Form.LIMITED, _REFUSED_S, model.hint_s_min if model.hints else None)
         if self._tokens < 1.0:
             return self._refuse()

@@ -12,6 +12,7 @@ from perdure.rules.gate.pace import (
     Pace,
     Trouble,
     admits,
+    after_answer,
     after_answer as pace_answered,
     after_failure,
     after_refusal,
@@ -248,8 +249,26 @@ def test_after_a_slow_start_nobody_knows_what_is_too_fast_and_the_rate_soon_doub
     assert soon.rate_per_s > 1.8 * fell.rate_per_s
 
 
-def test_the_rate_does_not_climb_while_nothing_is_in_flight():
-    assert after_starts(paced(10.0), STANDARD, 1, at(100)).rate_per_s == 10.0
+def test_the_rate_does_not_climb_while_nobody_waits_for_it():
+    """But for the tenth of a second until it had one call saved up."""
+    assert after_starts(paced(10.0), STANDARD, 1, at(100)).rate_per_s == pytest.approx(
+        10.0, rel=1e-3
+    )
+
+
+def test_a_crawl_with_quick_answers_climbs_while_the_pace_itself_keeps_calls_waiting():
+    """It climbed only while a call was in flight: 20 ms of every three seconds, so 25 s of refusals cost an hour."""
+    pace = replace(
+        paced(0.3, admitted=3.0), refused_per_s=0.3, limit=replace(paced(0.3).limit, share=0.6)
+    )
+    t, calls = 0.0, 0
+    while t < 300.0 and pace.rate_per_s < 10.0:
+        t += opens_in_s(pace, STANDARD, at(t)) + 0.001
+        pace = after_starts(pace, STANDARD, 1, at(t))
+        t, calls = t + 0.02, calls + 1
+        pace = after_answer(pace, STANDARD, sent_at=at(t - 0.02), now=at(t))
+    assert pace.rate_per_s >= 10.0
+    assert t < 200.0
 
 
 def test_the_rate_never_climbs_above_twice_the_measured_rate():

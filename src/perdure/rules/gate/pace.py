@@ -9,7 +9,8 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
   the rate that was refused last, and quickly again once it is well above that rate and hardly any call is refused. Near
   that rate it climbs by 0.4 % a second, and by as much more for every 20 s without a refusal. It never climbs above
-  twice the measured rate; without that bound 0.3 calls are wasted per success.
+  twice the measured rate; without that bound 0.3 calls are wasted per success. It climbs while calls are in flight or wait
+  for it, and refusals are forgotten with time, too: a crawl would last for ever otherwise.
 * **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
   and one more with every round trip.
 * **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
@@ -47,6 +48,8 @@ _MANY = 0.25
 _ONE = 0.06  # more than one refusal among the latest calls
 _ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit
+_QUIET_S = 60.0  # without a refusal for so long,
+_FORGET_S = 5.0  # those before are forgotten: after so much more they weigh 1/e
 _STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
 
@@ -127,7 +130,7 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
     begins_at = now if still_until is None else max(now, still_until)
     if pace.rate_per_s < pace.refused_per_s * (1.0 - _NEAR):
         return begins_at, (pace.refused_per_s / pace.rate_per_s - 1.0) / pace.find_s
-    if _is_beyond(pace, pace.rate_per_s):
+    if _is_beyond(pace, pace.rate_per_s, now):
         return begins_at, 1.0 / (2.0 * pace.find_s)
     quiet_s = max((begins_at - fell_at).total_seconds(), 0.0)
     return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
@@ -324,9 +327,9 @@ def _forward(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
     passed_s = (now - pace.at).total_seconds()
     if passed_s <= 0:
         return pace
-    pace = _measure(pace, settings, _busy_s(pace, passed_s))
-    if pace.in_flight > 0:
-        pace = _climb(pace, settings, passed_s)
+    busy_s = _busy_s(pace, passed_s)
+    pace = _measure(pace, settings, busy_s)
+    pace = _climb(pace, settings, busy_s)
     rate = _rate(pace, now)
     if rate is None:
         return replace(pace, at=now)
@@ -353,7 +356,7 @@ def _measure(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
 
 def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     rate, fell_at, still_until = pace.rate_per_s, pace.limit.fell_at, pace.limit.still_until
-    if rate is None or fell_at is None:
+    if rate is None or fell_at is None or passed_s <= 0:
         return pace
     if still_until is not None:
         passed_s -= max((still_until - pace.at).total_seconds(), 0.0)
@@ -364,7 +367,7 @@ def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     near = refused_per_s * (1.0 - _NEAR)
     if rate < near:
         rate = min(rate + (refused_per_s - rate) * soon, near)
-    elif _is_beyond(pace, rate):
+    elif _is_beyond(pace, rate, pace.at):
         rate *= exp(passed_s / (2.0 * pace.find_s))
     else:
         quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
@@ -373,6 +376,12 @@ def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     return replace(pace, rate_per_s=min(rate, bound))
 
 
-def _is_beyond(pace: Pace, rate: float) -> bool:
-    """Whether what was refused once is admitted now, or nobody knows what is too fast."""
-    return rate > pace.refused_per_s * (1.0 + _NEAR) and pace.limit.share < _RARE
+def _is_beyond(pace: Pace, rate: float, now: datetime) -> bool:
+    """Whether what was refused once is admitted now, or nobody knows what is too fast.
+
+    At a crawl there are too few calls to forget refusals by, so after a minute without one time does it.
+    """
+    fell_at = pace.limit.fell_at
+    quiet_s = 0.0 if fell_at is None else max((now - fell_at).total_seconds(), 0.0)
+    rare = pace.limit.share * exp(-max(quiet_s - _QUIET_S, 0.0) / _FORGET_S) < _RARE
+    return rare and rate > pace.refused_per_s * (1.0 + _NEAR)

@@ -39,7 +39,7 @@ Examples:
     "names",
     multiple=True,
     metavar="NAME",
-    help="W1 to W15, W3b, W3c and W5b; W2, W6 and W13 have several forms. Default: all of them.",
+    help="W1 to W16, W3b, W3c and W5b; W2, W6 and W13 have several forms. Default: all of them.",
 )
 @click.option(
     "--policy",
