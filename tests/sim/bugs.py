@@ -349,6 +349,10 @@ _NOT_SIMULATED = (
     "the feed is let go whoever has not read it",  # a world ends before its feed is old
     "a list by change that hears of ends, and of no attempt that is tried again",  # nobody here lists by change
     "a list by change that does not learn of a new life",
+    *(  # nobody here looks for another owner
+        f"{one} shows another owner's"
+        for one in ("job_by_id", "run_by_id", "bulk_by_id", "bulks_list", "bulks_running")
+    ),
     "a tally that forgets what was there",  # the audit at the end of a world would find it, too
 )
 
