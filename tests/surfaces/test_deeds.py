@@ -42,6 +42,11 @@ def test_one_job_is_cancelled_with_who_and_why(fresh):
     assert "already cancelled" in fresh.error("jobs", "cancel", id)
 
 
+def test_one_job_is_named_by_its_key(fresh):
+    id = fresh.pipe.enqueue({"n": 1}, key="order-7").id
+    assert fresh("jobs", "cancel", "order-7").startswith(f"{id} is cancelled")
+
+
 def test_one_job_is_run_now(fresh):
     (id,) = put(fresh, 1, late=True)
     assert states(fresh, id) == ["scheduled"]

@@ -257,6 +257,14 @@ def test_a_wrong_word_is_answered_by_one_line_that_names_the_nearest(words, name
     assert "\n" not in str(done.exception)
 
 
+def test_a_kind_that_is_misspelt_in_a_file_is_named_in_words(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\n[rules]\nnetwrk = "retry"\n')
+    said = str(run("check", str(file)).exception)
+    assert "did you mean 'network'?" in said
+    assert "<Kind" not in said
+
+
 def test_a_file_that_is_wrong_is_named_by_field(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\nattempts_max = 0\n')

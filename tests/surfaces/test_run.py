@@ -774,6 +774,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("PERDURE_STORE", "sqlite:///work.db")
     (tmp_path / "refusing.py").write_text(APP)
     (tmp_path / "items.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "items.json").write_text('[{"n": 1}]')
+    (tmp_path / "broken.jsonl").write_text('{"n": 1}\n[nonsense]\n')
     (tmp_path / "folder.jsonl").mkdir()
     for name in ("sheet.xlsx", "sheet.csv"):
         (tmp_path / name).write_bytes(b"PK\x03\x04\x14\x00\x06\x00")
@@ -792,6 +794,18 @@ REFUSED = [
     (["refusing:p", "none.jsonl"], "none.jsonl: there is no such file"),
     (["refusing:p", "folder.jsonl"], "is a folder"),
     (["refusing:p", "refusing.py"], "the ending '.py' is of neither; name it .jsonl, .csv or .tsv"),
+    (
+        ["refusing:p", "items.json"],
+        "write one item a line, as jq -c '.[]' does, and name it .jsonl",
+    ),
+    (
+        ["refusing:p", "broken.jsonl"],
+        "broken.jsonl line 2 is no JSON value (expecting value, column 2)",
+    ),
+    (
+        ["refusing.py", "items.jsonl"],
+        "'refusing.py' is a file; write its module and the app in it: refusing:app",
+    ),
     (["refusing:p", "sheet.xlsx"], "sheet.xlsx: a .xlsx file is no list of items; save it as .csv"),
     (
         ["refusing:p", "sheet.csv"],

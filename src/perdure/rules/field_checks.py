@@ -64,4 +64,4 @@ def nearest(
     close = get_close_matches(word, names, n=1, cutoff=alike_min) if word.strip() else []
     if not close:
         return f"one of: {', '.join(names)}"
-    return f"did you mean {close[0]!r}? One of: {', '.join(names)}"
+    return f"did you mean {str(close[0])!r}? One of: {', '.join(names)}"

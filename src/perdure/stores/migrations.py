@@ -82,7 +82,8 @@ def check_current(url: str, applied: Applied, known: Iterable[Migration]) -> Non
     check_fits(url, applied, steps)
     version, needed = max(applied, default=0), steps[-1].number
     if version < needed:
+        whose = "URL, that of the role that owns its tables" if "***" in url else url
         raise SchemaMismatch(
             f"the schema of {url} is at {version}, this version of Perdure needs {needed}; "
-            f"run: perdure db upgrade --store {url}"
+            f"run: perdure db upgrade --store {whose}"
         )

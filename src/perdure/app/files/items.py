@@ -51,6 +51,8 @@ def items_in(path: Path, form: str | None = None) -> Iterator[Any]:
 def _unknown_form(suffix: str) -> str:
     if suffix in _SPREADSHEETS:
         return f"a {suffix} file is no list of items; save it as .csv, or write each row as a line of a .jsonl file"
+    if suffix == ".json":
+        return "a .json file is one value; write one item a line, as jq -c '.[]' does, and name it .jsonl"
     return (
         f"items are read from JSON lines and CSV, and the ending {suffix!r} is of neither; name it .jsonl, "
         ".csv or .tsv, or say what it is with --format"
@@ -174,4 +176,6 @@ def _rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Any]:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg[:1].lower()}{error.msg[1:]}, column {error.colno}"
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

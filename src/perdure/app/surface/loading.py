@@ -103,6 +103,10 @@ def _import(name: str, target: str) -> ModuleType:
         raise AppNotFound(
             f"{target!r} names no module; write module:variable, as in work:app, without .py"
         )
+    if name.endswith(".py"):
+        raise AppNotFound(
+            f"{name!r} is a file; write its module and the app in it: {name[:-3]}:app"
+        )
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
+from perdure.app.job_filters import job_named
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.runs import Run
 from perdure.app.session.opening import open_store, settings_in_force
@@ -72,8 +73,10 @@ def run_at(session: Session, named: str) -> Run:
 
 
 def job_of(session: Session, job_id: str, *, owner: str | None = None) -> JobRef:
-    """One job, by id or number, to be cancelled, run now or retried."""
-    return JobRef(job_at(session.opened.reader, job_id, owner).id, False, session, owner)
+    """One job, by id or number, or by a key that only one has, to be cancelled, run now or retried."""
+    reader = session.opened.reader
+    job = job_named(reader, job_id) if owner is None else job_at(reader, job_id, owner)
+    return JobRef(job.id, False, session, owner)
 
 
 def checks_of(url: str) -> tuple[str, ...]:

@@ -252,7 +252,7 @@ def _record(job: JobView, catalogue: Catalogue, reason: str, now: datetime) -> R
     if place is None:
         raise UnknownName(
             f"job {job.id} is running stage {job.stage!r} of pipeline {job.pipeline!r}, which "
-            "this app does not have; cancel it from the app that does"
+            f"this app does not have; name the app that does: perdure jobs cancel {job.id} --app module:app"
         )
     return _running(job, *place, reason, now)
 
