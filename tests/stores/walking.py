@@ -24,7 +24,7 @@ ENDINGS = [
     "failure",
     "crash",
     "release",
-    "cancelled",
+    "cancellation",
     "advance",
     "carry_on",
     "carry_on",

@@ -186,7 +186,7 @@ DAMAGES = {
     "a re-drive has done what its run has not": Damage(
         "bulk_done_differs",
         f"{RUN}; INSERT INTO perdure_bulks (no, id, verb, status, filter, begun_by, reason, done, "
-        "begun_at, changed_at, run) VALUES (1, 'b-1', 'redrive', 'done', '{}', 'ann', 'why', 1, 1, 1, 1)",
+        "begun_at, changed_at, run, owner) VALUES (1, 'b-1', 'redrive', 'done', '{}', 'ann', 'why', 1, 1, 1, 1, '')",
         subject="b-1",
     ),
     "a run comes from one that is not there": Damage(

@@ -180,7 +180,12 @@ def test_the_commands_are_these():
         "runs show",
         "schedules",
         "schedules list",
+        "serve",
         "simulate",
+        "token",
+        "token create",
+        "token list",
+        "token revoke",
         "worker",
     }
 
