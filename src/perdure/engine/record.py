@@ -248,7 +248,7 @@ def _failure_record(ending: Ending, decision: Fail, stage: Stage) -> Record:
 
 
 def _record(job: Claim | JobView | Expired, move: Move, state: State, **changes: Any) -> Record:
-    """A job that stays as it is, but for the changes; made in one go, because every attempt makes one."""
+    """A job that stays as it is, but for the changes."""
     kept = {name: getattr(job, name) for name in _KEPT}
     return Record(move=move, state=state, **(kept | changes))
 

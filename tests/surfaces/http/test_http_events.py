@@ -99,6 +99,10 @@ def test_however_many_listen_the_store_is_read_as_often(app, monkeypatch):
     assert many <= alone + 10 < 50
 
 
+def test_a_cursor_that_is_none_is_refused(client):
+    assert problem(client("read").get("/api/events?after=nonsense")) == "caller_error"
+
+
 def test_who_has_no_scope_hears_nothing(client):
     assert problem(client("submit").get("/api/events")) == "forbidden"
     assert problem(client().get("/api/events")) == "unauthenticated"

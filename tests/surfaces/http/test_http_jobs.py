@@ -1,7 +1,11 @@
 """Jobs over HTTP: made, shown, fetched and given a new life by their owner, and not there for anybody else."""
 
+import asyncio
+
+import httpx
 import pytest
 
+from perdure.http import asgi
 from tests.surfaces.http.conftest import problem
 
 EVERYTHING = ("submit", "read", "operate")
@@ -62,6 +66,32 @@ def test_who_prefers_to_wait_has_the_result_in_the_first_answer(app, client):
     assert answer.headers["preference-applied"] == "wait=30"
 
 
+def test_those_who_wait_keep_nobody_else_from_being_answered(app, client):
+    """Waits took the threads that answer: with forty of them nothing else was served, the check of health included."""
+    token = {**client(*EVERYTHING).headers}
+
+    async def play() -> int:
+        transport = httpx.ASGITransport(asgi(app, hosts=("testserver",)))
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://testserver", headers=token, timeout=60
+        ) as ann:
+            asked = {"pipeline": "shouting", "item": {"text": "hello"}}
+            prefer = {"prefer": "wait=30"}
+            waits = [
+                asyncio.create_task(ann.post("/api/jobs", json=asked, headers=prefer))
+                for _ in range(60)
+            ]
+            async with asyncio.timeout(60):
+                while (await ann.get("/api/jobs")).json()["active"] < len(waits):
+                    assert (await ann.get("/healthz")).status_code == 200
+            assert not any(one.done() for one in waits)
+            async with app.working(concurrency=8):
+                answers = await asyncio.gather(*waits)
+            return sum(one.status_code == 200 for one in answers)
+
+    assert asyncio.run(play()) == 60
+
+
 def test_the_same_idempotency_key_is_the_same_job_and_another_owners_is_another(client):
     asked = {"pipeline": "shouting", "item": {"text": "hello"}}
     key = {"idempotency-key": "order-7"}
@@ -102,6 +132,8 @@ def test_what_has_changed_since_is_listed_oldest_change_first_in_pages(client):
     rest = ann.get("/api/jobs", params={**asked, "cursor": first["next"]}).json()
     assert [one["id"] for one in first["jobs"] + rest["jobs"]] == [ids[1], ids[2], ids[0]]
     assert rest["next"] is None
+    for cursor in ("1@" + "9" * 24, "1@2030-01-01T00:00:00.0", "x"):
+        assert problem(ann.get("/api/jobs", params={**asked, "cursor": cursor})) == "bad_request"
     admin = client("admin", owner="")
     assert problem(admin.get("/api/jobs", params=asked)) == "bad_request"
     assert len(admin.get("/api/jobs", params={**asked, "owner": "ann"}).json()["jobs"]) == 2

@@ -24,9 +24,10 @@ from starlette.routing import Route
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
 from perdure.model.access import AccessScope, Principal
-from perdure.model.errors import PerdureError
+from perdure.model.errors import JobUnfinished, PerdureError
+from perdure.model.views import JobView
 from perdure.surfaces.http import dead, events, health, jobs, operators, runs
-from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
 
@@ -95,6 +96,8 @@ class HttpApi:
                     {name: request.headers[name] for name in _HANDED if name in request.headers},
                 )
                 answer = await run_in_threadpool(endpoint.handler, call)
+                if isinstance(answer, AnswerLater):
+                    answer = answer.then(await _ended(answer))
             except Exception as error:  # whatever it is, it is told in our words
                 return self._tell(error, request_id)
             return _response(endpoint, answer, request_id)
@@ -106,9 +109,10 @@ class HttpApi:
         try:
             self._check_host(request)
             principal = await self._let_in(request, AccessScope.READ)
+            after = request.headers.get("last-event-id") or request.query_params.get("after")
+            await run_in_threadpool(events.check_cursor, self._session, after)
         except (Refused, PerdureError) as error:
             return self._tell(error, _request_id(request))
-        after = request.headers.get("last-event-id") or request.query_params.get("after")
         told = events.stream(self._session, principal.sees, after)
         return StreamingResponse(told, headers=_SAFE_HEADERS, media_type="text/event-stream")
 
@@ -163,6 +167,14 @@ def api_of(
     """
     api = HttpApi(session, principal, hosts)
     return Starlette(routes=api.routes, exception_handlers={HTTPException: api.refuse})
+
+
+async def _ended(later: AnswerLater) -> JobView:
+    """The job when it has ended, or as it is when the wait is over."""
+    try:
+        return await later.job.wait_async(wait_s=later.wait_s)
+    except JobUnfinished:
+        return await later.job.view_async()
 
 
 def _request_id(request: Request) -> str:

@@ -5,8 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure.app.job_refs import JobRef
 from perdure.app.session.session import Session
 from perdure.model.access import AccessScope, Principal
+from perdure.model.views import JobView
 
 JSON_LINES = "application/x-ndjson"
 
@@ -35,6 +37,14 @@ class HttpAnswer(Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
+class AnswerLater(Struct, frozen=True):
+    """What is answered when a job has ended, or when ``wait_s`` are over; nobody's thread waits for it."""
+
+    job: JobRef
+    wait_s: float
+    then: Callable[[JobView], HttpAnswer]
+
+
 class Endpoint(Struct, frozen=True):
     """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says.
 
@@ -43,7 +53,7 @@ class Endpoint(Struct, frozen=True):
 
     method: str
     path: str
-    handler: Callable[[HttpCall], HttpAnswer]
+    handler: Callable[[HttpCall], HttpAnswer | AnswerLater]
     scope: AccessScope | None
     answers: Any
     body: Any = None

@@ -7,7 +7,7 @@ A cursor that the feed no longer keeps gets one ``reset`` event: read the lists 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +32,12 @@ class EventShown(msgspec.Struct, frozen=True):
     stage: str
     state: str
     status: str | None
+
+
+def check_cursor(session: Session, after: str | None) -> None:
+    """Refuse a cursor that is none while that can still be told as a problem; one that is too old is the stream's to tell."""
+    with suppress(CursorTooOld):
+        session.opened.reader.changes(after, limit=1)
 
 
 async def stream(session: Session, owner: str | None, after: str | None) -> AsyncIterator[bytes]:

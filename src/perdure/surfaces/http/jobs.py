@@ -15,7 +15,7 @@ from perdure.model.errors import JobUnfinished
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
 from perdure.model.views import JobView
-from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.http.views import (
     JobPage,
@@ -115,7 +115,7 @@ class DeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-def create_job(call: HttpCall) -> HttpAnswer:
+def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
     body: JobAsked = call.body
     key = call.headers.get("idempotency-key") or body.key
@@ -130,12 +130,14 @@ def create_job(call: HttpCall) -> HttpAnswer:
     )
     headers = {"location": f"/api/jobs/{job.id}"}
     wait_s = _wait_s(call)
-    view = _after(job, wait_s) if wait_s else job.view()
-    if wait_s and view.state in TERMINAL:
-        return HttpAnswer(
-            result_of(view), 200, {**headers, "preference-applied": f"wait={wait_s:g}"}
-        )
-    return HttpAnswer(result_of(view), 202, headers)
+
+    def answer(view: JobView) -> HttpAnswer:
+        if wait_s and view.state in TERMINAL:
+            applied = {"preference-applied": f"wait={wait_s:g}"}
+            return HttpAnswer(result_of(view), 200, headers | applied)
+        return HttpAnswer(result_of(view), 202, headers)
+
+    return AnswerLater(job, wait_s, answer) if wait_s else answer(job.view())
 
 
 def create_jobs(call: HttpCall) -> HttpAnswer:
@@ -174,7 +176,7 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
         return HttpAnswer(JobPage([job_shown(one) for one in found], active, after))
     if owner is None:
         raise Refused("bad_request", "changes are listed by owner; name one")
-    since = datetime.fromisoformat(moment) if moment else query.since
+    since = _moment(moment) if moment else query.since
     if since.tzinfo is None:
         raise Refused("bad_request", "since needs a time zone, as in 2030-01-01T00:00:00Z")
     changed = reader.jobs_changed(meant, since=since, after=int(number or 0), limit=query.limit)
@@ -191,14 +193,13 @@ def show_job(call: HttpCall) -> HttpAnswer:
     return HttpAnswer(story_of(job, call.session.opened.reader.attempts(job.no)))
 
 
-def show_result(call: HttpCall) -> HttpAnswer:
+def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
     """Fetch the result of a job; with `Prefer: wait=N` it is waited for."""
     job, wait_s = _seen(call), _wait_s(call)
     if wait_s and job.state not in TERMINAL:
-        job = _after(JobRef(job.id, False, call.session, call.principal.sees), wait_s)
-    if job.state not in TERMINAL:
-        raise JobUnfinished("the job has not ended yet; ask again, or with Prefer: wait=30")
-    return HttpAnswer(result_of(job))
+        waiting = JobRef(job.id, False, call.session, call.principal.sees)
+        return AnswerLater(waiting, wait_s, _result_answer)
+    return _result_answer(job)
 
 
 def cancel_job(call: HttpCall) -> HttpAnswer:
@@ -265,14 +266,19 @@ def _own(call: HttpCall) -> JobRef:
     return JobRef(job.id, False, call.session, call.principal.acts_on)
 
 
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise Refused("bad_request", f"cursor names no moment: {text}") from None
+
+
 def _wait_s(call: HttpCall) -> float:
     found = _WAIT.search(call.headers.get("prefer", ""))
     return 0.0 if found is None else min(float(found[1]), WAIT_S_MAX)
 
 
-def _after(job: JobRef, wait_s: float) -> JobView:
-    """The job when it has ended, or as it is when the wait is over."""
-    try:
-        return job.wait(wait_s=wait_s)
-    except JobUnfinished:
-        return job.view()
+def _result_answer(job: JobView) -> HttpAnswer:
+    if job.state not in TERMINAL:
+        raise JobUnfinished("the job has not ended yet; ask again, or with Prefer: wait=30")
+    return HttpAnswer(result_of(job))
