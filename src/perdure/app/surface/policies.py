@@ -10,7 +10,7 @@ from msgspec import Struct
 from perdure.app.surface.loading import load_policy
 from perdure.model.errors import CallerError
 from perdure.model.kinds import Kind
-from perdure.rules.explain import Question, explain, schedule, when_weak
+from perdure.rules.explain import Question, explain, schedule, schedule_of_waits, when_weak
 from perdure.rules.failure_spec import DescribedFailure, failure_of
 from perdure.rules.policy import Policy
 from perdure.rules.policy_form import policy_form
@@ -34,10 +34,16 @@ class PolicyPage(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True):
-    """What a policy would do, what it would do after each attempt, and what else while the upstream is weak."""
+    """What a policy would do, what it would do after each attempt or each wait, and what else while the upstream is weak.
+
+    ``steady``: a wait is as long as the first one while most other calls are admitted.
+    """
 
     answer: dict[str, Any]
     schedule: tuple[dict[str, Any], ...]
+    waits: tuple[dict[str, Any], ...] = ()
+    waits_max: int = 0
+    steady: bool = False
     when_weak: str | None = None
 
 
@@ -93,7 +99,15 @@ def explain_spec(
     failure, code = failure_of(asked, policy, datetime.now(UTC))
     question = Question(failure, attempt, waits, crashes, code, stage or own_stage)
     rows = tuple(answer.as_form() for _, answer in schedule(policy, question))
-    return Explained(explain(policy, question).as_form(), rows, when_weak(policy, question))
+    waited = tuple(answer.as_form() for answer in schedule_of_waits(policy, question))
+    return Explained(
+        explain(policy, question).as_form(),
+        rows,
+        waited,
+        policy.waits_max,
+        policy.weak_share is not None,
+        when_weak(policy, question),
+    )
 
 
 def _header(text: str) -> tuple[str, str]:
