@@ -455,8 +455,10 @@ def test_jobs_that_were_told_to_wait_themselves_are_counted_apart(tmp_path, read
         line = desk("probe", "vendor", "--reason", "x").splitlines()[1]
         if not ready:
             assert line.endswith("their own; the probe goes out when one is due")
-        line = desk("release", "vendor", "--reason", "x").splitlines()[1]
+        _, line, typed = desk("release", "vendor", "--reason", "x").splitlines()
         assert re.fullmatch(said, line)
+        words = "to run them now, where no upstream has asked them to wait: perdure jobs run-now "
+        assert typed == f"  {words}--pipeline v --stage one --store {desk.url}"
     finally:
         desk.place.close()
 
