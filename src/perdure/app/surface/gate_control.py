@@ -136,7 +136,7 @@ def release(opened: Opened, name: str, *, by_whom: str, reason: str) -> Step:
     shown = gate(opened, name)
     step = release_by_person(opened.reader, opened.control, name, deed)
     if step.move is None:
-        return replace(step, text=f"it flows already{_but(shown, 'release')}")
+        return replace(step, text=f"it flows already{_paced(shown)}{_but(shown, 'release')}")
     lanes = {one.no for one in _lanes_behind(opened, shown)}
     due = run_held_now(opened.control, opened.reader, lanes, deed=deed)
     met = f"; jobs that had met this hold and are due now: {due}" if due else ""
@@ -236,6 +236,17 @@ def _but(shown: GateShown, verb: str) -> str:
         return ""
     typed = f"perdure gates {verb} {shown.held_by!r} --reason …"
     return f"; but its credential {shown.held_by} lets nothing pass: {typed}"
+
+
+def _paced(shown: GateShown) -> str:
+    """That a pace slows the gate down, and what lifts it: workers keep it in memory, and no release reaches that."""
+    if not shown.told.pace_says:
+        return ""
+    name = quote(shown.name)
+    return (
+        f", {shown.told.pace_says}; the pace rises by itself while calls go well; to forget it and start slowly anew: "
+        f"perdure gates hold {name} --reason … and then perdure gates release {name} --reason …"
+    )
 
 
 def _is_gates(verb: str) -> bool:

@@ -109,7 +109,7 @@ def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
 
 
 def _answer(name: str, text: str, waiting: list[str]) -> None:
-    click.echo(f"{name}: {text}")
+    click.echo(f"{name}: {with_store(text)}")
     for line in waiting:
         click.echo(f"  {with_store(line)}")
 
@@ -120,7 +120,7 @@ def _figures(one: GateShown) -> Iterator[str]:
     if told.window_says:
         yield f"window: {told.window_says}"
     if len(told.paces) > 1 and told.pace_says:
-        yield f"pace: {told.pace_says}, all workers together"
+        yield f"{told.pace_says}, all workers together"
     for paced in told.paces:
         yield f"pace of {_worker(paced)}: {paced.says(one.now)}"
     if told.limits is not None:
