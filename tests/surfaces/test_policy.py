@@ -387,6 +387,46 @@ def test_what_a_module_or_a_stage_has_is_explained_as_it_runs(module):
     assert "policy patient, version 1, is valid" in run("check", f"{module}:patient").output
 
 
+GATED = """
+import perdure
+
+app = perdure.App("sqlite:///work.db")
+app.upstream("model", credential="my key")
+app.stage(name="ask", upstream="model")(lambda item: item)
+app.stage(name="other", upstream="plain")(lambda item: item)
+app.stage(name="free")(lambda item: item)
+"""
+
+
+@pytest.mark.parametrize(("stage", "gate"), [("ask", "'my key'"), ("other", "plain")])
+def test_of_a_stage_the_gate_that_a_wrong_key_holds_is_named(tmp_path, monkeypatch, stage, gate):
+    name = gated(tmp_path, monkeypatch)
+    text = run("explain", f"{name}:app:{stage}", "--error", "http:401").output
+    assert f"  when it is mended: perdure gates release {gate} --reason …\n" in text
+    times = f"    each time until a person releases {gate.strip(chr(39))}, not counted, 20 times at most"
+    assert text.splitlines()[-1] == times
+    assert "without an upstream" not in text
+
+
+def test_of_a_stage_without_an_upstream_no_gate_is_spoken_of(tmp_path, monkeypatch):
+    name = gated(tmp_path, monkeypatch)
+    text = run("explain", f"{name}:app:free", "--error", "http:401").output
+    assert text.startswith("retry in 60 s: auth")
+    assert "    waits 7 to 20 of 20: retry in 2700 to 4500 s, not counted\n" in text
+    assert "gate" not in text
+    answer = explained(f"{name}:app:free", "--error", "http:401")
+    assert (answer["hold"], answer["until_person"]) == (None, False)
+
+
+def gated(folder, patch) -> str:
+    """The name of a module with stages behind gates, in a folder that is the working one now."""
+    name = f"gated_{folder.name}".replace("-", "_")
+    (folder / f"{name}.py").write_text(GATED)
+    patch.chdir(folder)
+    patch.syspath_prepend(str(folder))
+    return name
+
+
 def test_the_public_code_is_that_of_the_stage_that_is_named(tmp_path, monkeypatch):
     name = f"codes_{tmp_path.name}".replace("-", "_")
     text = 'import perdure\napp = perdure.App("sqlite:///w.db")\napp.stage(policy="reports", name="fetch")(lambda item: item)\n'

@@ -34,7 +34,7 @@ class Question(Struct, frozen=True):
     """A failure and where its job stands; ``attempt`` is the one that just failed.
 
     ``waits`` and ``crashes`` include this event, ``waited_s`` does not. ``code`` is the public code it was asked by;
-    else it is the one that users read at ``stage``.
+    else it is the one that users read at ``stage``. Not ``gated``: its stage names no upstream, so nothing is held.
     """
 
     failure: Failure
@@ -44,6 +44,7 @@ class Question(Struct, frozen=True):
     code: str | None = None
     stage: str | None = None
     waited_s: float = 0.0
+    gated: bool = True
 
 
 class WaitRange(Struct, frozen=True):
@@ -91,6 +92,8 @@ def explain(policy: Policy, question: Question) -> Explanation:
     failure = question.failure
     until = _deadline_at(policy, question)
     least, middle, most = (_decide(policy, question, chance, until) for chance in (0.0, 0.5, 1.0))
+    if not question.gated:
+        middle = replace(middle, hold=None)
     rule, _ = rule_for(policy, failure)
     words = policy.vocabulary
     return Explanation(

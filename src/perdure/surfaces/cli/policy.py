@@ -15,7 +15,7 @@ from perdure.app import (
     policy_pages,
 )
 from perdure.app.surface.policies import Explained
-from perdure.surfaces.cli.options import echo_json, json_option
+from perdure.surfaces.cli.options import command, echo_json, json_option
 
 
 @click.group()
@@ -142,22 +142,31 @@ def _explanation(found: Explained) -> Iterator[str]:
         f"  kind {answer['kind']} ({answer['class']}), public code {answer['code']}; "
         f"rule {answer['rule']} of {answer['policy']}/{answer['version']}{hold}"
     )
-    if answer["until_person"]:
-        own = ", or of its upstream where that names no credential," * (
-            answer["hold"] == "credential"
-        )
-        yield f"  the gate of its {answer['hold']}{own} is held until a person releases it; behind it nothing is tried"
-        yield "  when it is mended: perdure gates release NAME --reason …   (its name: perdure gates list)"
     waits_for_person = answer["until_person"] and answer["action"] == "retry"
-    free = "in a stage without an upstream there is no gate; there, " * waits_for_person
-    yield f"\n  {free}if every attempt failed like this:"
-    if found.waits:
+    if answer["until_person"]:
+        yield from _gate_lines(found)
+    free = "in a stage without an upstream there is no gate; there, "
+    yield f"\n  {free * (waits_for_person and not found.gate)}if every attempt failed like this:"
+    if waits_for_person and found.gate:
+        most = f"{found.waits_max} times at most"
+        yield f"    each time until a person releases {found.gate}, not counted, {most}"
+    elif found.waits:
         yield from _wait_lines(found)
     else:
         for row in found.schedule:
             yield f"    attempt {row['attempt']} of {row['attempts_max']}: {_outcome(row)}"
     if found.when_weak is not None:
         yield f"\n  {found.when_weak}"
+
+
+def _gate_lines(found: Explained) -> Iterator[str]:
+    """That a gate is held for a person, and what to type."""
+    held, what = found.gate or "NAME", found.answer["hold"]
+    own = ", or of its upstream where that names no credential," * (what == "credential")
+    gate = f"the gate {found.gate}" if found.gate else f"the gate of its {what}{own}"
+    yield f"  {gate} is held until a person releases it; behind it nothing is tried"
+    look = "" if found.gate else "   (its name: perdure gates list)"
+    yield f"  when it is mended: {command('perdure gates release {} --reason …', held)}{look}"
 
 
 def _wait_lines(found: Explained) -> Iterator[str]:
