@@ -171,9 +171,11 @@ def behind(opened: Opened, name: str, *, flows: bool) -> list[str]:
     text += (
         f", {later} {'has a due time of its own' if later == 1 else 'have due times of their own'}"
     )
+    if not flows and ready:
+        return [text]
     if not flows:
-        return [text if ready else f"{text}; the probe goes out when one is due"]
-    if not ready:
+        text += "; the probe goes out when one is due"
+    elif not ready:
         wait_s = opened.store.waiting(ClaimOrder(0, 1, tuple(one.no for one in lanes)))
         text += "" if wait_s is None else f", the next in {_time_words(wait_s)}"
     places = sorted({(one.lane.pipeline, one.lane.stage) for one in lanes if one.later})
