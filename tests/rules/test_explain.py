@@ -9,7 +9,7 @@ from perdure.model.kinds import KINDS, Kind
 from perdure.model.nouns import replace
 from perdure.model.verdicts import Failure
 from perdure.rules.backoff import Backoff, Jitter
-from perdure.rules.explain import Question, explain, schedule
+from perdure.rules.explain import Question, explain, schedule, schedule_of_waits
 from perdure.rules.failure_spec import DescribedFailure, failure_of
 from perdure.rules.matchers import Match
 from perdure.rules.policy import Policy, Rule
@@ -96,6 +96,18 @@ def test_a_schedule_ends_with_the_end():
 def test_a_schedule_of_waits_is_told_once():
     rows = schedule(preset("standard"), Question(Failure(Kind.RATE_LIMITED, "test")))
     assert [one.counted for _, one in rows] == [False]
+
+
+def test_waits_are_told_one_by_one_up_to_the_end():
+    rows = schedule_of_waits(preset("standard"), Question(Failure(Kind.RATE_LIMITED, "test")))
+    assert [one.action for one in rows] == ["retry"] * 20 + ["fail"]
+    assert schedule_of_waits(preset("standard"), Question(Failure(Kind.TIMEOUT, "test"))) == []
+
+
+def test_waits_without_a_bound_are_cut():
+    patient = Policy("patient", waits_max=10**6, otherwise=Rule("wait"))
+    rows = schedule_of_waits(patient, Question(Failure(Kind.TIMEOUT, "test")))
+    assert len(rows) == 1_000
 
 
 def test_an_answer_is_plain_data():

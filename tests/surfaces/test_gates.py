@@ -184,11 +184,27 @@ def test_a_gate_that_is_paced_says_at_which_rate_its_calls_pass(desk):
     told(desk, first)
     line = desk("list").splitlines()[1]
     assert line.split()[:2] == ["vendor", "flowing"]
-    assert line.endswith("3 waiting  5.0 calls a second")
+    since = r"since \d\d:\d\d UTC, climbs from \d\d:\d\d UTC on"
+    assert re.search(rf"3 waiting  paced: 5\.0 calls a second {since}$", line)
     told(desk, second, rate_per_s=None, was_per_s=None, calls_max=4, reason="it begins")
-    assert desk.json("list")[1]["says"] == "5.0 calls a second in 1 of 2 workers"
+    says = desk.json("list")[1]["says"]
+    assert says.startswith("paced: 5.0 calls a second in 1 of 2 workers since ")
     told(desk, second, rate_per_s=4.5)
-    assert "upstream vendor: flowing, 9.5 calls a second\n" in desk("show", "vendor")
+    shown = desk("show", "vendor")
+    assert re.match(rf"upstream vendor: flowing, paced: 9\.5 calls a second {since}\n", shown)
+
+
+def test_a_release_of_a_gate_that_is_only_paced_says_what_lifts_the_pace(desk):
+    told(desk, desk.place.hire(), rises_at=desk.place.reader.now().isoformat())
+    said = desk("release", "vendor", "--reason", "x")
+    assert re.match(
+        r"vendor: it flows already, paced: 5\.0 calls a second since .+, climbing; ", said
+    )
+    store = f"--reason … --store {desk.url}"
+    assert said.endswith(
+        "the pace rises by itself while calls go well; to forget it and start slowly anew: "
+        f"perdure gates hold vendor {store} and then perdure gates release vendor {store}\n"
+    )
 
 
 def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
@@ -204,7 +220,8 @@ def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
         rises_at=None,
     )
     lines = desk("show", "vendor").splitlines()
-    assert lines[2] == "  pace: 5.0 calls a second in 1 of 2 workers, all workers together"
+    assert lines[2].startswith("  paced: 5.0 calls a second in 1 of 2 workers since ")
+    assert lines[2].endswith(" UTC on, all workers together")
     assert re.fullmatch(
         rf"  pace of worker {first} \(host:1\): 5\.0 calls a second \(was 7\.5, 1\d s ago: a rate limit "
         r"was met\); rises by 1 % a second from \d+ s from now on",
@@ -429,7 +446,8 @@ def test_who_asks_behind_a_held_credential_is_told_its_name(desk):
     control, reader = desk.place.control, desk.place.reader
     control.change_gate(GateChange("vendor", 0, GateState.FLOWING, "key-1"), Deed("worker 1"))
     hold_by_person(reader, control, "key-1", Deed("ann", "unpaid"))
-    but = "; but its credential key-1 lets nothing pass: perdure gates {} 'key-1' --reason …\n"
+    but = "; but its credential key-1 lets nothing pass: perdure gates {} 'key-1' --reason …"
+    but += f" --store {desk.url}\n"
     said = desk("probe", "vendor", "--reason", "x")
     nothing = "vendor: it is not held, so there is nothing to find out"
     assert said == nothing + but.format("probe")
@@ -452,11 +470,15 @@ def test_jobs_that_were_told_to_wait_themselves_are_counted_apart(tmp_path, read
         for wait_s in (60, 3_600):
             desk.place.put(run_at=desk.place.reader.now() + timedelta(seconds=wait_s))
         desk("hold", "vendor", "--reason", "x")
-        line = desk("probe", "vendor", "--reason", "x").splitlines()[1]
+        words = "to run them now, where no upstream has asked them to wait: perdure jobs run-now "
+        typed = f"  {words}--pipeline v --stage one --store {desk.url}"
+        _, line, *more = desk("probe", "vendor", "--reason", "x").splitlines()
         if not ready:
             assert line.endswith("their own; the probe goes out when one is due")
-        line = desk("release", "vendor", "--reason", "x").splitlines()[1]
+        assert more == ([] if ready else [typed])
+        _, line, last = desk("release", "vendor", "--reason", "x").splitlines()
         assert re.fullmatch(said, line)
+        assert last == typed
     finally:
         desk.place.close()
 

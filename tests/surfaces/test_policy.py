@@ -15,6 +15,7 @@ from perdure.surfaces.cli.root import cli
 KEYS = [
     "policy", "version", "profile", "kind", "class", "code", "attempt", "attempts_max", "action",
     "failed_reason", "delay_s", "counted", "hold", "hint_s", "rule", "why",
+    "until_person",
 ]  # fmt: skip
 
 
@@ -219,6 +220,51 @@ def test_the_readable_answer_says_what_a_weak_upstream_costs_where_that_is_anoth
         assert "latest calls fail" not in run("explain", "standard", "--error", spec).output
 
 
+@pytest.mark.parametrize("spec", ["http:401", "http:402"])
+def test_a_failure_that_holds_a_credential_is_told_to_wait_for_a_person_and_no_time_is_promised(
+    spec,
+):
+    first, _, gate, typed, *rest = run("explain", "standard", "--error", spec).output.splitlines()
+    assert first.startswith("wait until a person releases the gate: ")
+    assert "held until a person releases it" in gate
+    assert "perdure gates release NAME --reason …" in typed
+    assert rest[1].startswith("  in a stage without an upstream there is no gate; there, if every")
+    assert rest[2] == "    wait 1 of 20: retry in 45 to 75 s, not counted"
+    answer = explained("standard", "--error", spec)
+    assert (answer["why"], answer["until_person"]) == (first, True)
+
+
+def test_a_hint_that_is_too_long_for_the_policy_holds_the_gate_for_a_person():
+    text = run(
+        "explain", "standard", "--error", "http:429", "--header", "Retry-After: 500000"
+    ).output
+    assert text.startswith("fail: rate_limited")
+    assert "the gate of its upstream is held until a person releases it" in text
+    assert "without an upstream" not in text
+    assert not explained("standard", "--error", "http:429")["until_person"]
+
+
+def test_the_readable_answer_says_how_waits_grow_and_where_they_end():
+    lines = run("explain", "standard", "--error", "http:429").output.splitlines()
+    assert lines[4] == "    wait 1 of 20: retry in 1.5 to 2.5 s, not counted"
+    assert lines[5] == "    wait 2 of 20: retry in 3 to 5 s, not counted"
+    assert lines[-3:] == [
+        "    waits 9 to 20 of 20: retry in 225 to 375 s, not counted",
+        "    then: fail (exhausted): waited 20 times and 4110 s in all, the policy allows 20 times and 604800 s",
+        "    behind a gate that admits most other calls, each wait is as long as the first",
+    ]
+
+
+def test_waits_that_end_by_their_sum_or_by_the_deadline_say_so(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\nbased_on = "standard"\nwait_s_max = 10\n')
+    *_, last, _ = run("explain", str(file), "--error", "http:429").output.splitlines()
+    assert last.endswith("waited 2 times and 6 s in all, the policy allows 20 times and 10 s")
+    file.write_text('name = "mine"\nbased_on = "standard"\ndeadline_s = 10\n')
+    *_, last, _ = run("explain", str(file), "--error", "http:429").output.splitlines()
+    assert last == "    then: fail (expired)"
+
+
 def test_a_policy_that_is_shown_says_its_weak_share_where_it_has_one():
     assert "weak_share = 0.25" in run("show", "standard").output
     assert "weak_share" not in run("show", "reports").output
@@ -339,6 +385,46 @@ def test_what_a_module_or_a_stage_has_is_explained_as_it_runs(module):
     assert (of_stage["policy"], of_stage["attempts_max"]) == ("mine", 2)
     assert run("show", f"{module}:app:ask").output == run("show", "mine.toml").output
     assert "policy patient, version 1, is valid" in run("check", f"{module}:patient").output
+
+
+GATED = """
+import perdure
+
+app = perdure.App("sqlite:///work.db")
+app.upstream("model", credential="my key")
+app.stage(name="ask", upstream="model")(lambda item: item)
+app.stage(name="other", upstream="plain")(lambda item: item)
+app.stage(name="free")(lambda item: item)
+"""
+
+
+@pytest.mark.parametrize(("stage", "gate"), [("ask", "'my key'"), ("other", "plain")])
+def test_of_a_stage_the_gate_that_a_wrong_key_holds_is_named(tmp_path, monkeypatch, stage, gate):
+    name = gated(tmp_path, monkeypatch)
+    text = run("explain", f"{name}:app:{stage}", "--error", "http:401").output
+    assert f"  when it is mended: perdure gates release {gate} --reason …\n" in text
+    times = f"    each time until a person releases {gate.strip(chr(39))}, not counted, 20 times at most"
+    assert text.splitlines()[-1] == times
+    assert "without an upstream" not in text
+
+
+def test_of_a_stage_without_an_upstream_no_gate_is_spoken_of(tmp_path, monkeypatch):
+    name = gated(tmp_path, monkeypatch)
+    text = run("explain", f"{name}:app:free", "--error", "http:401").output
+    assert text.startswith("retry in 60 s: auth")
+    assert "    waits 7 to 20 of 20: retry in 2700 to 4500 s, not counted\n" in text
+    assert "gate" not in text
+    answer = explained(f"{name}:app:free", "--error", "http:401")
+    assert (answer["hold"], answer["until_person"]) == (None, False)
+
+
+def gated(folder, patch) -> str:
+    """The name of a module with stages behind gates, in a folder that is the working one now."""
+    name = f"gated_{folder.name}".replace("-", "_")
+    (folder / f"{name}.py").write_text(GATED)
+    patch.chdir(folder)
+    patch.syspath_prepend(str(folder))
+    return name
 
 
 def test_the_public_code_is_that_of_the_stage_that_is_named(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import signal
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -30,6 +32,7 @@ from perdure.app.runs import Run
 from perdure.app.surface.gate_control import hold
 from perdure.engine.batch import runs as runs_module
 from perdure.engine.batch.feeding import Fed, NothingNow
+from perdure.engine.gates.pacing import PaceShown
 from perdure.model.errors import PerdureError
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
@@ -1039,6 +1042,51 @@ def test_a_held_gate_is_named_with_its_reason_and_the_command_that_releases_it(t
     assert "it is down" in drawn(shot)
     release = "perdure gates release 'my vendor' --reason …"
     assert f"it is down); to release it: {release} |" in f"{progress_line(shot)} |"
+
+
+@pytest.fixture
+def paced(tmp_path):
+    """An app with a pipeline behind an upstream whose calls a worker starts at half a call a second since a rate limit."""
+    app = App(f"sqlite:///{tmp_path}/g.db")
+
+    @app.stage(upstream="vendor")
+    def ask(item):
+        return item
+
+    app.pipeline("p", ask)
+    store, now = app._session.opened.store, app._session.opened.reader.now()
+    pace = PaceShown(0.5, 9, 7.5, "a rate limit was met", now, now, 0.01)
+    said = msgspec.json.encode({"samples": [], "pace": pace}).decode()
+    worker = store.add_worker(NewWorker("1", "host:1", Role.MAIN, 3_600.0))
+    store.look_at_gates(["vendor"], worker=worker, samples={"vendor": said})
+    yield app
+    app.close()
+
+
+def test_a_pace_that_holds_the_run_back_is_told_with_since_when_and_whether_it_climbs(paced):
+    shot = watched(paced, lambda _: None)
+    words = r"vendor is paced: 0\.5 calls a second since \d\d:\d\d UTC, climbing"
+    assert re.search(rf"\| {words}$", progress_line(shot))
+    assert re.search(words, drawn(shot))
+
+
+@pytest.mark.parametrize(("calls", "told"), [(3, False), (25, True)])
+def test_a_pace_is_not_blamed_where_far_fewer_calls_are_made_than_it_allows(paced, calls, told):
+    seconds = iter([0.0, 0.0, 60.0])
+    run = paced.get_pipeline("p").run([1, 2, 3], name="b").view()
+    watch = Watch(paced._session.opened, run.id, monotonic=lambda: next(seconds))
+    watch.look(run, Fed(3), feeding=False)
+    later = replace(run, counts=replace(run.counts, calls=calls))
+    assert bool(watch.look(later, Fed(3), feeding=False).paced) is told
+
+
+def test_requests_and_tokens_are_left_out_where_no_stage_has_any(app):
+    shot = watched(app, lambda _: None)
+    for text in (progress_line(shot), drawn(shot)):
+        assert "requests/min" not in text
+        assert "tokens/min" not in text
+    asked = replace(shot, run=replace(shot.run, counts=replace(shot.run.counts, calls=1)))
+    assert "| 0 requests/min |" in progress_line(asked)
 
 
 def test_a_paused_queue_is_named_with_the_command_that_resumes_it(app):

@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from perdure.model.runs import RunStatus
+from perdure.model.workers import NewWorker, Role
 from perdure.surfaces.cli.run_report import bars
 from tests.engine.kit import until
 from tests.surfaces.letters import ITEMS
@@ -206,7 +207,7 @@ def test_an_unsealed_run_ends_when_it_is_sealed(waiting):
     told = waiting.json("runs", "show", "april")
     assert (told["unfed_at"], told["feeding_at"]) == (told["fed_at"], None)
     assert told["fed_by"].endswith(f":{os.getpid()}")
-    assert " running, unfed " in waiting("runs", "list")
+    assert " running, unfed, no worker " in waiting("runs", "list")
     done = waiting.run("runs", "results", "april")
     assert (done.stdout, done.stderr) == ("", "0 values; 5 items are still open\n")
     assert waiting("runs", "seal", "april") == "april: sealed, running\n"
@@ -214,6 +215,27 @@ def test_an_unsealed_run_ends_when_it_is_sealed(waiting):
         until(lambda: status(waiting) is RunStatus.PARTIAL_SUCCESS, "it is over")
     assert waiting("runs", "seal", "april") == "april: sealed, partial_success\n"
     assert waiting.json("runs", "show", "april")["unfed_at"] is None
+
+
+def test_a_run_that_is_held_or_that_nobody_works_on_says_so_with_what_to_type(waiting):
+    pause = ("queues", "pause", "default", "--reason", "moving house")
+    alone = "  no worker is alive on this store; start one: perdure worker MODULE:APP\n"
+    assert waiting("runs", "show", "april").endswith(alone)
+    waiting(*pause)
+    held = "held: queue default is paused, 5 waiting (moving house); to release it: perdure queues resume default"
+    assert f"  {held} --store {waiting.url}\n{alone}" in waiting("runs", "show", "april")
+    assert " running, unfed, held, no worker " in waiting("runs", "list")
+    assert waiting.json("runs", "show", "april")["kept_back"][0].startswith(held)
+    waiting.app._session.opened.store.add_worker(NewWorker("3", "lively", Role.MAIN, 3_600.0))
+    assert " running, unfed, held " in waiting("runs", "list")
+    assert alone not in waiting("runs", "show", "april")
+
+
+def test_what_keeps_a_run_back_is_not_said_of_one_that_is_over_or_paused(waiting):
+    assert waiting.json("runs", "show", "march")["kept_back"] == []
+    waiting("runs", "pause", "april")
+    assert waiting.json("runs", "show", "april")["kept_back"] == []
+    assert " paused, unfed " in waiting("runs", "list")
 
 
 def test_a_run_says_who_feeds_it(waiting):

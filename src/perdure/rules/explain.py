@@ -33,8 +33,8 @@ _LOOKED_BACK_MAX = 1_000  # attempts; by then a deadline has passed, or there is
 class Question(Struct, frozen=True):
     """A failure and where its job stands; ``attempt`` is the one that just failed.
 
-    ``waits`` and ``crashes`` include this event. ``code`` is the public code it was asked by;
-    else it is the one that users read at ``stage``.
+    ``waits`` and ``crashes`` include this event, ``waited_s`` does not. ``code`` is the public code it was asked by;
+    else it is the one that users read at ``stage``. Not ``gated``: its stage names no upstream, so nothing is held.
     """
 
     failure: Failure
@@ -43,6 +43,8 @@ class Question(Struct, frozen=True):
     crashes: int = 1
     code: str | None = None
     stage: str | None = None
+    waited_s: float = 0.0
+    gated: bool = True
 
 
 class WaitRange(Struct, frozen=True):
@@ -54,7 +56,10 @@ class WaitRange(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The fields of this answer are stable."""
+    """The fields of this answer are stable.
+
+    ``until_person``: what it holds, it holds until a person releases it; a retry behind that gate waits as long.
+    """
 
     policy: str
     version: int
@@ -72,6 +77,7 @@ class Explanation:
     hint_s: float | None
     rule: str
     why: str
+    until_person: bool
 
     def as_form(self) -> dict[str, object]:
         """The answer as plain data."""
@@ -86,6 +92,8 @@ def explain(policy: Policy, question: Question) -> Explanation:
     failure = question.failure
     until = _deadline_at(policy, question)
     least, middle, most = (_decide(policy, question, chance, until) for chance in (0.0, 0.5, 1.0))
+    if not question.gated:
+        middle = replace(middle, hold=None)
     rule, _ = rule_for(policy, failure)
     words = policy.vocabulary
     return Explanation(
@@ -104,7 +112,8 @@ def explain(policy: Policy, question: Question) -> Explanation:
         hold=None if middle.hold is None else middle.hold.scope.value,
         hint_s=failure.hint_s,
         rule=middle.why.rule,
-        why=middle.why.text,
+        why=_sentence(middle),
+        until_person=_is_for_person(middle),
     )
 
 
@@ -117,6 +126,20 @@ def schedule(policy: Policy, question: Question) -> list[tuple[int, Explanation]
         answers.append((attempt, answer))
         if answer.action != "retry" or not answer.counted:
             break
+    return answers
+
+
+def schedule_of_waits(policy: Policy, question: Question) -> list[Explanation]:
+    """What would happen after each wait, if every attempt failed like this one; none where that is no wait."""
+    answers: list[Explanation] = []
+    asked = replace(question, attempt=1, waits=1)
+    while len(answers) < _LOOKED_BACK_MAX:
+        decision = _decide(policy, asked, 0.5, _deadline_at(policy, asked))
+        if not isinstance(decision, Retry) or not _waits(decision):
+            return [*answers, explain(policy, asked)] if answers else []
+        answers.append(explain(policy, asked))
+        waited_s = asked.waited_s + decision.delay_s
+        asked = replace(asked, waits=asked.waits + 1, waited_s=waited_s)
     return answers
 
 
@@ -138,7 +161,7 @@ def _deadline_at(policy: Policy, question: Question) -> datetime | None:
     """When the job would expire: earlier attempts took no time, and failed like this one."""
     if policy.deadline_s is None:
         return None
-    left_s = policy.deadline_s
+    left_s = policy.deadline_s - question.waited_s
     for attempt in range(1, min(question.attempt, _LOOKED_BACK_MAX)):
         before = _decide(policy, replace(question, attempt=attempt), 0.5)
         left_s -= before.delay_s if isinstance(before, Retry) else 0.0
@@ -157,6 +180,7 @@ def _decide(
         failures=question.attempt - 1,
         waits=max(0, question.waits - 1),
         crashes=max(0, question.crashes - 1),
+        waited_s=question.waited_s,
     )
     decision: Decision = decide(
         Standing(counters, deadline_at=deadline_at),
@@ -173,6 +197,18 @@ def _decide(
 
 def _waits(decision: Retry | Fail | HandOver) -> bool:
     return isinstance(decision, Retry) and decision.counted is Counted.WAITS
+
+
+def _is_for_person(decision: Retry | Fail | HandOver) -> bool:
+    return decision.hold is not None and decision.hold.for_s is None
+
+
+def _sentence(decision: Retry | Fail | HandOver) -> str:
+    """Why, as it is kept with the attempt; but behind a gate that a person has to release, no time is promised."""
+    text = decision.why.text
+    if not isinstance(decision, Retry) or not _is_for_person(decision):
+        return text
+    return f"wait until a person releases the gate: {text.partition(': ')[2]}"
 
 
 def _action(decision: Retry | Fail | HandOver) -> str:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from perdure.app.surface import gate_control
 from perdure.engine.gates.changes import hold_by_person, probe_by_person, release_by_person
 from perdure.model.events import EventName
 from perdure.model.gates import GateState
@@ -13,6 +14,7 @@ from perdure.model.operations import Deed
 from perdure.model.states import State
 from perdure.rules.gate.gate import HoldCause
 from perdure.rules.presets import preset
+from perdure.stores.opening import Opened
 from tests.engine.gating import (
     DOWN,
     FINE,
@@ -170,6 +172,52 @@ def test_a_bill_or_a_key_holds_every_upstream_of_the_credential_until_a_person_s
     post.turn(passing_s=1.1)
     assert gate(either, KEY).state is FLOWING
     assert {one.pipeline for one in post.running.values()} == {"g", "h"}
+
+
+def release(place, name: str = KEY) -> str:
+    opened = Opened(place.store, place.control, place.reader)
+    return gate_control.release(opened, name, by_whom="ann", reason="the bill is paid").text
+
+
+@pytest.mark.parametrize("kind", [Kind.BILLING, Kind.AUTH])
+def test_jobs_that_met_the_hold_of_a_credential_are_due_when_a_person_releases_it(either, kind):
+    post = standard(either)
+    ids = put(either, 2)
+    post.turn()
+    post.end_all(failed(kind))
+    post.turn()
+    assert [either.see(one).ready for one in ids] == [False, False]
+    assert release(either).endswith("; jobs that had met this hold and are due now: 2")
+    assert {one.id for one in post.turn(passing_s=1.1)} == set(ids)
+
+
+def test_a_job_that_was_told_by_the_upstream_when_to_come_back_keeps_that_time(either):
+    post = standard(either)
+    (id,) = put(either, 1)
+    post.end(post.turn()[0], failed(Kind.BILLING, wait_s=600.0))
+    post.turn()
+    due_at = either.see(id).due_at
+    assert release(either) == "released by a person (the bill is paid)"
+    assert either.see(id).due_at == due_at
+    assert post.turn(passing_s=599.0) == []
+    assert len(post.turn(passing_s=1.1)) == 1
+
+
+def test_a_release_leaves_what_waits_behind_other_gates_alone(either):
+    other = line_of(either, stage("ask", "other", STANDARD), pipeline="h")
+    post = Post(
+        either,
+        stage(policy=STANDARD),
+        lines=[other],
+        upstreams=[upstream(credential=KEY), upstream("other")],
+    )
+    put(either, 1)
+    (id,) = put(either, 1, pipeline="h", lane=other.lane_nos["ask"], stage="ask")
+    post.turn()
+    post.end_all(failed(Kind.AUTH))
+    post.turn()
+    assert release(either).endswith("due now: 1")
+    assert not either.see(id).ready
 
 
 @pytest.mark.parametrize("name", ["reports", "converter", "verifier"])

@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from perdure.engine.gates import pacing
+from perdure.engine.gates.changes import hold_by_person, release_by_person
 from perdure.engine.gates.pacing import PaceNotes, PaceShown, pace_in
 from perdure.engine.gates.traffic import window_in
 from perdure.model.events import EventName
 from perdure.model.kinds import Kind, Sign
+from perdure.model.operations import Deed
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.pace import Pace
 from perdure.rules.gate.pace_settings import PaceSettings
@@ -96,6 +98,24 @@ def test_after_a_probe_let_it_flow_the_pace_says_so(post):
     post.turn(passing_s=1.1)
     pace = told(post.place)[post.worker]
     assert (pace.rate_per_s, pace.reason) == (None, pacing.PROBED)
+
+
+def test_a_person_who_holds_and_releases_a_paced_gate_lets_it_start_slowly_anew(post):
+    work(post, 5)
+    work(post, 1, LIMITED)
+    post.turn(passing_s=1.1)
+    assert told(post.place)[post.worker].rate_per_s is not None
+    reader, control, deed = (
+        post.place.reader,
+        post.place.control,
+        Deed("ann", "the limit is raised"),
+    )
+    hold_by_person(reader, control, VENDOR, deed)
+    release_by_person(reader, control, VENDOR, deed)
+    post.turn(passing_s=1.1)
+    post.turn(passing_s=1.1)
+    pace = told(post.place)[post.worker]
+    assert (pace.rate_per_s, pace.reason) == (None, pacing.RECOVERED)
 
 
 def test_what_one_worker_tells_for_people_does_not_hide_its_calls_from_the_others(post):

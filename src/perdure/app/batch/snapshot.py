@@ -2,11 +2,12 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
 from perdure.app.surface import gate_control
+from perdure.app.surface.gate_figures import figures
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.runs import settings_of, tally_of
 from perdure.engine.batch.unattended import workers_alive
@@ -21,6 +22,8 @@ from perdure.stores.opening import Opened
 _WINDOW_S = 60.0
 _SAMPLE_S = 0.5
 _STILL_S = 10.0  # without any movement, nobody can say when it will be over
+_PACED = 0.3  # of the rate that is allowed; with fewer calls something else holds it back
+_TELLING_PER_S = 0.2  # below this rate a minute has too few calls to tell
 _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
 
 
@@ -34,6 +37,14 @@ class Held(Struct, frozen=True):
     why: str
     waiting: int
     commands: tuple[str, ...] = ()
+
+
+class PacedUpstream(Struct, frozen=True):
+    """An upstream behind which items are ready and whose calls start at a rate, and what is said of that."""
+
+    name: str
+    rate_per_s: float
+    says: str
 
 
 class BudgetLeft(Struct, frozen=True):
@@ -68,7 +79,7 @@ class RunSnapshot(Struct, frozen=True):
     """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
 
     ``note`` is what the one who looks on ought to know besides: the store is away, nobody works. ``still_s`` is for how
-    long nothing has moved.
+    long nothing has moved. ``paced`` are the upstreams whose pace holds it back.
     """
 
     run: RunView
@@ -82,6 +93,7 @@ class RunSnapshot(Struct, frozen=True):
     stopping: bool = False
     note: str = ""
     still_s: float = 0.0
+    paced: tuple[PacedUpstream, ...] = ()
 
     @property
     def ended(self) -> int:
@@ -129,6 +141,7 @@ class Watch:
         self._moved: tuple[float, RunCounts | None] = (self._began_at, None)
         self._lanes_at = -_LANES_S
         self._waiting: tuple[int, tuple[Held, ...], bool] = (0, (), True)
+        self._paced: tuple[PacedUpstream, ...] = ()
 
     @property
     def anybody_works(self) -> bool:
@@ -153,6 +166,7 @@ class Watch:
         if self._moved[1] != run.counts:
             self._moved = (now, run.counts)
         retrying, held, _ = self._waiting
+        pace = self._pace(now, run.counts)
         return RunSnapshot(
             run,
             now - self._began_at,
@@ -160,12 +174,18 @@ class Watch:
             fed,
             min(retrying, run.counts.open),
             held,
-            self._pace(now, run.counts),
+            pace,
             allowance_of(run),
             stopping,
             note,
             now - self._moved[0],
+            tuple(one for one in self._paced if self._is_slowed(one, pace, now)),
         )
+
+    def _is_slowed(self, one: PacedUpstream, pace: RunPace, now: float) -> bool:
+        """Whether it is the pace that holds the run back, and not the slots of its workers; at first nobody can tell."""
+        new = now - self._began_at < _STILL_S or one.rate_per_s < _TELLING_PER_S
+        return new or pace.requests_per_min / 60 >= one.rate_per_s * _PACED
 
     def _pace(self, now: float, counts: RunCounts) -> RunPace:
         samples = self._samples
@@ -193,6 +213,7 @@ class Watch:
         # Why it was aborted says what to do; nothing is to be released.
         if run.status is not RunStatus.ABORTED:
             held = self._held_lanes(run, lanes) + self._astray(run, lanes)
+        self._paced = self._paced_upstreams(lanes)
         return sum(one.later for one in lanes), held, alive
 
     def _astray(self, run: RunView, lanes: list[LaneView]) -> tuple[Held, ...]:
@@ -242,6 +263,17 @@ class Watch:
             for text, count in sorted(waiting.items())
         )
 
+    def _paced_upstreams(self, lanes: list[LaneView]) -> tuple[PacedUpstream, ...]:
+        names = sorted({one.lane.upstream or "" for one in lanes if one.open and one.ready} - {""})
+        if not names:
+            return ()
+        told = figures(self._opened.reader.look(names), {})
+        return tuple(
+            PacedUpstream(name, told[name].rate_per_s or 0.0, told[name].pace_says)
+            for name in names
+            if name in told and told[name].pace_says
+        )
+
     def _reasons(self, run: RunView) -> dict[str, str]:
         """Why things are paused, by the words in which lanes say what closes them."""
         said: dict[str, str] = {}
@@ -249,6 +281,23 @@ class Watch:
             said[f"{pause.scope.value} {pause.name} is paused"] = pause.reason
         said[f"run {run.no} is paused"] = run.why
         return said
+
+
+def look_once(opened: Opened, run: RunView) -> tuple[RunSnapshot, bool]:
+    """A run as it is at this moment, and whether a worker is alive."""
+    watch = Watch(opened, run.id)
+    return watch.look(run, Fed(), feeding=False), watch.anybody_works
+
+
+def words_for_kept_back(opened: Opened, runs: Iterable[RunView]) -> dict[int, list[str]]:
+    """Of runs by their numbers: that a gate or a pause holds items of one, and that nobody works, in a word or two."""
+    going = [one.no for one in runs if one.status is RunStatus.RUNNING and one.counts.open]
+    if not going:
+        return {}
+    lanes = opened.reader.lanes()
+    held = {one.lane.run for one in lanes if not one.open and one.ready + one.later}
+    alone = workers_alive(opened.reader) == 0
+    return {no: ["held"] * (no in held) + ["no worker"] * alone for no in going}
 
 
 def allowance_of(run: RunView) -> BudgetLeft | None:

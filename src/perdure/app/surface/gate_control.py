@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import islice
+from shlex import quote
 
 from msgspec import Struct
 
@@ -12,6 +14,7 @@ from perdure.engine.gates.changes import (
     probe_by_person,
     release_by_person,
 )
+from perdure.engine.operate.single_jobs import run_held_now
 from perdure.model.errors import CallerError, UnknownName
 from perdure.model.gates import GateRow, GateState
 from perdure.model.jobs import ClaimOrder
@@ -25,6 +28,7 @@ from perdure.stores.opening import Opened
 
 _PAGE_LINES = 500
 _LINES_MAX = 5_000
+_PLACES_SHOWN = 3
 
 
 class GateShown(Struct, frozen=True):
@@ -127,13 +131,16 @@ def hold(opened: Opened, name: str, *, by_whom: str, reason: str, for_text: str 
 
 
 def release(opened: Opened, name: str, *, by_whom: str, reason: str) -> Step:
-    """A person lets a gate flow."""
+    """A person lets a gate flow; jobs that met the hold of a credential themselves are due at once."""
     deed = _deed(by_whom, reason)
     shown = gate(opened, name)
     step = release_by_person(opened.reader, opened.control, name, deed)
     if step.move is None:
-        return replace(step, text=f"it flows already{_but(shown, 'release')}")
-    return replace(step, text=step.text + _but(shown, "release"))
+        return replace(step, text=f"it flows already{_paced(shown)}{_but(shown, 'release')}")
+    lanes = {one.no for one in _lanes_behind(opened, shown)}
+    due = run_held_now(opened.control, opened.reader, lanes, deed=deed)
+    met = f"; jobs that had met this hold and are due now: {due}" if due else ""
+    return replace(step, text=f"{step.text}{met}{_but(shown, 'release')}")
 
 
 def probe(opened: Opened, name: str, *, by_whom: str, reason: str) -> Step:
@@ -149,28 +156,37 @@ def probe(opened: Opened, name: str, *, by_whom: str, reason: str) -> Step:
     return replace(step, text=text + _but(shown, "probe"))
 
 
-def behind(opened: Opened, name: str, *, flows: bool) -> str:
-    """What waits behind a gate after a person has spoken, in a sentence; empty for nothing.
+def behind(opened: Opened, name: str, *, flows: bool) -> list[str]:
+    """What waits behind a gate after a person has spoken, a sentence a line; none for nothing.
 
     A job that met the hint itself keeps its due time; for all others the wait was only the gate's hold.
     """
-    shown = gate(opened, name)
-    lanes = [one for one in opened.reader.lanes() if one.lane.upstream in {name, *shown.upstreams}]
+    lanes = _lanes_behind(opened, gate(opened, name))
     ready, later = sum(one.ready for one in lanes), sum(one.later for one in lanes)
     if not ready and not later:
-        return ""
+        return []
     text = f"{ready} {'job is' if ready == 1 else 'jobs are'} ready"
     if not later:
-        return text
+        return [text]
     text += (
         f", {later} {'has a due time of its own' if later == 1 else 'have due times of their own'}"
     )
-    if ready:
-        return text
+    if not flows and ready:
+        return [text]
     if not flows:
-        return f"{text}; the probe goes out when one is due"
-    wait_s = opened.store.waiting(ClaimOrder(0, 1, tuple(one.no for one in lanes)))
-    return text if wait_s is None else f"{text}, the next in {_time_words(wait_s)}"
+        text += "; the probe goes out when one is due"
+    elif not ready:
+        wait_s = opened.store.waiting(ClaimOrder(0, 1, tuple(one.no for one in lanes)))
+        text += "" if wait_s is None else f", the next in {_time_words(wait_s)}"
+    places = sorted({(one.lane.pipeline, one.lane.stage) for one in lanes if one.later})
+    first = "to run them now, where no upstream has asked them to wait: perdure jobs run-now"
+    typed = (f"{first} --pipeline {quote(p)} --stage {quote(s)}" for p, s in places)
+    return [text, *islice(typed, _PLACES_SHOWN)]
+
+
+def _lanes_behind(opened: Opened, shown: GateShown) -> list[LaneView]:
+    names = {shown.name, *shown.upstreams}
+    return [one for one in opened.reader.lanes() if one.lane.upstream in names]
 
 
 def _show(
@@ -222,6 +238,17 @@ def _but(shown: GateShown, verb: str) -> str:
         return ""
     typed = f"perdure gates {verb} {shown.held_by!r} --reason …"
     return f"; but its credential {shown.held_by} lets nothing pass: {typed}"
+
+
+def _paced(shown: GateShown) -> str:
+    """That a pace slows the gate down, and what lifts it: workers keep it in memory, and no release reaches that."""
+    if not shown.told.pace_says:
+        return ""
+    name = quote(shown.name)
+    return (
+        f", {shown.told.pace_says}; the pace rises by itself while calls go well; to forget it and start slowly anew: "
+        f"perdure gates hold {name} --reason … and then perdure gates release {name} --reason …"
+    )
 
 
 def _is_gates(verb: str) -> bool:

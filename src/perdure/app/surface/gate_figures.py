@@ -3,7 +3,7 @@ slice of its limits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
@@ -101,14 +101,22 @@ class GateFigures(Struct, frozen=True):
 
     @property
     def pace_says(self) -> str:
-        """The rate of all together, in a few words; empty where there is none."""
-        rate, paced = self.rate_per_s, sum(one.pace.rate_per_s is not None for one in self.paces)
-        if rate is None:
+        """The rate of all together, since when, and whether it climbs, in a few words; empty where there is none."""
+        paced = [one for one in self.paces if one.pace.rate_per_s is not None]
+        if self.rate_per_s is None:
             return ""
-        text = f"{per_s(rate)} calls a second"
-        return (
-            text if paced == len(self.paces) else f"{text} in {paced} of {len(self.paces)} workers"
-        )
+        text = f"paced: {per_s(self.rate_per_s)} calls a second"
+        if len(paced) < len(self.paces):
+            text += f" in {len(paced)} of {len(self.paces)} workers"
+        first = min(paced, key=lambda one: one.pace.changed_at)
+        text += f" since {_moment_words(first.pace.changed_at, first.told_at)}"
+        rising = [(one.pace.rises_at, one.told_at) for one in paced if one.pace.rises_at]
+        if not rising:
+            return text
+        rises_at, told_at = min(rising)
+        if rises_at <= told_at:
+            return f"{text}, climbing"
+        return f"{text}, climbs from {_moment_words(rises_at, told_at)} on"
 
     @property
     def limits_say(self) -> str:
@@ -177,6 +185,12 @@ def _limits(told: Iterable[PaceTold]) -> UpstreamLimits | None:
 def per_s(rate: float) -> str:
     """A rate, as long as it need be."""
     return f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"
+
+
+def _moment_words(moment: datetime, now: datetime) -> str:
+    """A moment in UTC, with its day where that is not today."""
+    day = "" if moment.date() == now.date() else "%Y-%m-%d "
+    return f"{moment.astimezone(UTC):{day}%H:%M} UTC"
 
 
 def _time_words(time: timedelta) -> str:

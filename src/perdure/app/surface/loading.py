@@ -35,6 +35,14 @@ class _Found(NamedTuple):
     pipe: Pipeline | None = None
 
 
+class StageGates(NamedTuple):
+    """A stage that was named, its upstream and the credential of that; None for what it has not."""
+
+    stage: str
+    upstream: str | None
+    credential: str | None
+
+
 def load_session(reference: str) -> Session:
     """The session of the App that is named, or of the pipeline that is; looked up from the working directory."""
     return _find(reference).session
@@ -46,7 +54,7 @@ def load_pipeline(target: str) -> tuple[str, Session, Pipeline]:
     return reference, session, pipe or _only_one(target, session)
 
 
-def load_policy(target: str) -> tuple[Policy, str | None]:
+def load_policy(target: str) -> tuple[Policy, StageGates | None]:
     """The policy that is named, and the stage whose it is: a preset, a file, a module's variable or a stage of an App."""
     module_name, colon, rest = target.partition(":")
     if not colon or Path(target).suffix in (".toml", ".json"):
@@ -58,7 +66,7 @@ def load_policy(target: str) -> tuple[Policy, str | None]:
         return thing, None
     if isinstance(thing, App):
         stage = _stage_called(name, thing, f"{module_name}:{variable}")
-        return stage.policy, stage.name
+        return stage.policy, _gates_of(stage, thing)
     policies = sorted(one for one, value in vars(module).items() if isinstance(value, Policy))
     raise AppNotFound(
         f"{target!r} names no policy; write module:policy or module:app:stage; {module_name} has the policies: "
@@ -79,6 +87,11 @@ def _stage_called(name: str, app: App, where: str) -> Stage:
             f"{where} has {len(found)} stages {name!r}, with different policies; name the policy: module:policy"
         )
     return found[0]
+
+
+def _gates_of(stage: Stage, app: App) -> StageGates:
+    declared = app._session.upstreams.declared.get(stage.upstream or "")
+    return StageGates(stage.name, stage.upstream, None if declared is None else declared.credential)
 
 
 def _find(target: str) -> _Found:

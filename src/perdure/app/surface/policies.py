@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from perdure.app.surface.loading import load_policy
 from perdure.model.errors import CallerError
-from perdure.model.kinds import Kind
-from perdure.rules.explain import Question, explain, schedule, when_weak
+from perdure.model.kinds import Kind, PauseScope
+from perdure.model.nouns import replace
+from perdure.rules.explain import Question, explain, schedule, schedule_of_waits, when_weak
 from perdure.rules.failure_spec import DescribedFailure, failure_of
 from perdure.rules.policy import Policy
 from perdure.rules.policy_form import policy_form
@@ -34,11 +35,19 @@ class PolicyPage(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True):
-    """What a policy would do, what it would do after each attempt, and what else while the upstream is weak."""
+    """What a policy would do, what it would do after each attempt or each wait, and what else while the upstream is weak.
+
+    ``steady``: a wait is as long as the first one while most other calls are admitted. ``gate`` is what is held, where the
+    stage is known.
+    """
 
     answer: dict[str, Any]
     schedule: tuple[dict[str, Any], ...]
+    waits: tuple[dict[str, Any], ...] = ()
+    waits_max: int = 0
+    steady: bool = False
     when_weak: str | None = None
+    gate: str | None = None
 
 
 def policy_pages() -> list[PolicyPage]:
@@ -85,15 +94,29 @@ def explain_spec(
 
     Where ``name`` leads to a stage, it is asked for that stage.
     """
-    policy, own_stage = load_policy(name)
+    policy, own = load_policy(name)
     for what, value in (("--attempt", attempt), ("--waits", waits), ("--crashes", crashes)):
         if value < 1:
             raise CallerError(f"{what} is {value}; it must be at least 1")
     asked = DescribedFailure(spec, tuple(_header(one) for one in headers), body)
     failure, code = failure_of(asked, policy, datetime.now(UTC))
-    question = Question(failure, attempt, waits, crashes, code, stage or own_stage)
+    question = Question(failure, attempt, waits, crashes, code, stage or (own and own.stage))
+    question = replace(question, gated=own is None or own.upstream is not None)
     rows = tuple(answer.as_form() for _, answer in schedule(policy, question))
-    return Explained(explain(policy, question).as_form(), rows, when_weak(policy, question))
+    waited = tuple(answer.as_form() for answer in schedule_of_waits(policy, question))
+    answer = explain(policy, question)
+    gate = None if own is None else own.upstream
+    if own is not None and answer.hold == PauseScope.CREDENTIAL:
+        gate = own.credential or own.upstream
+    return Explained(
+        answer.as_form(),
+        rows,
+        waited,
+        policy.waits_max,
+        policy.weak_share is not None and question.gated,
+        when_weak(policy, question) if question.gated else None,
+        gate,
+    )
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ whatever a running one still says is refused.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -26,8 +26,10 @@ from perdure.model.errors import (
     StoreBusy,
     UnknownName,
 )
+from perdure.model.filters import JobFilter
 from perdure.model.jobs import Busy, Claim, Conflict, Receipt, Record
-from perdure.model.limits import MESSAGE_CHARS_MAX, NAME_CHARS_MAX
+from perdure.model.kinds import GROUPS
+from perdure.model.limits import MESSAGE_CHARS_MAX, NAME_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.operations import Deed, Target
 from perdure.model.outcomes import Revoked
 from perdure.model.runs import RunStatus
@@ -172,6 +174,21 @@ def run_now(
         look()
         return None
     return compare_and_set(f"job {job_id}", once)
+
+
+def run_held_now(control: Control, reader: Reader, lanes: Collection[int], *, deed: Deed) -> int:
+    """Let jobs in these lanes be due whose wait was only the hold of a credential, which a person has released; how many."""
+    begun, words = 0, clean_deed(deed)
+    for kind in sorted(GROUPS["account"]):
+        chosen = JobFilter(states=(State.QUEUED,), kind=kind, waiting=True)
+        before = None
+        while page := reader.jobs(chosen, limit=PAGE_ROWS_MAX, before=before):
+            before = page[-1].no
+            met = [one for one in page if one.lane in lanes and not_now(one, reader) is None]
+            targets = [Target(one.no, one.id, one.token, one.request_id) for one in met]
+            answers = control.run_now(targets, words) if targets else []
+            begun += sum(isinstance(one, Receipt) for one in answers)
+    return begun
 
 
 def not_now(job: JobView, reader: Reader) -> str | None:

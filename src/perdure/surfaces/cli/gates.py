@@ -17,6 +17,7 @@ from perdure.surfaces.cli.options import (
     json_option,
     reason_and_by,
     store_option,
+    with_store,
 )
 
 
@@ -91,7 +92,7 @@ def probe(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a worker try one job now, to see whether the upstream is back."""
     with session_at(store) as session:
         step = gate_control.probe(session.opened, name, by_whom=by_whom, reason=reason)
-        waiting = gate_control.behind(session.opened, name, flows=False) if step.move else ""
+        waiting = gate_control.behind(session.opened, name, flows=False) if step.move else []
     _answer(name, step.text, waiting)
 
 
@@ -103,14 +104,14 @@ def release(name: str, reason: str, by_whom: str, store: str | None) -> None:
     """Let a gate flow, whatever held it; calls start slowly."""
     with session_at(store) as session:
         step = gate_control.release(session.opened, name, by_whom=by_whom, reason=reason)
-        waiting = gate_control.behind(session.opened, name, flows=True) if step.move else ""
+        waiting = gate_control.behind(session.opened, name, flows=True) if step.move else []
     _answer(name, step.text, waiting)
 
 
-def _answer(name: str, text: str, waiting: str) -> None:
-    click.echo(f"{name}: {text}")
-    if waiting:
-        click.echo(f"  {waiting}")
+def _answer(name: str, text: str, waiting: list[str]) -> None:
+    click.echo(f"{name}: {with_store(text)}")
+    for line in waiting:
+        click.echo(f"  {with_store(line)}")
 
 
 def _figures(one: GateShown) -> Iterator[str]:
@@ -119,7 +120,7 @@ def _figures(one: GateShown) -> Iterator[str]:
     if told.window_says:
         yield f"window: {told.window_says}"
     if len(told.paces) > 1 and told.pace_says:
-        yield f"pace: {told.pace_says}, all workers together"
+        yield f"{told.pace_says}, all workers together"
     for paced in told.paces:
         yield f"pace of {_worker(paced)}: {paced.says(one.now)}"
     if told.limits is not None:

@@ -1,5 +1,7 @@
 """perdure policy: read, check and question policies."""
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import click
@@ -12,7 +14,8 @@ from perdure.app import (
     policy_page,
     policy_pages,
 )
-from perdure.surfaces.cli.options import echo_json, json_option
+from perdure.app.surface.policies import Explained
+from perdure.surfaces.cli.options import command, echo_json, json_option
 
 
 @click.group()
@@ -127,18 +130,58 @@ def explain(
     if as_json:
         echo_json(found.answer)
         return
+    for line in _explanation(found):
+        click.echo(line)
+
+
+def _explanation(found: Explained) -> Iterator[str]:
     answer = found.answer
-    click.echo(answer["why"])
+    yield answer["why"]
     hold = f", holds its {answer['hold']}" if answer["hold"] else ""
-    click.echo(
+    yield (
         f"  kind {answer['kind']} ({answer['class']}), public code {answer['code']}; "
         f"rule {answer['rule']} of {answer['policy']}/{answer['version']}{hold}"
     )
-    click.echo("\n  if every attempt failed like this:")
-    for row in found.schedule:
-        click.echo(f"    attempt {row['attempt']} of {row['attempts_max']}: {_outcome(row)}")
+    waits_for_person = answer["until_person"] and answer["action"] == "retry"
+    if answer["until_person"]:
+        yield from _gate_lines(found)
+    free = "in a stage without an upstream there is no gate; there, "
+    yield f"\n  {free * (waits_for_person and not found.gate)}if every attempt failed like this:"
+    if waits_for_person and found.gate:
+        most = f"{found.waits_max} times at most"
+        yield f"    each time until a person releases {found.gate}, not counted, {most}"
+    elif found.waits:
+        yield from _wait_lines(found)
+    else:
+        for row in found.schedule:
+            yield f"    attempt {row['attempt']} of {row['attempts_max']}: {_outcome(row)}"
     if found.when_weak is not None:
-        click.echo(f"\n  {found.when_weak}")
+        yield f"\n  {found.when_weak}"
+
+
+def _gate_lines(found: Explained) -> Iterator[str]:
+    """That a gate is held for a person, and what to type."""
+    held, what = found.gate or "NAME", found.answer["hold"]
+    own = ", or of its upstream where that names no credential," * (what == "credential")
+    gate = f"the gate {found.gate}" if found.gate else f"the gate of its {what}{own}"
+    yield f"  {gate} is held until a person releases it; behind it nothing is tried"
+    look = "" if found.gate else "   (its name: perdure gates list)"
+    yield f"  when it is mended: {command('perdure gates release {} --reason …', held)}{look}"
+
+
+def _wait_lines(found: Explained) -> Iterator[str]:
+    """How the waits grow and where they end; those that are alike in one line."""
+    waits = list(enumerate(found.waits, 1))
+    for outcome, same in groupby(waits, key=lambda one: _outcome(one[1])):
+        (first, row), *more = same
+        if row["action"] == "fail":
+            limit = row["why"].rpartition("; ")[2] if row["failed_reason"] == "exhausted" else ""
+            yield f"    then: {outcome}{': ' if limit else ''}{limit}"
+            continue
+        number = f"waits {first} to {more[-1][0]}" if more else f"wait {first}"
+        yield f"    {number} of {found.waits_max}: {outcome}"
+    if found.steady and found.answer["hint_s"] is None and not found.answer["until_person"]:
+        yield "    behind a gate that admits most other calls, each wait is as long as the first"
 
 
 def _outcome(row: dict[str, Any]) -> str:

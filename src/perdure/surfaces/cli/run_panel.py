@@ -24,10 +24,10 @@ def progress_line(shot: RunSnapshot) -> str:
         f"{shot.elapsed_s:.0f} s  {_progress_text(shot)}",
         f"succeeded {counts.succeeded:,}, failed {counts.failed:,}{_kinds(shot)}",
         f"retrying {shot.retrying:,}, open {counts.open:,}",
-        f"{shot.pace.requests_per_min:,.0f} requests/min, {shot.pace.tokens_per_min:,.0f} tokens/min",
-        *filter(None, (_cost(shot), _budget(shot))),
+        *filter(None, (_calls(shot), _cost(shot), _budget(shot))),
         f"ETA {_eta(shot)}",
-        *(f"held: {_hold_text(one)}" for one in shot.held),
+        *(f"held: {hold_text(one)}" for one in shot.held),
+        *(f"{one.name} is {one.says}" for one in shot.paced),
         *filter(None, (_state(shot), shot.note)),
     ]
     return " | ".join(parts)
@@ -70,7 +70,8 @@ def panel(shot: RunSnapshot) -> RenderableType:
         Text(),
         _figures(shot),
     ]
-    parts += [Text(f"held: {_hold_text(one)}", "yellow") for one in shot.held[:_HELD_SHOWN]]
+    parts += [Text(f"held: {hold_text(one)}", "yellow") for one in shot.held[:_HELD_SHOWN]]
+    parts += [Text(f"{one.name} is {one.says}", "yellow") for one in shot.paced[:_HELD_SHOWN]]
     parts += [Text(text, "yellow") for text in (_state(shot), shot.note) if text]
     title = f"[bold]run[/] {_escape_markup(run.name)} of {_escape_markup(run.pipeline)}"
     return frame(title, _time_words(shot.elapsed_s), parts)
@@ -95,9 +96,8 @@ def _figures(shot: RunSnapshot) -> Table:
     grid.add_column()
     pace = shot.pace
     grid.add_row("pace", f"{pace.items_per_s:,.1f} items/s")
-    grid.add_row(
-        "calls", f"{pace.requests_per_min:,.0f} requests/min, {pace.tokens_per_min:,.0f} tokens/min"
-    )
+    if calls := _calls(shot):
+        grid.add_row("calls", calls)
     grid.add_row("cost", _cost(shot).removeprefix("cost ") or "none reported")
     if shot.allowance is not None:
         bar = ProgressBar(total=1.0, completed=shot.allowance.used, width=20, complete_style="red")
@@ -124,6 +124,15 @@ def _kinds(shot: RunSnapshot) -> str:
     return f" ({found})" if found else ""
 
 
+def _calls(shot: RunSnapshot) -> str:
+    """Requests and tokens; of what the stages have none of, nothing is said."""
+    pace, counts = shot.pace, shot.run.counts
+    asks = bool(counts.calls or pace.requests_per_min)
+    reads = bool(counts.tokens_in or counts.tokens_out or pace.tokens_per_min)
+    requests = [f"{pace.requests_per_min:,.0f} requests/min"] * asks
+    return ", ".join(requests + [f"{pace.tokens_per_min:,.0f} tokens/min"] * reads)
+
+
 def _cost(shot: RunSnapshot) -> str:
     cost = shot.run.counts.cost_usd
     if not cost:
@@ -141,7 +150,8 @@ def _budget(shot: RunSnapshot) -> str:
     return f"failures {allowed.share:.1%}, {allowed.share_max:.1%} allowed"
 
 
-def _hold_text(one: Held) -> str:
+def hold_text(one: Held) -> str:
+    """What holds items, how many and why, and what to type about it."""
     text = f"{one.what}, {one.waiting:,} waiting" + (f" ({with_store(one.why)})" if one.why else "")
     release = " and ".join(command(typed) for typed in one.commands)
     return f"{text}; to release it: {release}" if release else text

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from perdure.app.batch.snapshot import look_once, words_for_kept_back
 from perdure.app.runs import Result, Run, Sink
+from perdure.app.session.session import Session
 from perdure.app.surface.store_session import has_stopped, run_at, session_at, unfed_at, unfed_words
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
@@ -26,6 +28,7 @@ from perdure.surfaces.cli.options import (
     with_options,
     yes_option,
 )
+from perdure.surfaces.cli.run_panel import hold_text
 from perdure.surfaces.cli.run_report import report_lines
 from perdure.surfaces.cli.tables import day_at, dollars, percent, shorten, table
 
@@ -71,6 +74,7 @@ def list_runs(
             pipeline=pipeline, owner=owner, live=live, limit=limit, before=before
         )
         now = session.opened.reader.now()
+        kept_back = words_for_kept_back(session.opened, found)
     if as_json:
         echo_json([plain_run(one) for one in found])
         return
@@ -94,7 +98,13 @@ def list_runs(
             one.no,
             shorten(one.name, _NAME_CHARS_MAX),
             one.pipeline,
-            one.status.value + (", unfed" if unfed_at(one, now) else ""),
+            ", ".join(
+                [
+                    one.status.value,
+                    *["unfed"] * bool(unfed_at(one, now)),
+                    *kept_back.get(one.no, ()),
+                ]
+            ),
             f"{one.counts.total:,}",
             f"{one.counts.succeeded:,}",
             f"{one.counts.failed:,}",
@@ -120,13 +130,17 @@ def show(named: str, store: str | None, as_json: bool) -> None:
         run = run_at(session, named).view()
         same = session.opened.reader.runs(pipeline=run.pipeline, limit=PAGE_ROWS_MAX)
         now = session.opened.reader.now()
+        kept_back = _kept_back(session, run)
     children = [one for one in same if one.parent == run.no]
     if as_json:
         told = [plain_run(one) for one in children]
-        echo_json({**plain_run(run), "unfed_at": unfed_at(run, now), "children": told})
+        more = {"unfed_at": unfed_at(run, now), "kept_back": kept_back, "children": told}
+        echo_json({**plain_run(run), **more})
         return
     for line in _lines_of(run, children, now):
         click.echo(line)
+    for line in kept_back:
+        click.echo(f"  {line}")
 
 
 @runs.command()
@@ -283,6 +297,18 @@ def _lines_of(run: RunView, children: list[RunView], now: datetime) -> list[str]
         lines.append(f"  to go on: {command('perdure runs resume {}', run.no)}")
     if counts.failed:
         lines.append(f"  its dead letters: {command('perdure dead groups --run {}', run.no)}")
+    return lines
+
+
+def _kept_back(session: Session, run: RunView) -> list[str]:
+    """What keeps the items of a run that is not over from going on, and what to type about it, a line each."""
+    if run.status is not RunStatus.RUNNING or not run.counts.open:
+        return []
+    shot, anybody_works = look_once(session.opened, run)
+    lines = [f"held: {hold_text(one)}" for one in shot.held]
+    lines += [f"{one.name} is {one.says}" for one in shot.paced]
+    if not anybody_works:
+        lines.append("no worker is alive on this store; start one: perdure worker MODULE:APP")
     return lines
 
 
