@@ -199,7 +199,10 @@ class Run:
         reason: str = "",
         by: str = "app",
     ) -> None:
-        """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`."""
+        """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`.
+
+        A retry or re-drive of its dead letters that waits for a worker is carried out first, where the app knows the pipeline.
+        """
         budgets = given_options(
             failure_budget=failure_budget,
             kinds=failure_budgets,
@@ -210,7 +213,18 @@ class Run:
             partial_at=partial_at,
             cost_max_usd=cost_max_usd,
         )
-        self._run = self._session.runs.resume(self.view(), Deed(by, reason), budgets)
+        bulks = self._session.bulks
+        bulks.catch_up(self.view())
+        try:
+            self._run = self._session.runs.resume(self.view(), Deed(by, reason), budgets)
+        except RunAborted as refused:
+            waiting = bulks.waiting_for(self._run)
+            if not waiting:
+                raise
+            raise RunAborted(
+                f"{refused}; bulk operation {waiting[0].id} waits to do that: name the app, which knows the stages "
+                f"(perdure runs resume {self.no} --app module:variable), or start a worker"
+            ) from None
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the run: nothing of it is claimed any more, and a worker cancels its open items."""
