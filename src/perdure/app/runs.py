@@ -17,6 +17,7 @@ from perdure.engine.batch.results import as_ended, ended_so_far, in_order
 from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
 from perdure.engine.batch.unattended import Attendance
 from perdure.engine.payloads import decode
+from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView
@@ -214,11 +215,11 @@ class Run:
             cost_max_usd=cost_max_usd,
         )
         bulks = self._session.bulks
-        bulks.catch_up(self.view())
+        catch_up(bulks, self.view())
         try:
             self._run = self._session.runs.resume(self.view(), Deed(by, reason), budgets)
         except RunAborted as refused:
-            waiting = bulks.waiting_for(self._run)
+            waiting = revivals_waiting(bulks, self._run)
             if not waiting:
                 raise
             raise RunAborted(

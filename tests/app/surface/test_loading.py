@@ -117,7 +117,11 @@ def test_without_a_pipeline_in_particular_a_worker_needs_an_app_only():
 MISTAKES = [
     ("@app.stage(timeout_s=0)\ndef one(item): ...", "declares.py:4: ", "timeout_s"),
     ("def one(item): ...\napp.pipeline('p', one)", "declares.py:5: ", "one"),
-    ("app.every('never', app.pipeline('p', app.stage(lambda item: 1)))", "declares.py:4: ", "never"),
+    (
+        "app.every('never', app.pipeline('p', app.stage(lambda item: 1)))",
+        "declares.py:4: ",
+        "never",
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.eligible import Previewing, dead_letters, source_check
 from perdure.engine.operate.revival import Revivals
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep.bulk_duty import BulkSteps
+from perdure.engine.upkeep.bulk_duty import BulkSteps, catch_up, revivals_waiting
 from perdure.engine.upkeep.run_watch import RunWatch
 from perdure.model.errors import CallerError, NotChangeable, NotRetriable, StoreUnavailable
 from perdure.model.events import EventName
@@ -602,8 +602,8 @@ def test_whoever_goes_on_with_a_run_does_what_waits_for_its_dead_letters(place, 
     elsewhere = replace(anywhere, run=run.no + 1)
     bulk = here.begin(BulkVerb.RETRY, anywhere, deed=DEED, bulk_id=ID)
     here.begin(BulkVerb.RETRY, elsewhere, deed=DEED, bulk_id=OTHER)
-    assert [one.id for one in here.waiting_for(run)] == [bulk.id]
-    assert nobody.catch_up(run) == 0
-    assert here.catch_up(run) == 2
-    assert (here.waiting_for(run), here.catch_up(run)) == ([], 0)
+    assert [one.id for one in revivals_waiting(here, run)] == [bulk.id]
+    assert catch_up(nobody, run) == 0
+    assert catch_up(here, run) == 2
+    assert (revivals_waiting(here, run), catch_up(here, run)) == ([], 0)
     assert states(place) == [State.QUEUED] * 2

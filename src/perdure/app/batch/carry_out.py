@@ -35,6 +35,7 @@ from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, FeedTerm
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
+from perdure.engine.upkeep.bulk_duty import catch_up
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.filters import DEAD_LETTERS
 from perdure.model.jobs import Lane
@@ -163,13 +164,12 @@ class _Batch:
         return self._find_or_make_run() if self._revived and self._begun is None else run
 
     def _revive(self, run: RunView) -> int:
-        bulks = self._session.bulks
-        bulks.keep = lambda: not self._asked()
+        bulks = replace(self._session.bulks, keep=lambda: not self._asked())
         if self.order.retry_failed and run.counts.failed:
             failed = replace(DEAD_LETTERS, run=run.no, pipeline=run.pipeline)
             deed, bulk_id = Deed("perdure run"), self._session.ids.next()
             bulks.begin(BulkVerb.RETRY, failed, deed=deed, bulk_id=bulk_id)
-        return bulks.catch_up(run)
+        return catch_up(bulks, run)
 
     def _find_or_make_run(self) -> RunView:
         order, self._refused = self.order, ""

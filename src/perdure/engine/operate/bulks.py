@@ -171,17 +171,6 @@ class Bulks:
             bulk = moved
         return self._now(bulk)
 
-    def waiting_for(self, run: RunView) -> list[BulkView]:
-        """The operations under way that give dead letters of a run a new life, oldest first."""
-        reviving = (BulkVerb.RETRY, BulkVerb.REDRIVE)
-        found = [one for one in self.reader.bulks(running=True) if one.verb in reviving]
-        return [one for one in reversed(found) if _may_mean(filter_of(one), run)]
-
-    def catch_up(self, run: RunView) -> int:
-        """Do what can be done at once of the operations that a run waits for, as a worker would; how many live again."""
-        known = [one for one in self.waiting_for(run) if self.knows(one)]
-        return sum(self.through(one).done - one.done for one in known)
-
     def once(self, bulk: BulkView) -> BulkView | None:
         """One step; None when there is nothing to be done now, or it is over, or another hand was faster."""
         if bulk.status is not BulkStatus.RUNNING:
@@ -423,11 +412,6 @@ class Bulks:
 
 def _json(noun: msgspec.Struct) -> str:
     return msgspec.json.encode(noun).decode()
-
-
-def _may_mean(chosen: JobFilter, run: RunView) -> bool:
-    """Whether a filter may mean dead letters of a run."""
-    return chosen.run in (None, run.no) and chosen.pipeline == run.pipeline
 
 
 def _step_past(bulk: BulkView, page: Sequence[JobView]) -> BulkStep:
