@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from perdure import App
+from perdure import App, StageError
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.batch.snapshot import BudgetLeft, Held, RunPace, RunSnapshot, Watch
 from perdure.app.runs import Run
@@ -930,6 +930,21 @@ def test_what_a_worker_says_is_repeated_when_it_is_put_aside(app):
     command = [sys.executable, "-c", "print('a word'); raise SystemExit(7)"]
     carried(app, items=[1], name="a", worker=command, aside=True, hear=heard.append)
     assert heard == ["a word"]
+
+
+def test_a_retry_that_its_rate_holds_back_is_named_where_the_run_is_still_over_its_budget(app):
+    def breaks(item):
+        raise StageError("invalid_request", "it breaks")
+
+    pipe = app.pipeline("q", app.stage(policy="datasets-once")(breaks))
+    with app.working(poll_s=0.05):
+        batch = pipe.run(range(300), name="a", sample_min=5, check_every=5)
+        until("it is aborted", lambda: batch.status is RunStatus.ABORTED, within_s=60)
+    bulk = app.jobs.retry(run="a", rate="1/h")
+    order = RunRequest(items=range(300), name="a")
+    outcome = carry_out(pipe, order, lambda shot: None, lambda: 0)
+    assert f"; bulk operation {bulk.id} has more to try again: give" in outcome.refused
+    assert (outcome.revived, outcome.run.status) == (0, RunStatus.ABORTED)
 
 
 def test_an_embedded_worker_will_do_as_well(app, tmp_path):

@@ -35,7 +35,7 @@ from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, FeedTerm
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
-from perdure.engine.upkeep.bulk_duty import catch_up
+from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.filters import DEAD_LETTERS
 from perdure.model.jobs import Lane
@@ -161,7 +161,15 @@ class _Batch:
         """The run, made or gone on with; what is to be tried again lives again, and then counts no longer as failed."""
         run = self._find_or_make_run()
         self._revived = self._revive(run)
-        return self._find_or_make_run() if self._revived and self._begun is None else run
+        if self._revived and self._begun is None:
+            run = self._find_or_make_run()
+        waiting = [] if self._begun else revivals_waiting(self._session.bulks, run)
+        if waiting:
+            self._refused += (
+                f"; bulk operation {waiting[0].id} has more to try again: give the command once more, or start "
+                "a worker (perdure worker APP)"
+            )
+        return run
 
     def _revive(self, run: RunView) -> int:
         bulks = replace(self._session.bulks, keep=lambda: not self._asked())

@@ -228,7 +228,7 @@ class Runs(Struct, frozen=True):
             if why is not None:
                 raise RunAborted(
                     f"run {run.name!r} was {why}; give it a larger budget to go on with it, "
-                    "or drive its dead letters again first"
+                    "or try what has failed again (perdure run ... --retry-failed)"
                 )
             paused, was_sealed = found.status is RunStatus.PAUSED, found.sealed_at is not None
             change = RunChange(
