@@ -185,6 +185,16 @@ def test_a_run_can_be_sealed_by_another_hand(app, works):
         assert run.wait(wait_s=30).counts.succeeded == 3
 
 
+def test_a_run_is_fed_with_one_key_for_all_its_items(app, works):
+    works.pipe.run([{"n": 1, "id": "a"}], name="keyed", key="id")
+    with pytest.raises(NotChangeable, match="was fed with the key 'id', and not with the key 'n'"):
+        works.pipe.run([{"n": 1, "id": "a"}], name="keyed", key="n")
+    for same in ("id", lambda item: item["id"]):  # nobody knows what a function gives
+        assert works.pipe.run([{"n": 1, "id": "a"}], name="keyed", key=same).fed.known == 1
+    works.pipe.run([], name="none yet", key="id")
+    assert works.pipe.run(items(1), name="none yet", key="n").fed.created == 1
+
+
 def test_who_waits_for_a_run_that_nobody_feeds_is_told(app, works, monkeypatch):
     """It had no items left to work on, was not sealed, and was waited for for ever."""
     monkeypatch.setattr(runs_module, "FEEDER_SILENT_S", 0.0)

@@ -245,6 +245,8 @@ def test_the_version_is_told(shell):
     ("arguments", "words"),
     [
         (["nonsense"], "No such command 'nonsense'"),
+        (["job", "list"], "No such command 'job'; did you mean: perdure jobs"),
+        (["gate", "show"], "No such command 'gate'; did you mean: perdure gates"),
         (["jobs", "list", "--state", "limbo"], "'limbo' is not one of"),
         (["jobs", "list", "--limit", "0"], "0 is not in the range"),
         (["jobs", "list", "--limit", "x"], "'x' is not a valid integer"),
@@ -409,6 +411,13 @@ def test_items_keep_the_request_id_and_the_place_in_line_that_they_are_given(she
     assert ", request req-7, in line since 2019-12-31 23:00:00.000Z\n" in told
 
 
+def test_items_begin_not_before_their_time(shell):
+    late = ["--run-at", "2090-01-01T00:00:00+01:00", "--json"]
+    for one in (*shell.enqueue("1", *late).json, *shell.enqueue("2", "3", *late).json):
+        job = shell("jobs", "show", one["id"], "--json").json
+        assert (job["shown_state"], job["due_at"]) == ("scheduled", "2089-12-31T23:00:00Z")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -426,6 +435,11 @@ def test_items_keep_the_request_id_and_the_place_in_line_that_they_are_given(she
         (["1", "--request-id", "a b"], "request_id 'a b' must have 1 to 128 visible ASCII"),
         (["1", "--ordered-at", "2026-01-01"], "'2026-01-01' is no moment with a time zone"),
         (["1", "2", "--ordered-at", "x"], "write it as in 2026-11-16T09:30:00Z"),
+        (["1", "--run-at", "2026-01-01"], "--run-at '2026-01-01' is no moment with a time zone"),
+        (
+            ["1", "--if-failed", "retry"],
+            "--if-failed retry says what becomes of the job with a key",
+        ),
         (["\udcff"], "half of a surrogate pair"),
     ],
 )

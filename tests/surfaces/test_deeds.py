@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from perdure.model.states import State
+from tests.engine.kit import until
 from tests.surfaces.letters import module_in, office_at
 
 
@@ -77,6 +79,20 @@ def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monk
     assert "is no JSON value" in office.error(*words)
 
 
+@pytest.mark.parametrize(("words", "state"), [([], "failed"), (["--if-failed", "retry"], "queued")])
+def test_a_key_of_a_failed_job_gives_the_job_as_it_is_or_with_a_new_life(
+    office, tmp_path, monkeypatch, words, state
+):
+    with office.app.working(poll_s=0.05):
+        job = office.pipe.enqueue({"n": 3}, key="k")
+        until(lambda: job.view().state is State.FAILED, "it has failed")
+    monkeypatch.syspath_prepend(tmp_path)
+    target = module_in(tmp_path, office.url, f"enqueueing_{state}") + ":rows"
+    told = office("enqueue", target, '{"n": 3}', "--key", "k", *words)
+    assert told == f"{job.id}  (its key was taken: the same job)\n"
+    assert states(office, job.id) == [state]
+
+
 def test_another_owners_job_is_as_one_that_never_was(office):
     id = office.json("dead", "list")[0]["id"]
     for verb in ("cancel", "retry", "run-now"):
@@ -127,7 +143,9 @@ def test_jobs_are_cancelled_by_filter_after_a_preview(fresh):
     assert "2 taken on, 0 left as they were" in said
     assert states(fresh, *ids, other) == ["cancelled", "cancelled", "queued"]
     assert log(fresh)[-1] == ("eve", "begin bulk cancel", "enough")
-    assert fresh("jobs", "cancel", "--owner", "ann", "--yes") == "no jobs with owner 'ann'\n"
+    assert fresh("jobs", "cancel", "--owner", "ann", "--yes") == "no open jobs with owner 'ann'\n"
+    none = fresh("jobs", "run-now", "--owner", "ann", "--yes")
+    assert none == "no waiting jobs with owner 'ann'\n"
 
 
 def test_what_waits_is_run_now_by_filter_and_told_in_json(fresh):

@@ -25,7 +25,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from perdure import App
+from perdure import App, StageError
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.batch.snapshot import BudgetLeft, Held, RunPace, RunSnapshot, Watch
 from perdure.app.runs import Run
@@ -278,6 +278,32 @@ def test_an_overspent_budget_aborts_the_run_and_a_larger_one_goes_on_with_it(sto
 
 
 @pytest.mark.story
+@pytest.mark.parametrize("way", ["one command", "a retry that waits"])
+@on_both_long
+def test_what_has_failed_in_an_aborted_run_is_tried_again_without_a_worker(story, way):
+    write_items(story, [{"n": n, "bad": n < 12, "wait": n >= 12} for n in range(20)])
+    story.settings["PERDURE_GRACE_S"] = "0.5"
+    done = run(story, "--sample-min", "10", "--concurrency", "2")
+    assert done.returncode == 5, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if "try again what has failed: " in line]
+    failed = story.states()["failed"]
+    (story.folder / "batch.py").write_text(APP.replace(RAISES, "        pass"))
+    story.open_gate("go")
+    words = shlex.split(told[0].partition("what has failed: perdure ")[2])
+    assert words[-1] == "--retry-failed"
+    if way != "one command":
+        waits = story.perdure("jobs", "retry", "--run", "1", "--detach", "--yes")
+        assert "bulk operation" in waits.stdout, waits.stderr
+        words.pop()
+    again = story.perdure(*words)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"  {failed:,} items that had failed before were tried again" in again.stdout
+    assert story.states() == {"succeeded": 20}
+    assert len(lines_in(story, "out.jsonl")) == 20
+    story.assert_audit_is_clean()
+
+
+@pytest.mark.story
 def test_a_cost_beyond_the_budget_aborts_the_run(story):
     write_items(story, [{"n": n, "wait": n > 8} for n in range(20)])
     story.settings["PERDURE_GRACE_S"] = "0.5"
@@ -450,24 +476,31 @@ def test_a_killed_command_takes_its_worker_with_it(story):
 
 
 @pytest.mark.story
-def test_a_worker_that_is_killed_is_replaced(story):
+@pytest.mark.parametrize(
+    ("which", "what"), [("worker", "the worker"), ("worker-child", "a working process")]
+)
+def test_a_worker_that_is_killed_is_replaced(story, which, what):
     write_items(story, [{"n": n, "wait": True} for n in range(3)])
     with begun(story) as process:
         until("all wait", lambda: len(waiting(story)) == 3, within_s=60)
         (worker,) = [
             int(one.name)
             for one in Path("/proc").iterdir()
-            if one.name.isdigit() and story.is_ours(int(one.name)) and is_worker(one)
+            if one.name.isdigit() and story.is_ours(int(one.name)) and is_worker(one, which)
         ]
         os.kill(worker, signal.SIGKILL)
+        told = f"{what} was killed by SIGKILL; another one is started in its place\n"
+        until("it is told", lambda: told in said(story), within_s=60)
         story.open_gate("go")
         assert process.wait(60) == 0, said(story)
+    assert said(story).count(told) == 1
+    assert "processes of the worker that died, and were started anew: 1\n" in said(story)
     assert len(lines_in(story, "out.jsonl")) == 3
 
 
-def is_worker(entry: Path) -> bool:
+def is_worker(entry: Path, which: str) -> bool:
     words = (entry / "cmdline").read_bytes().split(b"\0")
-    return b"worker" in words
+    return which.encode() in words
 
 
 @pytest.mark.story
@@ -667,6 +700,22 @@ def test_a_file_of_the_same_name_elsewhere_is_not_taken_for_the_same(story):
 
 @pytest.mark.story
 @pytest.mark.long
+def test_another_key_than_before_is_refused_because_all_items_would_be_in_twice(story):
+    write_items(story, [{"n": n, "id": f"i{n}"} for n in range(2)])
+    assert run(story, "--key", "nothing").returncode == 2  # and fed nothing
+    assert run(story, "--key", "id").returncode == 0
+    for words, now in (("--key", "n"), "the key 'n'"), ((), "no key"):
+        done = run(story, *words)
+        assert done.returncode == 2, done.stdout
+        assert done.stderr == (
+            f"perdure: run 'items.jsonl' was fed with the key 'id', and not with {now}: its items would be in it "
+            "twice; go on with the same (--key id), or begin another run (--name, or --new)\n"
+        )
+    assert run(story, "--key", "id").returncode == 0
+    assert story.states() == {"succeeded": 2}
+
+
+@pytest.mark.story
 def test_items_that_have_the_key_of_an_earlier_one_are_told_of(story):
     write_items(story, [{"n": n % 3} for n in range(5)])
     done = run(story, "--key", "n")
@@ -884,6 +933,21 @@ def test_what_a_worker_says_is_repeated_when_it_is_put_aside(app):
     command = [sys.executable, "-c", "print('a word'); raise SystemExit(7)"]
     carried(app, items=[1], name="a", worker=command, aside=True, hear=heard.append)
     assert heard == ["a word"]
+
+
+def test_a_retry_that_its_rate_holds_back_is_named_where_the_run_is_still_over_its_budget(app):
+    def breaks(item):
+        raise StageError("invalid_request", "it breaks")
+
+    pipe = app.pipeline("q", app.stage(policy="datasets-once")(breaks))
+    with app.working(poll_s=0.05):
+        batch = pipe.run(range(300), name="a", sample_min=5, check_every=5)
+        until("it is aborted", lambda: batch.status is RunStatus.ABORTED, within_s=60)
+    bulk = app.jobs.retry(run="a", rate="1/h")
+    order = RunRequest(items=range(300), name="a")
+    outcome = carry_out(pipe, order, lambda shot: None, lambda: 0)
+    assert f"; bulk operation {bulk.id} has more to try again: give" in outcome.refused
+    assert (outcome.revived, outcome.run.status) == (0, RunStatus.ABORTED)
 
 
 def test_an_embedded_worker_will_do_as_well(app, tmp_path):
@@ -1197,22 +1261,22 @@ HINTS = [
     (
         "aborted: the rate of failures is 50 %, the budget is 10 % (…)",
         ["--failure-budget", "0.1", "-o", "out.jsonl"],
-        "with a larger budget: perdure run w items.jsonl -o out.jsonl --failure-budget SHARE",
+        "or go on with a larger budget: perdure run w items.jsonl -o out.jsonl --failure-budget SHARE",
     ),
     (
         "aborted: the rate of timeout failures is 50 %, the budget is 10 % (…)",
         ["--kind-budget", "timeout=0.1", "--kind-budget=auth=0"],
-        "with a larger budget: perdure run w items.jsonl --kind-budget=auth=0 --kind-budget timeout=SHARE",
+        "or go on with a larger budget: perdure run w items.jsonl --kind-budget=auth=0 --kind-budget timeout=SHARE",
     ),
     (
         "aborted: the cost is $1.0000, the budget is $0.5000 (…)",
         ["--cost-max-usd=0.5", "--name", "a", "--name", "b"],
-        "with a larger budget: perdure run w items.jsonl --name b --cost-max-usd USD",
+        "go on with a larger budget: perdure run w items.jsonl --name b --cost-max-usd USD",
     ),
     (
         "aborted: the first 20 items have all failed in the same way",
-        ["--new", "--skip-bad"],
-        "when it is mended: perdure run w items.jsonl --skip-bad --name a",
+        ["--new", "--skip-bad", "--retry-failed"],
+        "go on when it is mended, and try again what has failed: perdure run w items.jsonl --skip-bad --name a --retry-failed",
     ),
 ]
 
@@ -1227,28 +1291,25 @@ def test_the_command_that_goes_on_has_each_option_once(app, monkeypatch, why, ty
     with click.Context(run_command):
         again = resume(run, files, anonymous="--new" in typed)
         summary, _ = summary_lines(RunOutcome(run, Fed(1, 1, whole=True), 1.0), files, again)
-    assert summary[-1] == f"  go on {hint}"
+    assert summary[-1] == f"  {hint}"
 
 
 ABORTED = [why for why, _, _ in HINTS]
 
 
 @pytest.mark.parametrize("why", ABORTED)
-def test_whoever_goes_on_with_an_aborted_run_is_told_first_to_retry_what_has_failed(app, why):
+def test_whoever_goes_on_with_an_aborted_run_is_told_to_retry_what_has_failed(app, why):
     run = app.get_pipeline("p").run([1], name="two words").view()
     run = replace(run, status=RunStatus.ABORTED, why=why, counts=RunCounts(total=9, failed=5))
     files = Files("items.jsonl", None, None)
     with click.Context(run_command) as context:
         context.meta[_STORE] = "postgresql://me:secret@host/my db"
         summary, _ = summary_lines(RunOutcome(run, Fed(9, 9), 1.0), files, "perdure run w")
-    store = "--store 'postgresql://me:***@host/my db'"
-    assert summary[-3 if "cost" not in why else -2] == (
-        f"  what failed, by cause: perdure dead groups --run {run.no} {store}"
-    )
-    retry = f"  first, when it is mended, let what has failed be tried again: perdure jobs retry --run {run.no} --detach {store}"
-    assert summary[-2].startswith(retry) == ("cost" not in why)
-    assert ("the budget may stay" in summary[-2]) == ("the rate of" in why)
-    assert summary[-1].startswith("  go on w")
+    store = "--store 'postgresql://me:PASSWORD@host/my db'"
+    assert f"  what failed, by cause: perdure dead groups --run {run.no} {store}" in summary
+    retry = "  go on when it is mended, and try again what has failed: perdure run w --retry-failed"
+    assert (retry in summary) == ("cost" not in why)
+    assert ("with a larger budget: " in summary[-1]) == ("the first 20" not in why)
 
 
 def test_the_commands_of_a_held_line_name_the_store_of_an_app_that_names_its_own(app):

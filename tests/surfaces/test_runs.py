@@ -10,7 +10,7 @@ from perdure.model.runs import RunStatus
 from perdure.model.workers import NewWorker, Role
 from perdure.surfaces.cli.run_report import bars
 from tests.engine.kit import until
-from tests.surfaces.letters import ITEMS
+from tests.surfaces.letters import ITEMS, module_in
 
 # -- looking ---------------------------------------------------------------------------------
 
@@ -180,6 +180,22 @@ def test_an_aborted_run_goes_on_with_a_larger_budget(office):
     with office.app.working(poll_s=0.05):
         until(lambda: office.app.get_run("may").view().ended_at is not None, "it is over")
     assert office("audit", "--run", "may").endswith("clean\n")
+
+
+def test_an_aborted_run_goes_on_when_a_retry_that_waits_for_a_worker_is_carried_out(
+    office, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    app = module_in(tmp_path, office.url, "resuming")
+    with office.app.working(poll_s=0.05):
+        run = office.pipe.run([{"n": 7}] * 100, name="june", sample_min=5)
+        until(lambda: run.status is RunStatus.ABORTED, "it is aborted")
+    assert "bulk operation" in office("jobs", "retry", "--run", "june", "--detach", "--yes")
+    told = office.error("runs", "resume", "june")
+    assert "waits to do that: name the app, which knows the stages" in told
+    assert f"(perdure runs resume {run.no} --app module:variable --store " in told
+    assert "june: running; 100 items are open" in office("runs", "resume", "june", "--app", app)
+    assert run.view().counts.failed == 0
 
 
 def test_a_run_is_cancelled_by_who_is_sure(waiting):

@@ -160,7 +160,7 @@ class Pipeline:
         Items are streamed, and while ``backlog_max`` of them are open this waits for workers. Neither this nor `Run.wait`
         works on them: when nobody does for 10 s, a warning says so. With a ``name``,
         the same call goes on with the same run: items are known by their ``key`` (a field's name or a
-        function; else by position and content), and none is done twice. An `Item` has options of its own, a key say,
+        function; else by position and content), and none is done twice; another field than before is refused. An `Item` has options of its own, a key say,
         as in `enqueue_many`. ``request_id`` says in the same way what an
         item's request id is; one that gives none has its job's id.
 
@@ -180,6 +180,7 @@ class Pipeline:
             completed_at=completed_at,
             partial_at=partial_at,
             cost_max_usd=cost_max_usd,
+            key=key if isinstance(key, str) else None,  # two functions cannot be compared
         )
         fair = self._is_fair
         terms = FeedTerms(

@@ -17,6 +17,7 @@ from perdure.engine.batch.results import as_ended, ended_so_far, in_order
 from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
 from perdure.engine.batch.unattended import Attendance
 from perdure.engine.payloads import decode
+from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView
@@ -199,7 +200,10 @@ class Run:
         reason: str = "",
         by: str = "app",
     ) -> None:
-        """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`."""
+        """Go on with a paused or aborted run, with other budgets if they are given; see `Pipeline.run`.
+
+        A retry or re-drive of its dead letters that waits for a worker is carried out first, where the app knows the pipeline.
+        """
         budgets = given_options(
             failure_budget=failure_budget,
             kinds=failure_budgets,
@@ -210,7 +214,18 @@ class Run:
             partial_at=partial_at,
             cost_max_usd=cost_max_usd,
         )
-        self._run = self._session.runs.resume(self.view(), Deed(by, reason), budgets)
+        bulks = self._session.bulks
+        catch_up(bulks, self.view())
+        try:
+            self._run = self._session.runs.resume(self.view(), Deed(by, reason), budgets)
+        except RunAborted as refused:
+            waiting = revivals_waiting(bulks, self._run)
+            if not waiting:
+                raise
+            raise RunAborted(
+                f"{refused}; bulk operation {waiting[0].id} waits to do that: name the app, which knows the stages "
+                f"(perdure runs resume {self.no} --app module:variable), or start a worker"
+            ) from None
 
     def cancel(self, *, reason: str = "", by: str = "app") -> None:
         """Cancel the run: nothing of it is claimed any more, and a worker cancels its open items."""

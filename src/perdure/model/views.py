@@ -312,7 +312,8 @@ class RunFigures(Struct, frozen=True):
     """What the attempts of a run say, read from the tables.
 
     ``retries`` maps a count of counted retries to how many ended items needed it, in their last life. Wasted is
-    every attempt that did not succeed. Times to success run from enqueueing to the end.
+    every attempt that did not succeed. Times to success run from enqueueing to the end. ``waits`` are attempts after which
+    the item waited because it was asked to, which is no counted retry, and ``waited_s`` is how long they were told to.
     """
 
     retries: Mapping[int, int]
@@ -327,3 +328,5 @@ class RunFigures(Struct, frozen=True):
     success_p50_s: float | None
     success_p95_s: float | None
     success_mean_s: float | None
+    waits: int = 0
+    waited_s: float = 0.0

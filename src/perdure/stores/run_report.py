@@ -19,7 +19,7 @@ Fetch = Callable[[str, Mapping[str, object]], Sequence[Row]]
 def run_figures(fetch: Fetch, run: int) -> RunFigures:
     """All figures of a run; rows may hold whole numbers in whatever type a driver sums them to."""
     found = {name: fetch(sql, {"run": run}) for name, sql in REPORT.items()}
-    ((attempts, wasted, cost_nusd, wasted_nusd, invalid),) = found["totals"]
+    ((attempts, wasted, cost_nusd, wasted_nusd, invalid, waits, waited_us),) = found["totals"]
     ((p50_us, p95_us, sum_us, succeeded),) = found["successes"]
     return RunFigures(
         retries={int(retries): int(jobs) for retries, jobs in found["retries"]},
@@ -34,6 +34,8 @@ def run_figures(fetch: Fetch, run: int) -> RunFigures:
         success_p50_s=_seconds(p50_us),
         success_p95_s=_seconds(p95_us),
         success_mean_s=int(sum_us) / int(succeeded) / 1_000_000 if succeeded else None,
+        waits=int(waits),
+        waited_s=int(waited_us) / 1_000_000,
     )
 
 

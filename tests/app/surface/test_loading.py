@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from perdure.app import load_pipeline, load_session
-from perdure.model.errors import AppNotFound, PerdureError, UnknownName
+from perdure.model.errors import AppNotFound, ConfigError, PerdureError, UnknownName
 
 SHOP = """
 import perdure
@@ -112,3 +112,23 @@ def test_what_cannot_be_found_is_named_with_what_there_is(target, error, words):
 def test_without_a_pipeline_in_particular_a_worker_needs_an_app_only():
     assert [*load_session("shop").laid_pipelines] == ["flaky", "judge", "swapped", "both"]
     assert [*load_session("shop:second").laid_pipelines] == ["other"]
+
+
+MISTAKES = [
+    ("@app.stage(timeout_s=0)\ndef one(item): ...", "declares.py:4: ", "timeout_s"),
+    ("def one(item): ...\napp.pipeline('p', one)", "declares.py:5: ", "one"),
+    (
+        "app.every('never', app.pipeline('p', app.stage(lambda item: 1)))",
+        "declares.py:4: ",
+        "never",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "word"), MISTAKES)
+def test_a_mistake_in_a_declaration_is_told_with_its_file_and_line(tmp_path, text, place, word):
+    (tmp_path / "declares.py").write_text(f"from perdure import App\napp = App()\n\n{text}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_session("declares")
+    assert str(caught.value).startswith(place)
+    assert word in str(caught.value)

@@ -14,13 +14,14 @@ from perdure.engine.operate.bulks import Bulks
 from perdure.engine.operate.eligible import Previewing, dead_letters, source_check
 from perdure.engine.operate.revival import Revivals
 from perdure.engine.stages import Catalogue
-from perdure.engine.upkeep.bulk_duty import BulkSteps
+from perdure.engine.upkeep.bulk_duty import BulkSteps, catch_up, revivals_waiting
 from perdure.engine.upkeep.run_watch import RunWatch
 from perdure.model.errors import CallerError, NotChangeable, NotRetriable, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.jobs import Claim, ClaimOrder, Stale
-from perdure.model.operations import BulkPhase, BulkStatus, BulkView, Deed, Target
+from perdure.model.nouns import replace
+from perdure.model.operations import BulkPhase, BulkStatus, BulkVerb, BulkView, Deed, Target
 from perdure.model.runs import NewRun, RunStatus
 from perdure.model.states import FailedReason, State
 from tests.engine.kit import Notes, line_on
@@ -591,3 +592,18 @@ def test_who_began_it_is_who_revives(place, known, worker):
     here.through(bulk)
     (line,) = [one for one in place.reader.deeds() if one.subject == id]
     assert (line.by_whom, line.reason) == ("eve", "the key is new")
+
+
+def test_whoever_goes_on_with_a_run_does_what_waits_for_its_dead_letters(place, known, worker):
+    run = place.control.add_run(NewRun(OTHER, "", place.pipeline, "a"))
+    dead(place, worker, 2)
+    here, nobody = hands(place, known), hands(place, Catalogue([]))
+    anywhere = JobFilter(pipeline=place.pipeline)
+    elsewhere = replace(anywhere, run=run.no + 1)
+    bulk = here.begin(BulkVerb.RETRY, anywhere, deed=DEED, bulk_id=ID)
+    here.begin(BulkVerb.RETRY, elsewhere, deed=DEED, bulk_id=OTHER)
+    assert [one.id for one in revivals_waiting(here, run)] == [bulk.id]
+    assert catch_up(nobody, run) == 0
+    assert catch_up(here, run) == 2
+    assert (revivals_waiting(here, run), catch_up(here, run)) == ([], 0)
+    assert states(place) == [State.QUEUED] * 2

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
@@ -96,6 +96,7 @@ class Reports:
                 for row in self._tables.attempts.values()
                 if self._counts_in(run, row.job, row.told.life)
             ]
+            waits = [row for row in rows if row.told.status is AttemptStatus.WAITING]
             wasted = [row for row in rows if row.told.status is not AttemptStatus.SUCCESS]
             times_s = [
                 (job.finished_at - job.enqueued_at).total_seconds()
@@ -118,6 +119,8 @@ class Reports:
                 success_p50_s=nearest_rank(times_s, 50),
                 success_p95_s=nearest_rank(times_s, 95),
                 success_mean_s=sum(times_s) / len(times_s) if times_s else None,
+                waits=len(waits),
+                waited_s=sum(_wait_us(row) for row in waits) / 1_000_000,
             )
 
     def _counts_in(self, run: int, no: int, life: int) -> bool:
@@ -239,6 +242,10 @@ def _item(job: JobRow) -> ItemView:
         finished_at=job.finished_at,
         error_detail=job.error_detail,
     )
+
+
+def _wait_us(row: AttemptRow) -> int:
+    return 0 if row.due_at is None else (row.due_at - row.settled_at) // timedelta(microseconds=1)
 
 
 def _retries(endings: Iterable[_Ending], rows: Sequence[AttemptRow]) -> dict[int, int]:

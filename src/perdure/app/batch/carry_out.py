@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -35,15 +35,17 @@ from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, FeedTerm
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
+from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.filters import DEAD_LETTERS
 from perdure.model.jobs import Lane
 from perdure.model.nouns import replace
-from perdure.model.operations import Deed
+from perdure.model.operations import BulkVerb, Deed
 from perdure.model.runs import CLOSED, FINISHED, RunStatus, RunView
 from perdure.model.views import DeadGroup
 
 _LOOK_S = 0.25
+_WORKERS_S = 1.0  # between looks for working processes that have died
 _NAP_S = 0.05  # an order to stop is noticed that soon
 _FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
 _CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
@@ -58,6 +60,7 @@ class RunRequest(Struct, frozen=True):
 
     ``knows`` gives what the worker is told of the app, and of lanes of the run that its pipeline has left since.
     ``options`` are settings of the run, as far as they are given. ``aside`` keeps what the worker says for ``hear``.
+    ``retry_failed`` lets what has failed in the run before be tried again.
     """
 
     items: Iterable[Any]
@@ -75,13 +78,15 @@ class RunRequest(Struct, frozen=True):
     grace_s: float = 30.0
     aside: bool = False
     hear: Callable[[str], None] = print
+    retry_failed: bool = False
 
 
 class RunOutcome(Struct, frozen=True):
     """How it went. ``error`` is why we stopped before the end, unless somebody asked us to.
 
     ``refused`` says that the run was over its budget already, so that nothing was done. ``most`` is the largest group of
-    what has failed, and ``most_key`` the key of its example.
+    what has failed, and ``most_key`` the key of its example. ``revived`` had failed before and were tried again.
+    ``restarts`` is how often a process of the worker has died, and another was started.
     """
 
     run: RunView
@@ -95,6 +100,8 @@ class RunOutcome(Struct, frozen=True):
     known_before: int = 0
     most: DeadGroup | None = None
     most_key: str | None = None
+    revived: int = 0
+    restarts: int = 0
 
 
 class LeftAtOnce(Exception):
@@ -138,8 +145,10 @@ class _Batch:
         self._stopping = threading.Event()
         self.settled = threading.Event()  # nothing more will end: the last look at the results
         self._hired: Hired | None = None
+        self._workers_at = 0.0
         self._refused = ""
         self._begun: OpenRun | None = None
+        self._revived = 0
         self.run = self._open_run()
         self._known_before = self.run.counts.total
         self._watch = Watch(
@@ -149,7 +158,29 @@ class _Batch:
         self._shot: RunSnapshot | None = None
 
     def _open_run(self) -> RunView:
-        order = self.order
+        """The run, made or gone on with; what is to be tried again lives again, and then counts no longer as failed."""
+        run = self._find_or_make_run()
+        self._revived = self._revive(run)
+        if self._revived and self._begun is None:
+            run = self._find_or_make_run()
+        waiting = [] if self._begun else revivals_waiting(self._session.bulks, run)
+        if waiting:
+            self._refused += (
+                f"; bulk operation {waiting[0].id} has more to try again: give the command once more, or start "
+                "a worker (perdure worker APP)"
+            )
+        return run
+
+    def _revive(self, run: RunView) -> int:
+        bulks = replace(self._session.bulks, keep=lambda: not self._asked())
+        if self.order.retry_failed and run.counts.failed:
+            failed = replace(DEAD_LETTERS, run=run.no, pipeline=run.pipeline)
+            deed, bulk_id = Deed("perdure run"), self._session.ids.next()
+            bulks.begin(BulkVerb.RETRY, failed, deed=deed, bulk_id=bulk_id)
+        return catch_up(bulks, run)
+
+    def _find_or_make_run(self) -> RunView:
+        order, self._refused = self.order, ""
         try:
             self._begun = self._runs.open(
                 self._laid,
@@ -204,6 +235,8 @@ class _Batch:
             self._known_before,
             most,
             most_key,
+            self._revived,
+            0 if self._hired is None else self._hired.restarts,
         )
 
     def _most_frequent_failure(self) -> tuple[DeadGroup | None, str | None]:
@@ -261,6 +294,12 @@ class _Batch:
                 words += ["--queue", queue, "--category", category]
             self._hired = Hired(words, order.knows(elsewhere), aside=order.aside)
         self._hired.look()
+        if time.monotonic() >= self._workers_at:
+            self._look_at_workers(self._hired)
+
+    def _look_at_workers(self, hired: Hired) -> None:
+        self._workers_at = time.monotonic() + _WORKERS_S
+        hired.look_at(self.opened.reader.workers())
 
     def _lanes_elsewhere(self) -> list[Lane]:
         """Lanes in which the run began, before its pipeline moved to another queue or category."""
@@ -294,6 +333,9 @@ class _Batch:
         if self.run.status in FINISHED and self._is_over(self.run, feeding):
             self.settled.set()
         if self._hired is not None:
+            if self._hired.running:
+                with suppress(StoreUnavailable):
+                    self._look_at_workers(self._hired)
             self._hired.order()
             self._hired.close(self.order.grace_s, lambda: self._drain(feeding))
             self._hear()

@@ -8,15 +8,20 @@ repeat it; never through a pipe, because a stage that prints must not fail for l
 
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
-from perdure.engine.supervise.supervisor import Restarts
+import msgspec
+
+from perdure.engine.supervise.supervisor import Restarts, signal_name
 from perdure.model.errors import PerdureError
+from perdure.model.outcomes import Death
+from perdure.model.workers import EXIT_RECYCLED, WorkerView
 
 _YOUNG_S = 10.0  # one that ends sooner, twice in a row, will not do better the third time
 _ENDED_S_MAX = 15.0  # beyond the grace
@@ -46,6 +51,8 @@ class Hired:
         self._orders = 0
         self._restarts = Restarts()  # of starts for which the system had no process to give
         self._notes: list[str] = []  # of our own, beside what the worker says
+        self._buried: set[int] = set()  # working processes of it whose death was told
+        self.restarts = 0  # of it and of its working processes
 
     @property
     def running(self) -> bool:
@@ -65,7 +72,26 @@ class Hired:
                 raise PerdureError(
                     f"the worker ended by itself with status {process.returncode}; it has said why"
                 )
+            status = process.returncode
+            killed_by = None if status == 0 else signal_name(-status)
+            self._note_restart("the worker", Death("exited", status, killed_by))
             self._start()
+
+    def look_at(self, workers: Iterable[WorkerView]) -> None:
+        """Notice which of its working processes have died since; it has started others in their place."""
+        pid = None if self._process is None else self._process.pid
+        mine = f"{socket.gethostname()}:{pid}"
+        for one in workers:
+            if one.name != mine or one.death_json is None or one.no in self._buried:
+                continue
+            self._buried.add(one.no)
+            death = msgspec.json.decode(one.death_json, type=Death)
+            if death.why != "stopped" and death.exit_status not in (0, EXIT_RECYCLED):
+                self._note_restart("a working process", death)
+
+    def _note_restart(self, what: str, death: Death) -> None:
+        self.restarts += 1
+        self._notes.append(f"{what} {death.in_words()}; another one is started in its place")
 
     def order(self) -> None:
         """Let it finish what it has in hand and end; the second time, give that back at once."""

@@ -122,10 +122,12 @@ def _import(name: str, target: str) -> ModuleType:
         )
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
+    home = name.partition(".")[0]
     try:
         return importlib.import_module(name)
-    except PerdureError:
-        raise  # it says itself what is wrong
+    except PerdureError as error:  # it says itself what is wrong
+        error.args = (": ".join(filter(None, (_place_of(error, home), str(error)))),)
+        raise
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise AppNotFound(
@@ -133,7 +135,7 @@ def _import(name: str, target: str) -> ModuleType:
                 "the command where the module can be imported"
             ) from None
         raise AppNotFound(
-            f"{target} cannot be loaded: {_what_broke(error, name.partition('.')[0])}; "
+            f"{target} cannot be loaded: {_what_broke(error, home)}; "
             f"all of it: python -c 'import {name}'"
         ) from error
 
@@ -141,16 +143,22 @@ def _import(name: str, target: str) -> ModuleType:
 def _what_broke(error: Exception, home: str) -> str:
     """What an import has raised: its class, the line of the application's own code, and its text."""
     text = error.msg if isinstance(error, SyntaxError) else try_or_none(str, error)
-    words = [type(error).__name__, one_line(text or "", _TEXT_CHARS_MAX)]
+    place = _place_of(error, home)
+    what = f"{type(error).__name__} at {place}" if place else type(error).__name__
+    return ": ".join(filter(None, (what, one_line(text or "", _TEXT_CHARS_MAX))))
+
+
+def _place_of(error: Exception, home: str) -> str:
+    """The file and line of the application's own code that has raised an error or called what did; empty where none did."""
     if isinstance(error, SyntaxError):
         own = [(error.filename or "", error.lineno)]
     else:
         frames = walk_tb(error.__traceback__)
         own = [(one.f_code.co_filename, line) for one, line in frames if _is_own(one, home)]
-    if own:
-        file, line = own[-1]
-        words[0] += f" at {os.path.relpath(file) if Path(file).exists() else file}:{line}"
-    return ": ".join(filter(None, words))
+    if not own:
+        return ""
+    file, line = own[-1]
+    return f"{os.path.relpath(file) if Path(file).exists() else file}:{line}"
 
 
 def _is_own(frame: FrameType, home: str) -> bool:

@@ -65,6 +65,7 @@ class Report:
                 "failed_by_kind": dict(run.kinds),
             },
             "retries": {str(count): items for count, items in sorted(figures.retries.items())},
+            "waits": {"attempts": figures.waits, "waited_s": figures.waited_s},
             "errors": [msgspec.to_builtins(one) for one in figures.errors],
             "stages": [_stage(one) for one in figures.stages],
             "waste": {

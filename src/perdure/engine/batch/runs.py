@@ -41,10 +41,12 @@ class RunSettings(Budget, frozen=True):
     """The budget of a run, and where its items come from; kept with it.
 
     A ``redrive`` brings dead letters. ``source`` is the file that a run without a name of its own is fed from.
+    ``key`` is the field that names its items; empty where their place and content do, None where nobody can tell.
     """
 
     redrive: bool = False
     source: str | None = None
+    key: str | None = None
 
 
 def settings_of(run: RunView) -> RunSettings:
@@ -226,7 +228,7 @@ class Runs(Struct, frozen=True):
             if why is not None:
                 raise RunAborted(
                     f"run {run.name!r} was {why}; give it a larger budget to go on with it, "
-                    "or drive its dead letters again first"
+                    "or try what has failed again (perdure run ... --retry-failed)"
                 )
             paused, was_sealed = found.status is RunStatus.PAUSED, found.sealed_at is not None
             change = RunChange(
@@ -304,6 +306,23 @@ def _check_open_again(run: RunView, options: Mapping[str, Any]) -> None:
             f"run {run.name!r} was fed from {before}, and not from {source}; give this one a name of its own "
             "(--name), or a fresh one (--new)"
         )
+    _check_same_key(run, options.get("key"))
+
+
+def _check_same_key(run: RunView, key: str | None) -> None:
+    """Refuse another key than the one that a run's items are known by: all of them would be in it twice."""
+    before = settings_of(run).key
+    if None in (before, key) or before == key or not run.counts.total:
+        return
+    same = f"--key {shlex.quote(before)}" if before else "no --key"
+    raise NotChangeable(
+        f"run {run.name!r} was fed with {_key_words(before)}, and not with {_key_words(key)}: its items would be in it "
+        f"twice; go on with the same ({same}), or begin another run (--name, or --new)"
+    )
+
+
+def _key_words(key: str | None) -> str:
+    return f"the key {key!r}" if key else "no key"
 
 
 def find_run(reader: Reader, named: str, *, pipeline: str | None = None) -> RunView:

@@ -166,7 +166,7 @@ class Supervisor:
         if status == -signal.SIGKILL and not child.killed and self._out_of_memory():
             return Death(OUT_OF_MEMORY, signal="SIGKILL")
         if status < 0:
-            return Death("exited", signal=_signal_name(-status))
+            return Death("exited", signal=signal_name(-status))
         return Death("exited", exit_status=status)
 
     def _out_of_memory(self) -> bool:
@@ -279,7 +279,8 @@ class Supervisor:
         os.kill(child.process.pid, signal.SIGKILL)  # not Popen's, which would reap it
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """What a signal is called."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal has no name

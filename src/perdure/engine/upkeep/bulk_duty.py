@@ -6,10 +6,12 @@ it likes, and must not hold up the pump.
 
 from collections.abc import Callable
 
+from perdure.engine.operate.bulk_settings import filter_of
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.upkeep.chore import NOTHING, Swept
 from perdure.model.nouns import replace
-from perdure.model.operations import BulkView
+from perdure.model.operations import BulkVerb, BulkView
+from perdure.model.runs import RunView
 from perdure.ports import Control, Reader
 
 DUTY_TTL_S = 10.0  # a page whose sources are looked for may take a while
@@ -50,6 +52,22 @@ class BulkSteps:
                 return steps > 0
             bulk = moved
         return True
+
+
+def revivals_waiting(bulks: Bulks, run: RunView) -> list[BulkView]:
+    """The operations under way that may give dead letters of a run a new life, oldest first."""
+    found = []
+    for one in reversed(bulks.reader.bulks(running=True)):
+        chosen, revives = filter_of(one), one.verb in (BulkVerb.RETRY, BulkVerb.REDRIVE)
+        if revives and chosen.run in (None, run.no) and chosen.pipeline == run.pipeline:
+            found.append(one)
+    return found
+
+
+def catch_up(bulks: Bulks, run: RunView) -> int:
+    """Do what can be done at once of the operations that a run waits for, as a worker would; how many live again."""
+    known = [one for one in revivals_waiting(bulks, run) if bulks.knows(one)]
+    return sum(bulks.through(one).done - one.done for one in known)
 
 
 class BulkCall:

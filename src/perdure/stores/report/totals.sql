@@ -8,5 +8,7 @@ WITH jobs AS (
 )
 SELECT count(*), count(*) FILTER (WHERE a.status <> 'success'), coalesce(sum(a.cost_nusd), 0),
     coalesce(sum(a.cost_nusd) FILTER (WHERE a.status <> 'success'), 0),
-    count(*) FILTER (WHERE a.kind IN ('invalid_output', 'truncated_output'))
+    count(*) FILTER (WHERE a.kind IN ('invalid_output', 'truncated_output')),
+    count(*) FILTER (WHERE a.status = 'waiting'),
+    coalesce(sum(a.due_at - a.settled_at) FILTER (WHERE a.status = 'waiting'), 0)
 FROM jobs AS own CROSS JOIN perdure_attempts AS a WHERE a.job = own.no AND a.life = coalesce(own.driven, a.life)

@@ -71,7 +71,7 @@ def cancel(job_id: str | None, **options: Any) -> None:
             one.cancel(dry_run=asked.dry_run, **asked.words)
             asked.tell_one(session, one.id, f"{asked.becomes} cancelled")
             return
-        if asked.sure_of(Jobs(session).count("cancel", **asked.chosen), "Cancel"):
+        if asked.sure_of(Jobs(session).count("cancel", **asked.chosen), "Cancel", "open"):
             asked.tell(session, Jobs(session).cancel(**asked.words, **asked.chosen))
 
 
@@ -92,7 +92,7 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
             one.run_now(dry_run=asked.dry_run, **asked.words)
             asked.tell_one(session, one.id, f"{asked.becomes} due now")
             return
-        if asked.sure_of(Jobs(session).count("run now", **asked.chosen), "Run now"):
+        if asked.sure_of(Jobs(session).count("run now", **asked.chosen), "Run now", "waiting"):
             asked.tell(session, Jobs(session).run_now(rate=rate, **asked.words, **asked.chosen))
 
 
@@ -194,12 +194,14 @@ class _DeedAsked:
             return
         click.echo(f"{job.id} {what}: {job.shown_state} for stage {job.stage}, life {job.life}")
 
-    def sure_of(self, found: Any, question: str) -> bool:
-        """Whether so many jobs are to be touched."""
+    def sure_of(self, found: Any, question: str, state: str) -> bool:
+        """Whether so many jobs are to be touched; where there are none, says in which state they would be."""
         more = "more than " if found.capped else ""
         words = in_words(self.chosen)
         lines = [
-            f"{more}{so_many(found.count, 'job')}{words}" if found.count else f"no jobs{words}"
+            f"{more}{so_many(found.count, 'job')}{words}"
+            if found.count
+            else f"no {state} jobs{words}"
         ]
         return self.sure_of_lines(found, found.count, lines, question, "job")
 

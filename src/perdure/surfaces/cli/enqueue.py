@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -31,6 +31,16 @@ from perdure.surfaces.cli.options import (
     type=float,
     help="Give up after that many seconds; only with a single item.",
 )
+@click.option(
+    "--run-at",
+    metavar="MOMENT",
+    help="Begin not before then, as in 2026-11-16T09:30:00Z. Default: now.",
+)
+@click.option(
+    "--if-failed",
+    type=click.Choice(["keep", "retry"]),
+    help="What becomes of a job with this --key that has failed: it stays failed, or is given a new life. Default: keep.",
+)
 @click.option("--request-id", help="In each log line of these items. Default: the id of each job.")
 @click.option(
     "--ordered-at",
@@ -47,6 +57,8 @@ def enqueue(
     key: str | None,
     priority: int,
     deadline_s: float | None,
+    run_at: str | None,
+    if_failed: Literal["keep", "retry"] | None,
     request_id: str | None,
     ordered_at: str | None,
     store: str | None,
@@ -63,16 +75,22 @@ def enqueue(
     values = [_value(item) for item in items]
     if (key is not None or deadline_s is not None) and (source or len(values) != 1):
         raise CallerError("--key and --deadline go with exactly one item")
+    if if_failed is not None and key is None:
+        raise CallerError(
+            f"--if-failed {if_failed} says what becomes of the job with a key; name it: --key"
+        )
     if not source and not values:
         raise CallerError("no items; pass them as arguments or with --from FILE")
     given: dict[str, Any] = {
         "owner": owner,
         "priority": priority,
         "request_id": request_id,
-        "ordered_at": None if ordered_at is None else _moment(ordered_at),
+        "run_at": _moment("--run-at", run_at),
+        "ordered_at": _moment("--ordered-at", ordered_at),
     }
     if len(values) == 1 and source is None:
-        done = [pipe.enqueue(values[0], key=key, deadline_s=deadline_s, **given)]
+        alone: dict[str, Any] = {"key": key, "deadline_s": deadline_s}
+        done = [pipe.enqueue(values[0], if_failed=if_failed or "keep", **alone, **given)]
     else:
         lines = list(_lines(source)) if source else []  # all are read before the first is written
         done = pipe.enqueue_many([*values, *lines], **given)
@@ -98,14 +116,16 @@ def _lines(source: Iterable[bytes]) -> Iterator[Any]:
             ) from None
 
 
-def _moment(text: str) -> datetime:
+def _moment(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise CallerError(
-            f"--ordered-at {text!r} is no moment with a time zone; write it as in 2026-11-16T09:30:00Z"
+            f"{option} {text!r} is no moment with a time zone; write it as in 2026-11-16T09:30:00Z"
         )
     return moment
 

@@ -20,6 +20,7 @@ from perdure.model.limits import PAGE_ROWS_MAX
 STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, else perdure.db."
 
 _STORE = "perdure.store"
+_PASSWORD = "PASSWORD"  # noqa: S105 - what a person is to replace
 # A command within a sentence: up to a comma, a bracket, the word "and" or the end.
 _TYPED = re.compile(
     r"perdure (?:captures|db|dead|gates|jobs|queues|runs) [a-z-]+(?: (?!and )[^\s;,()]*[^\s;,().])*"
@@ -86,11 +87,17 @@ def act_on(url: str) -> None:
 
 
 def command(text: str, *names: object) -> str:
-    """A command for a person to type: with its names quoted, and with the store where that is not the default one."""
+    """A command for a person to type: with its names quoted, and with the store where that is not the default one.
+
+    A password in the store's URL is left out, and a word in its place says what to put there.
+    """
     context = click.get_current_context(silent=True)
     url = None if context is None else context.meta.get(_STORE)
     line = text.format(*(shlex.quote(str(name)) for name in names)) if names else text
-    return line if url is None else f"{line} --store {shlex.quote(shown_url(url))}"
+    if url is None:
+        return line
+    shown = shown_url(url).replace("***", _PASSWORD)
+    return f"{line} --store {shlex.quote(shown)}"
 
 
 def with_store(text: str) -> str:

@@ -31,6 +31,9 @@ _COMMANDS = {
 } | {"describe": "worker:describe", "jobs": "deeds:jobs", "worker-child": "worker:worker_child"}
 
 
+_HIDDEN = {"describe", "worker-child"}
+
+
 class _Root(click.Group):
     """Loads a command when it is asked for: all of them are most of our start-up."""
 
@@ -46,6 +49,20 @@ class _Root(click.Group):
         command = getattr(import_module(f"perdure.surfaces.cli.{module}"), name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find what was typed; a name that is none is answered with one that is alike, which click looks for only among loaded ones."""
+        if args[0] not in _COMMANDS:
+            from difflib import get_close_matches
+
+            alike = get_close_matches(args[0], _COMMANDS.keys() - _HIDDEN)
+            if alike:
+                ctx.fail(
+                    f"No such command {args[0]!r}; did you mean: {ctx.command_path} {alike[0]}"
+                )
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; a reader who has seen enough is no error, as click would have it."""

@@ -72,7 +72,7 @@ _OPTIONS = (
     click.option(
         "--key",
         metavar="FIELD",
-        help="The field that names an item. Default: its place and content do.",
+        help="The field that names an item; the same for all calls of a run. Default: its place and content do.",
     ),
     click.option(
         "--name",
@@ -82,6 +82,11 @@ _OPTIONS = (
         "--new",
         is_flag=True,
         help="Begin another run instead of going on with the one of this name.",
+    ),
+    click.option(
+        "--retry-failed",
+        is_flag=True,
+        help="Try what has failed in this run again, before going on with it.",
     ),
     click.option("--owner", default="", help="Whose items these are."),
     click.option(
@@ -199,6 +204,7 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
         bad=bad if chosen["skip_bad"] else None,
         results=files.results,
         failures=files.failures,
+        retry_failed=chosen["retry_failed"],
         order="ended" if chosen["as_completed"] else "items",
         grace_s=settings_in_force().grace_s,
         worker=None if chosen["no_work"] else _worker(reference, pipe, chosen["concurrency"]),
@@ -283,6 +289,7 @@ def _settings(items: str, chosen: dict[str, Any]) -> dict[str, Any]:
         "cost_max_usd",
     )
     found = {name: chosen[name] for name in names if chosen[name] is not None}
+    found["key"] = chosen["key"] or ""
     if chosen["kind_budgets"]:
         found["kinds"] = dict(kind_budget(text) for text in chosen["kind_budgets"])
     if chosen["no_count_rate_limits"]:

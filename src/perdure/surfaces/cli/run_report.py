@@ -40,6 +40,17 @@ def _retries(report: Report) -> list[str]:
     return [
         f"retries that items needed: {percent(report.retried_share)} of them needed one or more",
         *_in(table(("retries", "items", "share", ""), rows, left=("",))),
+        *_waits(report),
+    ]
+
+
+def _waits(report: Report) -> list[str]:
+    """What the retries leave out: attempts that were not counted, because somebody asked for a later one."""
+    count, waited_s = report.figures.waits, report.figures.waited_s
+    if not count:
+        return []
+    return [
+        f"waits, which are no retries: {count:,} attempts were put off, {seconds(waited_s)} in all"
     ]
 
 

@@ -19,6 +19,7 @@ from perdure.surfaces.cli.run_panel import is_paused, resume_paused
 from perdure.surfaces.cli.tables import shorten, spent_words
 
 _SAME = " < the same items"
+_RETRY = "--retry-failed"
 _WRONG_KEY = re.compile("item 1 of the run: it has no field ")
 _COST = "aborted: the cost"
 _KEY_CHARS_MAX = 60
@@ -41,7 +42,7 @@ class Files:
 
 def resume(run: RunView, files: Files, *, anonymous: bool) -> str:
     """The command that goes on with the run: what was typed, with its name where it got a new one."""
-    words = [word for word in sys.argv[1:] if word != "--new"]
+    words = [word for word in sys.argv[1:] if word not in ("--new", _RETRY)]
     if anonymous:
         words += ["--name", run.name]
     return shlex.join(["perdure", *_once(words)]) + (_SAME if files.items == "-" else "")
@@ -75,11 +76,11 @@ def _pieces(words: list[str]) -> Iterator[tuple[click.Option | None, list[str]]]
         yield option, [word, left.pop(0)] if has_value and left else [word]
 
 
-def _with(again: str, option: str, value: str) -> str:
-    """The same command with another value for an option."""
+def _with(again: str, *option: str) -> str:
+    """The same command with an option, or with another value for it."""
     words = shlex.split(again.removesuffix(_SAME))
     same = _SAME if again.endswith(_SAME) else ""
-    return shlex.join(_once([*words, option, value])) + same
+    return shlex.join(_once([*words, *option])) + same
 
 
 def ways_on(run: RunView, again: str) -> str:
@@ -133,6 +134,10 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
         yield f"  left out, because they could not be read: {fed.skipped:,}"
     if outcome.known_before:
         yield f"  {outcome.known_before:,} items were in this run before; --new begins another one"
+    if outcome.restarts:
+        yield f"  processes of the worker that died, and were started anew: {outcome.restarts:,}"
+    if outcome.revived:
+        yield f"  {outcome.revived:,} items that had failed before were tried again"
     if fed.repeated:
         one = fed.repeated == 1
         yield (
@@ -168,20 +173,12 @@ def _next_steps(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     if is_paused(run):
         yield f"  the run is paused{f' ({run.why})' if run.why else ''}: {resume_paused(run)}"
     if run.status is RunStatus.ABORTED:
-        larger = _larger(run)
-        if run.counts.failed and not run.why.startswith(_COST):  # they count again when it goes on
-            retry = command("perdure jobs retry --run {} --detach", run.no)
-            kept = (
-                "; where a worker (perdure worker APP) has then done it, the budget may stay"
-                if larger
-                else ""
-            )
-            yield f"  first, when it is mended, let what has failed be tried again: {retry}{kept}"
-        yield (
-            f"  go on with a larger budget: {_with(again, *larger)}"
-            if larger
-            else f"  go on when it is mended: {again}"
-        )
+        either = ""
+        if not run.why.startswith(_COST):
+            yield f"  go on when it is mended, and try again what has failed: {_with(again, _RETRY)}"
+            either = "or "
+        if larger := _larger(run):
+            yield f"  {either}go on with a larger budget: {_with(again, *larger)}"
 
 
 def _whole_file(run: RunView, files: Files) -> str:
@@ -224,6 +221,8 @@ def plain_outcome(outcome: RunOutcome, files: Files, code: int, again: str) -> d
             "attempts": counts.attempts,
             "retries": counts.retries,
         },
+        "retried_failed": outcome.revived,
+        "worker_restarts": outcome.restarts,
         "kinds": {kind: count for kind, count in run.kinds.items() if count},
         "fed": {
             "items": fed.items,

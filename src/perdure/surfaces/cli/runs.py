@@ -44,8 +44,8 @@ def runs() -> None:
 
 
 @contextmanager
-def _open(named: str, store: str | None) -> Iterator[Run]:
-    with session_at(store) as session:
+def _open(named: str, store: str | None, app: str | None = None) -> Iterator[Run]:
+    with session_at(store, app) as session:
         yield run_at(session, named)
 
 
@@ -226,19 +226,24 @@ _BUDGETS = (
 @runs.command()
 @click.argument("named", metavar="RUN")
 @with_options(*_BUDGETS)
+@click.option("--app", metavar="APP", help="module:variable of the app, which knows the stages.")
 @reason_and_by()
 @store_option
 def resume(
     named: str,
+    app: str | None,
     reason: str,
     by_whom: str,
     store: str | None,
     kind_budgets: tuple[str, ...],
     **budgets: Any,
 ) -> None:
-    """Go on with a paused or aborted run, with other budgets if they are given."""
+    """Go on with a paused or aborted run, with other budgets if they are given.
+
+    With --app, a retry of its dead letters that waits for a worker is carried out here, before the budget is looked at.
+    """
     kinds = dict(kind_budget(text) for text in kind_budgets) or None
-    with _open(named, store) as run:
+    with _open(named, store, app) as run:
         run.resume(reason=reason, by=by_whom, failure_budgets=kinds, **budgets)
         seen = run.view()
         click.echo(f"{run.name}: {seen.status.value}; {seen.counts.open:,} items are open")

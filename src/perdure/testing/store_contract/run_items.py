@@ -194,6 +194,17 @@ class ItemsContract(OnAFreshStore):
         self._write(success(claim, self.worker))
         assert figures(run.no).retries == {0: 3, 2: 2}
 
+    def test_waits_are_counted_beside_the_retries_with_how_long_they_were_to_be(self) -> None:
+        run = self.place.begin_run()
+        claim = self.one_claim(run=run.no)
+        for delay_s in (2.5, 4.0):
+            self._write(snooze(claim, self.worker, delay_s=delay_s))
+            self.clock.push(10)
+            claim = self._next_claim()
+        self._write(retry(claim, self.worker, delay_s=1.0))
+        figures = self.place.reader.run_figures(run.no)
+        assert (figures.waits, figures.waited_s) == (2, 6.5)
+
     def test_a_new_life_begins_with_no_retries(self) -> None:
         run = self.place.begin_run()
         self._write(retry(self.one_claim(run=run.no), self.worker, delay_s=0.0))
