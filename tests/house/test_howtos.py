@@ -1,6 +1,7 @@
 """The how-tos that can be typed are walked through as their readers would; see walkthrough.py."""
 
 import inspect
+import socket
 import subprocess
 import sys
 from dataclasses import fields
@@ -69,6 +70,15 @@ def walk(tmp_path) -> Walk:
 def test_a_reader_who_types_what_a_how_to_says_sees_what_it_shows(name, walk):
     walk.through((ROOT / "docs" / name).read_text(encoding="utf-8"))
     assert walk.typed
+
+
+@pytest.mark.story
+def test_a_reader_who_types_what_the_page_on_http_says_sees_what_it_shows(walk):
+    page = (ROOT / "docs" / "howto-http.md").read_text(encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    walk.through(page.replace("8000", port))
+    assert sum(one.startswith("curl") for one in walk.typed) == 6
 
 
 @pytest.mark.story
