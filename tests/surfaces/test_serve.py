@@ -1,5 +1,6 @@
 """perdure serve: where it listens, and how it ends."""
 
+import importlib
 import os
 import signal
 import socket
@@ -66,3 +67,10 @@ def test_a_port_that_is_taken_is_told_in_one_line(serve):
         f"perdure: cannot listen at --host 127.0.0.1 --port {port}: Address already in use; "
         "give another, or --port 0 for a free one\n"
     )
+
+
+def test_without_its_extra_the_python_side_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "perdure.http", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'perdure\[http\]'"):
+        importlib.import_module("perdure.http")
