@@ -1,4 +1,4 @@
-"""What it costs to start: `import` and `--version`, ours beside procrastinate, celery and huey, in turns in one run.
+"""What it costs to start: `import` with the first name used, and `--version`, ours beside procrastinate, celery and huey, in turns in one run.
 
 CPU seconds of a whole process, less those of a Python that imports nothing. The least of all rounds is shown: what is
 above it is other people's work.
@@ -12,7 +12,12 @@ import os
 import sys
 from pathlib import Path
 
-IMPORTED = ("perdure", "procrastinate", "celery", "huey")
+IMPORTED = {
+    "perdure": "App",
+    "procrastinate": "App",
+    "celery": "Celery",
+    "huey": "SqliteHuey",
+}  # names may load when used
 ASKED = ("perdure", "procrastinate", "celery")  # huey has no such command
 PEER = "procrastinate"
 
@@ -37,7 +42,9 @@ def measured(rounds: int) -> dict[str, dict[str, float]]:
     python = [sys.executable, "-c"]
     scripts = Path(sys.executable).parent
     started = {
-        "import": {name: [*python, f"import {name}"] for name in IMPORTED},
+        "import": {
+            name: [*python, f"import {name}; {name}.{used}"] for name, used in IMPORTED.items()
+        },
         "--version": {name: [str(scripts / name), "--version"] for name in ASKED},
     }
     least: dict[str, dict[str, float]] = {what: {} for what in started}

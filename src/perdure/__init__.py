@@ -1,61 +1,82 @@
-"""Perdure runs unreliable AI work to the end."""
+"""Perdure runs unreliable AI work to the end.
 
-from perdure.app import App, Called, JobRef, Pipeline
-from perdure.app.dead_letters import DeadLetters, Redrive
-from perdure.app.job_refs import HistoryLine
-from perdure.app.runs import Result, Run
-from perdure.engine.attempt.context import Context
-from perdure.engine.batch.report import Report
-from perdure.engine.enqueue import Item
-from perdure.engine.operate.feed_listeners import Listener
-from perdure.model.changes import Change, ChangeKind, ChangePage
-from perdure.model.errors import (
-    AnswerError,
-    AppNotFound,
-    BugError,
-    CallerError,
-    ConfigError,
-    CursorTooOld,
-    JobFailed,
-    JobUnfinished,
-    NoResult,
-    NotCancellable,
-    NotChangeable,
-    NotCompletable,
-    NotRetriable,
-    OutputError,
-    OutputInvalid,
-    OutputRefused,
-    OutputTruncated,
-    PayloadRefused,
-    PerdureError,
-    RunAborted,
-    RunUnfinished,
-    SchemaMismatch,
-    StageError,
-    StoreBusy,
-    StoreDamaged,
-    StoreDenied,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-    UnknownName,
-    WorkerDead,
-)
-from perdure.model.events import Event, EventName
-from perdure.model.kinds import Kind
-from perdure.model.runs import RunStatus, RunView
-from perdure.model.signals import Cancel, Snooze, Succeeded
-from perdure.model.states import FailedReason, State
-from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView
-from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
-from perdure.rules.gate.gate import GateSettings, basic_gate
-from perdure.rules.gate.pace_settings import PaceSettings
-from perdure.rules.gate.window import WindowSettings
-from perdure.rules.matchers import Match
-from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
-from perdure.rules.vocabulary import Vocabulary
+Names are loaded when they are first used: most of them need the whole engine, and `perdure --version` needs none.
+"""
+
+import typing as _typing
+
+if _typing.TYPE_CHECKING:
+    from perdure.app import App, Called, JobRef, Pipeline
+    from perdure.app.dead_letters import DeadLetters, Redrive
+    from perdure.app.job_refs import HistoryLine
+    from perdure.app.runs import Result, Run
+    from perdure.engine.attempt.context import Context
+    from perdure.engine.batch.report import Report
+    from perdure.engine.enqueue import Item
+    from perdure.engine.operate.feed_listeners import Listener
+    from perdure.model.changes import Change, ChangeKind, ChangePage
+    from perdure.model.errors import (
+        AnswerError,
+        AppNotFound,
+        BugError,
+        CallerError,
+        ConfigError,
+        CursorTooOld,
+        JobFailed,
+        JobUnfinished,
+        NoResult,
+        NotCancellable,
+        NotChangeable,
+        NotCompletable,
+        NotRetriable,
+        OutputError,
+        OutputInvalid,
+        OutputRefused,
+        OutputTruncated,
+        PayloadRefused,
+        PerdureError,
+        RunAborted,
+        RunUnfinished,
+        SchemaMismatch,
+        StageError,
+        StoreBusy,
+        StoreDamaged,
+        StoreDenied,
+        StoreError,
+        StoreFull,
+        StoreReadOnly,
+        StoreUnavailable,
+        UnknownName,
+        WorkerDead,
+    )
+    from perdure.model.events import Event, EventName
+    from perdure.model.kinds import Kind
+    from perdure.model.runs import RunStatus, RunView
+    from perdure.model.signals import Cancel, Snooze, Succeeded
+    from perdure.model.states import FailedReason, State
+    from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView
+    from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
+    from perdure.rules.gate.gate import GateSettings, basic_gate
+    from perdure.rules.gate.pace_settings import PaceSettings
+    from perdure.rules.gate.window import WindowSettings
+    from perdure.rules.matchers import Match
+    from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
+    from perdure.rules.vocabulary import Vocabulary
+else:  # a type checker that saw this would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        """A public name, from where it lives."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        """What is here, and what will be when it is asked for."""
+        return sorted({*globals(), *__all__})
+
 
 __version__ = "0.1.0"
 
@@ -140,3 +161,38 @@ __all__ = [
     "WorkerDead",
     "basic_gate",
 ]
+
+# Where each name of __all__ lives, as the imports above have it for type checkers; a test compares the two.
+_NAMES = {
+    "perdure.app": "App Called JobRef Pipeline",
+    "perdure.app.dead_letters": "DeadLetters Redrive",
+    "perdure.app.job_refs": "HistoryLine",
+    "perdure.app.runs": "Result Run",
+    "perdure.engine.attempt.context": "Context",
+    "perdure.engine.batch.report": "Report",
+    "perdure.engine.enqueue": "Item",
+    "perdure.engine.operate.feed_listeners": "Listener",
+    "perdure.model.changes": "Change ChangeKind ChangePage",
+    "perdure.model.errors": (
+        "AnswerError AppNotFound BugError CallerError ConfigError CursorTooOld "
+        "JobFailed JobUnfinished NoResult NotCancellable NotChangeable NotCompletable "
+        "NotRetriable OutputError OutputInvalid OutputRefused OutputTruncated "
+        "PayloadRefused PerdureError RunAborted RunUnfinished SchemaMismatch "
+        "StageError StoreBusy StoreDamaged StoreDenied StoreError StoreFull "
+        "StoreReadOnly StoreUnavailable UnknownName WorkerDead"
+    ),
+    "perdure.model.events": "Event EventName",
+    "perdure.model.kinds": "Kind",
+    "perdure.model.runs": "RunStatus RunView",
+    "perdure.model.signals": "Cancel Snooze Succeeded",
+    "perdure.model.states": "FailedReason State",
+    "perdure.model.views": "AttemptView CaptureView DeadGroup JobView",
+    "perdure.rules.backoff": "Backoff Curve Jitter Spread",
+    "perdure.rules.gate.gate": "GateSettings basic_gate",
+    "perdure.rules.gate.pace_settings": "PaceSettings",
+    "perdure.rules.gate.window": "WindowSettings",
+    "perdure.rules.matchers": "Match",
+    "perdure.rules.policy": "Action HintMode Hints Policy Profile Rule Scope",
+    "perdure.rules.vocabulary": "Vocabulary",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -11,7 +11,13 @@ It needs ``perdure[http]``.
 
 from collections.abc import Collection
 
-from starlette.applications import Starlette
+try:
+    from starlette.applications import Starlette
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"perdure.http needs starlette ({missing}); install it: pip install 'perdure[http]'",
+        name=missing.name,
+    ) from None
 
 from perdure.app import App
 from perdure.model.access import AccessScope, Principal

@@ -85,6 +85,16 @@ def test_a_job_is_found_by_id_or_number_and_by_its_owner(app, works):
         assert str(refused.value).replace(ref.id, "nobody") == str(unknown.value)
 
 
+def test_a_job_is_found_by_its_key_and_owner(app, works):
+    plain = works.pipe.enqueue(Row(1), key="k")
+    of_ann = works.pipe.enqueue(Row(1), key="k", owner="ann")
+    assert [one.id for one in app.jobs.list(key="k")] == [plain.id]
+    assert [one.id for one in app.jobs.list(key="k", owner="ann")] == [of_ann.id]
+    assert app.jobs.list(key="k", owner="bob") == []
+    with pytest.raises(CallerError, match="key ''"):
+        app.jobs.list(key="")
+
+
 def test_a_reference_shows_its_id_and_is_the_same_wherever_it_comes_from(app, works, url):
     ref, other = works.pipe.enqueue(Row(1)), works.pipe.enqueue(Row(2))
     assert repr(ref) == f"JobRef(id={ref.id!r}, created=True)"

@@ -2,9 +2,13 @@
 
 import __future__
 
+import ast
 import importlib
 import importlib.util
+import subprocess
+import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +45,39 @@ def is_submodule(module: types.ModuleType, name: str, value: object) -> bool:
 
 def test_the_package_exports_exactly_what_it_lists():
     assert export_faults(importlib.import_module("perdure")) == []
+
+
+def imported_for_types(source: str) -> dict[str, str]:
+    """By name, the module that a type checker is told it comes from."""
+    return {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.col_offset == 4 and node.module
+        for alias in node.names
+    }
+
+
+def test_a_name_comes_from_where_type_checkers_are_told():
+    package = importlib.import_module("perdure")
+    assert imported_for_types(Path(package.__file__).read_text()) == package._HOMES
+    assert sorted(package._HOMES) == package.__all__
+    assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match="'perdure' has no attribute 'Ap'"):
+        package.Ap  # noqa: B018
+
+
+def test_the_version_is_told_without_the_engine():
+    told = (
+        "import sys\nfrom perdure.surfaces.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(*(one for one in sys.modules if one.startswith('perdure.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", told, "--version"], capture_output=True, text=True, check=True
+    )
+    version, loaded = done.stdout.splitlines()
+    assert version.startswith("perdure, version ")
+    assert {one.split(".")[1] for one in loaded.split()} == {"model", "surfaces"}
 
 
 def test_the_checks_export_exactly_what_they_list():

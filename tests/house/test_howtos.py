@@ -1,13 +1,14 @@
 """The how-tos that can be typed are walked through as their readers would; see walkthrough.py."""
 
 import inspect
+import socket
 import subprocess
 import sys
 from dataclasses import fields
 
 import pytest
 
-from perdure import Item, Pipeline
+from perdure import App, Item, Pipeline
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
 from tests.house.walkthrough import FILE_NAME, Walk, steps
@@ -69,6 +70,60 @@ def walk(tmp_path) -> Walk:
 def test_a_reader_who_types_what_a_how_to_says_sees_what_it_shows(name, walk):
     walk.through((ROOT / "docs" / name).read_text(encoding="utf-8"))
     assert walk.typed
+
+
+@pytest.mark.story
+def test_a_reader_who_types_what_the_page_on_http_says_sees_what_it_shows(walk):
+    page = (ROOT / "docs" / "howto-http.md").read_text(encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    walk.through(page.replace("8000", port))
+    assert sum(one.startswith("curl") for one in walk.typed) == 6
+
+
+BEFORE_THE_MOVE = """
+```python
+# work.py
+from perdure import App, StageError
+
+app = App()
+
+
+@app.stage
+def answer(question):
+    if question == "None?":
+        raise StageError("input_invalid", "no question")
+    return f"{question} 42."
+
+
+answers = app.pipeline("answers", answer)
+```
+
+```python
+from work import answers, app
+
+with app.working():
+    answers.enqueue("One?", key="q-1").wait(wait_s=30)
+    answers.enqueue("None?", key="q-2", owner="ann").wait(wait_s=30)
+app.close()
+```
+"""
+
+
+@pytest.mark.story
+def test_a_reader_who_moves_to_postgresql_takes_the_dead_letters_along(walk, database):
+    page = (ROOT / "docs" / "postgres.md").read_text(encoding="utf-8")
+    url = "postgresql://perdure_app:password@db.example.com:5432/work"
+    assert url in page
+    section = page.partition("## Moving from SQLite")[2].partition("\n## ")[0]
+    walk.through(BEFORE_THE_MOVE + section.replace(url, database))
+    moved = App(database)
+    (letter,) = moved.jobs.list()
+    assert (letter.key, letter.owner, letter.payload_json) == ("q-2", "ann", '"None?"')
+    moved.close()
+    old = App(f"sqlite:///{walk.folder}/perdure.db", read_only=True)
+    assert old.dead.list() == []
+    old.close()
 
 
 @pytest.mark.story

@@ -19,6 +19,7 @@ from tests.house.tree import ROOT
 from tests.house.walkthrough import BIN, Untrue, Walk, make_targets, shown_pattern, steps
 
 DOCUMENTS = ["README.md", "docs/tutorial.md"]
+EXTRAS = ("postgres", "http", "checks")
 TARGETS = frozenset(make_targets((ROOT / "Makefile").read_text()))
 
 WORK = """
@@ -83,9 +84,9 @@ def run_offline(*command: object, cwd: Path, **environment: str) -> str:
 def test_the_wheel_of_the_readme_is_made_and_brings_the_command(tmp_path):
     blocks = fences((ROOT / "README.md").read_text(encoding="utf-8"))
     typed = [one.command for block in blocks if block.language == "sh" for one in steps(block)]
-    made = f"dist/perdure-{__version__}-py3-none-any.whl"
-    wanted = ["pip install .", "pip wheel --no-deps --wheel-dir dist .", f"pip install {made}"]
-    assert typed == wanted
+    wheel = f"perdure-{__version__}-py3-none-any.whl"
+    made = f"dist/{wheel}"
+    assert typed == [f'pip install "{wheel}[{",".join(EXTRAS)}]"', "perdure demo"]
     # uv is the pip of our tools; what else the wheel needs is lent to it from there
     uv = [BIN / "uv", "--offline", "--no-cache", "--quiet"]
     own = tmp_path / "own"
@@ -112,6 +113,8 @@ def test_the_wheel_of_the_readme_is_made_and_brings_the_command(tmp_path):
         tmp_path / made,
         cwd=tmp_path,
     )
+    named = "import importlib.metadata as m; print(*m.metadata('perdure').get_all('Provides-Extra'))"
+    assert {*EXTRAS} <= {*run_offline(own / "bin/python", "-c", named, cwd=tmp_path).split()}
     lent = {"PYTHONPATH": sysconfig.get_path("purelib")}
     found = run_offline(
         own / "bin/python", "-c", "import perdure; print(perdure.__file__)", cwd=tmp_path, **lent
@@ -161,7 +164,7 @@ def shape(line: str) -> str:
 def test_the_readme_shows_the_end_of_the_demo_in_its_own_words():
     blocks = fences((ROOT / "README.md").read_text(encoding="utf-8"))
     typed = [one for block in blocks if block.language == "console" for one in steps(block)]
-    (demo,) = [one for one in typed if one.command == "make demo"]
+    (demo,) = [one for one in typed if one.command == "perdure demo" and one.shown]
     assert demo.shown is not None
     assert len(demo.shown) > 10
     assert unlike(list(demo.shown), demo_ends_like()) == []

@@ -3,7 +3,7 @@
 A ```python block is written to the file that its first line names (``# work.py``) and imported; a
 block without such a line is run as a script. A ```toml block that names its file is written to it. In a
 ```console block, lines after ``$`` are typed and the lines below them are what the terminal has to show;
-in a ```sh block every line is typed.
+in a ```sh block every line is typed. What is exported is there for the commands of `curl` that follow.
 
 What differs between two runs may differ: moments, durations, worker numbers. Job ids and process
 ids in the document stand for those of this run, so that a later command can name them. A line that
@@ -116,6 +116,7 @@ class Walk:
     names: dict[str, str] = field(default_factory=dict)
     worker: subprocess.Popen[bytes] | None = None
     typed: list[str] = field(default_factory=list)
+    exported: dict[str, str] = field(default_factory=dict)
 
     def through(self, text: str) -> None:
         """Walk through all blocks in order; the worker, if there is one, ends with the walk."""
@@ -150,6 +151,8 @@ class Walk:
         where = f"line {step.line}: {step.command}"
         self.typed.append(step.command)
         match words:
+            case ["perdure", "demo"]:  # half a minute; test_readme.py compares its words
+                pass
             case ["perdure", *arguments] if arguments and arguments[-1] == "&":
                 self._start(where, arguments[:-1], step.shown)
             case ["perdure", *arguments]:
@@ -159,6 +162,14 @@ class Walk:
             case ["python", *arguments]:
                 command = [str(BIN / "python"), *arguments]
                 self._compare(where, step.shown, lambda: self._run(where, command))
+            case ["export", assigned]:
+                name = assigned.partition("=")[0]
+                shell = ["sh", "-c", f'{step.command}; printf %s "${name}"']
+                self.exported[name] = self._run(where, shell)
+            case ["curl", *_]:
+                renamed = re.sub(NAMED, lambda one: self.names.get(one[0], one[0]), step.command)
+                shell = ["sh", "-c", renamed]
+                self._compare(where, step.shown, lambda: self._run(where, shell).rstrip() + "\n")
             case ["kill", "%1"]:
                 self._end_worker(gently=True)
             case ["kill", "-9", pid] if pid in self.names:
@@ -253,7 +264,7 @@ class Walk:
     def _environment(self) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if "PERDURE" not in name}
         kept["PATH"] = f"{BIN}{os.pathsep}{kept.get('PATH', '')}"
-        return {**kept, "PERDURE_LOG_FORMAT": "text"}  # as on a terminal
+        return {**kept, **self.exported, "PERDURE_LOG_FORMAT": "text"}  # as on a terminal
 
 
 def make_targets(makefile: str) -> Iterator[str]:

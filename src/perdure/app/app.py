@@ -39,12 +39,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 class App:
     """Stages, pipelines and the store that keeps their jobs.
 
-    ``store`` is a URL; without one it is PERDURE_STORE, else ``perdure.db`` beside you.
+    ``store`` is a URL; without one it is PERDURE_STORE, else ``perdure.db`` beside you. With ``read_only`` the store
+    must be there, and whatever would write to it is refused: for old files and backups, and for eyes only.
     """
 
-    def __init__(self, store: str | None = None, *, observers: Iterable[Observer] = ()) -> None:
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        observers: Iterable[Observer] = (),
+        read_only: bool = False,
+    ) -> None:
         self._session = Session(
-            urls.settled_url(load(store=store).store), Observers([log_event, *observers])
+            urls.settled_url(load(store=store).store),
+            Observers([log_event, *observers]),
+            read_only=read_only,
         )
         self._stages: dict[Callable[..., Any], Stage] = {}
         self._pipelines: dict[str, Pipeline] = {}
@@ -246,7 +255,8 @@ class App:
         A store that cannot be opened is told here, also where no pipeline is declared yet. It is done with the first enqueue, too. Call it yourself before you enqueue within a transaction of your own.
         """
         self._session.opened.reader.now()
-        self._session.make_ready()
+        if not self._session.read_only:
+            self._session.make_ready()
 
     def working(
         self,

@@ -45,12 +45,10 @@ def jobs_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
 
 
 def jobs_listed(reader: Reader, states: Sequence[str], chosen: Mapping[str, Any]) -> JobFilter:
-    """The jobs of a list, by the states that it shows. A key is looked for with its owner: that of the run, or none."""
+    """The jobs of a list, by the states that it shows."""
     meant = _filter_of(reader, chosen, what="jobs", names=_LISTED)
-    check_key(meant.key)
-    if meant.key is not None and meant.owner is None:
-        run = None if meant.run is None else reader.runs(no=meant.run)[0]
-        meant = replace(meant, owner="" if run is None else run.owner)
+    if meant.key is not None:
+        meant = with_key(reader, meant, meant.key)
     view = next((one for one in states if one in _VIEWS), None)
     if view is None:
         meant = replace(meant, states=tuple(map(State, states)))
@@ -62,6 +60,15 @@ def jobs_listed(reader: Reader, states: Sequence[str], chosen: Mapping[str, Any]
         )
     check_found(reader, meant)
     return meant
+
+
+def with_key(reader: Reader, meant: JobFilter, key: str) -> JobFilter:
+    """Of these the job of a key, which is looked for with its owner: that of the run, or none."""
+    check_key(key)
+    owner = meant.owner
+    if owner is None:
+        owner = "" if meant.run is None else reader.runs(no=meant.run)[0].owner
+    return replace(meant, key=key, owner=owner)
 
 
 def job_named(reader: Reader, named: str) -> JobView:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.app.dead_letters import Redrive
 from perdure.app.files.items import items_in
-from perdure.app.job_filters import dead_meant, jobs_meant
+from perdure.app.job_filters import dead_meant, jobs_meant, with_key
 from perdure.app.session.session import Session
 from perdure.engine.batch.feeding import Unreadable
 from perdure.engine.gates.upstreams import rate_per_s
@@ -42,11 +42,17 @@ class Jobs:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def list(self, *, limit: int = 50, before: int | None = None, **chosen: Any) -> list[JobView]:
-        """Jobs, newest first; ``before`` continues below a job number."""
-        return self._session.opened.reader.jobs(
-            jobs_meant(self._session, chosen), limit=limit, before=before
-        )
+    def list(
+        self, *, key: str | None = None, limit: int = 50, before: int | None = None, **chosen: Any
+    ) -> list[JobView]:
+        """Jobs, newest first; ``before`` continues below a job number.
+
+        With ``key`` those that have it, of ``owner``, else of the run's owner, else of no owner.
+        """
+        reader, meant = self._session.opened.reader, jobs_meant(self._session, chosen)
+        if key is not None:
+            meant = with_key(reader, meant, key)
+        return reader.jobs(meant, limit=limit, before=before)
 
     def count(
         self, verb: str | None = None, *, count_max: int = COUNT_MAX, **chosen: Any

@@ -2,13 +2,13 @@
 
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from perdure.model.errors import ConfigError, StoreReadOnly, StoreUnavailable
 from perdure.ports import Clock, Control, Reader, Schema, Store
-from perdure.stores.urls import POSTGRES, sqlite_path
+from perdure.stores.urls import POSTGRES, shown_url, sqlite_path
 
 if TYPE_CHECKING:
     from perdure.stores.postgres.connection import PostgresConnection as Server
@@ -25,6 +25,25 @@ class Opened(Struct, frozen=True):
         """Disconnect."""
         self.store.close()
         self.reader.close()
+
+
+class _OnlyRead:
+    """Stands for a store and its control where a store is only read: whatever they are asked for is refused."""
+
+    def __init__(self, url: str, opened: Opened) -> None:
+        self._url = url
+        self.close = opened.store.close
+
+    def __getattr__(self, verb: str) -> Any:
+        raise refusal_to_write(self._url)
+
+
+def refusal_to_write(url: str) -> StoreReadOnly:
+    """What is told to those who write to a store that was opened for reading."""
+    return StoreReadOnly(
+        f"store {shown_url(url)!r} was opened for reading only (read_only=True); "
+        "open another App without that to write to it"
+    )
 
 
 class _CheckedSchema(Schema, Protocol):
@@ -51,18 +70,29 @@ def open_store(
     wait_s_max: float,
     connections: int = 8,
     injected: bool = False,
+    read_only: bool = False,
 ) -> Opened:
     """Open a store; a fresh one gets its schema, an outdated one is refused with advice.
 
-    ``injected`` makes a server take the given clock's time for its own, for tests.
+    ``injected`` makes a server take the given clock's time for its own, for tests. With ``read_only`` nothing is
+    made or written, whatever rights there are.
     """
     if url.startswith(POSTGRES):
         server = _connect(url, clock if injected else None, wait_s_max, connections)
-        return _open_postgres(server, create=create)
-    return _open_sqlite(url, clock, create=create, wait_s_max=wait_s_max)
+        opened = _open_postgres(server, create=create)
+    else:
+        opened = _open_sqlite(
+            url, clock, create=create, wait_s_max=wait_s_max, only_reads=read_only
+        )
+    if not read_only:
+        return opened
+    refusing: Any = _OnlyRead(url, opened)
+    return Opened(refusing, refusing, opened.reader)
 
 
-def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> Opened:
+def _open_sqlite(
+    url: str, clock: Clock, *, create: bool, wait_s_max: float, only_reads: bool
+) -> Opened:
     from perdure.stores.sqlite.connection import SqliteConnection, is_others_file
     from perdure.stores.sqlite.control import SqliteControl
     from perdure.stores.sqlite.reader import SqliteReader
@@ -74,7 +104,8 @@ def _open_sqlite(url: str, clock: Clock, *, create: bool, wait_s_max: float) -> 
         with closing(schema_of(url, clock, create=False)) as looking:
             _check_present(looking, url)
     with ExitStack() as undo:
-        only_reads = not create and is_others_file(path)  # what is to be written will be refused
+        # what is to be written will be refused
+        only_reads = only_reads or (not create and is_others_file(path))
         try:
             connection = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=only_reads)
         except StoreReadOnly:

@@ -243,7 +243,12 @@ def test_what_is_too_large_or_no_json_or_for_another_host_is_refused(client):
         == "bad_request"
     )
     assert problem(ann.get("/api/jobs?owner=bob")) == "forbidden"
-    assert problem(ann.post("/api/jobs", json={"pipeline": "nothing", "item": 1})) == "not_found"
+    unknown = ann.post("/api/jobs", json={"pipeline": "nothing", "item": 1})
+    assert problem(unknown) == "not_found"
+    run = ann.post("/api/runs", json={"pipeline": "nothing", "name": "nightly"})
+    assert [one.json()["detail"] for one in (unknown, run)] == [
+        "there is no pipeline 'nothing' here"
+    ] * 2
 
 
 def test_a_path_or_a_method_that_there_is_not_is_a_problem_like_others(client):

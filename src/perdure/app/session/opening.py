@@ -24,8 +24,15 @@ def schema_of(url: str, *, create: bool = True) -> Schema:
     return opening.schema_of(url, SystemClock(), create=create)
 
 
-def open_store(url: str, *, create: bool = True, wait_s_max: float = 10.0) -> Opened:
+def open_store(
+    url: str, *, create: bool = True, wait_s_max: float = 10.0, read_only: bool = False
+) -> Opened:
     """Open a store; a fresh one gets its schema, an outdated one is refused with advice."""
     return opening.open_store(
-        url, SystemClock(), create=create, wait_s_max=wait_s_max, connections=load().connections
+        url,
+        SystemClock(),
+        create=create and not read_only,
+        wait_s_max=wait_s_max,
+        connections=load().connections,
+        read_only=read_only,
     )

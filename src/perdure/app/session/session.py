@@ -23,7 +23,7 @@ from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.schedules import Schedule
 from perdure.model.jobs import Lane
 from perdure.stores.forking import tell_of_forks
-from perdure.stores.opening import Opened
+from perdure.stores.opening import Opened, refusal_to_write
 
 
 class Session:
@@ -32,8 +32,16 @@ class Session:
     Without any of them it is a store alone; what needs a stage is left to a worker that has it.
     """
 
-    def __init__(self, url: str, observers: Observers, opened: Opened | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        observers: Observers,
+        opened: Opened | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self.url = url
+        self.read_only = read_only
         self.observers = observers
         self.ids = Ids(SystemClock(), random.SystemRandom())
         self.upstreams = Upstreams()
@@ -62,7 +70,7 @@ class Session:
         """The store, opened on first use."""
         with self._opening:
             if self._opened is None:
-                self._opened = open_store(self.url)
+                self._opened = open_store(self.url, read_only=self.read_only)
             return self._opened
 
     @property
@@ -126,8 +134,14 @@ class Session:
     @property
     def catalogue(self) -> Catalogue:
         """All pipelines on their lanes."""
-        self.make_ready()
+        if not self.read_only:
+            self.make_ready()
         return Catalogue(self.laid_pipelines.values())
+
+    def check_writable(self) -> None:
+        """Refuse to work on a store that is only read."""
+        if self.read_only:
+            raise refusal_to_write(self.url)
 
     def make_ready(self) -> None:
         """Make sure that every declared pipeline has its lanes."""

@@ -77,6 +77,7 @@ class EmbeddedWorker:
                 "a worker inside this process needs /proc, which is where its keeper sees whether the "
                 "process runs; on this system, start one beside it: perdure worker APP"
             )
+        self._session.check_writable()
         if not self._session.lanes:
             raise ConfigError("this app declares no pipeline; there is nothing to work on")
         check_served("this app", self._session.lanes, self._queues, self._categories)

@@ -1,5 +1,8 @@
 """perdure serve: the HTTP API of an app."""
 
+import signal
+import socket
+import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
 
@@ -70,7 +73,24 @@ def serve(
     )
     with ExitStack() as until_it_ends:
         until_it_ends.callback(session.close)
+        listening = until_it_ends.enter_context(_listen(host, port))
+        # uvicorn raises the signal that has ended it once more: this way our worker still gives back what it holds
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         if worker:
             until_it_ends.enter_context(working(session, concurrency))
-        click.echo(f"serving {app} at http://{host}:{port}/api; stop it with Ctrl-C")
-        uvicorn.Server(config).run()
+        at = f"[{host}]" if ":" in host else host
+        click.echo(
+            f"serving {app} at http://{at}:{listening.getsockname()[1]}/api; stop it with Ctrl-C"
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2_048)
+    except OSError as wrong:
+        why = str(wrong.strerror).partition(" (")[0]  # Python adds the address once more
+        raise CallerError(
+            f"cannot listen at --host {host} --port {port}: {why}; give another, or --port 0 for a free one"
+        ) from None

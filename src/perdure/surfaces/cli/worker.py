@@ -206,7 +206,9 @@ def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
 @click.argument("app")
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
-    answer = description(load_session(app)).decode()
+    session = load_session(app)
+    session.check_writable()
+    answer = description(session).decode()
     click.echo(f"\n{answer}")  # on a line of its own, whatever the module has printed
     sys.stdout.flush()
     os._exit(0)  # what the app's module may have started must not keep the answer waiting

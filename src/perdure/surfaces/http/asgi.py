@@ -100,7 +100,7 @@ class HttpApi:
                     answer = answer.then(await _ended(answer))
             except Exception as error:  # whatever it is, it is told in our words
                 return self._tell(error, request_id)
-            return _response(endpoint, answer, request_id)
+            return _response(endpoint, answer, request_id, request.scope.get("root_path", ""))
 
         return serve
 
@@ -222,8 +222,10 @@ def _in_words(wrong: Exception) -> str:
     return str(wrong).split("\n", 1)[0][:300] or "it cannot be read"
 
 
-def _response(endpoint: Endpoint, answer: HttpAnswer, request_id: str) -> Response:
+def _response(endpoint: Endpoint, answer: HttpAnswer, request_id: str, mounted: str) -> Response:
     headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
+    if "location" in headers:
+        headers["location"] = mounted + headers["location"]
     if not endpoint.streams:
         return Response(_encode(answer.body), answer.status, headers, media_type=endpoint.gives)
     lines = (_encode(one) + b"\n" for one in answer.body)

@@ -11,7 +11,7 @@ from perdure.app.job_refs import JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.surface.serving import Item, pipeline_named
 from perdure.model.access import AccessScope
-from perdure.model.errors import JobUnfinished
+from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
 from perdure.model.views import JobView
@@ -119,7 +119,7 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
     body: JobAsked = call.body
     key = call.headers.get("idempotency-key") or body.key
-    job = _pipeline(call, body.pipeline).enqueue(
+    job = pipeline_asked(call, body.pipeline).enqueue(
         body.item,
         owner=call.principal.owner,
         key=key,
@@ -153,7 +153,7 @@ def create_jobs(call: HttpCall) -> HttpAnswer:
         )
         for one in body.jobs
     ]
-    made = _pipeline(call, body.pipeline).enqueue_many(
+    made = pipeline_asked(call, body.pipeline).enqueue_many(
         items, owner=call.principal.owner, request_id=call.request_id
     )
     return HttpAnswer(MadeJobs([MadeJob(one.id, one.created) for one in made]), 202)
@@ -246,8 +246,12 @@ ENDPOINTS = (
 )  # fmt: skip
 
 
-def _pipeline(call: HttpCall, name: str) -> Pipeline:
-    return pipeline_named(call.session, name)
+def pipeline_asked(call: HttpCall, name: str) -> Pipeline:
+    """The pipeline of that name; what is told where there is none is no secret, for pipelines have no owner."""
+    try:
+        return pipeline_named(call.session, name)
+    except UnknownName:
+        raise Refused("not_found", f"there is no pipeline {name!r} here") from None
 
 
 def _seen(call: HttpCall) -> JobView:

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from perdure.app.runs import Run
-from perdure.app.surface.serving import Item, pipeline_named
+from perdure.app.surface.serving import Item
 from perdure.model.access import AccessScope
 from perdure.model.errors import NotChangeable
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunView
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.jobs import pipeline_asked
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.http.views import ErrorShown, money
 
@@ -115,7 +116,7 @@ class RunResult(Struct, frozen=True):
 def create_run(call: HttpCall) -> HttpAnswer:
     """Begin a run, or go on with the one of that name; items follow."""
     body: RunAsked = call.body
-    run = pipeline_named(call.session, body.pipeline).run(
+    run = pipeline_asked(call, body.pipeline).run(
         [],
         name=body.name,
         owner=call.principal.owner,
@@ -156,7 +157,7 @@ def add_items(call: HttpCall) -> HttpAnswer:
             "too_large", f"a request may have {ITEMS_MAX:,} items; send the rest in others"
         )
     items = [Item(one.item, key=one.key, priority=one.priority) for one in call.body]
-    fed = pipeline_named(call.session, run.pipeline).run(
+    fed = pipeline_asked(call, run.pipeline).run(
         items, name=run.name, owner=run.owner, backlog_max=None, seal=False
     )
     assert fed.fed is not None

@@ -1,0 +1,76 @@
+"""perdure serve: where it listens, and how it ends."""
+
+import importlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+WORK = """
+from perdure import App
+
+app = App()
+
+
+@app.stage
+def shout(item):
+    return item.upper()
+
+
+shouting = app.pipeline("shouting", shout)
+"""
+
+
+@pytest.fixture
+def serve(tmp_path):
+    (tmp_path / "work.py").write_text(WORK)
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("PERDURE")}
+    command = [sys.executable, "-m", "perdure.surfaces.cli", "serve", "work:app"]
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*command, *options],
+            cwd=tmp_path,
+            env=kept,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.mark.story
+def test_a_free_port_is_told_and_a_signal_ends_it_with_its_worker(serve):
+    with serve("--worker", "--port", "0") as serving:
+        try:
+            told = serving.stdout.readline()
+            at = told.split()[3].removesuffix(";")
+            with urllib.request.urlopen(at.removesuffix("/api") + "/healthz", timeout=30) as seen:
+                assert seen.status == 200
+            serving.send_signal(signal.SIGTERM)
+            assert serving.wait(30) == 0
+        finally:
+            serving.kill()
+        assert "worker_lost" not in serving.stderr.read()
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(serve):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        _, told = serve("--port", port).communicate(timeout=60)
+    assert told == (
+        f"perdure: cannot listen at --host 127.0.0.1 --port {port}: Address already in use; "
+        "give another, or --port 0 for a free one\n"
+    )
+
+
+def test_without_its_extra_the_python_side_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "perdure.http", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'perdure\[http\]'"):
+        importlib.import_module("perdure.http")
