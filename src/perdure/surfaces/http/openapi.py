@@ -10,9 +10,9 @@ import msgspec
 from perdure.surfaces.http.endpoints import Endpoint
 from perdure.surfaces.http.problems import CODES, Problem
 
-_ALWAYS = ("bad_request", "misdirected", "store_error", "internal")
-_LET_IN = ("unauthenticated", "forbidden")
-_WITH_BODY = ("too_large", "unsupported_media_type")
+_ALWAYS = ("bad_request", "misdirected", "headers_too_large", "store_error", "internal")
+_LET_IN = ("unauthenticated", "forbidden", "rate_limited", "overloaded")
+_WITH_BODY = ("too_large", "too_slow", "unsupported_media_type", "payload_refused")
 
 
 def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
