@@ -26,7 +26,7 @@ def asgi(
     *,
     principal: FindPrincipal | None = None,
     hosts: Collection[str] = LOOPBACK,
-    rate_per_owner: str | float | None = None,
+    rate_per_owner: str | None = None,
     open_jobs_per_owner: int | None = OPEN_JOBS_PER_OWNER,
     requests_max: int = 100,
     waits_max: int = 1_000,

@@ -1,7 +1,9 @@
 """How often an owner may ask, how much it may have open, and how many are answered at once."""
 
 import asyncio
-from contextlib import closing
+import inspect
+import threading
+from contextlib import AsyncExitStack, closing
 from functools import partial
 
 import httpx
@@ -14,6 +16,7 @@ from perdure.engine.clock import SystemClock
 from perdure.http import AccessScope, Principal, asgi
 from perdure.model.errors import ConfigError
 from perdure.stores import opening
+from perdure.surfaces.cli.serve import serve
 from perdure.surfaces.http import limits
 from tests.surfaces.http.conftest import app_at, bearer, on_both_stores, problem
 from tests.surfaces.http.raw import ask
@@ -139,6 +142,35 @@ def test_beyond_its_bound_a_server_sheds_requests_and_still_says_that_it_lives(a
     asyncio.run(play())
 
 
+def test_a_store_that_does_not_answer_takes_no_thread_from_the_check_of_health(app, monkeypatch):
+    monkeypatch.setattr(limits, "THREADS", 2)
+    token, entered, let_go = bearer(app, "read"), threading.Semaphore(0), threading.Event()
+    reader = type(app._session.opened.reader)
+    read = reader.access_token
+
+    def hang(self, id):
+        entered.release()
+        assert let_go.wait(60)
+        return read(self, id)
+
+    async def play() -> None:
+        api = asgi(app, hosts=HERE)
+        async with AsyncExitStack() as under_way:
+            stuck = [
+                await under_way.enter_async_context(ask(api, "GET", "/api/jobs", token))
+                for _ in range(4)
+            ]
+            for _ in range(2):
+                assert await asyncio.to_thread(entered.acquire, timeout=60)
+            async with ask(api, "GET", "/healthz", {}) as alive:
+                assert await alive.status() == 200
+            let_go.set()
+            assert [await one.status() for one in stuck] == [200] * 4
+
+    monkeypatch.setattr(reader, "access_token", hang)
+    asyncio.run(play())
+
+
 def test_waits_and_streams_have_bounds_of_their_own(app):
     token = bearer(app, "submit", "read")
 
@@ -212,3 +244,12 @@ async def _play_slowly(api, token, run) -> None:
 def test_a_limit_that_is_none_is_refused_by_its_name(app, setting, value):
     with pytest.raises(ConfigError, match=f"{setting} is {value!r}"):
         asgi(app, **{setting: value})
+
+
+def test_the_command_and_the_function_have_the_same_limits():
+    wanted = msgspec.structs.asdict(limits.HttpLimits())
+    given = {name: one.default for name, one in inspect.signature(asgi).parameters.items()}
+    assert {name: given[name] for name in wanted} == wanted
+    options = serve.make_context("serve", ["work:app"]).params
+    for name in ("rate_per_owner", "open_jobs_per_owner", "requests_max"):
+        assert options[name] == wanted[name]

@@ -28,7 +28,7 @@ def working(session: Session, concurrency: int | None) -> EmbeddedWorker:
     return EmbeddedWorker(session, config, queues=(), categories=())
 
 
-def owner_rate(rate: str | float | None) -> tuple[int, float] | None:
+def owner_rate(rate: str | None) -> tuple[int, float] | None:
     """How many requests may come at once and every how many seconds one more: ``"50/s"`` is 50, and one every 20 ms."""
     per_s = rate_per_s("rate_per_owner", rate)
     if per_s is None:

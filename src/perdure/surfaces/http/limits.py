@@ -50,7 +50,7 @@ T = TypeVar("T")
 class HttpLimits(Struct, frozen=True, kw_only=True):
     """What a server allows; None is no limit. Several servers of one store are given the same."""
 
-    rate_per_owner: str | float | None = None
+    rate_per_owner: str | None = None
     open_jobs_per_owner: int | None = OPEN_JOBS_PER_OWNER
     requests_max: int = 100
     waits_max: int = 1_000
@@ -144,9 +144,7 @@ class Door:
     def _check_room(self, owner: str, making: int, most: int) -> None:
         over = self._session.opened.reader.open_jobs(owner) + making - most
         if over > 0:
-            told = (
-                f"this owner may have {most:,} open jobs, and has them or would have; some must end"
-            )
+            told = f"this owner may have {most:,} open jobs; wait until some have ended"
             raise Refused("too_many_open_jobs", told, retry_after=str(self._until_ended_s(over)))
 
     def _until_ended_s(self, jobs: int) -> int:
