@@ -88,7 +88,7 @@ class HttpApi:
             try:
                 check_headers(request)
                 self._check_host(request)
-                with self._door.answering(always=endpoint.scope is None):
+                with self._door.answering(always=endpoint.always):
                     principal = await self._let_in(request, endpoint.scope)
                     call = HttpCall(
                         self._session,
@@ -111,7 +111,7 @@ class HttpApi:
         return serve
 
     async def _answer(self, endpoint: Endpoint, call: HttpCall) -> HttpAnswer | AnswerLater:
-        if endpoint.scope is None:  # it has threads when all of ours are taken
+        if endpoint.always:  # it has threads when all of ours are taken
             return await run_in_threadpool(endpoint.handler, call)
         async with self._door.making(call.principal, endpoint.makes(call.body)):
             return await self._door.in_thread(endpoint.handler, call)

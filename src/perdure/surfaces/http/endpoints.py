@@ -54,7 +54,8 @@ def no_jobs(body: Any) -> int:
 class Endpoint(Struct, frozen=True):
     """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says.
 
-    ``makes`` says how many jobs a body makes. With ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
+    ``makes`` says how many jobs a body makes; what is ``always`` answered is so however much there is to do. With
+    ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
     """
 
     method: str
@@ -69,6 +70,7 @@ class Endpoint(Struct, frozen=True):
     lines: bool = False
     streams: bool = False
     makes: Callable[[Any], int] = no_jobs
+    always: bool = False
 
     @property
     def takes(self) -> str:
