@@ -22,16 +22,35 @@ except ModuleNotFoundError as missing:
 from perdure.app import App
 from perdure.model.access import AccessScope, Principal
 from perdure.surfaces.http.asgi import LOOPBACK, FindPrincipal, api_of
+from perdure.surfaces.http.limits import OPEN_JOBS_PER_OWNER, HttpLimits
 
 __all__ = ["AccessScope", "Principal", "asgi"]
 
 
 def asgi(
-    app: App, *, principal: FindPrincipal | None = None, hosts: Collection[str] = LOOPBACK
+    app: App,
+    *,
+    principal: FindPrincipal | None = None,
+    hosts: Collection[str] = LOOPBACK,
+    rate_per_owner: str | None = None,
+    open_jobs_per_owner: int | None = OPEN_JOBS_PER_OWNER,
+    requests_max: int = 100,
+    waits_max: int = 1_000,
+    streams_max: int = 1_000,
 ) -> Starlette:
     """The API of an app as an ASGI application.
 
     ``principal`` is an async function from a request to the `Principal` that it speaks for, or None; without it, the tokens
     of ``perdure token`` say so. ``hosts`` are the names under which it is reached; what comes for another is refused.
+
+    An owner may send ``rate_per_owner``, as in "50/s", and have so many open jobs; all servers of a store count together.
+    This one answers at most ``requests_max`` at once, besides the waits of ``Prefer: wait`` and the streams.
     """
-    return api_of(app._session, principal=principal, hosts=hosts)
+    limits = HttpLimits(
+        rate_per_owner=rate_per_owner,
+        open_jobs_per_owner=open_jobs_per_owner,
+        requests_max=requests_max,
+        waits_max=waits_max,
+        streams_max=streams_max,
+    )
+    return api_of(app._session, principal=principal, hosts=hosts, limits=limits)

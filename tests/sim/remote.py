@@ -43,6 +43,7 @@ LEFT_OUT = {
     "revoke_access_token": "as add_access_token",
     "access_token": "as add_access_token",
     "access_tokens": "as add_access_token",
+    "take_request": "as add_access_token",
     "depths": "for screens, and nothing is decided by it",
     "deaths": "as depths",
     "flows": "as depths",

@@ -500,6 +500,18 @@ MUTANTS = (
             "test_the_feed_goes_in_steps",
         ),
     ),
+    Mutant(
+        "a bucket of requests without a bottom",
+        reworded(
+            "owner_rate_take",
+            sqlite=("r.full_at <= :empty - :every", "r.full_at <= :empty"),
+            postgres=("r.full_at <= %(empty)s - %(every)s", "r.full_at <= %(empty)s"),
+        ),
+        (
+            "test_a_burst_is_let_in_and_who_comes_then_hears_how_long_to_wait",
+            "test_who_is_refused_takes_nothing",
+        ),
+    ),
     whosever_it_is(
         "job_by_id", "test_by_its_id_another_owners_job_is_not_there_as_one_that_never_was"
     ),

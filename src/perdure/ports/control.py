@@ -1,7 +1,8 @@
 """What operators and the upkeep do.
 
 What each has to do is defined by the suite in `testing/store_contract/`: `single_jobs.py`, `revivals.py`,
-`key_conflicts.py`, `bulks.py`, `runs.py`, `run_ends.py`, `closed_lanes.py`, `schedules.py`, `captures.py`, `pruning.py`.
+`key_conflicts.py`, `bulks.py`, `runs.py`, `run_ends.py`, `closed_lanes.py`, `schedules.py`, `captures.py`, `pruning.py`,
+`owner_rates.py`.
 """
 
 from collections.abc import Sequence
@@ -152,6 +153,13 @@ class Control(Protocol):
 
     def revoke_access_token(self, id: str, deed: Deed) -> bool:
         """Let a token open nothing any more; False when there is none of that id that did."""
+        ...
+
+    def take_request(self, owner: str, *, burst: int, every_s: float) -> float:
+        """Let a request of an owner in, or say after how many seconds one will be; 0.0 when it is in.
+
+        An owner has a bucket of ``burst``, into which one comes back every ``every_s``. Who is refused takes nothing.
+        """
         ...
 
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:

@@ -111,6 +111,20 @@ class SharedControl(SharedBulks, SharedRuns):
 
         return self._write(work)
 
+    def take_request(self, owner: str, *, burst: int, every_s: float) -> float:
+        """Let a request of an owner in, or say after how many seconds one will be; 0.0 when it is in."""
+        every = max(1, seconds_us(every_s))
+
+        def work(cx: OpenTransaction, now: int) -> float:
+            empty = now + burst * every
+            where = {"owner": owner, "now": now, "every": every, "empty": empty}
+            if cx.execute(self._sql.owner_rate_take, where).rowcount == 1:
+                return 0.0
+            ((full_at,),) = cx.execute(self._sql.owner_rate, {"owner": owner}).fetchall()
+            return float(full_at + every - empty) / 1_000_000
+
+        return self._write(work)
+
     def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
         """Take or keep a duty that one living worker at a time has, until its time runs out."""
         ttl_us = seconds_us(ttl_s)

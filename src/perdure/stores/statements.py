@@ -88,6 +88,9 @@ class Statements:
     mark_dead: str
     overdue: str
     overrun: str
+    owner_rate: str
+    owner_rate_take: str
+    owner_rates_forget: str
     pause_add: str
     pause_drop: str
     pauses_list: str

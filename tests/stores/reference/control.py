@@ -95,6 +95,18 @@ class ModelControl(DeadLetters, Runs):
             self._tables.log(deed, "revoke token", id, now)
             return True
 
+    def take_request(self, owner: str, *, burst: int, every_s: float) -> float:
+        """A bucket is the moment at which it is full again."""
+        with self._tables.written(self) as now:
+            every = length(every_s)
+            empty = now + burst * every
+            full_at = self._tables.owner_rates.get(owner, now)
+            full_at = full_at if now <= full_at <= empty else now
+            if full_at + every > empty:
+                return (full_at + every - empty).total_seconds()
+            self._tables.owner_rates[owner] = full_at + every
+            return 0.0
+
     def drop_schedule(self, name: str) -> bool:
         """Forget it."""
         with self._tables.written(self):

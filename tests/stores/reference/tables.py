@@ -29,7 +29,7 @@ from tests.stores.reference.rows import AttemptRow, CaptureRow, JobRow, Letter, 
 
 _TABLES = (
     "lanes", "workers", "jobs", "attempts", "checkpoints", "accepted", "pruned", "runs", "gates",
-    "samples", "slices", "pauses", "schedules", "access_tokens", "duties", "deeds", "bulks",
+    "samples", "slices", "pauses", "schedules", "access_tokens", "owner_rates", "duties", "deeds", "bulks",
     "artifacts", "refusals", "redrives", "flows", "died", "changes", "payloads", "bulk_payloads",
 )  # fmt: skip
 
@@ -52,6 +52,7 @@ class Tables:
         self.pauses: dict[tuple[LaneScope, str], LanePause] = {}
         self.schedules: dict[str, ScheduleView] = {}
         self.access_tokens: dict[str, AccessToken] = {}
+        self.owner_rates: dict[str, datetime] = {}
         self.duties: dict[str, tuple[int, datetime]] = {}
         self.deeds: dict[int, LoggedDeed] = {}
         self.bulks: dict[int, BulkView] = {}

@@ -1,6 +1,7 @@
 """An app with a worker's work done by hand, and clients of its API that speak for different people."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -13,11 +14,24 @@ from perdure.http import asgi
 from perdure.model.operations import Deed
 
 As = Callable[..., TestClient]
+DEED = Deed("test", "")
+
+
+on_both_stores = pytest.mark.parametrize("app", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
-def app(tmp_path) -> Iterator[perdure.App]:
-    one = perdure.App(store=f"sqlite:///{tmp_path}/work.db")
+def app(request, tmp_path) -> Iterator[perdure.App]:
+    """On SQLite, or where a test is `on_both_stores`."""
+    on_postgres = getattr(request, "param", "sqlite") == "postgres"
+    sqlite = f"sqlite:///{tmp_path}/work.db"
+    with closing(app_at(request.getfixturevalue("furnished") if on_postgres else sqlite)) as one:
+        yield one
+
+
+def app_at(url: str) -> perdure.App:
+    """The app, as one of several processes may open it."""
+    one = perdure.App(store=url)
 
     @one.stage(policy=perdure.Policy("once", attempts_max=1, otherwise=perdure.Rule("retry")))
     def shout(item: dict[str, Any]) -> Any:
@@ -27,8 +41,15 @@ def app(tmp_path) -> Iterator[perdure.App]:
 
     one.pipeline("shouting", shout)
     one.ready()
-    yield one
-    one.close()
+    return one
+
+
+def bearer(app: perdure.App, *scopes: str, owner: str = "ann") -> dict[str, str]:
+    """The header of a token of these scopes and owner."""
+    text, _ = create_token(
+        app._session, name=f"{owner}'s", owner=owner, scopes=scopes, expires=None, deed=DEED
+    )
+    return {"authorization": f"Bearer {text}"}
 
 
 @pytest.fixture
@@ -38,11 +59,7 @@ def client(app) -> As:
 
     def speaking(*scopes: str, owner: str = "ann", **headers: str) -> TestClient:
         if scopes:
-            deed = Deed("test", "")
-            text, _ = create_token(
-                app._session, name=f"{owner}'s", owner=owner, scopes=scopes, expires=None, deed=deed
-            )
-            headers["authorization"] = f"Bearer {text}"
+            headers |= bearer(app, *scopes, owner=owner)
         return TestClient(api, headers=headers, raise_server_exceptions=False)
 
     return speaking

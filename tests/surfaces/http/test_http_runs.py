@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.engine.kit import until
-from tests.surfaces.http.conftest import problem
+from tests.surfaces.http.conftest import on_both_stores, problem
 
 EVERYTHING = ("submit", "read", "operate")
 LINES = {"content-type": "application/x-ndjson"}
@@ -25,6 +25,7 @@ def run(client) -> str:
     return begun.headers["location"]
 
 
+@on_both_stores
 def test_a_run_is_fed_in_pieces_sealed_and_its_results_are_fetched(app, client, run):
     ann = client(*EVERYTHING)
     first = ann.post(f"{run}/items", content=lines("a", "b"), headers=LINES).json()

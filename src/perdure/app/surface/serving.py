@@ -1,14 +1,17 @@
 """What a server does for those outside: items to a pipeline by its name, and a worker beside it."""
 
+import re
+
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.config import load
 from perdure.engine.enqueue import Item
+from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import UnknownName
 
-__all__ = ["Item", "Listener", "pipeline_named", "working"]
+__all__ = ["Item", "Listener", "owner_rate", "pipeline_named", "working"]
 
 
 def pipeline_named(session: Session, name: str) -> Pipeline:
@@ -23,3 +26,13 @@ def working(session: Session, concurrency: int | None) -> EmbeddedWorker:
     """A worker inside this process, for as long as the block lasts."""
     config = load(store=session.url, concurrency=concurrency)
     return EmbeddedWorker(session, config, queues=(), categories=())
+
+
+def owner_rate(rate: str | None) -> tuple[int, float] | None:
+    """How many requests may come at once and every how many seconds one more: ``"50/s"`` is 50, and one every 20 ms."""
+    per_s = rate_per_s("rate_per_owner", rate)
+    if per_s is None:
+        return None
+    count = re.match(r"\s*([0-9_.]+)", str(rate))
+    burst = per_s if count is None else float(count[1].replace("_", ""))
+    return max(1, int(burst)), 1 / per_s

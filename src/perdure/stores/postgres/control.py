@@ -58,6 +58,7 @@ class PostgresControl(SharedControl):
         self._fold()
 
         def work(cx: Cx, now: int) -> int:
+            cx.execute(SQL.owner_rates_forget, {"now": now, "limit": PRUNE_BATCH_MAX})
             where = {"end": now - seconds_us(kept_s), "limit": min(limit, PRUNE_BATCH_MAX)}
             return cx.execute(SQL.prune_workers, where).rowcount
 

@@ -193,3 +193,4 @@ def _fold(cx: sqlite3.Connection, now: int) -> None:
     cx.execute(SQL.deaths_fold, month)
     cx.execute(SQL.deaths_forget, month)
     cx.execute(SQL.owners_forget)
+    cx.execute(SQL.owner_rates_forget, {"now": now, "limit": PRUNE_BATCH_MAX})

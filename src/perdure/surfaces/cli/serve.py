@@ -37,6 +37,25 @@ _GRACE_S = 10
 )
 @click.option("--worker", is_flag=True, help="Work on the jobs in this process, too.")
 @click.option("--concurrency", type=click.IntRange(1, 10_000), help="With --worker: jobs at once.")
+@click.option(
+    "--rate-per-owner",
+    metavar="RATE",
+    help="Requests that an owner may send, as in 50/s or 600/min; so many may come at once. Default: no limit.",
+)
+@click.option(
+    "--open-jobs-per-owner",
+    type=click.IntRange(0),
+    default=1_000_000,
+    show_default=True,
+    help="Open jobs that an owner may have; 0 is no limit.",
+)
+@click.option(
+    "--requests-max",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Requests that are answered at once; waits and streams are counted apart.",
+)
 @app_store_option
 def serve(
     app: str,
@@ -45,6 +64,9 @@ def serve(
     names: tuple[str, ...],
     worker: bool,
     concurrency: int | None,
+    rate_per_owner: str | None,
+    open_jobs_per_owner: int,
+    requests_max: int,
     store: str | None,
 ) -> None:
     """Serve the HTTP API of APP (module:variable) until it is stopped."""
@@ -53,6 +75,7 @@ def serve(
     import uvicorn
 
     from perdure.surfaces.http.asgi import api_of
+    from perdure.surfaces.http.limits import HttpLimits
 
     for_app(store)
     session = load_session(app)
@@ -62,12 +85,18 @@ def serve(
             f"--host {host} is reached from other machines, and this store has no token; make one first: "
             + command("perdure token create --name … --owner … --scope submit")
         )
-    api = api_of(session, hosts=(*_LOOPBACK, "[::1]", host, *names))
+    limits = HttpLimits(
+        rate_per_owner=rate_per_owner,
+        open_jobs_per_owner=open_jobs_per_owner or None,
+        requests_max=requests_max,
+    )
+    api = api_of(session, hosts=(*_LOOPBACK, "[::1]", host, *names), limits=limits)
     config = uvicorn.Config(
         api,
         host=host,
         port=port,
         log_level="warning",
+        http="h11",  # which has a bound on headers, 64 KB
         timeout_graceful_shutdown=_GRACE_S,
         server_header=False,
     )

@@ -5,20 +5,19 @@ what was checked; whatever is raised becomes a problem of `problems.py`. Handler
 a body that comes slowly holds no connection to the store.
 """
 
-import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 from starlette.applications import Starlette
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure.app.session.session import Session
@@ -28,11 +27,9 @@ from perdure.model.errors import JobUnfinished, PerdureError
 from perdure.model.views import JobView
 from perdure.surfaces.http import dead, events, health, jobs, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
-
-BODY_BYTES_MAX = 8 * 1024 * 1024
-BODY_S_MAX = 30.0
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,
@@ -41,6 +38,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *operators.ENDPOINTS,
     *health.ENDPOINTS,
 )
+
+SOME_BYTES = 64 * 1024  # of a stream of lines, encoded at once
 
 FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 
@@ -60,9 +59,14 @@ class HttpApi:
     """The API of one app, as an ASGI application."""
 
     def __init__(
-        self, session: Session, find_principal: FindPrincipal | None, hosts: Collection[str]
+        self,
+        session: Session,
+        find_principal: FindPrincipal | None,
+        hosts: Collection[str],
+        limits: HttpLimits,
     ) -> None:
         self._session = session
+        self._door = Door(session, limits)
         self._find_principal = find_principal or self._of_token
         self._hosts = frozenset(one.lower() for one in hosts)
         document = _encode(openapi(ENDPOINTS))
@@ -82,39 +86,81 @@ class HttpApi:
         async def serve(request: Request) -> Response:
             request_id = _request_id(request)
             try:
+                check_headers(request)
                 self._check_host(request)
-                principal = await self._let_in(request, endpoint.scope)
-                call = HttpCall(
-                    self._session,
-                    principal,
-                    request_id,
-                    request.path_params,
-                    _query(request, endpoint.query),
-                    None
-                    if decoder is None
-                    else _decode(endpoint, decoder, await _body(request, endpoint)),
-                    {name: request.headers[name] for name in _HANDED if name in request.headers},
-                )
-                answer = await run_in_threadpool(endpoint.handler, call)
+                with self._door.answering(always=endpoint.always):
+                    principal = await self._let_in(request, endpoint.scope)
+                    call = HttpCall(
+                        self._session,
+                        principal,
+                        request_id,
+                        request.path_params,
+                        _query(request, endpoint.query),
+                        None
+                        if decoder is None
+                        else _decode(endpoint, decoder, await read_body(request, endpoint)),
+                        {one: request.headers[one] for one in _HANDED if one in request.headers},
+                    )
+                    answer = await self._answer(endpoint, call)
                 if isinstance(answer, AnswerLater):
-                    answer = answer.then(await _ended(answer))
+                    answer = answer.then(await self._ended(answer))
+                mounted = request.scope.get("root_path", "")
+                return self._response(endpoint, answer, request_id, mounted)
             except Exception as error:  # whatever it is, it is told in our words
                 return self._tell(error, request_id)
-            return _response(endpoint, answer, request_id, request.scope.get("root_path", ""))
 
         return serve
+
+    async def _answer(self, endpoint: Endpoint, call: HttpCall) -> HttpAnswer | AnswerLater:
+        if endpoint.always:  # it has threads when all of ours are taken
+            return await run_in_threadpool(endpoint.handler, call)
+        async with self._door.making(call.principal, endpoint.makes(call.body)):
+            return await self._door.in_thread(endpoint.handler, call)
+
+    async def _ended(self, later: AnswerLater) -> JobView:
+        """The job when it has ended, or as it is when the wait is over, or when too many wait already."""
+        with self._door.waiting() as may_wait:
+            if not may_wait:
+                return await later.job.view_async()
+            try:
+                return await later.job.wait_async(wait_s=later.wait_s)
+            except JobUnfinished:
+                return await later.job.view_async()
+
+    def _response(
+        self, endpoint: Endpoint, answer: HttpAnswer, request_id: str, mounted: str
+    ) -> Response:
+        headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
+        if "location" in headers:
+            headers["location"] = mounted + headers["location"]
+        answered: dict[str, Any] = {
+            "status_code": answer.status,
+            "headers": headers,
+            "media_type": endpoint.gives,
+        }
+        if endpoint.streams:
+            return self._door.stream(self._lines(answer.body), **answered)
+        return Response(_encode(answer.body), **answered)
+
+    async def _lines(self, answers: Iterator[Any]) -> AsyncIterator[bytes]:
+        """Line by line as they come, some at a time; while somebody reads slowly, nothing is read for it."""
+        while some := await self._door.in_thread(_some, answers):
+            yield some
 
     async def _events(self, request: Request) -> Response:
         """What happens to one's own jobs, as it happens."""
         try:
+            check_headers(request)
             self._check_host(request)
-            principal = await self._let_in(request, AccessScope.READ)
-            after = request.headers.get("last-event-id") or request.query_params.get("after")
-            await run_in_threadpool(events.check_cursor, self._session, after)
+            with self._door.answering():
+                principal = await self._let_in(request, AccessScope.READ)
+                after = request.headers.get("last-event-id") or request.query_params.get("after")
+                await self._door.in_thread(events.check_cursor, self._session, after)
+            told = events.stream(self._session, principal.sees, after)
+            kind = "text/event-stream"
+            return self._door.stream(told, headers=_SAFE_HEADERS, media_type=kind)
         except (Refused, PerdureError) as error:
             return self._tell(error, _request_id(request))
-        told = events.stream(self._session, principal.sees, after)
-        return StreamingResponse(told, headers=_SAFE_HEADERS, media_type="text/event-stream")
 
     async def _let_in(self, request: Request, scope: AccessScope | None) -> Principal:
         if scope is None:
@@ -122,6 +168,7 @@ class HttpApi:
         principal = await self._find_principal(request)
         if principal is None:
             raise Refused("unauthenticated", www_authenticate="Bearer")
+        await self._door.check_rate(principal)
         if not principal.may(scope):
             raise Refused("forbidden", f"this needs the scope {scope.value}")
         return principal
@@ -130,7 +177,7 @@ class HttpApi:
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        return await run_in_threadpool(principal_of, self._session, text.strip())
+        return await self._door.in_thread(principal_of, self._session, text.strip())
 
     def _check_host(self, request: Request) -> None:
         """A page of another origin that had its name point here would otherwise speak with the browser's rights."""
@@ -160,21 +207,14 @@ def api_of(
     *,
     principal: FindPrincipal | None = None,
     hosts: Collection[str] = LOOPBACK,
+    limits: HttpLimits | None = None,
 ) -> Starlette:
     """The API as an ASGI application, to be served or mounted.
 
     ``principal`` finds out whom a request speaks for, where the tokens of `perdure token` are not to.
     """
-    api = HttpApi(session, principal, hosts)
+    api = HttpApi(session, principal, hosts, limits or HttpLimits())
     return Starlette(routes=api.routes, exception_handlers={HTTPException: api.refuse})
-
-
-async def _ended(later: AnswerLater) -> JobView:
-    """The job when it has ended, or as it is when the wait is over."""
-    try:
-        return await later.job.wait_async(wait_s=later.wait_s)
-    except JobUnfinished:
-        return await later.job.view_async()
 
 
 def _request_id(request: Request) -> str:
@@ -183,28 +223,12 @@ def _request_id(request: Request) -> str:
     return given if _REQUEST_ID.fullmatch(given) else str(uuid4())
 
 
-async def _body(request: Request, endpoint: Endpoint) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != endpoint.takes:
-        raise Refused("unsupported_media_type", f"the body must be {endpoint.takes}, in UTF-8")
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise Refused("unsupported_media_type", "the body must not be compressed")
-    taken = bytearray()
-    try:
-        async with asyncio.timeout(BODY_S_MAX):
-            async for chunk in request.stream():
-                taken += chunk
-                if len(taken) > BODY_BYTES_MAX:
-                    raise Refused("too_large", f"a body may have {BODY_BYTES_MAX:,} bytes")
-    except TimeoutError:
-        raise Refused("bad_request", f"the body did not come within {BODY_S_MAX:g} s") from None
-    return bytes(taken)
-
-
 def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
         return decoder.decode_lines(body) if endpoint.lines else decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+    except RecursionError:
+        raise Refused("payload_refused", "the body is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise Refused("bad_request", _in_words(wrong)) from None
 
 
@@ -222,12 +246,10 @@ def _in_words(wrong: Exception) -> str:
     return str(wrong).split("\n", 1)[0][:300] or "it cannot be read"
 
 
-def _response(endpoint: Endpoint, answer: HttpAnswer, request_id: str, mounted: str) -> Response:
-    headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
-    if "location" in headers:
-        headers["location"] = mounted + headers["location"]
-    if not endpoint.streams:
-        return Response(_encode(answer.body), answer.status, headers, media_type=endpoint.gives)
-    lines = (_encode(one) + b"\n" for one in answer.body)
-    told = iterate_in_threadpool(lines)
-    return StreamingResponse(told, answer.status, headers, media_type=endpoint.gives)
+def _some(answers: Iterator[Any]) -> bytes:
+    lines = bytearray()
+    for one in answers:
+        lines += _encode(one) + b"\n"
+        if len(lines) >= SOME_BYTES:
+            break
+    return bytes(lines)

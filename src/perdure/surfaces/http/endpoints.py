@@ -11,6 +11,7 @@ from perdure.model.access import AccessScope, Principal
 from perdure.model.views import JobView
 
 JSON_LINES = "application/x-ndjson"
+ITEMS_MAX = 10_000  # lines of a body
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,10 +46,16 @@ class AnswerLater(Struct, frozen=True):
     then: Callable[[JobView], HttpAnswer]
 
 
+def no_jobs(body: Any) -> int:
+    """What most endpoints make."""
+    return 0
+
+
 class Endpoint(Struct, frozen=True):
     """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says.
 
-    With ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
+    ``makes`` says how many jobs a body makes; what is ``always`` answered is so however much there is to do. With
+    ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
     """
 
     method: str
@@ -62,6 +69,8 @@ class Endpoint(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     lines: bool = False
     streams: bool = False
+    makes: Callable[[Any], int] = no_jobs
+    always: bool = False
 
     @property
     def takes(self) -> str:

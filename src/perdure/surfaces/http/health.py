@@ -28,6 +28,6 @@ def readyz(call: HttpCall) -> HttpAnswer:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/healthz", healthz, None, Health),
-    Endpoint("GET", "/readyz", readyz, None, Health, statuses=(200, 503)),
+    Endpoint("GET", "/healthz", healthz, None, Health, always=True),
+    Endpoint("GET", "/readyz", readyz, None, Health, statuses=(200, 503), always=True),
 )

@@ -233,10 +233,11 @@ def retry_job(call: HttpCall) -> HttpAnswer:
 
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
 _GONE = ("not_found",)
+_MADE = (*_GONE, "payload_refused", "too_many_open_jobs")
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=(*_GONE, "payload_refused")),
-    Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=(*_GONE, "payload_refused")),
+    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=_MADE, makes=lambda body: 1),
+    Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=_MADE, makes=lambda body: len(body.jobs)),
     Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),

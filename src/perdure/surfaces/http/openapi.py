@@ -10,9 +10,9 @@ import msgspec
 from perdure.surfaces.http.endpoints import Endpoint
 from perdure.surfaces.http.problems import CODES, Problem
 
-_ALWAYS = ("bad_request", "misdirected", "store_error", "internal")
-_LET_IN = ("unauthenticated", "forbidden")
-_WITH_BODY = ("too_large", "unsupported_media_type")
+_ALWAYS = ("bad_request", "misdirected", "headers_too_large", "store_error", "internal")
+_LET_IN = ("unauthenticated", "forbidden", "rate_limited")
+_WITH_BODY = ("too_large", "too_slow", "unsupported_media_type", "payload_refused")
 
 
 def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -41,7 +41,8 @@ def problems_of(endpoint: Endpoint) -> tuple[str, ...]:
     """Every code that an endpoint may answer with."""
     let_in = _LET_IN if endpoint.scope is not None else ()
     body = _WITH_BODY if endpoint.body is not None else ()
-    return tuple(dict.fromkeys((*_ALWAYS, *let_in, *body, *endpoint.problems)))
+    shed = () if endpoint.always else ("overloaded",)
+    return tuple(dict.fromkeys((*_ALWAYS, *let_in, *shed, *body, *endpoint.problems)))
 
 
 def _operation(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "forbidden": (403, "The token does not allow this."),
     "not_found": (404, "There is no such thing."),
     "method_not_allowed": (405, "This cannot be done here."),
+    "too_slow": (408, "The body did not come in time."),
     "job_unfinished": (409, "The job has not ended yet."),
     "job_failed": (409, "The job has ended without a result."),
     "not_cancellable": (409, "The job has ended already."),
@@ -28,7 +29,11 @@ CODES: Mapping[str, tuple[int, str]] = {
     "misdirected": (421, "This server does not answer for that host."),
     "payload_refused": (422, "The item cannot be stored faithfully."),
     "caller_error": (400, "The request cannot be met as it is."),
+    "rate_limited": (429, "The owner sends more requests than it may; Retry-After says when one is let in."),
+    "too_many_open_jobs": (429, "The owner has as many open jobs as it may; Retry-After says when to ask again."),
+    "headers_too_large": (431, "The request has too many headers, or too long ones."),
     "internal": (500, "Something went wrong here; the request's id leads to what."),
+    "overloaded": (503, "The server answers as many requests as it can; Retry-After says when to ask again."),
     "store_error": (503, "The store cannot do it now."),
 }  # fmt: skip
 

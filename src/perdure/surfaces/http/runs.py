@@ -16,12 +16,10 @@ from perdure.model.access import AccessScope
 from perdure.model.errors import NotChangeable
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunView
-from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import ITEMS_MAX, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.jobs import pipeline_asked
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.http.views import ErrorShown, money
-
-ITEMS_MAX = 10_000
 
 Text = Annotated[str, Meta(min_length=1, max_length=100)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -207,7 +205,7 @@ ENDPOINTS = (
     Endpoint("POST", "/api/runs", create_run, _SUBMIT, RunShown, RunAsked, statuses=(201,), problems=_MOVED),
     Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery),
     Endpoint("GET", "/api/runs/{id}", show_run, _READ, RunShown, problems=_GONE),
-    Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItemAsked, problems=(*_MOVED, "payload_refused"), lines=True),
+    Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItemAsked, problems=(*_MOVED, "payload_refused", "too_many_open_jobs"), lines=True, makes=len),
     Endpoint("POST", "/api/runs/{id}/seal", seal_run, _SUBMIT, RunShown, problems=_MOVED),
     Endpoint("POST", "/api/runs/{id}/pause", pause_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
     Endpoint("POST", "/api/runs/{id}/resume", resume_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),

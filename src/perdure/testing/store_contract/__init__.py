@@ -26,6 +26,7 @@ from perdure.testing.store_contract.gates import GatesContract
 from perdure.testing.store_contract.key_conflicts import ConflictsContract
 from perdure.testing.store_contract.lane_slots import SlotsContract
 from perdure.testing.store_contract.owner_lists import OwnersContract
+from perdure.testing.store_contract.owner_rates import OwnerRatesContract
 from perdure.testing.store_contract.payloads import PayloadsContract
 from perdure.testing.store_contract.pruning import PruningContract
 from perdure.testing.store_contract.reads import ReadsContract
@@ -48,6 +49,7 @@ from perdure.testing.store_contract.workers import WorkersContract
 
 class StoreContract(
     AccessTokensContract,
+    OwnerRatesContract,
     EnqueueContract,
     RequestIdsContract,
     CallersContract,

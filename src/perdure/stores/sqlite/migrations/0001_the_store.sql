@@ -245,6 +245,12 @@ CREATE TABLE perdure_access_tokens (
     revoked_at  INTEGER
 );
 
+-- When an owner's bucket of requests is full again; no row is a full one.
+CREATE TABLE perdure_owner_rates (
+    owner    TEXT PRIMARY KEY,
+    full_at  INTEGER NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE perdure_audit_log (
     no       INTEGER PRIMARY KEY AUTOINCREMENT,
     done_at  INTEGER NOT NULL,

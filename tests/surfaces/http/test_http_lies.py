@@ -1,0 +1,98 @@
+"""Bodies and headers that lie, or that are more than anybody needs: each gets the answer that is written down for it."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from perdure.http import asgi
+from perdure.surfaces.http import limits
+from tests.surfaces.http.conftest import bearer, problem
+from tests.surfaces.http.raw import ask
+
+JSON = {"content-type": "application/json"}
+LINES = {"content-type": "application/x-ndjson"}
+FINE = b'{"pipeline": "shouting", "item": {"text": "x"}}'
+
+
+def holding(item: bytes) -> bytes:
+    return b'{"pipeline": "shouting", "item": {"text": "x", "more": %s}}' % item
+
+
+LIES = {
+    "nothing": (b"", JSON, "bad_request"),
+    "cut off": (FINE[:-1], JSON, "bad_request"),
+    "no item": (b'{"pipeline": "shouting"}', JSON, "bad_request"),
+    "a number for a name": (b'{"pipeline": 3, "item": 1}', JSON, "bad_request"),
+    "a word for a number": (FINE[:-1] + b', "priority": "high"}', JSON, "bad_request"),
+    "an owner": (FINE[:-1] + b', "owner": "bob"}', JSON, "bad_request"),
+    "NaN": (holding(b"NaN"), JSON, "bad_request"),
+    "1e400": (holding(b"1e400"), JSON, "bad_request"),
+    "10^400": (holding(b"1" + b"0" * 400), JSON, "payload_refused"),
+    "a lone surrogate": (holding(b'"\\ud800"'), JSON, "bad_request"),
+    "a lone surrogate inside": (holding(b'"\\ud800 and more text"'), JSON, "bad_request"),
+    "no UTF-8": (holding(b'"\xe9"'), JSON, "bad_request"),
+    "UTF-16": (FINE.decode().encode("utf-16"), JSON, "bad_request"),
+    "depth 65": (holding(b"[" * 65 + b"]" * 65), JSON, "payload_refused"),
+    "depth 10,000": (holding(b"[" * 10_000 + b"]" * 10_000), JSON, "payload_refused"),
+    "depth 10,000, open": (holding(b"[" * 10_000), JSON, "payload_refused"),
+    "another charset": (FINE, {"content-type": 'application/json; charset="latin-1"'}, "unsupported_media_type"),
+    "no type": (FINE, {}, "unsupported_media_type"),
+    "lines": (FINE, LINES, "unsupported_media_type"),
+    "cut off gzip": (b"\x1f\x8b\x08\x00", {**JSON, "content-encoding": "gzip"}, "unsupported_media_type"),
+    "50 MB": (b" " * 50_000_000, JSON, "too_large"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_body_that_lies_gets_its_answer(app, client, lie):
+    body, headers, code = LIES[lie]
+    answer = client("submit").post("/api/jobs", content=body, headers=headers)
+    assert problem(answer) == code
+    assert app._session.opened.reader.open_jobs("ann") == 0
+
+
+def test_of_a_key_that_is_given_twice_the_last_counts(client):
+    ann = client("submit", "read")
+    body = holding(b'{"a": 1, "a": 2}')[:-1] + b', "priority": 1, "priority": 2}'
+    utf8 = {"content-type": "application/json; charset=UTF-8"}
+    job = ann.post("/api/jobs", content=body, headers=utf8).json()["job"]
+    told = ann.get(f"/api/jobs/{job['id']}").json()
+    assert (told["item"]["more"], told["job"]["priority"]) == ({"a": 2}, 2)
+
+
+def test_a_batch_and_a_body_of_lines_have_so_many_items(client):
+    ann = client("submit", "read")
+    jobs = [{"item": {"text": "x"}}] * 1_001
+    assert problem(ann.post("/api/jobs/batch", json={"pipeline": "shouting", "jobs": jobs})) == "bad_request"  # fmt: skip
+    run = ann.post("/api/runs", json={"pipeline": "shouting", "name": "n"}).headers["location"]
+    for body in (b"\n" * 10_001, b"{}\n" * 10_001, b"[\n" * 10_001):
+        assert problem(ann.post(f"{run}/items", content=body, headers=LINES)) == "too_large"
+
+
+def test_more_headers_than_anybody_needs_are_refused(client):
+    ann = client("read")
+    many = {f"x-{n}": "1" for n in range(100)}
+    for asked in ({"headers": many}, {"headers": {"x-long": "x" * 33_000}}, {"params": {"key": "x" * 33_000}}):  # fmt: skip
+        answer = ann.get("/api/jobs", **asked)
+        assert (answer.status_code, problem(answer)) == (431, "headers_too_large")
+
+
+def test_what_is_declared_too_large_is_not_even_read_and_what_comes_too_slowly_is_let_go(
+    app, monkeypatch
+):
+    monkeypatch.setattr(limits, "BODY_S_MAX", 0.05)
+    api, token = asgi(app, hosts=("testserver",)), bearer(app, "submit")
+
+    async def never() -> dict[str, object]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def play() -> None:
+        large = {**token, **JSON, "content-length": "8388609"}
+        for headers, code, status in ((large, "too_large", 413), (JSON | token, "too_slow", 408)):
+            async with ask(api, "POST", "/api/jobs", headers, receive=never) as answer:
+                assert await answer.status() == status
+                assert msgspec.json.decode(await answer.body())["code"] == code
+
+    asyncio.run(play())
