@@ -88,6 +88,8 @@ def test_a_text_that_is_no_login_of_ours_speaks_for_nobody(either, spoil):
 def test_nothing_that_is_kept_of_a_login_opens_it(either):
     login = begin(either, token(either)[0])
     id, owner, secret = login.split(".")
-    kept = either.reader.access_token(re.sub(r"(.{8})(.{4})(.{4})(.{4})(.*)", r"\1-\2-\3-\4-\5", id))
+    kept = either.reader.access_token(
+        re.sub(r"(.{8})(.{4})(.{4})(.{4})(.*)", r"\1-\2-\3-\4-\5", id)
+    )
     assert secret not in repr(kept) + repr(either.reader.deeds())
     assert login_of(either.reader, f"{id}.{owner}.{kept.hash[:43]}") is None

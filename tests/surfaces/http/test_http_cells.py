@@ -87,19 +87,21 @@ class World:
 
     def ask(self, one: Endpoint, principal: str, whose: str | None) -> int:
         """The status of the answer."""
+        return int(self.send(self._clients[principal], one, whose, {}).status_code)
+
+    def send(self, client, one: Endpoint, whose: str | None, headers: Mapping[str, str]) -> Any:
+        """The answer to a good request of a client for somebody's object, with more headers."""
         sort = one.path.split("/")[2] if one.path.startswith("/api/") else ""
         id = UNKNOWN if whose == "unknown" else self._objects.get((sort, whose or ""), UNKNOWN)
         path = one.path.replace("{id}", id)
         path = path.replace("{name}", "default" if sort == "queues" else "model")
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"headers": dict(headers)}
         if one.lines:
-            options = {
-                "content": b'{"key":"k","item":{"text":"x"}}\n',
-                "headers": {"content-type": one.takes},
-            }
+            options["content"] = b'{"key":"k","item":{"text":"x"}}\n'
+            options["headers"]["content-type"] = one.takes
         elif one.body is not None:
-            options = {"json": BODIES.get(one.name, {})}
-        return int(self._clients[principal].request(one.method, path, **options).status_code)
+            options["json"] = BODIES.get(one.name, {})
+        return client.request(one.method, path, **options)
 
 
 def expected(one: Endpoint, principal: str, whose: str | None) -> set[int] | None:

@@ -25,9 +25,7 @@ from perdure.ports import Control, Reader
 
 LOGIN_S_MAX = 12 * 3_600.0  # a working day
 
-_FORM = re.compile(
-    r"(?P<id>[0-9a-f]{32})\.(?P<token>[0-9a-f]{32})\.(?P<secret>[A-Za-z0-9_-]{43})"
-)
+_FORM = re.compile(r"(?P<id>[0-9a-f]{32})\.(?P<token>[0-9a-f]{32})\.(?P<secret>[A-Za-z0-9_-]{43})")
 
 
 def log_in(reader: Reader, control: Control, ids: Ids, token_text: str) -> str | None:

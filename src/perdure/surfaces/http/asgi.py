@@ -26,7 +26,7 @@ from perdure.app.surface.access import principal_of
 from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import JobUnfinished, PerdureError
 from perdure.model.views import JobView
-from perdure.surfaces.http import dead, events, health, jobs, operators, runs
+from perdure.surfaces.http import dead, events, health, jobs, login, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
@@ -49,7 +49,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HANDED = ("idempotency-key", "prefer")
 _SAFE_HEADERS = {
     "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
 _encode = msgspec.json.Encoder(decimal_format="string").encode
@@ -75,6 +77,12 @@ class HttpApi:
             Route("/api/events", self._events, methods=["GET"]),
             *(Route(one.path, self._route(one), methods=[one.method]) for one in ENDPOINTS),
         ]
+        if find_principal is None:  # whoever has a login of their own shows its page, too
+            self.routes += [
+                Route("/login", self._page(login.show_login), methods=["GET"]),
+                Route("/login", self._page(login.take_login), methods=["POST"]),
+                Route("/logout", self._page(login.take_logout), methods=["POST"]),
+            ]
 
     def _route(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
@@ -104,6 +112,21 @@ class HttpApi:
 
         return serve
 
+    def _page(
+        self, show: Callable[[Session, Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            try:
+                self._check_host(request)
+                answer = await show(self._session, request)
+            except (Refused, PerdureError) as error:
+                return self._tell(error, _request_id(request))
+            for name, value in _SAFE_HEADERS.items():
+                answer.headers.setdefault(name, value)
+            return answer
+
+        return serve
+
     async def _events(self, request: Request) -> Response:
         """What happens to one's own jobs, as it happens."""
         try:
@@ -127,7 +150,10 @@ class HttpApi:
         return principal
 
     async def _of_token(self, request: Request) -> Principal | None:
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        given = request.headers.get("authorization")
+        if given is None:
+            return await login.principal_of_cookie(self._session, request)
+        scheme, _, text = given.partition(" ")
         if scheme.lower() != "bearer":
             return None
         return await run_in_threadpool(principal_of, self._session, text.strip())
@@ -166,7 +192,9 @@ def api_of(
     ``principal`` finds out whom a request speaks for, where the tokens of `perdure token` are not to.
     """
     api = HttpApi(session, principal, hosts)
-    return Starlette(routes=api.routes, exception_handlers={HTTPException: api.refuse})
+    served = Starlette(routes=api.routes, exception_handlers={HTTPException: api.refuse})
+    served.router.redirect_slashes = False  # what is answered goes through the checks above
+    return served
 
 
 async def _ended(later: AnswerLater) -> JobView:

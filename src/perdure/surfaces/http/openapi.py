@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from perdure.surfaces.http.endpoints import Endpoint
+from perdure.surfaces.http.login import SAFE_METHODS
 from perdure.surfaces.http.problems import CODES, Problem
 
 _ALWAYS = ("bad_request", "misdirected", "store_error", "internal")
 _LET_IN = ("unauthenticated", "forbidden")
+_BY_COOKIE = ("cross_site",)
 _WITH_BODY = ("too_large", "unsupported_media_type")
 
 
@@ -40,8 +42,9 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 def problems_of(endpoint: Endpoint) -> tuple[str, ...]:
     """Every code that an endpoint may answer with."""
     let_in = _LET_IN if endpoint.scope is not None else ()
+    cookie = _BY_COOKIE if endpoint.method not in SAFE_METHODS else ()
     body = _WITH_BODY if endpoint.body is not None else ()
-    return tuple(dict.fromkeys((*_ALWAYS, *let_in, *body, *endpoint.problems)))
+    return tuple(dict.fromkeys((*_ALWAYS, *let_in, *cookie, *body, *endpoint.problems)))
 
 
 def _operation(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
