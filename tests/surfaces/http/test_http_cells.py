@@ -64,8 +64,19 @@ class World:
                 ("runs", owner): pipe.run([], name=f"run {n}", owner=owner, seal=False).id,
                 ("dead", owner): control.add_bulk(bulk).id,
             }
+            self._objects["capture", owner] = self._capture(self._objects["jobs", owner])
         control.change_gate(GateChange("model", 0, GateState.HELD, None), DEED)
         self._clients = {name: self._client(client, name) for name in PRINCIPALS}
+
+    def _capture(self, job_id: str) -> str:
+        """Something put aside in an attempt of a job."""
+        opened, id = self._session.opened, self._session.ids.next()
+        opened.control._execute(
+            "INSERT INTO perdure_artifacts (id, job, token, stage, kind, media_type, content, saved_at)"
+            " VALUES (:id, :job, 1, 'shout', 'raw', 'text/plain', X'78', 1)",
+            {"id": id, "job": opened.reader.job(job_id, owner=None).no},
+        )
+        return id
 
     def _client(self, client, name: str) -> Any:
         known = PRINCIPALS[name]
@@ -94,6 +105,7 @@ class World:
         sort = one.path.split("/")[2] if one.path.startswith("/api/") else ""
         id = UNKNOWN if whose == "unknown" else self._objects.get((sort, whose or ""), UNKNOWN)
         path = one.path.replace("{id}", id)
+        path = path.replace("{capture}", self._objects.get(("capture", whose or ""), UNKNOWN))
         path = path.replace("{name}", "default" if sort == "queues" else "model")
         options: dict[str, Any] = {"headers": dict(headers)}
         if one.lines:

@@ -253,7 +253,8 @@ def _in_words(wrong: Exception) -> str:
 def _response(endpoint: Endpoint, answer: HttpAnswer, request_id: str) -> Response:
     headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
     if not endpoint.streams:
-        return Response(_encode(answer.body), answer.status, headers, media_type=endpoint.gives)
+        body = answer.body if endpoint.answers is bytes else _encode(answer.body)
+        return Response(body, answer.status, headers, media_type=endpoint.gives)
     lines = (_encode(one) + b"\n" for one in answer.body)
     told = iterate_in_threadpool(lines)
     return StreamingResponse(told, answer.status, headers, media_type=endpoint.gives)

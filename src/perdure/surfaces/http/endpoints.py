@@ -48,7 +48,8 @@ class AnswerLater(Struct, frozen=True):
 class Endpoint(Struct, frozen=True):
     """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says.
 
-    With ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
+    With ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer. What answers
+    `bytes` is sent as it is, for no browser to show.
     """
 
     method: str
@@ -71,6 +72,8 @@ class Endpoint(Struct, frozen=True):
     @property
     def gives(self) -> str:
         """The media type of its answer."""
+        if self.answers is bytes:
+            return "application/octet-stream"
         return JSON_LINES if self.streams else "application/json"
 
     @property

@@ -62,7 +62,7 @@ def _operation(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
 
 
 def _answers(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
-    content = {one.gives: {"schema": known[id(one.answers)]}}
+    content = {one.gives: {} if one.answers is bytes else {"schema": known[id(one.answers)]}}
     return {
         str(status): {"description": one.summary, "content": content} for status in one.statuses
     }
