@@ -26,6 +26,6 @@ def asgi(
     """The API of an app as an ASGI application.
 
     ``principal`` is an async function from a request to the `Principal` that it speaks for, or None; without it, the tokens
-    of ``perdure token`` say so. ``hosts`` are the names under which it is reached; what comes for another is refused.
+    of ``perdure token`` say so. While a stream of events is open it is asked again every 15 seconds. ``hosts`` are the names under which it is reached; what comes for another is refused.
     """
     return api_of(app._session, principal=principal, hosts=hosts)

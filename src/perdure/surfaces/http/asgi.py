@@ -136,7 +136,14 @@ class HttpApi:
             await run_in_threadpool(events.check_cursor, self._session, after)
         except (Refused, PerdureError) as error:
             return self._tell(error, _request_id(request))
-        told = events.stream(self._session, principal.sees, after)
+
+        async def may_hear() -> bool:
+            try:
+                return await self._let_in(request, AccessScope.READ) == principal
+            except (Refused, PerdureError):
+                return False
+
+        told = events.stream(self._session, principal.sees, after, may_hear)
         return StreamingResponse(told, headers=_SAFE_HEADERS, media_type="text/event-stream")
 
     async def _let_in(self, request: Request, scope: AccessScope | None) -> Principal:
