@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure.app.surface.access import create_token, revoke_token, tokens
+from perdure.app.surface.access import (
+    create_token,
+    log_in,
+    log_out,
+    login_of,
+    revoke_token,
+    tokens,
+)
 from perdure.app.surface.serving import pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.gates import GateChange, GateState
@@ -31,6 +38,8 @@ PRINCIPALS: Mapping[str, tuple[str, tuple[AccessScope, ...]] | None] = {
     "viewer": ("", (A.READ_ALL,)),
     "viewer with an owner": ("ann", (A.READ_ALL,)),
     "admin": ("", (A.ADMIN,)),
+    "owner, logged in": ("ann", OWN),
+    "logged out": None,
     "nobody": None,
     "revoked": None,
     "expired": None,
@@ -80,6 +89,8 @@ class World:
 
     def _client(self, client, name: str) -> Any:
         known = PRINCIPALS[name]
+        if name in ("owner, logged in", "logged out"):
+            return self._browser(client, leaves=known is None)
         if known is not None:
             return client(*(one.value for one in known[1]), owner=known[0])
         if name == "nobody":
@@ -95,6 +106,18 @@ class World:
             )
         assert text not in str(tokens(self._session))
         return client(authorization=f"Bearer {text}")
+
+    def _browser(self, client, *, leaves: bool) -> Any:
+        """A client that speaks by cookie, or by one whose login has ended."""
+        scopes = [one.value for one in OWN]
+        text, _ = create_token(
+            self._session, name="web", owner="ann", scopes=scopes, expires=None, deed=DEED
+        )
+        login = log_in(self._session, text)
+        known = login_of(self._session, login)
+        if leaves:
+            log_out(self._session, known)
+        return client(cookie=f"perdure_login={login}", **{"x-csrf-token": known.csrf})
 
     def ask(self, one: Endpoint, principal: str, whose: str | None) -> int:
         """The status of the answer."""
