@@ -5,6 +5,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from perdure.app.surface.access import create_token, revoke_token
@@ -147,6 +149,16 @@ def test_whoever_brings_a_login_of_their_own_has_no_page_of_ours(app):
     other = TestClient(asgi(app, principal=ann, hosts=("testserver",)))
     assert problem(other.get("/login")) == "not_found"
     assert other.get("/api/jobs").status_code == 200
+
+
+def test_a_browser_logs_in_where_the_api_is_mounted(app):
+    browser = Browser(app)
+    web = Starlette(routes=[Mount("/perdure", asgi(app, hosts=("testserver",)))])
+    http = TestClient(web)
+    page = http.post("/perdure/login", data={"token": browser.token}, headers=PAGE)
+    assert (page.status_code, page.url.path) == (200, "/perdure/login")
+    assert "Logged in" in page.text
+    assert http.get("/perdure/api/jobs").status_code == 200
 
 
 def test_names_are_text_on_the_page(app):

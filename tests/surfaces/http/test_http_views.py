@@ -95,6 +95,7 @@ def test_what_operators_see_is_the_same_in_both(office):
         (api.get("/api/gates/model").json(), ("gates", "show", "model")),
         (api.get("/api/queues").json()["queues"], ("queues", "list")),
         (api.get("/api/schedules").json()["schedules"], ("schedules", "list")),
+        (api.get("/api/dead/bulks").json()["bulks"], ("dead", "history")),
         (api.get(f"/api/dead/bulks/{bulk}").json(), ("dead", "history", bulk)),
     ]
     for told, words in pairs:
@@ -149,7 +150,12 @@ def test_many_are_discarded_a_thousand_at_once_and_workers_go_on(office, monkeyp
     assert problem(ann.post(f"{where}/stop", json={})) == "not_changeable"
     assert ann.post(f"{where}/resume", json={}).json()["status"] == "running"
     assert len(ann.get("/api/dead").json()["jobs"]) == 1
+    (listed,) = ann.get("/api/dead/bulks?running=true").json()["bulks"]
+    assert f"/api/dead/bulks/{listed['id']}" == where
+    bob = client(office, "read", owner="bob")
+    assert bob.get("/api/dead/bulks").json() == {"bulks": []}
     with office.app.working(concurrency=1, poll_s=0.05):
         until(lambda: ann.get(where).json()["status"] == "done", "the worker goes on")
     assert ann.get(where).json()["done"] == 3
+    assert ann.get("/api/dead/bulks?running=true").json() == {"bulks": []}
     assert ann.get("/api/dead").json()["jobs"] == []

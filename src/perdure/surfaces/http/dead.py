@@ -67,6 +67,19 @@ class DiscardAsked(Letters, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
+class BulkQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many bulk operations, and whether only those under way."""
+
+    running: bool = False
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
+
+
+class BulkList(Struct, frozen=True):
+    """Bulk operations, newest first."""
+
+    bulks: list[BulkShown]
+
+
 class StopAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """Why somebody stops it or lets it go on."""
 
@@ -123,6 +136,15 @@ def discard_letters(call: HttpCall) -> HttpAnswer:
     return HttpAnswer(bulk_shown(bulk), status, {"location": f"/api/dead/bulks/{bulk.id}"})
 
 
+def list_bulks(call: HttpCall) -> HttpAnswer:
+    """List re-drives, discards and what else was done to many jobs at once, newest first."""
+    query: BulkQuery = call.query
+    found = call.session.opened.reader.bulks(
+        running=query.running, owner=call.principal.sees, limit=query.limit
+    )
+    return HttpAnswer(BulkList([bulk_shown(one) for one in found]))
+
+
 def show_bulk(call: HttpCall) -> HttpAnswer:
     """Show how far a re-drive or a discard is."""
     return HttpAnswer(bulk_shown(_bulk(call, call.principal.sees)))
@@ -150,6 +172,7 @@ ENDPOINTS = (
     Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, RedriveAsked, problems=_GONE),
     Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, RedriveAsked, statuses=(202,), problems=_GONE),
     Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, statuses=(200, 202), problems=_GONE),
+    Endpoint("GET", "/api/dead/bulks", list_bulks, _READ, BulkList, query=BulkQuery),
     Endpoint("GET", "/api/dead/bulks/{id}", show_bulk, _READ, BulkShown, problems=_GONE),
     Endpoint("POST", "/api/dead/bulks/{id}/stop", stop_bulk, _OPERATE, BulkShown, StopAsked, problems=_DONE),
     Endpoint("POST", "/api/dead/bulks/{id}/resume", resume_bulk, _OPERATE, BulkShown, StopAsked, problems=_DONE),
