@@ -41,7 +41,8 @@ def asgi(
     """The API of an app as an ASGI application.
 
     ``principal`` is an async function from a request to the `Principal` that it speaks for, or None; without it, the tokens
-    of ``perdure token`` say so. ``hosts`` are the names under which it is reached; what comes for another is refused.
+    of ``perdure token`` say so; while a stream of events is open it is asked again every 15 seconds. ``hosts`` are the names
+    under which it is reached; what comes for another is refused.
 
     An owner may send ``rate_per_owner``, as in "50/s", and have so many open jobs; all servers of a store count together.
     This one answers at most ``requests_max`` at once, besides the waits of ``Prefer: wait`` and the streams.

@@ -216,7 +216,7 @@ def test_the_exit_status_and_the_summary_say_how_a_run_ended(story, bad, status,
     assert (counts["total"], counts["succeeded"], counts["failed"]) == (10, 10 - bad, bad)
     assert summary["kinds"] == {"invalid_request": bad}
     assert (summary["tokens_in"], summary["tokens_out"]) == (1_000, 200)
-    assert summary["cost_usd"] == pytest.approx(0.10)
+    assert summary["cost_usd"] == "0.100000000"
     assert summary["results"] == {"path": "out.jsonl", "lines": 10 - bad}
     assert summary["failures"] == {"path": "bad.jsonl", "lines": bad}
     assert len(lines_in(story, "out.jsonl")) == 10 - bad

@@ -31,7 +31,7 @@ def test_runs_are_listed_with_their_counts(archive):
     ]
     assert line.split()[1:9] == ["march", "rows", "partial_success", "12", "9", "3", "0", "$3.0000"]
     (run,) = archive.json("runs", "list", "--pipeline", "rows", "--owner", "ann")
-    assert (run["counts"]["failed"], run["counts"]["cost_usd"]) == (3, 3.0)
+    assert (run["counts"]["failed"], run["counts"]["cost_usd"]) == (3, "3.000000000")
     assert (run["kinds"], run["settings"]["failure_budget"]) == (
         {"content_refused": 1, "input_invalid": 2},
         0.9,

@@ -28,6 +28,9 @@ def http_page() -> list[str]:
         )
     lines += [
         "| `GET /api/events` | `read` | What happens, as server-sent events. | – | 200 |",
+        "| `GET /login` | – | The page where a browser logs in. | – | 200 |",
+        "| `POST /login` | – | Change a token for a cookie. | a form: `token` | 303, 401 |",
+        "| `POST /logout` | – | End a login. | a form: `csrf` | 303 |",
         "",
         "## Types",
         "",

@@ -41,8 +41,17 @@ class Principal(Struct, frozen=True):
         return None if self.may(AccessScope.ADMIN) else self.owner
 
 
+class Login(Struct, frozen=True):
+    """A person who speaks by a browser's cookie; what is written by it must bring ``csrf`` besides."""
+
+    id: str
+    principal: Principal
+    expires_at: datetime
+    csrf: str
+
+
 class NewAccessToken(Struct, frozen=True):
-    """An access token to be kept; its secret is not, only a hash of it."""
+    """An access token to be kept; its secret is not, only a hash of it. One without scopes is a login."""
 
     id: str
     hash: str

@@ -12,6 +12,11 @@ from perdure.model.states import FailedReason, State
 NANO = 1_000_000_000  # money is counted in whole billionths of a dollar, so that sums are exact
 
 
+def usd_text(nusd: int) -> str:
+    """Billionths of a dollar as a decimal number of dollars, with nothing lost."""
+    return f"{nusd // NANO}.{nusd % NANO:09d}"
+
+
 class RunStatus(StrEnum):
     """What a run can be."""
 

@@ -148,7 +148,10 @@ class Control(Protocol):
         ...
 
     def add_access_token(self, token: NewAccessToken, deed: Deed) -> AccessToken:
-        """Keep an access token; the same id finds the same one."""
+        """Keep an access token; the same id finds the same one.
+
+        One without scopes is a login; with each new one those go that have expired.
+        """
         ...
 
     def revoke_access_token(self, id: str, deed: Deed) -> bool:

@@ -195,7 +195,7 @@ class Reader(Protocol):
         ...
 
     def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
-        """All access tokens, newest first."""
+        """All access tokens but logins, newest first."""
         ...
 
     def bulks(

@@ -80,9 +80,11 @@ class SharedControl(SharedBulks, SharedRuns):
         return self._write(work)
 
     def add_access_token(self, token: NewAccessToken, deed: Deed) -> AccessToken:
-        """Keep an access token; the same id finds the same one."""
+        """Keep an access token; the same id finds the same one. With a login those go that have expired."""
 
         def work(cx: OpenTransaction, now: int) -> AccessToken:
+            if not token.scopes:
+                cx.execute(self._sql.access_logins_drop, {"now": now})
             where = {
                 "id": token.id,
                 "hash": token.hash,

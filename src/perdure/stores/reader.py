@@ -258,7 +258,7 @@ class SharedReader(ABC):
         return ACCESS_TOKEN.read(rows[0]) if rows else None
 
     def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
-        """All access tokens, newest first."""
+        """All access tokens but logins, newest first."""
         rows = self._rows(self._sql.access_tokens_list, {"limit": _rows_of(limit)})
         return ACCESS_TOKEN.read_all(rows)
 

@@ -24,6 +24,7 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_][a-z_0-9]*)")
 class Statements:
     """The statements that both stores have, whether in the same words or each in its own."""
 
+    access_logins_drop: str
     access_token_add: str
     access_token_by_id: str
     access_token_revoke: str

@@ -76,8 +76,11 @@ class ModelControl(DeadLetters, Runs):
             )
 
     def add_access_token(self, token: NewAccessToken, deed: Deed) -> AccessToken:
-        """The same id is the same token."""
+        """The same id is the same token; with a login those go that have expired."""
         with self._tables.written(self) as now:
+            for one in [*self._tables.access_tokens.values()] if not token.scopes else []:
+                if not one.scopes and one.expires_at is not None and one.expires_at <= now:
+                    del self._tables.access_tokens[one.id]
             if token.id not in self._tables.access_tokens:
                 self._tables.access_tokens[token.id] = AccessToken(
                     token.id, token.hash, token.name, token.owner, token.scopes, now, token.expires_at, None,

@@ -224,7 +224,8 @@ class ModelReader(Reports):
     def access_tokens(self, *, limit: int = 500) -> list[AccessToken]:
         """Newest first."""
         with self._tables.read():
-            return [*self._tables.access_tokens.values()][::-1][: rows_of(limit)]
+            found = [one for one in self._tables.access_tokens.values() if one.scopes]
+            return found[::-1][: rows_of(limit)]
 
     def bulks(
         self,

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure.app.surface.access import create_token, revoke_token, tokens
+from perdure.app.surface.access import (
+    create_token,
+    log_in,
+    log_out,
+    login_of,
+    revoke_token,
+    tokens,
+)
 from perdure.app.surface.serving import pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.gates import GateChange, GateState
@@ -31,6 +38,8 @@ PRINCIPALS: Mapping[str, tuple[str, tuple[AccessScope, ...]] | None] = {
     "viewer": ("", (A.READ_ALL,)),
     "viewer with an owner": ("ann", (A.READ_ALL,)),
     "admin": ("", (A.ADMIN,)),
+    "owner, logged in": ("ann", OWN),
+    "logged out": None,
     "nobody": None,
     "revoked": None,
     "expired": None,
@@ -64,11 +73,24 @@ class World:
                 ("runs", owner): pipe.run([], name=f"run {n}", owner=owner, seal=False).id,
                 ("dead", owner): control.add_bulk(bulk).id,
             }
+            self._objects["capture", owner] = self._capture(self._objects["jobs", owner])
         control.change_gate(GateChange("model", 0, GateState.HELD, None), DEED)
         self._clients = {name: self._client(client, name) for name in PRINCIPALS}
 
+    def _capture(self, job_id: str) -> str:
+        """Something put aside in an attempt of a job."""
+        opened, id = self._session.opened, self._session.ids.next()
+        opened.control._execute(
+            "INSERT INTO perdure_artifacts (id, job, token, stage, kind, media_type, content, saved_at)"
+            " VALUES (:id, :job, 1, 'shout', 'raw', 'text/plain', X'78', 1)",
+            {"id": id, "job": opened.reader.job(job_id, owner=None).no},
+        )
+        return id
+
     def _client(self, client, name: str) -> Any:
         known = PRINCIPALS[name]
+        if name in ("owner, logged in", "logged out"):
+            return self._browser(client, leaves=known is None)
         if known is not None:
             return client(*(one.value for one in known[1]), owner=known[0])
         if name == "nobody":
@@ -85,21 +107,36 @@ class World:
         assert text not in str(tokens(self._session))
         return client(authorization=f"Bearer {text}")
 
+    def _browser(self, client, *, leaves: bool) -> Any:
+        """A client that speaks by cookie, or by one whose login has ended."""
+        scopes = [one.value for one in OWN]
+        text, _ = create_token(
+            self._session, name="web", owner="ann", scopes=scopes, expires=None, deed=DEED
+        )
+        login = log_in(self._session, text)
+        known = login_of(self._session, login)
+        if leaves:
+            log_out(self._session, known)
+        return client(cookie=f"perdure_login={login}", **{"x-csrf-token": known.csrf})
+
     def ask(self, one: Endpoint, principal: str, whose: str | None) -> int:
         """The status of the answer."""
+        return int(self.send(self._clients[principal], one, whose, {}).status_code)
+
+    def send(self, client, one: Endpoint, whose: str | None, headers: Mapping[str, str]) -> Any:
+        """The answer to a good request of a client for somebody's object, with more headers."""
         sort = one.path.split("/")[2] if one.path.startswith("/api/") else ""
         id = UNKNOWN if whose == "unknown" else self._objects.get((sort, whose or ""), UNKNOWN)
         path = one.path.replace("{id}", id)
+        path = path.replace("{capture}", self._objects.get(("capture", whose or ""), UNKNOWN))
         path = path.replace("{name}", "default" if sort == "queues" else "model")
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"headers": dict(headers)}
         if one.lines:
-            options = {
-                "content": b'{"key":"k","item":{"text":"x"}}\n',
-                "headers": {"content-type": one.takes},
-            }
+            options["content"] = b'{"key":"k","item":{"text":"x"}}\n'
+            options["headers"]["content-type"] = one.takes
         elif one.body is not None:
-            options = {"json": BODIES.get(one.name, {})}
-        return int(self._clients[principal].request(one.method, path, **options).status_code)
+            options["json"] = BODIES.get(one.name, {})
+        return client.request(one.method, path, **options)
 
 
 def expected(one: Endpoint, principal: str, whose: str | None) -> set[int] | None:

@@ -3,10 +3,24 @@
 import asyncio
 
 import msgspec
+import pytest
 
+from perdure.app.surface.access import create_token, revoke_token
 from perdure.app.surface.serving import pipeline_named
-from perdure.surfaces.http.events import stream
+from perdure.http import asgi
+from perdure.model.operations import Deed
+from perdure.surfaces.http import events
 from tests.surfaces.http.conftest import problem
+
+DEED = Deed("test", "")
+
+
+async def always() -> bool:
+    return True
+
+
+def stream(session, owner: str | None, after: str | None, may_hear=always):
+    return events.stream(session, owner, after, may_hear)
 
 
 def heard(told: bytes) -> list[tuple[str | None, str, dict]]:
@@ -20,12 +34,12 @@ def heard(told: bytes) -> list[tuple[str | None, str, dict]]:
 
 
 async def until(told, count: int) -> list[tuple[str | None, str, dict]]:
-    events: list[tuple[str | None, str, dict]] = []
+    found: list[tuple[str | None, str, dict]] = []
     async with asyncio.timeout(30):
         async for piece in told:
-            events += heard(piece)
-            if len(events) >= count:
-                return events
+            found += heard(piece)
+            if len(found) >= count:
+                return found
     raise AssertionError("the stream has ended")
 
 
@@ -65,9 +79,9 @@ def test_an_operator_hears_of_everybodys(app):
         told = stream(app._session, None, None)
         await listening(told)
         ids = [pipe.enqueue({"text": "x"}, owner=who).id for who in ("ann", "bob", "")]
-        events = await until(told, 3)
+        found = await until(told, 3)
         await told.aclose()
-        assert [one[2]["id"] for one in events] == ids
+        assert [one[2]["id"] for one in found] == ids
 
     asyncio.run(play())
 
@@ -106,3 +120,52 @@ def test_a_cursor_that_is_none_is_refused(client):
 def test_who_has_no_scope_hears_nothing(client):
     assert problem(client("submit").get("/api/events")) == "forbidden"
     assert problem(client().get("/api/events")) == "unauthenticated"
+
+
+def test_a_stream_ends_when_its_listener_may_hear_no_more(app, monkeypatch):
+    monkeypatch.setattr(events, "BEAT_S", 0.01)
+    answers = [True, True, False]
+
+    async def may_hear() -> bool:
+        return answers.pop(0)
+
+    async def play() -> list[bytes]:
+        async with asyncio.timeout(30):
+            return [one async for one in stream(app._session, "ann", None, may_hear)]
+
+    assert set(asyncio.run(play())) == {b": listening\n\n", b": beat\n\n"}
+    assert answers == []
+
+
+@pytest.mark.parametrize("ended", ["revoked", "narrowed"])
+def test_a_stream_ends_with_the_token_that_opened_it(app, monkeypatch, ended):
+    monkeypatch.setattr(events, "BEAT_S", 0.01)
+    text, kept = create_token(
+        app._session, name="web", owner="ann", scopes=["read"], expires=None, deed=DEED
+    )
+    api = asgi(app, hosts=("testserver",))
+    pieces: list[bytes] = []
+
+    async def send(message) -> None:
+        pieces.append(message.get("body", b""))
+        if len(pieces) != 3:
+            return
+        if ended == "revoked":
+            revoke_token(app._session, kept.id, DEED)
+        else:
+            app._session.opened.control._execute(
+                "UPDATE perdure_access_tokens SET scopes = 'submit' WHERE id = :id", {"id": kept.id}
+            )
+
+    async def receive():
+        await asyncio.sleep(3_600)
+
+    async def play() -> None:
+        headers = [(b"host", b"testserver"), (b"authorization", f"Bearer {text}".encode())]
+        scope = {"type": "http", "method": "GET", "path": "/api/events", "headers": headers,
+                 "query_string": b"", "root_path": "", "scheme": "http", "server": ("testserver", 80)}  # fmt: skip
+        async with asyncio.timeout(30):
+            await api(scope, receive, send)
+
+    asyncio.run(play())
+    assert b": listening\n\n" in pieces

@@ -1,10 +1,10 @@
-"""Access tokens for people and servers: made, listed and revoked, and whom one speaks for."""
+"""Access tokens for people and servers: made, listed and revoked, logged in with, and whom one speaks for."""
 
 from collections.abc import Iterable
 
 from perdure.app.session.session import Session
-from perdure.engine.operate import access
-from perdure.model.access import AccessToken, Principal
+from perdure.engine.operate import access, logins
+from perdure.model.access import AccessToken, Login, Principal
 from perdure.model.errors import CallerError
 from perdure.model.operations import Deed
 from perdure.rules.hints.durations import duration_s
@@ -49,3 +49,19 @@ def tokens(session: Session) -> list[AccessToken]:
 def principal_of(session: Session, text: str) -> Principal | None:
     """Whom a token speaks for."""
     return access.principal_of(session.opened.reader, text)
+
+
+def log_in(session: Session, token_text: str) -> str | None:
+    """What a browser keeps of a login by a token; None where the token is not good."""
+    opened = session.opened
+    return logins.log_in(opened.reader, opened.control, session.ids, token_text)
+
+
+def login_of(session: Session, text: str) -> Login | None:
+    """The login that a browser speaks by."""
+    return logins.login_of(session.opened.reader, text)
+
+
+def log_out(session: Session, login: Login) -> None:
+    """End a login, in every process."""
+    logins.log_out(session.opened.control, login)

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from shlex import quote
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from perdure.app.surface.gate_figures import GateFigures, figures
+from perdure.app.surface.gate_figures import GateFigures, SliceShown, WorkerPace, figures
 from perdure.engine.gates.changes import (
     gate_of,
     hold_by_person,
@@ -23,6 +23,8 @@ from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LoggedDeed
 from perdure.model.views import LaneView
 from perdure.rules.gate.gate import Gate, Step
+from perdure.rules.gate.limit_allowance import UpstreamLimits
+from perdure.rules.gate.window import Reading
 from perdure.rules.hints.durations import duration_s
 from perdure.stores.opening import Opened
 
@@ -74,6 +76,42 @@ class GateShown(Struct, frozen=True):
         if self.probe_first:
             return f"a probe is due; no job has gone out yet; {self.reason}"
         return f"it flows again as soon as a worker looks; {self.reason}"
+
+
+class GateAnswer(Struct, frozen=True):
+    """A gate: what holds it, in a sentence too, how fast calls pass, and what its workers have told."""
+
+    name: str
+    state: GateState
+    kind: str
+    credential: str | None
+    reason: str
+    cause: str | None
+    since_at: datetime | None
+    held_until: datetime | None
+    until_person: bool
+    probe_first: bool
+    probe_out_until: datetime | None
+    gap: int
+    generation: int
+    changed_by: str
+    waiting: int
+    upstreams: tuple[str, ...]
+    held_by: str | None
+    now: datetime
+    says: str
+    rate_per_s: float | None
+    paces: tuple[WorkerPace, ...]
+    slices: tuple[SliceShown, ...]
+    limits: UpstreamLimits | None
+    window: Reading
+
+
+def answer_of(gate: GateShown) -> GateAnswer:
+    """A gate as JSON has it."""
+    plain = structs.asdict(gate)
+    told = plain.pop("told")
+    return GateAnswer(**plain, **structs.asdict(told), says=gate.says, rate_per_s=told.rate_per_s)
 
 
 def gates(opened: Opened) -> list[GateShown]:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from perdure.engine.operate.single_jobs import clean_deed
 from perdure.model.errors import UnknownName
@@ -29,6 +29,24 @@ class QueueShown(Struct, frozen=True):
             return "open"
         why = f" ({self.reason})" if self.reason else ""
         return f"paused since {self.paused_at:%Y-%m-%d %H:%M:%SZ} by {self.paused_by}{why}"
+
+
+class QueueAnswer(Struct, frozen=True):
+    """A queue. ``ready`` jobs may be claimed now, ``later`` ones wait for their time."""
+
+    name: str
+    pipelines: tuple[str, ...]
+    ready: int
+    later: int
+    paused_at: datetime | None
+    paused_by: str
+    reason: str
+    says: str
+
+
+def answer_of(queue: QueueShown) -> QueueAnswer:
+    """A queue as JSON has it."""
+    return QueueAnswer(**structs.asdict(queue), says=queue.says)
 
 
 def queues(opened: Opened) -> list[QueueShown]:

@@ -1,17 +1,32 @@
 """What a server does for those outside: items to a pipeline by its name, and a worker beside it."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from perdure.app.job_filters import dead_meant
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.config import load
+from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import UnknownName
+from perdure.model.operations import BulkView, Deed
 
-__all__ = ["Item", "Listener", "owner_rate", "pipeline_named", "working"]
+__all__ = [
+    "TRACEBACK",
+    "Item",
+    "Listener",
+    "discard_letters",
+    "owner_rate",
+    "pipeline_named",
+    "working",
+]
+
+_DISCARD_STEPS_MAX = 5  # pages that a request discards itself; workers go on
 
 
 def pipeline_named(session: Session, name: str) -> Pipeline:
@@ -20,6 +35,13 @@ def pipeline_named(session: Session, name: str) -> Pipeline:
     if laid is None:
         raise UnknownName(f"no pipeline {name!r} here")
     return Pipeline(session, laid)
+
+
+def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> BulkView:
+    """Discard dead letters, the first thousand of them at once; workers go on with the rest, and it can be stopped."""
+    meant, bulks = dead_meant(session, chosen), session.bulks
+    bulk = bulks.begin_discard(meant, deed=deed, bulk_id=session.ids.next())
+    return bulks.through(bulk, steps_max=_DISCARD_STEPS_MAX)
 
 
 def working(session: Session, concurrency: int | None) -> EmbeddedWorker:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.model.runs import NANO, RunView
+from perdure.model.runs import RunView, usd_text
 from perdure.model.views import RunFigures, StageFigures
 from perdure.ports import Reader
 
@@ -44,7 +44,7 @@ class Report:
         return _share(self.figures.wasted_attempts, self.figures.attempts)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as a JSON object; money in dollars, times in seconds."""
+        """The report as a JSON object; money in dollars as a decimal text, times in seconds."""
         run, figures = self.run, self.figures
         return {
             "run": {
@@ -61,7 +61,7 @@ class Report:
             "counts": {
                 **msgspec.to_builtins(run.counts),
                 "open": run.counts.open,
-                "cost_usd": run.counts.cost_usd,
+                "cost_usd": usd_text(run.counts.cost_nusd),
                 "failed_by_kind": dict(run.kinds),
             },
             "retries": {str(count): items for count, items in sorted(figures.retries.items())},
@@ -72,8 +72,8 @@ class Report:
                 "attempts": figures.attempts,
                 "wasted_attempts": figures.wasted_attempts,
                 "wasted_share": self.wasted_share,
-                "cost_usd": figures.cost_nusd / NANO,
-                "wasted_usd": figures.wasted_nusd / NANO,
+                "cost_usd": usd_text(figures.cost_nusd),
+                "wasted_usd": usd_text(figures.wasted_nusd),
             },
             "shares": {
                 "retried": self.retried_share,
@@ -107,8 +107,8 @@ def _stage(one: StageFigures) -> dict[str, Any]:
         "p95_s": one.p95_s,
         "tokens_in": one.tokens_in,
         "tokens_out": one.tokens_out,
-        "cost_usd": one.cost_nusd / NANO,
-        "wasted_usd": one.wasted_nusd / NANO,
+        "cost_usd": usd_text(one.cost_nusd),
+        "wasted_usd": usd_text(one.wasted_nusd),
     }
 
 

@@ -22,7 +22,7 @@ from perdure.model.operations import Deed
 from perdure.ports import Control, Reader
 from perdure.rules.field_checks import number
 
-_SECRET_BYTES = 32
+SECRET_BYTES = 32
 _FORM = re.compile("perdure_(?P<id>[0-9a-f]{32})_(?P<secret>[A-Za-z0-9_-]{43})")
 _NO_HASH = "0" * 64  # what is compared with where there is no token of that id
 _WIDE = {AccessScope.ADMIN, AccessScope.READ_ALL}
@@ -54,8 +54,8 @@ def create_token(
     if expires_s is not None:
         number("expires_s", expires_s, 1.0, DELAY_S_MAX)
         expires_at = reader.now() + timedelta(seconds=expires_s)
-    id, secret = ids.next(), secrets.token_urlsafe(_SECRET_BYTES)
-    new = NewAccessToken(id, _hash(secret), name, owner, allowed, expires_at)
+    id, secret = ids.next(), secrets.token_urlsafe(SECRET_BYTES)
+    new = NewAccessToken(id, hash_of(secret), name, owner, allowed, expires_at)
     kept = control.add_access_token(new, clean_deed(deed))
     return f"perdure_{UUID(id).hex}_{secret}", kept
 
@@ -71,17 +71,30 @@ def revoke_token(reader: Reader, control: Control, id: str, deed: Deed) -> None:
 
 def principal_of(reader: Reader, text: str) -> Principal | None:
     """Whom a token speaks for; None for one that is not known, is revoked or has expired."""
+    kept = token_of(reader, text)
+    return None if kept is None else principal_of_token(kept)
+
+
+def token_of(reader: Reader, text: str) -> AccessToken | None:
+    """What is kept of a token that is good."""
     found = _FORM.fullmatch(text)
-    if found is None:
-        return None
-    kept = reader.access_token(str(UUID(found["id"])))
-    right = hmac.compare_digest(_hash(found["secret"]), _NO_HASH if kept is None else kept.hash)
-    if kept is None or not right or not kept.is_good(reader.now()):
-        return None
+    return None if found is None else row_opened(reader, found["id"], found["secret"])
+
+
+def principal_of_token(kept: AccessToken) -> Principal:
+    """Whom a kept token speaks for."""
     return Principal(kept.name, kept.owner, frozenset(kept.scopes))
 
 
-def _hash(secret: str) -> str:
+def row_opened(reader: Reader, id_hex: str, secret: str) -> AccessToken | None:
+    """The row of this id, if it is good and the secret is its own."""
+    kept = reader.access_token(str(UUID(id_hex)))
+    right = hmac.compare_digest(hash_of(secret), _NO_HASH if kept is None else kept.hash)
+    return kept if kept is not None and right and kept.is_good(reader.now()) else None
+
+
+def hash_of(secret: str) -> str:
+    """What is kept of a secret."""
     return sha256(secret.encode()).hexdigest()
 
 

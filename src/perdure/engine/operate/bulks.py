@@ -165,10 +165,11 @@ class Bulks:
             return True
         return self.catalogue.pipeline(filter_of(bulk).pipeline or "") is not None
 
-    def through(self, bulk: BulkView) -> BulkView:
-        """Go through an operation for as long as there is something to be done at once."""
-        while (moved := self.once(bulk)) is not None:
-            bulk = moved
+    def through(self, bulk: BulkView, *, steps_max: int | None = None) -> BulkView:
+        """Go through an operation for as long as there is something to be done at once, or so many steps of it."""
+        steps = 0
+        while steps != steps_max and (moved := self.once(bulk)) is not None:
+            bulk, steps = moved, steps + 1
         return self._now(bulk)
 
     def once(self, bulk: BulkView) -> BulkView | None:

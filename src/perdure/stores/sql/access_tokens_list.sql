@@ -1,1 +1,1 @@
-SELECT {access_token_columns} FROM perdure_access_tokens ORDER BY no DESC LIMIT :limit
+SELECT {access_token_columns} FROM perdure_access_tokens WHERE scopes <> '' ORDER BY no DESC LIMIT :limit

@@ -10,6 +10,7 @@ from perdure.app.surface.store_session import session_at
 from perdure.model.errors import CallerError, UnknownName
 from perdure.surfaces.cli.jobs import shown_at
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.views import all_of, capture_shown
 
 
 @click.group()
@@ -26,7 +27,7 @@ def list_captures(job_id: str, store: str | None, as_json: bool) -> None:
     with session_at(store) as session:
         found = session.opened.reader.captures(job_at(session.opened.reader, job_id).no)
     if as_json:
-        echo_json(found)
+        echo_json([all_of(capture_shown(one), one) for one in found])
         return
     for one in found:
         cut = "" if one.bytes_kept == one.bytes_whole else f" of {one.bytes_whole:,}"

@@ -10,7 +10,7 @@ from perdure.app.dead_letters import DeadLetters, letter_line
 from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filter_options, in_words
-from perdure.surfaces.cli.jobs import deeds_of, plain_attempt, plain_job, shown_at, story
+from perdure.surfaces.cli.jobs import deeds_of, shown_at, story
 from perdure.surfaces.cli.options import (
     command,
     echo_json,
@@ -22,6 +22,13 @@ from perdure.surfaces.cli.options import (
 )
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
 from perdure.surfaces.cli.tables import day_at, shorten, so_many, table
+from perdure.surfaces.views import (
+    all_of,
+    all_of_attempts,
+    all_of_job,
+    capture_shown,
+    group_shown,
+)
 
 _NUMBER_MAX = 2**63 - 1
 _ITEM_CHARS_MAX = 2_000
@@ -52,7 +59,7 @@ def list_dead(
     with session_at(store) as session:
         found = DeadLetters(session).list(limit=limit, before=before, **chosen)
     if as_json:
-        echo_json([plain_job(job) for job in found])
+        echo_json([all_of_job(job) for job in found])
         return
     for job in found:
         click.echo(
@@ -75,7 +82,7 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
     with session_at(store) as session:
         found = DeadLetters(session).groups(limit=limit, **chosen)
     if as_json:
-        echo_json(found)
+        echo_json([all_of(group_shown(one), one) for one in found])
         return
     if not found:
         click.echo(f"no dead letters{in_words(chosen)}")
@@ -97,8 +104,14 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
         job, attempts = DeadLetters(session).get_letter(job_id)
         captures, deeds = session.opened.reader.captures(job.no), deeds_of(session, job)
     if as_json:
-        attempted = [plain_attempt(one) for one in attempts]
-        echo_json({**plain_job(job), "attempts": attempted, "captures": captures, "deeds": deeds})
+        echo_json(
+            {
+                **all_of_job(job),
+                "attempts": all_of_attempts(attempts),
+                "captures": [all_of(capture_shown(one), one) for one in captures],
+                "deeds": deeds,
+            }
+        )
         return
     told = story(job, attempts, deeds, item_chars_max=_ITEM_CHARS_MAX)
     for line in [*told, *_rest(job, captures)]:
@@ -133,7 +146,7 @@ def retry_one(
         one.retry(from_stage=from_stage, from_start=from_start, reason=reason, by=by_whom)
         job = one.view()
     if as_json:
-        echo_json(plain_job(job))
+        echo_json(all_of_job(job))
         return
     click.echo(f"{job.id} lives again: {job.shown_state} for stage {job.stage}, life {job.life}")
 

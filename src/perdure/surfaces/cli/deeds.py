@@ -16,7 +16,7 @@ from perdure.model.operations import BulkStatus
 from perdure.model.states import State
 from perdure.surfaces.cli.bulk_panel import outcome, preview_lines, summary_lines, watch
 from perdure.surfaces.cli.filters import filter_options, in_words, open_filtered
-from perdure.surfaces.cli.jobs import jobs, plain_job
+from perdure.surfaces.cli.jobs import jobs
 from perdure.surfaces.cli.options import (
     Command,
     act_on,
@@ -28,8 +28,9 @@ from perdure.surfaces.cli.options import (
     store_option,
     yes_option,
 )
-from perdure.surfaces.cli.redrive import plain_bulk, warn_if_nobody_works
+from perdure.surfaces.cli.redrive import warn_if_nobody_works
 from perdure.surfaces.cli.tables import so_many
+from perdure.surfaces.views import all_of_bulk, all_of_job
 
 _APP_HELP = "module:variable of the app, which knows the stages."
 
@@ -190,7 +191,7 @@ class _DeedAsked:
         """What became of one job."""
         job = job_of(session, job_id).view()
         if self._as_json:
-            echo_json(plain_job(job))
+            echo_json(all_of_job(job))
             return
         click.echo(f"{job.id} {what}: {job.shown_state} for stage {job.stage}, life {job.life}")
 
@@ -231,7 +232,7 @@ class _DeedAsked:
             if not self._detach:
                 watch(begun, self._found.count, quiet=self._as_json)
         if self._as_json:
-            echo_json({"preview": self._found, "bulk": plain_bulk(begun.view())})
+            echo_json({"preview": self._found, "bulk": all_of_bulk(begun.view())})
         else:
             history = command("perdure dead history {}", bulk.id)
             click.echo(f"bulk operation {bulk.id}; see: {history}")

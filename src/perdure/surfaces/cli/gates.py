@@ -1,10 +1,9 @@
 """perdure gates: what each upstream's gate is doing, and what a person can say to it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
-import msgspec
+from msgspec import structs
 
 from perdure.app.surface import gate_control
 from perdure.app.surface.gate_control import GateShown
@@ -34,7 +33,7 @@ def list_gates(store: str | None, as_json: bool) -> None:
     with session_at(store) as session:
         found = gate_control.gates(session.opened)
     if as_json:
-        echo_json([_plain_gate(one) for one in found])
+        echo_json([gate_control.answer_of(one) for one in found])
         return
     for one in found:
         click.echo(f"{_mark(one)} {one.name:<32}  {one.state.value:<8}  {_behind(one)}  {one.says}")
@@ -52,7 +51,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
         found = gate_control.gate(session.opened, name)
         deeds = gate_control.changes(session.opened, name)
     if as_json:
-        echo_json({**_plain_gate(found), "changes": msgspec.to_builtins(deeds)})
+        echo_json({**structs.asdict(gate_control.answer_of(found)), "changes": deeds})
         return
     click.echo(f"{found.kind} {found.name}: {found.state.value}, {found.says}")
     if found.credential:
@@ -139,9 +138,3 @@ def _mark(one: GateShown) -> str:
 
 def _behind(one: GateShown) -> str:
     return f"{one.waiting:>7} waiting"
-
-
-def _plain_gate(one: GateShown) -> dict[str, object]:
-    plain: dict[str, Any] = msgspec.to_builtins(one)
-    told: dict[str, object] = plain.pop("told")
-    return {**plain, "says": one.says, "rate_per_s": one.told.rate_per_s, **told}

@@ -16,6 +16,7 @@ from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.filters import in_words
 from perdure.surfaces.cli.options import echo_json, json_option, limit_option, store_option
 from perdure.surfaces.cli.tables import shorten, spent_words
+from perdure.surfaces.views import all_of_attempts, all_of_job
 
 _NUMBER_MAX = 2**63 - 1
 _CHARS_MAX = 200
@@ -60,7 +61,7 @@ def list_jobs(
         meant = jobs_listed(reader, states, chosen)
         found = reader.jobs(meant, limit=limit, before=before)
     if as_json:
-        echo_json([plain_job(job) for job in found])
+        echo_json([all_of_job(job) for job in found])
         return
     for job in found:
         error = f"  {job.error_kind}" if job.error_kind else ""
@@ -89,8 +90,8 @@ def show(job_id: str, store: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(
             {
-                **plain_job(job),
-                "attempts": [plain_attempt(one) for one in attempts],
+                **all_of_job(job),
+                "attempts": all_of_attempts(attempts),
                 "deeds": deeds,
                 "payloads_before": [
                     {"life": one.life, "payload": msgspec.Raw(one.payload_json.encode())}
@@ -187,21 +188,3 @@ def _end_lines(job: JobView) -> list[str]:
 def shown_at(moment: datetime) -> str:
     """A moment, for a person."""
     return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
-
-
-def plain_job(job: JobView) -> dict[str, object]:
-    """A job for JSON, its own JSON inside it."""
-    plain: dict[str, object] = msgspec.to_builtins(job)
-    for name in ("payload", "input", "result"):
-        text = plain.pop(f"{name}_json")
-        plain[name] = None if text is None else msgspec.Raw(str(text).encode())
-    return {**plain, "shown_state": job.shown_state}
-
-
-def plain_attempt(attempt: AttemptView) -> dict[str, object]:
-    """An attempt for JSON, its own JSON inside it."""
-    plain: dict[str, object] = msgspec.to_builtins(attempt)
-    for name in ("why", "evidence"):
-        text = plain.pop(f"{name}_json")
-        plain[name] = None if text is None else msgspec.Raw(str(text).encode())
-    return plain

@@ -1,7 +1,6 @@
 """perdure queues: what waits in each, and how to pause and resume one."""
 
 import click
-import msgspec
 
 from perdure.app.surface import queue_control
 from perdure.app.surface.store_session import session_at
@@ -31,7 +30,7 @@ def list_queues(store: str | None, as_json: bool) -> None:
     with session_at(store) as session:
         found = queue_control.queues(session.opened)
     if as_json:
-        echo_json([{**msgspec.to_builtins(one), "says": one.says} for one in found])
+        echo_json([queue_control.answer_of(one) for one in found])
         return
     if not found:
         click.echo("no queues: no pipeline has taken an item yet")

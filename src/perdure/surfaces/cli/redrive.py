@@ -32,6 +32,7 @@ from perdure.surfaces.cli.options import (
     yes_option,
 )
 from perdure.surfaces.cli.tables import day_at, shorten, so_many, table
+from perdure.surfaces.views import all_of_bulk, all_of_run
 
 _WORDS_CHARS_MAX = 80
 _ASKED_LATER = "whether their sources still exist is asked by the worker that drives them; to ask now: --app APP"
@@ -160,7 +161,7 @@ def discard(
             sys.exit(1)
         bulk = letters.discard(reason=reason, by=by_whom, **chosen)
     if as_json:
-        echo_json({"preview": found, "bulk": plain_bulk(bulk)})
+        echo_json({"preview": found, "bulk": all_of_bulk(bulk)})
         return
     click.echo(
         f"discarded {bulk.done:,}" + (f", {bulk.refused:,} moved on" if bulk.refused else "")
@@ -205,7 +206,7 @@ def history(bulk_id: str | None, limit: int, store: str | None, as_json: bool) -
             return
         found = [one.view() for one in letters.redrives(limit=limit)]
     if as_json:
-        echo_json([plain_bulk(one) for one in found])
+        echo_json([all_of_bulk(one) for one in found])
         return
     if not found:
         click.echo("no bulk operations")
@@ -321,7 +322,7 @@ def _follow_begun(
             {
                 "preview": found,
                 "notes": notes,
-                "bulk": plain_bulk(after),
+                "bulk": all_of_bulk(after),
                 "run": None if run is None else run.view(),
                 "refusals": list(_first_refusals(begun)),
             }
@@ -352,8 +353,8 @@ def _show(one: Redrive, *, as_json: bool) -> None:
     bulk, run = one.view(), one.run
     if as_json:
         refusals = list(one.refusals())
-        counted = None if run is None else run.view()
-        echo_json({**plain_bulk(bulk), "child": counted, "refusals": refusals})
+        counted = None if run is None else all_of_run(run.view())
+        echo_json({**all_of_bulk(bulk), "child": counted, "refusals": refusals})
         return
     click.echo(
         f"{bulk.verb.value} {bulk.id}: {bulk.status.value}"
@@ -389,11 +390,3 @@ def _filter(bulk: BulkView) -> str:
 
 def _why(bulk: BulkView) -> str:
     return shorten(bulk.why or bulk.reason, _WORDS_CHARS_MAX)
-
-
-def plain_bulk(bulk: BulkView) -> dict[str, object]:
-    """A bulk operation for JSON, its own JSON inside it."""
-    plain: dict[str, object] = msgspec.to_builtins(bulk)
-    for name in ("filter", "settings"):
-        plain[name] = msgspec.Raw(str(plain.pop(f"{name}_json")).encode())
-    return plain

@@ -12,7 +12,7 @@ import click
 
 from perdure.app.batch.carry_out import RunOutcome
 from perdure.model.errors import PayloadRefused
-from perdure.model.runs import RunStatus, RunView
+from perdure.model.runs import RunStatus, RunView, usd_text
 from perdure.model.views import DeadGroup
 from perdure.surfaces.cli.options import command
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
@@ -232,7 +232,7 @@ def plain_outcome(outcome: RunOutcome, files: Files, code: int, again: str) -> d
             "skipped": fed.skipped,
             "whole": fed.whole,
         },
-        "cost_usd": counts.cost_usd,
+        "cost_usd": usd_text(counts.cost_nusd),
         "tokens_in": counts.tokens_in,
         "tokens_out": counts.tokens_out,
         "elapsed_s": round(outcome.elapsed_s, 3),

@@ -31,6 +31,7 @@ from perdure.surfaces.cli.options import (
 from perdure.surfaces.cli.run_panel import hold_text
 from perdure.surfaces.cli.run_report import report_lines
 from perdure.surfaces.cli.tables import day_at, dollars, percent, shorten, table
+from perdure.surfaces.views import all_of_run
 
 _NUMBER_MAX = 2**63 - 1
 _NAME_CHARS_MAX = 50
@@ -76,7 +77,7 @@ def list_runs(
         now = session.opened.reader.now()
         kept_back = words_for_kept_back(session.opened, found)
     if as_json:
-        echo_json([plain_run(one) for one in found])
+        echo_json([all_of_run(one) for one in found])
         return
     if not found:
         click.echo("no runs")
@@ -133,9 +134,9 @@ def show(named: str, store: str | None, as_json: bool) -> None:
         kept_back = _kept_back(session, run)
     children = [one for one in same if one.parent == run.no]
     if as_json:
-        told = [plain_run(one) for one in children]
+        told = [all_of_run(one) for one in children]
         more = {"unfed_at": unfed_at(run, now), "kept_back": kept_back, "children": told}
-        echo_json({**plain_run(run), **more})
+        echo_json({**all_of_run(run), **more})
         return
     for line in _lines_of(run, children, now):
         click.echo(line)
@@ -350,11 +351,3 @@ def _settings(run: RunView) -> list[str]:
 
 def _line(one: Result) -> str:
     return msgspec.json.encode(one.as_json()).decode()
-
-
-def plain_run(run: RunView) -> dict[str, object]:
-    """A run for JSON, with what can be told from its counts."""
-    plain: dict[str, Any] = msgspec.to_builtins(run)
-    plain["settings"] = msgspec.Raw(str(plain.pop("settings_json")).encode())
-    plain["counts"] |= {"open": run.counts.open, "cost_usd": run.counts.cost_usd}
-    return plain

@@ -1,12 +1,11 @@
 """perdure schedules: what is enqueued again and again, and when next."""
 
 import click
-import msgspec
 
 from perdure.app.surface.store_session import session_at
-from perdure.model.operations import ScheduleView
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
 from perdure.surfaces.cli.tables import day_at, shorten, table
+from perdure.surfaces.views import all_of, schedule_shown
 
 _ITEM_CHARS_MAX = 60
 
@@ -29,7 +28,7 @@ def list_schedules(store: str | None, as_json: bool) -> None:
         found = session.opened.reader.schedules()
         now = session.opened.reader.now()
     if as_json:
-        echo_json([_plain_schedule(one) for one in found])
+        echo_json([all_of(schedule_shown(one), one) for one in found])
         return
     if not found:
         click.echo("no schedules: declare one with app.every, and start a worker")
@@ -49,9 +48,3 @@ def list_schedules(store: str | None, as_json: bool) -> None:
     ]
     for line in table(heads, rows, left=[one for one in heads if one != "ticks"]):
         click.echo(line)
-
-
-def _plain_schedule(one: ScheduleView) -> dict[str, object]:
-    plain: dict[str, object] = msgspec.to_builtins(one)
-    plain["payload"] = msgspec.Raw(str(plain.pop("payload_json")).encode())
-    return plain

@@ -8,6 +8,7 @@ a body that comes slowly holds no connection to the store.
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ from perdure.app.surface.access import principal_of
 from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import JobUnfinished, PerdureError
 from perdure.model.views import JobView
-from perdure.surfaces.http import dead, events, health, jobs, operators, runs
+from perdure.surfaces.http import dead, events, health, jobs, login, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
 from perdure.surfaces.http.openapi import openapi
@@ -48,7 +49,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HANDED = ("idempotency-key", "prefer")
 _SAFE_HEADERS = {
     "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
 _encode = msgspec.json.Encoder(decimal_format="string").encode
@@ -79,6 +82,12 @@ class HttpApi:
             Route("/api/events", self._events, methods=["GET"]),
             *(Route(one.path, self._route(one), methods=[one.method]) for one in ENDPOINTS),
         ]
+        if find_principal is None:  # whoever has a login of their own shows its page, too
+            self.routes += [
+                Route("/login", self._page(login.show_login), methods=["GET"]),
+                Route("/login", self._page(login.take_login), methods=["POST"]),
+                Route("/logout", self._page(login.take_logout), methods=["POST"]),
+            ]
 
     def _route(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
@@ -140,12 +149,30 @@ class HttpApi:
         }
         if endpoint.streams:
             return self._door.stream(self._lines(answer.body), **answered)
-        return Response(_encode(answer.body), **answered)
+        body = answer.body if endpoint.answers is bytes else _encode(answer.body)
+        return Response(body, **answered)
 
     async def _lines(self, answers: Iterator[Any]) -> AsyncIterator[bytes]:
         """Line by line as they come, some at a time; while somebody reads slowly, nothing is read for it."""
         while some := await self._door.in_thread(_some, answers):
             yield some
+
+    def _page(
+        self, show: Callable[[Session, Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            try:
+                check_headers(request)
+                self._check_host(request)
+                with self._door.answering():
+                    answer = await show(self._session, request)
+            except (Refused, PerdureError) as error:
+                return self._tell(error, _request_id(request))
+            for name, value in _SAFE_HEADERS.items():
+                answer.headers.setdefault(name, value)
+            return answer
+
+        return serve
 
     async def _events(self, request: Request) -> Response:
         """What happens to one's own jobs, as it happens."""
@@ -156,11 +183,19 @@ class HttpApi:
                 principal = await self._let_in(request, AccessScope.READ)
                 after = request.headers.get("last-event-id") or request.query_params.get("after")
                 await self._door.in_thread(events.check_cursor, self._session, after)
-            told = events.stream(self._session, principal.sees, after)
+            still = partial(self._still_is, request, principal)
+            told = events.stream(self._session, principal.sees, after, still)
             kind = "text/event-stream"
             return self._door.stream(told, headers=_SAFE_HEADERS, media_type=kind)
         except (Refused, PerdureError) as error:
             return self._tell(error, _request_id(request))
+
+    async def _still_is(self, request: Request, principal: Principal) -> bool:
+        """Whether a request that is still open speaks for the same as before; it counts for no rate."""
+        try:
+            return await self._find_principal(request) == principal
+        except (Refused, PerdureError):
+            return False
 
     async def _let_in(self, request: Request, scope: AccessScope | None) -> Principal:
         if scope is None:
@@ -174,7 +209,10 @@ class HttpApi:
         return principal
 
     async def _of_token(self, request: Request) -> Principal | None:
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        given = request.headers.get("authorization")
+        if given is None:
+            return await login.principal_of_cookie(self._session, request)
+        scheme, _, text = given.partition(" ")
         if scheme.lower() != "bearer":
             return None
         return await self._door.in_thread(principal_of, self._session, text.strip())
@@ -214,7 +252,9 @@ def api_of(
     ``principal`` finds out whom a request speaks for, where the tokens of `perdure token` are not to.
     """
     api = HttpApi(session, principal, hosts, limits or HttpLimits())
-    return Starlette(routes=api.routes, exception_handlers={HTTPException: api.refuse})
+    served = Starlette(routes=api.routes, exception_handlers={HTTPException: api.refuse})
+    served.router.redirect_slashes = False  # what is answered goes through the checks above
+    return served
 
 
 def _request_id(request: Request) -> str:

@@ -1,17 +1,18 @@
 """Dead letters over HTTP: listed and grouped, driven again or discarded in bulk, by their owner or an operator."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.app.surface import serving
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
-from perdure.model.operations import BulkView
+from perdure.model.operations import BulkStatus, BulkView, Deed
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.jobs import JobPage
 from perdure.surfaces.http.problems import Refused
-from perdure.surfaces.http.views import JobPage, job_shown
+from perdure.surfaces.views import BulkShown, LetterGroup, bulk_shown, group_shown, job_shown
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -34,20 +35,6 @@ class LetterQuery(Letters, frozen=True, forbid_unknown_fields=True):
 
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
     cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
-
-
-class LetterGroup(Struct, frozen=True):
-    """Dead letters that failed alike: how many, when first and last, and one of them."""
-
-    fingerprint: str
-    pipeline: str
-    stage: str
-    kind: str
-    code: str
-    count: int
-    first_at: datetime
-    last_at: datetime
-    example_id: str
 
 
 class LetterGroups(Struct, frozen=True):
@@ -80,18 +67,17 @@ class DiscardAsked(Letters, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-class BulkShown(Struct, frozen=True):
-    """A bulk operation: how far it is, and how many jobs it has left as they were."""
+class BulkQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many bulk operations, and whether only those under way."""
 
-    id: str
-    verb: str
-    status: str
-    done: int
-    refused: int
-    begun_by: str
-    begun_at: datetime
-    reason: str
-    why: str
+    running: bool = False
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
+
+
+class BulkList(Struct, frozen=True):
+    """Bulk operations, newest first."""
+
+    bulks: list[BulkShown]
 
 
 class StopAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,9 +101,7 @@ def group_letters(call: HttpCall) -> HttpAnswer:
     query: LetterQuery = call.query
     chosen = _chosen(query, call.principal.sees)
     found = DeadLetters(call.session).groups(limit=query.limit, **chosen)
-    names = LetterGroup.__struct_fields__
-    shown = [LetterGroup(**{name: getattr(one, name) for name in names}) for one in found]
-    return HttpAnswer(LetterGroups(shown))
+    return HttpAnswer(LetterGroups([group_shown(one) for one in found]))
 
 
 def preview_redrive(call: HttpCall) -> HttpAnswer:
@@ -140,26 +124,42 @@ def redrive_letters(call: HttpCall) -> HttpAnswer:
         by=call.principal.name,
         **_chosen(body, call.principal.acts_on),
     )
-    return HttpAnswer(_shown(begun.view()), 202, {"location": f"/api/dead/bulks/{begun.id}"})
+    return HttpAnswer(bulk_shown(begun.view()), 202, {"location": f"/api/dead/bulks/{begun.id}"})
 
 
 def discard_letters(call: HttpCall) -> HttpAnswer:
-    """Mark dead letters as dealt with; they stay in the books."""
+    """Mark dead letters as dealt with, a thousand at once; with 202 workers go on with the rest."""
     body: DiscardAsked = call.body
-    chosen = _chosen(body, call.principal.acts_on)
-    done = DeadLetters(call.session).discard(reason=body.reason, by=call.principal.name, **chosen)
-    return HttpAnswer(_shown(done))
+    deed, chosen = Deed(call.principal.name, body.reason), _chosen(body, call.principal.acts_on)
+    bulk = serving.discard_letters(call.session, chosen, deed)
+    status = 202 if bulk.status is BulkStatus.RUNNING else 200
+    return HttpAnswer(bulk_shown(bulk), status, {"location": f"/api/dead/bulks/{bulk.id}"})
+
+
+def list_bulks(call: HttpCall) -> HttpAnswer:
+    """List re-drives, discards and what else was done to many jobs at once, newest first."""
+    query: BulkQuery = call.query
+    found = call.session.opened.reader.bulks(
+        running=query.running, owner=call.principal.sees, limit=query.limit
+    )
+    return HttpAnswer(BulkList([bulk_shown(one) for one in found]))
 
 
 def show_bulk(call: HttpCall) -> HttpAnswer:
     """Show how far a re-drive or a discard is."""
-    return HttpAnswer(_shown(_bulk(call, call.principal.sees)))
+    return HttpAnswer(bulk_shown(_bulk(call, call.principal.sees)))
 
 
 def stop_bulk(call: HttpCall) -> HttpAnswer:
-    """Let a re-drive take on no more; what lives again goes on."""
+    """Let a re-drive or a discard take on no more; what lives again goes on."""
     found = Redrive(call.session, _bulk(call, call.principal.acts_on))
-    return HttpAnswer(_shown(found.stop(reason=call.body.reason, by=call.principal.name)))
+    return HttpAnswer(bulk_shown(found.stop(reason=call.body.reason, by=call.principal.name)))
+
+
+def resume_bulk(call: HttpCall) -> HttpAnswer:
+    """Let a re-drive or a discard that was stopped go on where it stands."""
+    found = Redrive(call.session, _bulk(call, call.principal.acts_on))
+    return HttpAnswer(bulk_shown(found.resume(reason=call.body.reason, by=call.principal.name)))
 
 
 _READ, _OPERATE = AccessScope.READ, AccessScope.OPERATE
@@ -171,9 +171,11 @@ ENDPOINTS = (
     Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery, problems=_GONE),
     Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, RedriveAsked, problems=_GONE),
     Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, RedriveAsked, statuses=(202,), problems=_GONE),
-    Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, problems=_GONE),
+    Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, statuses=(200, 202), problems=_GONE),
+    Endpoint("GET", "/api/dead/bulks", list_bulks, _READ, BulkList, query=BulkQuery),
     Endpoint("GET", "/api/dead/bulks/{id}", show_bulk, _READ, BulkShown, problems=_GONE),
     Endpoint("POST", "/api/dead/bulks/{id}/stop", stop_bulk, _OPERATE, BulkShown, StopAsked, problems=_DONE),
+    Endpoint("POST", "/api/dead/bulks/{id}/resume", resume_bulk, _OPERATE, BulkShown, StopAsked, problems=_DONE),
 )  # fmt: skip
 
 
@@ -191,8 +193,3 @@ def _bulk(call: HttpCall, owner: str | None) -> BulkView:
     if not found:
         raise Refused("not_found")
     return found[0]
-
-
-def _shown(bulk: BulkView) -> BulkShown:
-    kept = structs.asdict(bulk)
-    return BulkShown(**{name: kept[name] for name in BulkShown.__struct_fields__})

@@ -55,7 +55,8 @@ class Endpoint(Struct, frozen=True):
     """A row of the API. ``scope`` None lets everybody in; ``answers`` and ``statuses`` are what OpenAPI says.
 
     ``makes`` says how many jobs a body makes; what is ``always`` answered is so however much there is to do. With
-    ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer.
+    ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer. What answers `bytes` is
+    sent as it is, for no browser to show.
     """
 
     method: str
@@ -80,6 +81,8 @@ class Endpoint(Struct, frozen=True):
     @property
     def gives(self) -> str:
         """The media type of its answer."""
+        if self.answers is bytes:
+            return "application/octet-stream"
         return JSON_LINES if self.streams else "application/json"
 
     @property

@@ -3,10 +3,11 @@
 One reader in this process serves all who listen, and each hears of its own owner only: an entry is filtered before it is
 encoded. Every event has the cursor after it as its id, so that a client that was cut off goes on with ``Last-Event-ID``.
 A cursor that the feed no longer keeps gets one ``reset`` event: read the lists anew, and go on from its id.
+Every 15 seconds it is asked again whether the listener may still hear: a stream ends with the token or login that opened it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 
 import msgspec
@@ -40,8 +41,13 @@ def check_cursor(session: Session, after: str | None) -> None:
         session.opened.reader.changes(after, limit=1)
 
 
-async def stream(session: Session, owner: str | None, after: str | None) -> AsyncIterator[bytes]:
-    """The events of one owner, or of all, from now on or after a cursor, until whoever listens leaves."""
+async def stream(
+    session: Session,
+    owner: str | None,
+    after: str | None,
+    may_hear: Callable[[], Awaitable[bool]],
+) -> AsyncIterator[bytes]:
+    """The events of one owner, or of all, from now on or after a cursor, until whoever listens leaves or may hear no more."""
     loop, news = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
@@ -57,7 +63,12 @@ async def stream(session: Session, owner: str | None, after: str | None) -> Asyn
         yield _event("reset", listener.cursor, b"{}")
     try:
         yield b": listening\n\n"
+        asked = loop.time()
         while True:
+            if loop.time() - asked >= BEAT_S:
+                if not await may_hear():
+                    return
+                asked = loop.time()
             news.clear()
             try:
                 page = listener.take()

@@ -4,27 +4,26 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from perdure.app.job_filters import jobs_listed
 from perdure.app.job_refs import JobRef
 from perdure.app.pipelines import Pipeline
-from perdure.app.surface.serving import Item, pipeline_named
+from perdure.app.surface.serving import TRACEBACK, Item, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
-from perdure.model.views import JobView
+from perdure.model.views import CaptureView, JobView
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.problems import Refused
-from perdure.surfaces.http.views import (
-    JobPage,
-    JobResult,
+from perdure.surfaces.views import (
+    AttemptShown,
+    CaptureShown,
     JobShown,
-    JobStory,
+    attempt_shown,
+    capture_shown,
     job_shown,
-    result_of,
-    story_of,
 )
 
 WAIT_S_MAX = 60.0
@@ -60,6 +59,35 @@ class JobsAsked(Struct, frozen=True, forbid_unknown_fields=True):
 
     pipeline: Annotated[str, Meta(min_length=1, max_length=100)]
     jobs: Annotated[list[ItemAsked], Meta(min_length=1, max_length=BATCH_MAX)]
+
+
+class JobPage(Struct, frozen=True):
+    """Jobs, newest first; ``next`` is the cursor of the page after this one. ``active`` are queued or in work, in all."""
+
+    jobs: list[JobShown]
+    active: int | None
+    next: str | None
+
+
+class JobStory(Struct, frozen=True):
+    """A job with its attempts, oldest first."""
+
+    job: JobShown
+    item: Any
+    attempts: list[AttemptShown]
+
+
+class JobResult(Struct, frozen=True):
+    """What a job has come to; ``result`` where it succeeded."""
+
+    job: JobShown
+    result: Any
+
+
+class CaptureList(Struct, frozen=True):
+    """What the attempts of a job have put aside, oldest first; tracebacks are for admins alone."""
+
+    captures: list[CaptureShown]
 
 
 class MadeJob(Struct, frozen=True):
@@ -134,8 +162,8 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     def answer(view: JobView) -> HttpAnswer:
         if wait_s and view.state in TERMINAL:
             applied = {"preference-applied": f"wait={wait_s:g}"}
-            return HttpAnswer(result_of(view), 200, headers | applied)
-        return HttpAnswer(result_of(view), 202, headers)
+            return HttpAnswer(_result(view), 200, headers | applied)
+        return HttpAnswer(_result(view), 202, headers)
 
     return AnswerLater(job, wait_s, answer) if wait_s else answer(job.view())
 
@@ -190,7 +218,9 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
 def show_job(call: HttpCall) -> HttpAnswer:
     """Show a job with all its attempts and the decision after each, in words."""
     job = _seen(call)
-    return HttpAnswer(story_of(job, call.session.opened.reader.attempts(job.no)))
+    attempts = call.session.opened.reader.attempts(job.no)
+    item = Raw(job.payload_json.encode())
+    return HttpAnswer(JobStory(job_shown(job), item, [attempt_shown(one) for one in attempts]))
 
 
 def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
@@ -200,6 +230,22 @@ def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
         waiting = JobRef(job.id, False, call.session, call.principal.sees)
         return AnswerLater(waiting, wait_s, _result_answer)
     return _result_answer(job)
+
+
+def list_captures(call: HttpCall) -> HttpAnswer:
+    """List the raw output that the attempts of a job have put aside."""
+    found = call.session.opened.reader.captures(_seen(call).no)
+    return HttpAnswer(CaptureList([capture_shown(one) for one in found if _may_read(call, one)]))
+
+
+def fetch_capture(call: HttpCall) -> HttpAnswer:
+    """Fetch one capture as it is, byte for byte."""
+    job, reader = _seen(call), call.session.opened.reader
+    found = reader.capture(call.path["capture"], owner=call.principal.sees)
+    if found is None or found[0].job_no != job.no or not _may_read(call, found[0]):
+        raise Refused("not_found")
+    named = {"content-disposition": f'attachment; filename="capture-{found[0].id}"'}
+    return HttpAnswer(found[1], headers=named)
 
 
 def cancel_job(call: HttpCall) -> HttpAnswer:
@@ -241,6 +287,8 @@ ENDPOINTS = (
     Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
+    Endpoint("GET", "/api/jobs/{id}/captures", list_captures, _READ, CaptureList, problems=_GONE),
+    Endpoint("GET", "/api/jobs/{id}/captures/{capture}", fetch_capture, _READ, bytes, problems=_GONE),
     Endpoint("POST", "/api/jobs/{id}/cancel", cancel_job, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_cancellable")),
     Endpoint("POST", "/api/jobs/{id}/run-now", run_job_now, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_changeable")),
     Endpoint("POST", "/api/jobs/{id}/retry", retry_job, _OPERATE, Retried, RetryAsked, problems=(*_GONE, "not_retriable", "payload_refused")),
@@ -271,6 +319,11 @@ def _own(call: HttpCall) -> JobRef:
     return JobRef(job.id, False, call.session, call.principal.acts_on)
 
 
+def _may_read(call: HttpCall, capture: CaptureView) -> bool:
+    """A traceback shows the insides of the application."""
+    return capture.kind != TRACEBACK or call.principal.may(AccessScope.ADMIN)
+
+
 def _moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
@@ -286,4 +339,9 @@ def _wait_s(call: HttpCall) -> float:
 def _result_answer(job: JobView) -> HttpAnswer:
     if job.state not in TERMINAL:
         raise JobUnfinished("the job has not ended yet; ask again, or with Prefer: wait=30")
-    return HttpAnswer(result_of(job))
+    return HttpAnswer(_result(job))
+
+
+def _result(job: JobView) -> JobResult:
+    result = None if job.result_json is None else Raw(job.result_json.encode())
+    return JobResult(job_shown(job), result)

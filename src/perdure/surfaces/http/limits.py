@@ -196,25 +196,28 @@ async def read_body(request: Request, endpoint: Endpoint) -> bytes:
         raise Refused("unsupported_media_type", f"the body must be {endpoint.takes}, in UTF-8")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refused("unsupported_media_type", "the body must not be compressed")
+    taken = await take_bytes(request, BODY_BYTES_MAX)
+    if endpoint.lines and taken.count(b"\n") > ITEMS_MAX:
+        raise Refused("too_large", f"a body may have {ITEMS_MAX:,} lines; send the rest in others")
+    return taken
+
+
+async def take_bytes(request: Request, most: int) -> bytes:
+    """The body, whatever it is, if it is small enough, and here in time."""
+    too_large = Refused("too_large", f"a body may have {most:,} bytes")
     told = request.headers.get("content-length", "")
-    if told.isdecimal() and (len(told) > 15 or int(told) > BODY_BYTES_MAX):
-        raise _too_large()
+    if told.isdecimal() and (len(told) > 15 or int(told) > most):
+        raise too_large
     taken = bytearray()
     try:
         async with asyncio.timeout(BODY_S_MAX):
             async for chunk in request.stream():
                 taken += chunk
-                if len(taken) > BODY_BYTES_MAX:
-                    raise _too_large()
+                if len(taken) > most:
+                    raise too_large
     except TimeoutError:
         raise Refused("too_slow", f"the body did not come within {BODY_S_MAX:g} s") from None
-    if endpoint.lines and taken.count(b"\n") > ITEMS_MAX:
-        raise Refused("too_large", f"a body may have {ITEMS_MAX:,} lines; send the rest in others")
     return bytes(taken)
-
-
-def _too_large() -> Refused:
-    return Refused("too_large", f"a body may have {BODY_BYTES_MAX:,} bytes")
 
 
 def _is_utf8(parameters: str) -> bool:

@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from perdure.surfaces.http.endpoints import Endpoint
+from perdure.surfaces.http.login import SAFE_METHODS
 from perdure.surfaces.http.problems import CODES, Problem
 
 _ALWAYS = ("bad_request", "misdirected", "headers_too_large", "store_error", "internal")
 _LET_IN = ("unauthenticated", "forbidden", "rate_limited")
+_BY_COOKIE = ("cross_site",)
 _WITH_BODY = ("too_large", "too_slow", "unsupported_media_type", "payload_refused")
 
 
@@ -40,9 +42,10 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 def problems_of(endpoint: Endpoint) -> tuple[str, ...]:
     """Every code that an endpoint may answer with."""
     let_in = _LET_IN if endpoint.scope is not None else ()
+    cookie = _BY_COOKIE if endpoint.method not in SAFE_METHODS else ()
     body = _WITH_BODY if endpoint.body is not None else ()
     shed = () if endpoint.always else ("overloaded",)
-    return tuple(dict.fromkeys((*_ALWAYS, *let_in, *shed, *body, *endpoint.problems)))
+    return tuple(dict.fromkeys((*_ALWAYS, *let_in, *cookie, *shed, *body, *endpoint.problems)))
 
 
 def _operation(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
@@ -60,7 +63,7 @@ def _operation(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
 
 
 def _answers(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
-    content = {one.gives: {"schema": known[id(one.answers)]}}
+    content = {one.gives: {} if one.answers is bytes else {"schema": known[id(one.answers)]}}
     return {
         str(status): {"description": one.summary, "content": content} for status in one.statuses
     }

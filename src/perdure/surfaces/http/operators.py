@@ -1,24 +1,31 @@
 """What operators see and do over HTTP: gates, queues, workers, schedules, figures and the audit log."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from perdure.app.surface import gate_control, queue_control
-from perdure.app.surface.gate_control import GateShown
-from perdure.app.surface.queue_control import QueueShown
+from perdure.app.surface.gate_control import GateAnswer
+from perdure.app.surface.queue_control import QueueAnswer
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed
 from perdure.model.views import DeathCount, Depth, Flow
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.views import (
+    DeedShown,
+    ScheduleShown,
+    WorkerShown,
+    deed_shown,
+    schedule_shown,
+    worker_shown,
+)
 
 
 class GateList(Struct, frozen=True):
     """All gates, by name."""
 
-    gates: list[GateShown]
+    gates: list[GateAnswer]
 
 
 class GateAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +41,7 @@ class HoldAsked(GateAsked, frozen=True, forbid_unknown_fields=True):
 
 
 class ReasonAsked(Struct, frozen=True, forbid_unknown_fields=True):
-    """ReasonAsked somebody does it, for the audit log."""
+    """Why somebody does it, for the audit log."""
 
     reason: Annotated[str, Meta(max_length=500)] = ""
 
@@ -42,38 +49,17 @@ class ReasonAsked(Struct, frozen=True, forbid_unknown_fields=True):
 class QueueList(Struct, frozen=True):
     """All queues, by name."""
 
-    queues: list[QueueShown]
-
-
-class WorkerShown(Struct, frozen=True):
-    """A worker: whether it lives, and how many jobs it has in hand."""
-
-    id: int
-    name: str
-    started_at: datetime
-    seen_at: datetime
-    dead_at: datetime | None
+    queues: list[QueueAnswer]
 
 
 class WorkerList(Struct, frozen=True):
-    """WorkerList that are alive or have unsettled jobs, then the newest dead ones."""
+    """Workers that are alive or have unsettled jobs, then the newest dead ones."""
 
     workers: list[WorkerShown]
 
 
-class ScheduleShown(Struct, frozen=True):
-    """A periodic job."""
-
-    name: str
-    pipeline: str
-    rule: str
-    next_at: datetime
-    last_at: datetime | None
-    times: int
-
-
 class ScheduleList(Struct, frozen=True):
-    """ScheduleList by their next moment."""
+    """Schedules by their next moment."""
 
     schedules: list[ScheduleShown]
 
@@ -84,16 +70,6 @@ class Stats(Struct, frozen=True):
     depths: list[Depth]
     flows: list[Flow]
     deaths: list[DeathCount]
-
-
-class DeedShown(Struct, frozen=True):
-    """A line of the audit log."""
-
-    at: datetime
-    by: str
-    verb: str
-    subject: str
-    reason: str
 
 
 class AuditLog(Struct, frozen=True):
@@ -113,12 +89,14 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 def list_gates(call: HttpCall) -> HttpAnswer:
     """List all gates: what holds each, and how fast calls pass."""
-    return HttpAnswer(GateList(gate_control.gates(call.session.opened)))
+    found = gate_control.gates(call.session.opened)
+    return HttpAnswer(GateList([gate_control.answer_of(one) for one in found]))
 
 
 def show_gate(call: HttpCall) -> HttpAnswer:
     """Show one gate."""
-    return HttpAnswer(gate_control.gate(call.session.opened, call.path["name"]))
+    found = gate_control.gate(call.session.opened, call.path["name"])
+    return HttpAnswer(gate_control.answer_of(found))
 
 
 def hold_gate(call: HttpCall) -> HttpAnswer:
@@ -150,7 +128,8 @@ def probe_gate(call: HttpCall) -> HttpAnswer:
 
 def list_queues(call: HttpCall) -> HttpAnswer:
     """List all queues: what is ready, what waits for later, and whether it is paused."""
-    return HttpAnswer(QueueList(queue_control.queues(call.session.opened)))
+    found = queue_control.queues(call.session.opened)
+    return HttpAnswer(QueueList([queue_control.answer_of(one) for one in found]))
 
 
 def pause_queue(call: HttpCall) -> HttpAnswer:
@@ -168,19 +147,13 @@ def resume_queue(call: HttpCall) -> HttpAnswer:
 def list_workers(call: HttpCall) -> HttpAnswer:
     """List the workers that are alive, and the newest dead ones."""
     found = call.session.opened.reader.workers()
-    shown = [
-        WorkerShown(one.no, one.name, one.started_at, one.beat_at, one.dead_at) for one in found
-    ]
-    return HttpAnswer(WorkerList(shown))
+    return HttpAnswer(WorkerList([worker_shown(one) for one in found]))
 
 
 def list_schedules(call: HttpCall) -> HttpAnswer:
     """List the periodic jobs by their next moment."""
-    shown = [
-        ScheduleShown(one.name, one.pipeline, one.spec, one.next_at, one.ticked_at, one.ticks)
-        for one in call.session.opened.reader.schedules()
-    ]
-    return HttpAnswer(ScheduleList(shown))
+    found = call.session.opened.reader.schedules()
+    return HttpAnswer(ScheduleList([schedule_shown(one) for one in found]))
 
 
 def show_stats(call: HttpCall) -> HttpAnswer:
@@ -195,11 +168,8 @@ def list_deeds(call: HttpCall) -> HttpAnswer:
     before = None if query.cursor is None else int(query.cursor)
     reader = call.session.opened.reader
     found = reader.deeds(subject=query.subject, limit=query.limit, before=before)
-    shown = [
-        DeedShown(one.done_at, one.by_whom, one.verb, one.subject, one.reason) for one in found
-    ]
     after = str(found[-1].no) if len(found) == query.limit else None
-    return HttpAnswer(AuditLog(shown, after))
+    return HttpAnswer(AuditLog([deed_shown(one) for one in found], after))
 
 
 _READ_ALL, _ADMIN = AccessScope.READ_ALL, AccessScope.ADMIN
@@ -207,10 +177,10 @@ _GONE = ("not_found",)
 
 ENDPOINTS = (
     Endpoint("GET", "/api/gates", list_gates, _READ_ALL, GateList),
-    Endpoint("GET", "/api/gates/{name}", show_gate, _READ_ALL, GateShown, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/hold", hold_gate, _ADMIN, GateShown, HoldAsked, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/release", release_gate, _ADMIN, GateShown, GateAsked, problems=_GONE),
-    Endpoint("POST", "/api/gates/{name}/probe", probe_gate, _ADMIN, GateShown, GateAsked, problems=_GONE),
+    Endpoint("GET", "/api/gates/{name}", show_gate, _READ_ALL, GateAnswer, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/hold", hold_gate, _ADMIN, GateAnswer, HoldAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/release", release_gate, _ADMIN, GateAnswer, GateAsked, problems=_GONE),
+    Endpoint("POST", "/api/gates/{name}/probe", probe_gate, _ADMIN, GateAnswer, GateAsked, problems=_GONE),
     Endpoint("GET", "/api/queues", list_queues, _READ_ALL, QueueList),
     Endpoint("POST", "/api/queues/{name}/pause", pause_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
     Endpoint("POST", "/api/queues/{name}/resume", resume_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),

@@ -15,6 +15,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "bad_request": (400, "The request does not have the form that is asked for."),
     "unauthenticated": (401, "A token is needed, and this is none that opens anything."),
     "forbidden": (403, "The token does not allow this."),
+    "cross_site": (403, "A write by cookie must come from a page of this server, with its X-CSRF-Token."),
     "not_found": (404, "There is no such thing."),
     "method_not_allowed": (405, "This cannot be done here."),
     "too_slow": (408, "The body did not come in time."),

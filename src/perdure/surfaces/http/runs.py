@@ -5,7 +5,6 @@ what it is not sure of once more: what is in is known by its key.
 """
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -19,7 +18,7 @@ from perdure.model.runs import RunView
 from perdure.surfaces.http.endpoints import ITEMS_MAX, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.jobs import pipeline_asked
 from perdure.surfaces.http.problems import Refused
-from perdure.surfaces.http.views import ErrorShown, money
+from perdure.surfaces.views import ErrorShown, RunReport, RunShown, report_shown, run_shown
 
 Text = Annotated[str, Meta(min_length=1, max_length=100)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -40,32 +39,6 @@ class RunItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     key: Annotated[str, Meta(min_length=1, max_length=1_000)]
     item: Any
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
-
-
-class RunCount(Struct, frozen=True):
-    """How many items stand where."""
-
-    total: int
-    open: int
-    succeeded: int
-    failed: int
-    cancelled: int
-
-
-class RunShown(Struct, frozen=True):
-    """A run. It is sealed when all of its items are in, and over when ``ended_at`` is set."""
-
-    id: str
-    pipeline: str
-    name: str
-    owner: str
-    status: str
-    why: str
-    counts: RunCount
-    cost_usd: str
-    created_at: datetime
-    sealed_at: datetime | None
-    ended_at: datetime | None
 
 
 class RunPage(Struct, frozen=True):
@@ -122,7 +95,7 @@ def create_run(call: HttpCall) -> HttpAnswer:
         cost_max_usd=body.cost_max_usd,
         seal=False,
     )
-    return HttpAnswer(_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
+    return HttpAnswer(run_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
 
 
 def list_runs(call: HttpCall) -> HttpAnswer:
@@ -137,12 +110,12 @@ def list_runs(call: HttpCall) -> HttpAnswer:
         before=None if query.cursor is None else int(query.cursor),
     )
     after = str(found[-1].no) if len(found) == query.limit else None
-    return HttpAnswer(RunPage([_shown(one) for one in found], after))
+    return HttpAnswer(RunPage([run_shown(one) for one in found], after))
 
 
 def show_run(call: HttpCall) -> HttpAnswer:
     """Show a run and how many of its items stand where."""
-    return HttpAnswer(_shown(_found(call, call.principal.sees)))
+    return HttpAnswer(run_shown(_found(call, call.principal.sees)))
 
 
 def add_items(call: HttpCall) -> HttpAnswer:
@@ -161,35 +134,40 @@ def add_items(call: HttpCall) -> HttpAnswer:
     assert fed.fed is not None
     taken = fed.fed
     known = taken.known + taken.repeated
-    return HttpAnswer(TakenItems(taken.items, taken.created, known, _shown(fed.view())))
+    return HttpAnswer(TakenItems(taken.items, taken.created, known, run_shown(fed.view())))
 
 
 def seal_run(call: HttpCall) -> HttpAnswer:
     """Say that all items of a run are in."""
     run = _own(call)
     run.seal()
-    return HttpAnswer(_shown(run.view()))
+    return HttpAnswer(run_shown(run.view()))
 
 
 def pause_run(call: HttpCall) -> HttpAnswer:
     """Claim none of a run's items until it is resumed."""
     run = _own(call)
     run.pause(reason=call.body.reason, by=call.principal.name)
-    return HttpAnswer(_shown(run.view()))
+    return HttpAnswer(run_shown(run.view()))
 
 
 def resume_run(call: HttpCall) -> HttpAnswer:
     """Go on with a paused or aborted run, with another budget if one is given."""
     run, body = _own(call), call.body
     run.resume(failure_budget=body.failure_budget, reason=body.reason, by=call.principal.name)
-    return HttpAnswer(_shown(run.view()))
+    return HttpAnswer(run_shown(run.view()))
 
 
 def cancel_run(call: HttpCall) -> HttpAnswer:
     """Cancel a run and its open items."""
     run = _own(call)
     run.cancel(reason=call.body.reason, by=call.principal.name)
-    return HttpAnswer(_shown(run.view()))
+    return HttpAnswer(run_shown(run.view()))
+
+
+def show_report(call: HttpCall) -> HttpAnswer:
+    """Report how a run went: retries, errors, stages, waste, time to success; walks over all its attempts."""
+    return HttpAnswer(report_shown(Run(call.session, _found(call, call.principal.sees)).report()))
 
 
 def fetch_results(call: HttpCall) -> HttpAnswer:
@@ -205,6 +183,7 @@ ENDPOINTS = (
     Endpoint("POST", "/api/runs", create_run, _SUBMIT, RunShown, RunAsked, statuses=(201,), problems=_MOVED),
     Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery),
     Endpoint("GET", "/api/runs/{id}", show_run, _READ, RunShown, problems=_GONE),
+    Endpoint("GET", "/api/runs/{id}/report", show_report, _READ, RunReport, problems=_GONE),
     Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItemAsked, problems=(*_MOVED, "payload_refused", "too_many_open_jobs"), lines=True, makes=len),
     Endpoint("POST", "/api/runs/{id}/seal", seal_run, _SUBMIT, RunShown, problems=_MOVED),
     Endpoint("POST", "/api/runs/{id}/pause", pause_run, _OPERATE, RunShown, RunDeedAsked, problems=_MOVED),
@@ -231,22 +210,3 @@ def _results(run: Run) -> Iterator[RunResult]:
         if not one.ok:
             error = ErrorShown(one.error_code or "", one.error_kind or "", one.error or "")
         yield RunResult(one.job_id, one.key, one.ok, one.value if one.ok else None, error)
-
-
-def _shown(run: RunView) -> RunShown:
-    counts = run.counts
-    return RunShown(
-        id=run.id,
-        pipeline=run.pipeline,
-        name=run.name,
-        owner=run.owner,
-        status=run.status.value,
-        why=run.why,
-        counts=RunCount(
-            counts.total, counts.open, counts.succeeded, counts.failed, counts.cancelled
-        ),
-        cost_usd=money(counts.cost_nusd),
-        created_at=run.created_at,
-        sealed_at=run.sealed_at,
-        ended_at=run.ended_at,
-    )

@@ -50,6 +50,21 @@ class AccessTokensContract(OnAFreshStore):
         listed = self.place.reader.access_tokens
         assert (listed(), listed(limit=1)) == ([second, first], [second])
 
+    def test_a_login_is_not_listed_and_goes_some_time_after_it_has_expired(self) -> None:
+        token, ends_at = self._keep(1), self.clock.now() + timedelta(hours=1)
+        login = self._keep(2, scopes=(), expires_at=ends_at)
+        lasting = self._keep(3, expires_at=ends_at)
+        read, listed = self.place.reader.access_token, self.place.reader.access_tokens
+        assert (login.scopes, read(login.id)) == ((), login)
+        assert listed() == [lasting, token]
+        self.clock.push(3_599)
+        self._keep(4, scopes=(), expires_at=ends_at + timedelta(hours=1))
+        assert read(login.id) == login
+        self.clock.push(1)
+        self._keep(5, scopes=(), expires_at=ends_at + timedelta(hours=1))
+        assert read(login.id) is None
+        assert listed() == [lasting, token]
+
     def test_an_access_token_is_revoked_once_and_stays_so(self) -> None:
         kept, other = self._keep(1), self._keep(2)
         self.clock.push(5)
