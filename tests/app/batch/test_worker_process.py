@@ -64,7 +64,7 @@ def dead_worker(hired: Hired, no: int, death: Death | None) -> WorkerView:
     )
 
 
-def test_working_processes_that_died_are_told_once_each_and_counted(hired):
+def test_working_processes_that_died_are_told_once_each_and_counted(hired, clock):
     hired.look()
     found = [
         dead_worker(hired, 1, Death("out of memory", signal="SIGKILL")),
@@ -74,8 +74,12 @@ def test_working_processes_that_died_are_told_once_each_and_counted(hired):
         dead_worker(hired, 5, None),
         replace(dead_worker(hired, 6, Death("silent")), name="elsewhere:1"),
     ]
-    hired.look_at(found)
-    hired.look_at(found)
+    hired.look_at(list)
+    hired.look_at(lambda: found)  # too soon
+    assert hired.take_words() == []
+    clock.push(1.0)
+    hired.look_at(lambda: found)
+    hired.look_at(lambda: found, at_once=True)
     assert hired.take_words() == [
         "a working process was killed by SIGKILL: out of memory; another one is started in its place",
         "a working process exited with status 9; another one is started in its place",

@@ -35,7 +35,7 @@ from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, FeedTerm
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
-from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
+from perdure.engine.upkeep.bulk_duty import catch_up, waiting_words
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.filters import DEAD_LETTERS
 from perdure.model.jobs import Lane
@@ -45,7 +45,6 @@ from perdure.model.runs import CLOSED, FINISHED, RunStatus, RunView
 from perdure.model.views import DeadGroup
 
 _LOOK_S = 0.25
-_WORKERS_S = 1.0  # between looks for working processes that have died
 _NAP_S = 0.05  # an order to stop is noticed that soon
 _FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
 _CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
@@ -145,7 +144,6 @@ class _Batch:
         self._stopping = threading.Event()
         self.settled = threading.Event()  # nothing more will end: the last look at the results
         self._hired: Hired | None = None
-        self._workers_at = 0.0
         self._refused = ""
         self._begun: OpenRun | None = None
         self._revived = 0
@@ -163,12 +161,8 @@ class _Batch:
         self._revived = self._revive(run)
         if self._revived and self._begun is None:
             run = self._find_or_make_run()
-        waiting = [] if self._begun else revivals_waiting(self._session.bulks, run)
-        if waiting:
-            self._refused += (
-                f"; bulk operation {waiting[0].id} has more to try again: give the command once more, or start "
-                "a worker (perdure worker APP)"
-            )
+        if self._begun is None:
+            self._refused += waiting_words(self._session.bulks, run)
         return run
 
     def _revive(self, run: RunView) -> int:
@@ -294,12 +288,7 @@ class _Batch:
                 words += ["--queue", queue, "--category", category]
             self._hired = Hired(words, order.knows(elsewhere), aside=order.aside)
         self._hired.look()
-        if time.monotonic() >= self._workers_at:
-            self._look_at_workers(self._hired)
-
-    def _look_at_workers(self, hired: Hired) -> None:
-        self._workers_at = time.monotonic() + _WORKERS_S
-        hired.look_at(self.opened.reader.workers())
+        self._hired.look_at(self.opened.reader.workers)
 
     def _lanes_elsewhere(self) -> list[Lane]:
         """Lanes in which the run began, before its pipeline moved to another queue or category."""
@@ -335,7 +324,7 @@ class _Batch:
         if self._hired is not None:
             if self._hired.running:
                 with suppress(StoreUnavailable):
-                    self._look_at_workers(self._hired)
+                    self._hired.look_at(self.opened.reader.workers, at_once=True)
             self._hired.order()
             self._hired.close(self.order.grace_s, lambda: self._drain(feeding))
             self._hear()

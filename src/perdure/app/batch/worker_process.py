@@ -6,6 +6,7 @@ that crashes its process hurts nobody here. What it says goes to our standard er
 repeat it; never through a pipe, because a stage that prints must not fail for lack of somebody who listens.
 """
 
+import math
 import os
 import signal
 import socket
@@ -25,6 +26,7 @@ from perdure.model.workers import EXIT_RECYCLED, WorkerView
 
 _YOUNG_S = 10.0  # one that ends sooner, twice in a row, will not do better the third time
 _ENDED_S_MAX = 15.0  # beyond the grace
+_WORKERS_S = 1.0  # between looks for working processes that have died
 _STDERR = 2
 
 
@@ -52,6 +54,7 @@ class Hired:
         self._restarts = Restarts()  # of starts for which the system had no process to give
         self._notes: list[str] = []  # of our own, beside what the worker says
         self._buried: set[int] = set()  # working processes of it whose death was told
+        self._look_again_at = -math.inf  # at these
         self.restarts = 0  # of it and of its working processes
 
     @property
@@ -77,11 +80,16 @@ class Hired:
             self._note_restart("the worker", Death("exited", status, killed_by))
             self._start()
 
-    def look_at(self, workers: Iterable[WorkerView]) -> None:
-        """Notice which of its working processes have died since; it has started others in their place."""
+    def look_at(
+        self, workers: Callable[[], Iterable[WorkerView]], *, at_once: bool = False
+    ) -> None:
+        """Notice, now and then, which of its working processes have died since; it has started others in their place."""
+        if self._monotonic() < self._look_again_at and not at_once:
+            return
+        self._look_again_at = self._monotonic() + _WORKERS_S
         pid = None if self._process is None else self._process.pid
         mine = f"{socket.gethostname()}:{pid}"
-        for one in workers:
+        for one in workers():
             if one.name != mine or one.death_json is None or one.no in self._buried:
                 continue
             self._buried.add(one.no)

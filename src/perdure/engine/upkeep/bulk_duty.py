@@ -64,6 +64,17 @@ def revivals_waiting(bulks: Bulks, run: RunView) -> list[BulkView]:
     return found
 
 
+def waiting_words(bulks: Bulks, run: RunView) -> str:
+    """That an operation has more dead letters of a run to revive, as the end of a sentence; nothing where none has."""
+    waiting = revivals_waiting(bulks, run)
+    if not waiting:
+        return ""
+    return (
+        f"; bulk operation {waiting[0].id} has more to try again: give the command once more, or start a worker "
+        "(perdure worker APP)"
+    )
+
+
 def catch_up(bulks: Bulks, run: RunView) -> int:
     """Do what can be done at once of the operations that a run waits for, as a worker would; how many live again."""
     known = [one for one in revivals_waiting(bulks, run) if bulks.knows(one)]
