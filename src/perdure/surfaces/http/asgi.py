@@ -139,7 +139,7 @@ class HttpApi:
 
         async def may_hear() -> bool:
             try:
-                return await self._let_in(request, AccessScope.READ) == principal
+                return await self._find_principal(request) == principal
             except (Refused, PerdureError):
                 return False
 
