@@ -166,6 +166,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.timeout(600)  # a thousand requests, on a machine that may have other things to do
 def test_every_cell_is_as_the_scopes_and_the_owners_say(app, client):
     world, wrong = World(app, client), []
     for one, principal, whose in CELLS:

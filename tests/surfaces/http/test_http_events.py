@@ -10,17 +10,10 @@ from perdure.app.surface.serving import pipeline_named
 from perdure.http import asgi
 from perdure.model.operations import Deed
 from perdure.surfaces.http import events
+from perdure.surfaces.http.events import stream
 from tests.surfaces.http.conftest import problem
 
 DEED = Deed("test", "")
-
-
-async def always() -> bool:
-    return True
-
-
-def stream(session, owner: str | None, after: str | None, may_hear=always):
-    return events.stream(session, owner, after, may_hear)
 
 
 def heard(told: bytes) -> list[tuple[str | None, str, dict]]:

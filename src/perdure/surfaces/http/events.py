@@ -41,11 +41,15 @@ def check_cursor(session: Session, after: str | None) -> None:
         session.opened.reader.changes(after, limit=1)
 
 
+async def _always() -> bool:
+    return True
+
+
 async def stream(
     session: Session,
     owner: str | None,
     after: str | None,
-    may_hear: Callable[[], Awaitable[bool]],
+    may_hear: Callable[[], Awaitable[bool]] = _always,
 ) -> AsyncIterator[bytes]:
     """The events of one owner, or of all, from now on or after a cursor, until whoever listens leaves or may hear no more."""
     loop, news = asyncio.get_running_loop(), asyncio.Event()
